@@ -23,13 +23,13 @@ def agents_of(admin: Api, network: dict[str, Any]) -> set[str]:
     return {a["host"] for a in admin.get(f"/networks/{network['id']}/dhcp-agents").expect(200).body["agents"]}
 
 
-def test_an_agent_is_known_by_its_report(server: Server, api: Api, admin: Api) -> None:
+def test_an_agent_is_created_by_its_report(server: Server, api: Api, admin: Api) -> None:
     made = switch(server, "known", devices=3)
     shown = admin.get(f"/agents/{made.agent_id}").expect(200).body["agent"]
     assert (shown["agent_type"], shown["host"], shown["alive"], shown["admin_state_up"]) == (OVS, "known", True, True)
     assert shown["configurations"]["devices"] == 3
     assert [a["id"] for a in admin.all("/agents", {"host": "known", "agent_type": OVS})] == [made.agent_id]
-    for written in ("Open vSwitch Agent", "open vswitch agent"):  # Tempest asks for the "DHCP Agent"
+    for written in ("Open vSwitch Agent", "open vswitch agent"):  # Tempest filters by "DHCP Agent"
         assert [a["id"] for a in admin.all("/agents", {"host": "known", "agent_type": written})] == [made.agent_id]
     assert admin.all("/agents", {"host": "known", "agent_type": "vswitch"}) == []
     assert switch(server, "known").agent_id == made.agent_id
@@ -63,7 +63,7 @@ def test_an_agent_dies_and_revives(server: Server, admin: Api) -> None:
         set_clock(server, -1000)
 
 
-def test_a_dhcp_subnet_brings_an_agent(fresh: tuple[Server, Api]) -> None:
+def test_a_network_with_a_dhcp_subnet_gets_an_agent(fresh: tuple[Server, Api]) -> None:
     server, admin = fresh
     made = report(server, DHCP, "d1")
     network = admin.network()
@@ -78,7 +78,7 @@ def test_a_dhcp_subnet_brings_an_agent(fresh: tuple[Server, Api]) -> None:
     assert admin.get(f"/agents/{made.agent_id}/dhcp-networks").body["networks"] == []
 
 
-def test_a_new_agent_takes_what_waits(fresh: tuple[Server, Api]) -> None:
+def test_a_new_agent_takes_networks_that_lack_one(fresh: tuple[Server, Api]) -> None:
     server, admin = fresh
     network = admin.network()
     admin.subnet(network)
@@ -86,7 +86,7 @@ def test_a_new_agent_takes_what_waits(fresh: tuple[Server, Api]) -> None:
     assert agents_of(admin, network) == {"late"}
 
 
-def test_networks_are_spread(another_server: Any) -> None:
+def test_networks_are_spread_over_agents(another_server: Any) -> None:
     server = another_server({"DEFAULT": {"dhcp_agents_per_network": "2"}})
     admin = Api(server.app).as_admin()
     for host in ("d1", "d2", "d3"):
@@ -102,7 +102,7 @@ def test_networks_are_spread(another_server: Any) -> None:
     assert set(counts.values()) == {4}
 
 
-def test_networks_get_agents_by_hand_alone_if_so_configured(another_server: Any) -> None:
+def test_without_automatic_scheduling_networks_are_placed_manually_only(another_server: Any) -> None:
     server = another_server({"DEFAULT": {"network_auto_schedule": "false"}})
     admin = Api(server.app).as_admin()
     network = admin.network()
@@ -120,14 +120,14 @@ def test_networks_move_from_a_dead_agent(fresh: tuple[Server, Api]) -> None:
     network = admin.network()
     admin.subnet(network)
     set_clock(server, 1000)
-    assert server.scheduler.reschedule_dead() == []  # nobody could take it
+    assert server.scheduler.reschedule_dead() == []  # no other agent can take it
     assert agents_of(admin, network) == {"dies"}
     report(server, DHCP, "lives")
     server.scheduler.reschedule_dead()
     assert agents_of(admin, network) == {"lives"}
 
 
-def test_an_operator_places_networks(fresh: tuple[Server, Api]) -> None:
+def test_manual_placement(fresh: tuple[Server, Api]) -> None:
     server, admin = fresh
     one, two = report(server, DHCP, "d1"), report(server, DHCP, "d2")
     ovs = switch(server, "s1")

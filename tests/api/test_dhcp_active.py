@@ -1,4 +1,4 @@
-"""A port is ACTIVE when its lease can be given, by whoever gives it: who waits for whom, and who for nobody."""
+"""Lease providers: a port is not ACTIVE before one of its live lease providers is ready; without one it does not wait."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def blocks(server: Server, port: dict[str, Any]) -> set[str]:
         return set(connection.execute(sa.select(c.component).where(c.port_id == port["id"])).scalars())
 
 
-def test_a_port_waits_for_wiring_and_lease(fresh: Fresh) -> None:
+def test_a_port_waits_for_l2_and_dhcp(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "d1")
     switch(server, "h1")
@@ -41,12 +41,12 @@ def test_a_port_waits_for_wiring_and_lease(fresh: Fresh) -> None:
     assert not provisioning.complete(port["id"], "L2", "h1")
     assert not provisioning.ready(port["id"], "DHCP", revision - 1, "d1"), "news of an older state"
     assert not provisioning.ready(port["id"], "DHCP", revision, "h1"), "h1 does not serve the network"
-    assert not provisioning.ready(port["id"], "L2", revision, "d1"), "d1 does not wire it"
+    assert not provisioning.ready(port["id"], "L2", revision, "d1"), "the port is not bound to d1"
     assert provisioning.ready(port["id"], "DHCP", revision, "d1")
     assert api.get(f"/ports/{port['id']}").body["port"]["status"] == "ACTIVE"
 
 
-def test_who_does_not_wait_for_dhcp(fresh: Fresh) -> None:
+def test_ports_that_do_not_wait_for_dhcp(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "d1")
     network = api.network()
@@ -70,7 +70,7 @@ def test_a_port_does_not_wait_for_agents_that_are_all_dead(fresh: Fresh) -> None
     provisioning = server.core.provisioning
     provisioning.complete(port["id"], "L2", "h1")
     server.scheduler.reschedule_dead()
-    assert api.show("port", port["id"])["status"] == "DOWN", "d1 lives, and has not said that it serves the port"
+    assert api.show("port", port["id"])["status"] == "DOWN", "d1 is alive, and has not reported the port as ready"
     set_clock(server, server.registry.down_time + 5)
     switch(server, "h1")
     server.scheduler.reschedule_dead()
@@ -81,12 +81,12 @@ def test_a_port_does_not_wait_for_agents_that_are_all_dead(fresh: Fresh) -> None
 
 
 def distribute(server: Server, host: str) -> None:
-    """A host that answers its own ports itself; its first report comes when others have the networks already."""
+    """A host that answers its own ports itself; its first report arrives when other hosts have the networks already."""
     switch(server, host)
     report(server, DHCP, host, dhcp_port_by_server=True, dhcp_distributed=True)
 
 
-def test_a_port_waits_for_the_host_that_answers_it(fresh: Fresh) -> None:
+def test_a_port_waits_for_its_lease_provider(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "d1")
     network = api.network()
@@ -104,7 +104,7 @@ def test_a_port_waits_for_the_host_that_answers_it(fresh: Fresh) -> None:
     assert provisioning.ready(there["id"], "DHCP", there["revision_number"], "d1")
 
 
-def test_a_port_waits_for_its_own_host_when_all_others_are_dead(fresh: Fresh) -> None:
+def test_a_port_waits_for_its_own_host_if_all_others_are_dead(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "d1")
     network = api.network()
@@ -118,10 +118,10 @@ def test_a_port_waits_for_its_own_host_when_all_others_are_dead(fresh: Fresh) ->
     provisioning = server.core.provisioning
     provisioning.complete(port["id"], "L2", "h1")
     server.scheduler.reschedule_dead()
-    assert api.show("port", port["id"])["status"] == "DOWN", "h1 lives, and has not said that it serves the port"
+    assert api.show("port", port["id"])["status"] == "DOWN", "h1 is alive, and has not reported the port as ready"
     assert provisioning.ready(port["id"], "DHCP", port["revision_number"], "h1")
     late = api.port(network, binding__host_id="h1", device_owner="compute:nova")
     provisioning.complete(late["id"], "L2", "h1")
     set_clock(server, server.registry.down_time + 5)
     server.scheduler.reschedule_dead()
-    assert api.show("port", late["id"])["status"] == "ACTIVE", "nobody is left to wait for"
+    assert api.show("port", late["id"])["status"] == "ACTIVE", "no lease provider is left to wait for"

@@ -1,4 +1,4 @@
-"""Networks go to hosts that can carry them: what is given to a host whose switch does not reach it would not be served."""
+"""Networks are scheduled to hosts that can bind their DHCP port; a host whose switch does not reach a network cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ports that DHCP agents serve from: they come, follow the subnets, move and go with what is scheduled."""
+"""DHCP ports: created, readdressed, moved and deleted as their network is scheduled and its subnets change."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def subnets_on(port: dict[str, Any]) -> set[str]:
     return {f["subnet_id"] for f in port["fixed_ips"]}
 
 
-def test_device_ids_are_those_that_hosts_of_neutron_have() -> None:
+def test_device_ids_are_those_of_neutron() -> None:
     network = "11111111-2222-3333-4444-555555555555"
     short = uuid.uuid5(uuid.NAMESPACE_DNS, "node-7")
     assert device_id("node-7", network) == device_id("node-7.example.org", network) == f"dhcp{short}-{network}"
 
 
-def test_a_dhcp_subnet_brings_a_bound_port(fresh: Fresh) -> None:
+def test_a_dhcp_subnet_creates_a_bound_port(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "h1")
     network = api.network()
@@ -50,7 +50,7 @@ def test_a_dhcp_subnet_brings_a_bound_port(fresh: Fresh) -> None:
     assert port["dns_assignment"][0]["ip_address"] == port["fixed_ips"][0]["ip_address"]
 
 
-def test_agents_that_make_their_own_ports_get_none(fresh: Fresh) -> None:
+def test_agents_that_create_their_own_ports_get_none(fresh: Fresh) -> None:
     server, api = fresh
     switch(server, "h1")
     report(server, DHCP, "h1")
@@ -60,7 +60,7 @@ def test_agents_that_make_their_own_ports_get_none(fresh: Fresh) -> None:
     assert dhcp_ports(api, network) == []
 
 
-def test_the_port_follows_the_subnets(fresh: Fresh) -> None:
+def test_the_addresses_of_the_port_follow_the_subnets(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "h1")
     network = api.network()
@@ -90,7 +90,7 @@ def test_the_port_follows_the_subnets(fresh: Fresh) -> None:
     assert dhcp_ports(api, network) == []
 
 
-def test_a_network_without_a_port_can_go(fresh: Fresh) -> None:
+def test_a_network_without_a_port_can_be_deleted(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "h1")
     network = api.network()
@@ -100,7 +100,7 @@ def test_a_network_without_a_port_can_go(fresh: Fresh) -> None:
     assert api.all("/ports") == []
 
 
-def test_an_agent_that_appears_later_gets_the_port(fresh: Fresh) -> None:
+def test_a_new_agent_gets_the_port(fresh: Fresh) -> None:
     server, api = fresh
     network = api.network()
     api.subnet(network, "10.0.0.0/24")
@@ -110,7 +110,7 @@ def test_an_agent_that_appears_later_gets_the_port(fresh: Fresh) -> None:
     assert (port["binding:host_id"], port["binding:vif_type"]) == ("late", "ovs")
 
 
-def test_a_port_that_could_not_be_bound_is_bound_when_the_switch_is_there(fresh: Fresh) -> None:
+def test_a_port_that_could_not_be_bound_is_bound_when_the_switch_reports(fresh: Fresh) -> None:
     server, api = fresh
     report(server, DHCP, "h1", dhcp_port_by_server=True)
     network = api.network()
@@ -120,7 +120,7 @@ def test_a_port_that_could_not_be_bound_is_bound_when_the_switch_is_there(fresh:
     assert dhcp_ports(api, network)[0]["binding:vif_type"] == "ovs"
 
 
-def test_the_port_goes_and_comes_by_the_operators_verbs(fresh: Fresh) -> None:
+def test_manual_placement_deletes_and_creates_the_port(fresh: Fresh) -> None:
     server, api = fresh
     one, two = serve(server, "h1"), serve(server, "h2")
     network = api.network()
@@ -172,7 +172,7 @@ def test_a_deleted_agents_port_moves_to_another(fresh: Fresh) -> None:
     assert [p["binding:host_id"] for p in dhcp_ports(api, network)] == ["h2"]
 
 
-def test_a_reserved_port_is_taken_first(fresh: Fresh) -> None:
+def test_a_reserved_port_is_reused_first(fresh: Fresh) -> None:
     server, api = fresh
     network = api.network()
     subnet = api.subnet(network, "10.0.0.0/24")
@@ -189,7 +189,7 @@ def test_a_reserved_port_is_taken_first(fresh: Fresh) -> None:
     assert port["binding:vif_type"] == "ovs"
 
 
-def test_a_port_that_somebody_deleted_is_made_anew(fresh: Fresh) -> None:
+def test_a_port_deleted_by_a_client_is_created_again(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "h1")
     network = api.network()
@@ -200,7 +200,7 @@ def test_a_port_that_somebody_deleted_is_made_anew(fresh: Fresh) -> None:
     assert (again["id"] != port["id"], again["device_id"]) == (True, port["device_id"])
 
 
-def test_two_who_make_the_same_port_make_one(fresh: Fresh) -> None:
+def test_two_concurrent_requests_create_one_port(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "h1")
     network = api.network()
@@ -214,9 +214,7 @@ def test_two_who_make_the_same_port_make_one(fresh: Fresh) -> None:
         pass
 
 
-def test_an_address_that_is_taken_in_the_same_instant_is_no_error(
-    fresh: Fresh, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_address_taken_by_a_concurrent_request_is_no_error(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
     server, api = fresh
     network = api.network()
     api.subnet(network, "10.0.0.0/24")
@@ -233,7 +231,7 @@ def test_an_address_that_is_taken_in_the_same_instant_is_no_error(
     assert port["fixed_ips"][0]["ip_address"] != taken[0]["ip_address"]
 
 
-def test_a_second_port_of_a_host_goes(fresh: Fresh) -> None:
+def test_a_second_port_of_a_host_is_deleted(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "h1")
     network = api.network()
@@ -245,7 +243,7 @@ def test_a_second_port_of_a_host_goes(fresh: Fresh) -> None:
     assert [p["device_id"] for p in dhcp_ports(api, network)] == [port["device_id"]]
 
 
-def test_a_port_that_comes_back_to_a_host_has_a_mac_of_its_own(fresh: Fresh) -> None:
+def test_a_new_port_of_a_host_gets_another_mac_than_the_moved_one(fresh: Fresh) -> None:
     """The first one has moved to another host, with the MAC that it was made with."""
     server, api = fresh
     first = serve(server, "h1")
@@ -273,7 +271,7 @@ def test_a_full_subnet_is_no_error(fresh: Fresh) -> None:
     assert len(dhcp_ports(api, network)) == 1
 
 
-def test_an_agent_with_the_gateways_addresses_has_a_port_without(fresh: Fresh) -> None:
+def test_an_agent_with_use_gateway_ips_has_a_port_without_addresses(fresh: Fresh) -> None:
     server, api = fresh
     switch(server, "h1")
     report(server, DHCP, "h1", dhcp_port_by_server=True, use_gateway_ips=True)

@@ -1,4 +1,4 @@
-"""Floating IPs: made, associated, moved and taken off; what they keep, and what takes them along."""
+"""Floating IPs: create, associate, move, disassociate and delete; effects of deleted ports and networks."""
 
 from __future__ import annotations
 
@@ -165,7 +165,9 @@ def test_associations_that_cannot_be(
     assert api.show("floatingip", floating["id"])["revision_number"] == 0
 
 
-def test_what_a_floating_ip_keeps(api: Api, external: Object, routed: tuple[Object, Object, Object]) -> None:
+def test_objects_that_a_floating_ip_keeps_from_deletion(
+    api: Api, external: Object, routed: tuple[Object, Object, Object]
+) -> None:
     network, subnet, router = routed
     port = api.port(network)
     floating = api.make("floatingip", floating_network_id=external["id"], port_id=port["id"])
@@ -180,7 +182,7 @@ def test_what_a_floating_ip_keeps(api: Api, external: Object, routed: tuple[Obje
     detach(api, router, subnet_id=subnet["id"]).expect(200)
 
 
-def test_a_port_goes_and_leaves_it_behind(
+def test_a_deleted_port_disassociates_its_floating_ip(
     api: Api, admin: Api, server: Server, external: Object, routed: tuple[Object, Object, Object]
 ) -> None:
     network, _, router = routed
@@ -202,7 +204,7 @@ def test_a_port_goes_and_leaves_it_behind(
     api.change("router", router["id"], external_gateway_info=None)
 
 
-def test_an_external_network_goes_with_those_that_nobody_uses(api: Api, admin: Api) -> None:
+def test_unused_floating_ips_are_deleted_with_their_network(api: Api, admin: Api) -> None:
     network = outside(admin, "172.29.0.0/24")
     spare = api.make("floatingip", floating_network_id=network["id"])
     inner, subnet = inside(api)

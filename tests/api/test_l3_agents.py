@@ -1,4 +1,4 @@
-"""Routers and the L3 agents that serve them: given, moved, lost; and the ports that follow."""
+"""Routers on L3 agents: scheduling, failover, and the ports that follow."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_agents_that_take_not_all(cloud: Any) -> None:
     assert agents_of(admin, router) == ["kept"]
 
 
-def test_a_new_agent_takes_what_waits(cloud: Any) -> None:
+def test_a_new_agent_gets_routers_that_lack_one(cloud: Any) -> None:
     server, admin = cloud()
     router = admin.make("router", external_gateway_info=gateway(outside(admin)))
     _, subnet = inside(admin)
@@ -174,7 +174,7 @@ def test_a_deleted_agent_leaves_its_routers_to_others(cloud: Any) -> None:
     assert hosts_of(admin, router) == {""}
 
 
-def test_an_agent_that_is_up_again_takes_what_waits(cloud: Any) -> None:
+def test_an_enabled_agent_gets_routers_that_lack_one(cloud: Any) -> None:
     server, admin = cloud()
     agent = l3_agent(server, "h1").agent_id
     admin.change("agent", agent, admin_state_up=False)
@@ -184,7 +184,7 @@ def test_an_agent_that_is_up_again_takes_what_waits(cloud: Any) -> None:
     assert agents_of(admin, router) == ["h1"]
 
 
-def test_an_interface_goes_and_the_agent_stays(cloud: Any) -> None:
+def test_a_router_keeps_its_agent_without_interfaces(cloud: Any) -> None:
     server, admin = cloud()
     l3_agent(server, "h1")
     router = admin.make("router")

@@ -144,7 +144,7 @@ def test_ports_and_routers_that_are_forwarded_to(api: Api, forwarding: Forwardin
     detach(api, forwarding.router, subnet_id=forwarding.subnet["id"]).expect(200)
 
 
-def test_an_address_that_goes_is_no_longer_forwarded_to(api: Api, forwarding: Forwarding) -> None:
+def test_forwardings_to_a_removed_address_are_deleted(api: Api, forwarding: Forwarding) -> None:
     forwarding.make(internal_port=80, external_port=80)
     api.change("port", forwarding.port["id"], fixed_ips=[{"ip_address": "10.0.0.200"}])
     assert api.get(forwarding.path).body["port_forwardings"] == []

@@ -1,4 +1,4 @@
-"""Subnets whose prefix is delegated to their router: what may be asked for, and what follows when a host has one."""
+"""Subnets whose prefix is delegated to their router: requests, and renumbering when a host reports the prefix."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def cloud(another_server: Callable[..., Server]) -> Any:
         check(server.db)
 
 
-def say(server: Server, host: str, subnet: Object, prefix: str) -> bool:
+def report_prefix(server: Server, host: str, subnet: Object, prefix: str) -> bool:
     """A host reports the prefix of a subnet."""
     delegation = PrefixDelegation(server.db, server.core.operations, server.core.renumbering)
     return delegation.set_prefix(host, subnet["id"], prefix)
@@ -150,11 +150,11 @@ def test_the_default_pool_of_ipv6(cloud: Any) -> None:
     other.post("/subnets", {"subnet": {"network_id": other.network()["id"], **default}}).expect(400)
 
 
-# --- a prefix comes and goes ------------------------------------------------------------------------------------------
+# --- a prefix is reported and withdrawn -------------------------------------------------------------------------------
 
 
 def routed(admin: Api, **router: Any) -> tuple[Object, Object, Object, Object]:
-    """A network with a subnet that asks, a port on it, and a router with a way out."""
+    """A network with a subnet that waits for a prefix, a port on it, and a router with a gateway."""
     network = admin.network()
     subnet = asking(admin, network)
     port = admin.port(network)
@@ -166,7 +166,7 @@ def routed(admin: Api, **router: Any) -> tuple[Object, Object, Object, Object]:
 def test_a_host_has_a_prefix_and_everything_follows(cloud: Any) -> None:
     server, admin = cloud()
     network, subnet, port, router = routed(admin)
-    assert say(server, "h1", subnet, FIRST)
+    assert report_prefix(server, "h1", subnet, FIRST)
     assert addressing(admin, subnet) == (FIRST, "2001:db8:aa:1::1", "2001:db8:aa:1::2")
     assert addresses(admin, port) == {eui64(FIRST, port["mac_address"])}
     (inner,) = ports_of(admin, router, "network:router_interface")
@@ -175,15 +175,15 @@ def test_a_host_has_a_prefix_and_everything_follows(cloud: Any) -> None:
     assert addresses(admin, later) == {eui64(FIRST, later["mac_address"])}
 
     before = admin.show("subnet", subnet["id"]), admin.show("port", port["id"]), admin.show("router", router["id"])
-    assert not say(server, "h1", subnet, FIRST)
+    assert not report_prefix(server, "h1", subnet, FIRST)
     assert before == (
         admin.show("subnet", subnet["id"]),
         admin.show("port", port["id"]),
         admin.show("router", router["id"]),
     )
-    assert say(server, "h1", subnet, SECOND)
+    assert report_prefix(server, "h1", subnet, SECOND)
     assert addresses(admin, port) == {eui64(SECOND, port["mac_address"])}
-    assert say(server, "h1", subnet, PROVISIONAL)
+    assert report_prefix(server, "h1", subnet, PROVISIONAL)
     assert addressing(admin, subnet)[0] == PROVISIONAL
     assert addresses(admin, port) == {eui64(PROVISIONAL, port["mac_address"])}
 
@@ -198,21 +198,21 @@ def test_a_port_does_not_wait_for_a_lease_that_nobody_can_give(cloud: Any) -> No
         return str(admin.show("port", port["id"])["status"])
 
     assert wired(admin.port(network, binding__host_id="h2", device_owner="compute:nova")) == "ACTIVE"
-    say(server, "h1", subnet, FIRST)
+    report_prefix(server, "h1", subnet, FIRST)
     assert wired(admin.port(network, binding__host_id="h2", device_owner="compute:nova")) == "DOWN"
 
 
 def test_the_prefix_goes_with_the_interface(cloud: Any) -> None:
     server, admin = cloud()
     _, subnet, port, router = routed(admin)
-    say(server, "h1", subnet, FIRST)
+    report_prefix(server, "h1", subnet, FIRST)
     detach(admin, router, subnet_id=subnet["id"]).expect(200)
     assert addressing(admin, subnet) == (PROVISIONAL, "::1", "::2")
     assert addresses(admin, port) == {eui64(PROVISIONAL, port["mac_address"])}
-    assert not say(server, "h1", subnet, FIRST)  # late news
+    assert not report_prefix(server, "h1", subnet, FIRST)  # stale report
     assert addressing(admin, subnet)[0] == PROVISIONAL
     attach(admin, router, subnet_id=subnet["id"]).expect(200)
-    assert say(server, "h1", subnet, SECOND)
+    assert report_prefix(server, "h1", subnet, SECOND)
     (inner,) = ports_of(admin, router, "network:router_interface")
     detach(admin, router, port_id=inner["id"]).expect(200)
     assert addressing(admin, subnet)[0] == PROVISIONAL
@@ -223,8 +223,8 @@ def test_the_prefix_goes_with_the_gateway(cloud: Any) -> None:
     _, subnet, port, router = routed(admin)
     second = asking(admin, {"id": subnet["network_id"]})
     attach(admin, router, subnet_id=second["id"]).expect(200)
-    assert say(server, "h1", subnet, FIRST)
-    assert say(server, "h1", second, SECOND)
+    assert report_prefix(server, "h1", subnet, FIRST)
+    assert report_prefix(server, "h1", second, SECOND)
     mac = port["mac_address"]
     assert addresses(admin, port) == {eui64(FIRST, mac), eui64(SECOND, mac)}
 
@@ -234,9 +234,9 @@ def test_the_prefix_goes_with_the_gateway(cloud: Any) -> None:
     set_gateway({})
     assert [addressing(admin, one)[0] for one in (subnet, second)] == [PROVISIONAL, PROVISIONAL]
     assert addresses(admin, port) == {eui64(PROVISIONAL, mac)}
-    assert not say(server, "h1", subnet, FIRST)
+    assert not report_prefix(server, "h1", subnet, FIRST)
     set_gateway(gateway(outside(admin, "172.25.0.0/24")))
-    assert say(server, "h1", subnet, FIRST)
+    assert report_prefix(server, "h1", subnet, FIRST)
     set_gateway(gateway(outside(admin, "172.26.0.0/24")))  # somebody else's prefixes are to be had there
     assert addressing(admin, subnet)[0] == PROVISIONAL
 
@@ -244,12 +244,12 @@ def test_the_prefix_goes_with_the_gateway(cloud: Any) -> None:
 def test_a_host_speaks_for_the_routers_that_it_has(cloud: Any) -> None:
     server, admin = cloud()
     _, subnet, _, router = routed(admin)
-    assert not say(server, "h2", subnet, FIRST)
+    assert not report_prefix(server, "h2", subnet, FIRST)
     ordinary = admin.subnet(admin.network(), "fd00:9::/64", **SLAAC)
     attach(admin, router, subnet_id=ordinary["id"]).expect(200)
-    assert not say(server, "h1", ordinary, FIRST)
+    assert not report_prefix(server, "h1", ordinary, FIRST)
     assert admin.show("subnet", ordinary["id"])["cidr"] == "fd00:9::/64"
-    assert not say(server, "h1", {"id": "11111111-1111-1111-1111-111111111111"}, FIRST)
+    assert not report_prefix(server, "h1", {"id": "11111111-1111-1111-1111-111111111111"}, FIRST)
     assert addressing(admin, subnet)[0] == PROVISIONAL
 
 
@@ -259,7 +259,7 @@ def test_a_host_speaks_for_the_routers_that_it_has(cloud: Any) -> None:
 def test_what_is_no_prefix_for_a_subnet(cloud: Any, prefix: str) -> None:
     server, admin = cloud()
     _, subnet, _, _ = routed(admin)
-    assert not say(server, "h1", subnet, prefix)
+    assert not report_prefix(server, "h1", subnet, prefix)
     assert addressing(admin, subnet)[0] == PROVISIONAL
 
 
@@ -268,19 +268,19 @@ def test_a_prefix_that_the_router_has_already_is_not_taken(cloud: Any) -> None:
     _, subnet, _, router = routed(admin)
     ordinary = admin.subnet(admin.network(), FIRST)
     attach(admin, router, subnet_id=ordinary["id"]).expect(200)
-    assert not say(server, "h1", subnet, FIRST)
+    assert not report_prefix(server, "h1", subnet, FIRST)
     assert addressing(admin, subnet)[0] == PROVISIONAL
-    assert say(server, "h1", subnet, SECOND)
+    assert report_prefix(server, "h1", subnet, SECOND)
 
 
 def test_only_the_active_host_of_an_ha_router_says_it(cloud: Any) -> None:
     server, admin = cloud()
     l3_agent(server, "h2")
     _, subnet, port, router = routed(admin, ha=True)
-    assert not say(server, "h2", subnet, FIRST)
+    assert not report_prefix(server, "h2", subnet, FIRST)
     server.service_plugins["router"].scheduler.set_ha_state("h2", router["id"], "active")
-    assert not say(server, "h1", subnet, FIRST)
-    assert say(server, "h2", subnet, FIRST)
+    assert not report_prefix(server, "h1", subnet, FIRST)
+    assert report_prefix(server, "h2", subnet, FIRST)
     assert addresses(admin, port) == {eui64(FIRST, port["mac_address"])}
 
 
@@ -288,7 +288,7 @@ def test_the_ports_of_a_distributed_router_follow(cloud: Any) -> None:
     server, admin = cloud()
     l3_agent(server, "h1", agent_mode="dvr_snat")
     _, subnet, _, router = routed(admin, distributed=True)
-    assert say(server, "h1", subnet, FIRST)
+    assert report_prefix(server, "h1", subnet, FIRST)
     for owner in ("network:router_interface_distributed", "network:router_centralized_snat"):
         (found,) = ports_of(admin, router, owner)
         assert all(address.startswith("2001:db8:aa:1:") for address in addresses(admin, found)), owner

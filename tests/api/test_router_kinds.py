@@ -1,4 +1,4 @@
-"""Highly available and distributed routers: their ports, their agents, and how one becomes another."""
+"""HA and distributed routers: their ports and agents, and changes of the kind."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_ipv6_prefixes_share_a_snat_port(cloud: Any) -> None:
     assert {f["subnet_id"] for f in snat["fixed_ips"]} == {subnets[1]["id"]}
 
 
-def test_what_hosts_have_for_distributed_routers(cloud: Any) -> None:
+def test_ports_and_macs_of_hosts_with_distributed_routers(cloud: Any) -> None:
     server, admin = cloud()
     l3_agent(server, "h1", agent_mode="dvr")
     external = outside(admin)
@@ -218,7 +218,7 @@ def test_flavors(cloud: Any) -> None:
     assert [p["name"] for p in providers if p["default"]] == ["single_node"]
 
 
-def test_a_topology_for_who_says_not_which(cloud: Any) -> None:
+def test_auto_allocated_topology(cloud: Any) -> None:
     _, admin = cloud()
     api = admin.as_stranger()
     path = f"/auto-allocated-topology/{api.project}"

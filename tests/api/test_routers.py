@@ -45,7 +45,7 @@ def test_a_router_is_made_shown_changed_and_deleted(api: Api, admin: Api) -> Non
     api.get(f"/routers/{made['id']}").refused(404, "RouterNotFound")
 
 
-def test_who_may_do_what(api: Api, external: dict[str, Any]) -> None:
+def test_permissions(api: Api, external: dict[str, Any]) -> None:
     api.as_reader().post("/routers", {"router": {}}).refused(403)
     for name in ("distributed", "ha"):
         api.post("/routers", {"router": {name: True}}).refused(403, "PolicyNotAuthorized")
@@ -165,7 +165,7 @@ def test_an_external_network_of_some(api: Api, admin: Api) -> None:
     admin.delete(f"/rbac-policies/{mine['id']}").expect(204)
 
 
-def test_access_stays_with_those_who_use_it(api: Api, admin: Api) -> None:
+def test_access_that_is_in_use_cannot_be_withdrawn(api: Api, admin: Api) -> None:
     network = admin.network()
     admin.subnet(network, "172.28.0.0/24", enable_dhcp=False)
     policy = {"object_type": "network", "object_id": network["id"], "action": "access_as_external"}
@@ -276,7 +276,7 @@ def test_ipv6_prefixes_of_a_network_share_a_port(api: Api) -> None:
     attach(api, router, subnet_id=away["id"]).refused(400, "BadRequest")
 
 
-def test_what_a_router_uses_stays(api: Api, admin: Api, external: dict[str, Any]) -> None:
+def test_objects_that_a_router_uses_cannot_be_deleted(api: Api, admin: Api, external: dict[str, Any]) -> None:
     network, subnet = inside(api)
     router = api.make("router", external_gateway_info=gateway(external))
     port = attach(api, router, subnet_id=subnet["id"]).expect(200).body["port_id"]

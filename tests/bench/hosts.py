@@ -27,7 +27,7 @@ import msgspec
 
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.kinds import readers
 from neutrino.server.feed.readers import read_all
 from tests.bench import databases, memory

@@ -112,22 +112,22 @@ class FakeNetlink:
                     _destroy(stack.devices[name])
 
     def _set_veth(self, stack: FakeStack, change: SetVeth) -> None:
-        there = stack.devices.get(change.name)
-        if there is not None:
-            value = there.value()
+        found = stack.devices.get(change.name)
+        if found is not None:
+            value = found.value()
             where = (value.peer, value.peer_namespace)
             if value.kind != "veth" or where != (change.peer, change.peer_namespace):
                 raise NetlinkError(f"{change.name} exists as {value.kind or 'hardware'} with peer {where}")
             return
-        far = self.stack(change.peer_namespace)
-        if change.peer in far.devices or (far is stack and change.peer == change.name):
+        peer_stack = self.stack(change.peer_namespace)
+        if change.peer in peer_stack.devices or (peer_stack is stack and change.peer == change.name):
             raise NetlinkError(f"{change.peer}: File exists")
         mtu = change.mtu or 1500
-        near = FakeDevice(change.name, stack, "veth", change.mac or next(self._macs), mtu)
-        peer = FakeDevice(change.peer, far, "veth", next(self._macs), mtu)
-        near.peer, peer.peer = peer, near
-        stack.add(near)
-        far.add(peer)
+        here = FakeDevice(change.name, stack, "veth", change.mac or next(self._macs), mtu)
+        peer = FakeDevice(change.peer, peer_stack, "veth", next(self._macs), mtu)
+        here.peer, peer.peer = peer, here
+        stack.add(here)
+        peer_stack.add(peer)
 
     def _move(self, stack: FakeStack, name: str, to: FakeStack) -> None:
         if name not in stack.devices and name in to.devices:

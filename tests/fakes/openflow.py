@@ -80,7 +80,7 @@ class FakeSwitch:
         self.bridges[bridge].ports[port.number] = port
 
     def read_flows(self, bridge: str, cookie: int, mask: int) -> frozenset[Flow]:
-        flows = self._bridge(bridge).tables.flows.values()
+        flows = [*self._bridge(bridge).tables.flows.values()]  # a copy: a role may write in another thread meanwhile
         return frozenset(entry for entry in flows if entry.cookie & mask == cookie & mask)
 
     def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
@@ -167,7 +167,7 @@ class _Journey:
     def step(self) -> None:
         self._steps += 1
         if self._steps > _LIMIT:
-            raise RuntimeError("the packet goes round in circles")
+            raise RuntimeError("the packet is in a loop")
 
 
 class _Copy:

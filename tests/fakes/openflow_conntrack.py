@@ -50,7 +50,7 @@ class FakeConntrack:
         self.connections: list[Connection] = []
 
     def original(self, zone: int, packet: Packet) -> dict[str, int]:
-        """The fields that say how the packet's connection was opened."""
+        """The fields of the packet that opened the connection."""
         if packet.invalid or packet.about is not None:
             return {}
         connection, _ = self._find(zone, _whole(packet))

@@ -41,7 +41,7 @@ class FakeTables:
         self._sorted.clear()
 
     def _forget_learned(self, gone: list[Flow]) -> None:
-        """What flows with `delete_learned` have learned goes with the last of them."""
+        """Flows that were learned with `delete_learned` are deleted with the last flow that learned them."""
         lost = {place for flow in gone for place in _learns_into(flow)}
         if lost:
             lost -= {place for flow in self.flows.values() for place in _learns_into(flow)}

@@ -1,4 +1,4 @@
-"""Open vSwitch's database in memory: it keeps what it is given, numbers ports as the switch does, and tells of it."""
+"""Open vSwitch's database in memory: keeps rows, numbers ports as the switch does, notifies listeners."""
 
 from __future__ import annotations
 

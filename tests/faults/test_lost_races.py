@@ -14,7 +14,7 @@ from neutrino.model.agents import DHCP
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.feed.change_log import ChangeLog
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from neutrino.server.quota.plugin import recount
 from tests.api.agents import report, switch

@@ -54,7 +54,7 @@ class RealHost:
         self.switch.appctl("revalidator/wait")  # the datapath still holds decisions that older flows made
 
     def passes(self, source: int, target: int, protocol: int, ports: tuple[int, int], address: str = "") -> bool:
-        """Whether a packet from port number `source` comes out at port number `target`."""
+        """Whether a packet from port number `source` leaves at port number `target`."""
         before = self._sent(target)
         destination = mac(target) if not address else "ff:ff:ff:ff:ff:ff"
         transport = f"udp(src={ports[0]},dst={ports[1]})"

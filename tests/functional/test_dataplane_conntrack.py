@@ -186,7 +186,7 @@ def test_direction_is_that_of_the_first_packet(tracked):
     assert tracked.left() == set()
 
 
-def test_zones_are_apart(tracked):
+def test_zones_are_separate(tracked):
     here, there = udp(A, B, 9, zone=1), udp(A, B, 9, zone=2)
     tracked.opened(here, there)
     tracked.conntrack.flush([flush("ingress", B, zone=2)])
@@ -261,13 +261,13 @@ def test_the_switch_survives_a_flush_of_icmpv6(switch):
         ping = Connection(1, 6, ICMPV6, A6, B6, icmp_type=128, icmp_code=0)
         tracked.opened(ping, tcp(A6, B6, 80))
         tracked.conntrack.flush([flush("ingress", B6)])
-        assert tracked.left() == {ping}  # told so in the driver: asking for it would end the switch
+        assert tracked.left() == {ping}  # the driver skips it: the command would crash the switch
     finally:
         switch.appctl("dpctl/flush-conntrack")
         switch.vsctl("del-br", "br-test")
 
 
-def test_several_datapaths_want_a_name(switch):
+def test_several_datapaths_require_a_name(switch):
     more = f"ct-{os.getpid()}"
     switch.vsctl("add-br", "br-test", "--", "set", "bridge", "br-test", "datapath_type=dummy")
     switch.vsctl("add-br", more, "--", "set", "bridge", more, "datapath_type=netdev")
@@ -283,7 +283,7 @@ def test_several_datapaths_want_a_name(switch):
         switch.vsctl("del-br", "br-test", "--", "del-br", more)
 
 
-def test_a_switch_that_is_not_there(tmp_path: Path):
+def test_a_switch_that_does_not_run(tmp_path: Path):
     with pytest.raises(ConntrackError, match=r"ovs-vswitchd\.pid"):
         OvsConntrack(str(tmp_path)).flush([flush("ingress", B)])
     (tmp_path / "ovs-vswitchd.pid").write_text("1\n")

@@ -94,7 +94,7 @@ def test_a_refused_change_changes_nothing(iptables, refused):
     assert iptables.read_rules(4) == before
 
 
-def test_tables_are_apart(iptables):
+def test_tables_are_separate(iptables):
     iptables.restore_rules(4, table(":one - [0:0]", "-A one -j CT --notrack", name="raw") + table(*OURS))
     assert len(iptables.read_rules(4)["raw"]["one"]) == 1
     assert len(iptables.read_rules(4)["filter"]["one"]) == 2
@@ -114,14 +114,14 @@ def test_sets_are_read_back(iptables):
     }
 
 
-def test_members_come_and_go_twice(iptables):
+def test_members_are_added_and_removed_twice(iptables):
     iptables.restore_sets("create four hash:net family inet maxelem 1000\nadd four 10.0.0.1\n")
     for _ in range(2):
         iptables.restore_sets("add four 10.0.0.2\ndel four 10.0.0.1\ndestroy missing\n")
     assert iptables.read_sets()["four"].members == {"10.0.0.2"}
 
 
-def test_a_set_takes_the_place_of_another_that_is_in_use(iptables):
+def test_a_set_is_swapped_with_one_in_use(iptables):
     iptables.restore_sets("create four hash:net family inet maxelem 1000\nadd four 10.0.0.1\n")
     iptables.restore_rules(4, table("-A FORWARD -m set --match-set four src -j DROP"))
     with pytest.raises(IptablesError):

@@ -39,7 +39,7 @@ def test_megaflows_are_flushed(switch: OpenVSwitch) -> None:
     assert len(remembered(switch)) == (1 if right else 0)
 
 
-def test_a_switch_that_is_not_there(tmp_path: Path) -> None:
+def test_a_switch_that_does_not_run(tmp_path: Path) -> None:
     with pytest.raises(OpenFlowError, match="ovs-vswitchd"):
         OvsOfctl(str(tmp_path), userspace=True).flush_megaflows()
 

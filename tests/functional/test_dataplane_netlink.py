@@ -109,7 +109,7 @@ def learned(namespace: str, ip: str) -> str:
 # --- namespaces ---
 
 
-def test_namespaces_come_and_go(place):
+def test_namespaces_are_created_and_deleted(place):
     name = place.name("n")
     place.made.append(name)
     assert name not in place.netlink.namespaces()
@@ -127,19 +127,19 @@ def test_namespaces_come_and_go(place):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b"])
-def test_a_name_that_is_none(place, name):
+def test_an_invalid_namespace_name_is_refused(place, name):
     with pytest.raises(NetlinkError):
         place.netlink.create_namespace(name)
 
 
-def test_a_namespace_made_anew_is_empty(place):
+def test_a_recreated_namespace_is_empty(place):
     place.apply(SetVeth("qr", "far", place.router))
     place.netlink.delete_namespace(place.router)
     place.netlink.create_namespace(place.router)
     assert set(place.read().devices) == {"lo"}
 
 
-def test_what_ip_netns_makes_is_seen_and_what_we_make_it_sees():
+def test_namespaces_are_shared_with_ip_netns():
     netlink, name = RealNetlink(), f"n-{uuid.uuid4().hex[:8]}"
     try:
         subprocess.run(["ip", "netns", "add", name], check=True)
@@ -172,7 +172,7 @@ def test_a_name_without_a_namespace_is_completed(tmp_path):
     assert not (tmp_path / "half").exists()
 
 
-def test_many_threads_make_and_read_at_once():
+def test_threads_create_and_read_namespaces_concurrently():
     netlink, tag = RealNetlink(), uuid.uuid4().hex[:8]
     names = [f"t{number}-{tag}" for number in range(24)]
 
@@ -222,7 +222,7 @@ def test_a_pair_with_an_end_on_the_host(place):
     eventually(lambda: tap not in place.netlink.read(HOST).devices)
 
 
-def test_a_pair_whose_other_end_is_somewhere_without_a_name(place):
+def test_a_pair_with_its_other_end_in_an_unnamed_namespace(place):
     place.apply(SetVeth("qr", "far", place.other))
     place.netlink.delete_namespace(place.other)
     # Whether it is gone with its namespace, or still going, nothing is where it should be.
@@ -230,7 +230,7 @@ def test_a_pair_whose_other_end_is_somewhere_without_a_name(place):
     assert near is None or near.peer_namespace is None
 
 
-def test_a_pair_that_is_there_otherwise_is_refused(place):
+def test_a_pair_that_exists_with_other_ends_is_refused(place):
     place.apply(SetVeth("qr", "far", place.other))
     place.apply(SetVeth("qr", "far", place.other))
     with pytest.raises(NetlinkError, match="qr"):
@@ -256,7 +256,7 @@ def test_a_device_is_set(link):
         link.apply(SetDevice("qx", up=True))
 
 
-def test_one_device_alone(place):
+def test_a_single_device_is_read(place):
     place.apply(SetVeth("a", "b", place.router), SetDevice("a", tx_checksum=False, alias="x"))
     for name in ("lo", "a", "b"):
         assert place.netlink.read_device(place.router, name) == place.read().devices[name]
@@ -305,13 +305,13 @@ def test_addresses(link):
     link.apply(DeleteItem(address("qr", "192.0.2.1/24")))
 
 
-def test_what_the_kernel_makes_itself_says_so(link):
+def test_what_the_kernel_adds_is_marked(link):
     expected = {"127.0.0.1/8", "::1/128", "fe80::f816:3eff:fe00:1/64"}
     eventually(lambda: {each.address for each in link.read().addresses} == expected)  # a moment after both ends are up
     assert wanted(link.read()) == set()
 
 
-def test_secondary_addresses_go_with_the_first_unless_promoted(link):
+def test_secondary_addresses_are_deleted_with_the_first_unless_promoted(link):
     pair = [address("qr", "10.0.0.1/24"), address("qr", "10.0.0.2/24")]
     link.apply(SetSysctl(PROMOTE, "0"), *map(SetItem, pair), DeleteItem(pair[0]))
     assert wanted(link.read()) == set()
@@ -343,7 +343,7 @@ def test_routes(link):
     assert ours(link.read()) == set()
 
 
-def test_a_route_takes_the_place_of_another(link):
+def test_a_route_replaces_the_one_with_its_key(link):
     link.apply(SetItem(address("qr", "10.0.0.1/24")), SetItem(address("qr", "2001:db8::1/64", nodad=True)))
     for first, second in [("10.0.0.254", "10.0.0.253"), ("2001:db8::fe", "2001:db8::fd")]:
         everywhere = "::/0" if ":" in first else "0.0.0.0/0"
@@ -354,7 +354,7 @@ def test_a_route_takes_the_place_of_another(link):
         assert everywhere in ours(link.read())
 
 
-def test_a_route_that_leads_nowhere_is_refused(link):
+def test_a_route_with_an_unreachable_gateway_is_refused(link):
     link.apply(SetItem(address("qr", "10.0.0.1/24")))
     for refused in [
         route("192.0.2.0/24", "qr", "203.0.113.1"),
@@ -479,14 +479,14 @@ def test_a_class_without_its_qdisc_is_refused(link):
     link.apply(DeleteItem(htb("qr")))
 
 
-def test_what_a_filter_and_a_rate_may_be():
+def test_invalid_filters_and_rates_are_refused():
     with pytest.raises(ValueError, match="either a source or a destination"):
         u32_filter("qr", 1, priority=1)
     with pytest.raises(ValueError, match="not a rate"):
         tbf("qr", kbit=0, burst=1, limit=1)
 
 
-def test_settings_of_the_kernel_are_a_namespaces_own(place):
+def test_sysctls_belong_to_a_namespace(place):
     forward, ra, none = "net/ipv4/ip_forward", "net/ipv6/conf/lo/accept_ra", "net/ipv4/conf/none/rp_filter"
     place.apply(SetSysctl(forward, "1"), SetSysctl(ra, "0"), SetSysctl(forward, "1"))
     assert place.read(forward, ra, none).sysctls == {forward: "1", ra: "0"}
@@ -496,7 +496,7 @@ def test_settings_of_the_kernel_are_a_namespaces_own(place):
 
 
 @pytest.mark.parametrize("name", ["kernel/hostname", "net/../kernel/hostname", "/etc/passwd", "net/ipv4"])
-def test_settings_that_are_not_the_networks(place, name):
+def test_sysctls_outside_of_net_are_refused(place, name):
     with pytest.raises(ValueError, match="not a path"):
         place.apply(SetSysctl(name, "1"))
     with pytest.raises(ValueError, match="not a path"):
@@ -590,7 +590,7 @@ def test_a_router_is_planned_once_from_any_state_to_any_other(seed):
 
 
 def test_an_announcement_makes_others_send_to_the_new_mac(real):
-    """A neighbour that another MAC had is heard to be ours; for IPv4 and IPv6."""
+    """After an announcement, others resolve an address to our MAC, for IPv4 and IPv6."""
     far = "far"
     real.netlink.apply(
         real.other, [SetItem(address(far, "10.0.0.2/24")), SetItem(address(far, "2001:db8::2/64", nodad=True))]
@@ -604,22 +604,22 @@ def test_an_announcement_makes_others_send_to_the_new_mac(real):
         eventually(lambda ip=ip: learned(real.other, ip) == MAC)
 
 
-def test_announcements_on_the_wire(real):
+def test_frames_of_an_announcement(real):
     namespaces = Namespaces()
     every = 0x0003
 
     def listener() -> socket.socket:
         return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(every))
 
-    with namespaces.run(real.other, listener) as heard:
-        heard.bind(("far", every))
-        heard.settimeout(0.5)
+    with namespaces.run(real.other, listener) as received:
+        received.bind(("far", every))
+        received.settimeout(0.5)
         RealAnnouncer().announce(real.router, "qr", ["10.0.0.1"])
         operations: list[int] = []
         deadline = time.monotonic() + 10
         while len(operations) < 2:
             try:
-                frame = heard.recv(2000)
+                frame = received.recv(2000)
             except TimeoutError:  # the kernel drops frames until it has activated the new link
                 assert time.monotonic() < deadline
                 operations.clear()
@@ -633,7 +633,7 @@ def test_announcements_on_the_wire(real):
         assert operations == [1, 2]
 
 
-def test_others_routes_are_read_with_their_mark(real):
+def test_routes_of_other_programs_are_read_with_their_protocol(real):
     real.apply(SetItem(address("qr", "10.0.0.1/24")))
     subprocess.run(
         ["ip", "-n", real.router, "route", "add", "192.0.2.0/24", "via", "10.0.0.9", "proto", "18"], check=True

@@ -15,7 +15,7 @@ from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetSysctl, SetVet
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address, route
-from neutrino.dataplane.nft.api import Chain, ElementChange, Hook, Nft, NftError, Table, TableState, nft_set
+from neutrino.dataplane.nft.api import Chain, ElementChange, Hook, Nft, NftError, Table, TablePlan, TableState, nft_set
 from neutrino.dataplane.nft.plan import plan_table
 from neutrino.dataplane.nft.real import RealNft
 from tests.fakes.netlink import FakeNetlink
@@ -66,9 +66,7 @@ class Place:
     def settle(self, table: Table) -> str:
         """Make it so; doing it again must change nothing. What was done is answered."""
         plan = plan_table(table, self.read())
-        if plan.table is not None:
-            self.nft.replace(self.name, plan.table)
-        self.nft.change_elements(self.name, table.path, plan.elements)
+        self.nft.apply(self.name, plan)
         again = plan_table(table, self.read())
         assert not again, again.text()
         return plan.text()
@@ -143,7 +141,7 @@ def test_elements_change_singly(place):
     assert "replace" not in place.settle(TABLE)
 
 
-def test_elements_that_are_there_or_gone_already(place):
+def test_elements_that_exist_or_are_missing_already(place):
     place.settle(TABLE)
     change = ElementChange(
         "floating",
@@ -151,46 +149,48 @@ def test_elements_that_are_there_or_gone_already(place):
         remove=frozenset({"203.0.113.99 : 10.0.0.99"}),
     )
     for _ in range(2):
-        place.nft.change_elements(place.name, TABLE.path, [change])
+        place.nft.apply(place.name, TablePlan(TABLE.path, elements=(change,)))
         assert place.read().elements["floating"] == change.add
 
 
 def test_elements_of_nothing_are_refused_and_nothing_is_changed(place):
     place.settle(TABLE)
     good = ElementChange("floating", add=frozenset({"203.0.113.9 : 10.0.0.9"}))
+    bad = ElementChange("none", add=frozenset({"10.0.0.1"}))
     with pytest.raises(NftError, match=place.name):
-        place.nft.change_elements(place.name, TABLE.path, [good, ElementChange("none", add=frozenset({"10.0.0.1"}))])
+        place.nft.apply(place.name, TablePlan(TABLE.path, elements=(good, bad)))
     assert place.settle(TABLE) == ""
     with pytest.raises(NftError):
-        place.nft.change_elements(place.name, "inet other", [good])
+        place.nft.apply(place.name, TablePlan("inet other", elements=(good,)))
 
 
 def test_a_key_with_two_values_is_refused(place):
     place.settle(TABLE)
     twice = nft_set("floating", "ipv4_addr : ipv4_addr", ["203.0.113.5 : 10.0.0.5", "203.0.113.5 : 10.0.0.6"])
+    wrong = dataclasses.replace(TABLE, sets=(twice, *TABLE.sets[1:]))
     with pytest.raises(NftError):
-        place.nft.replace(place.name, dataclasses.replace(TABLE, sets=(twice, *TABLE.sets[1:])))
+        place.nft.apply(place.name, TablePlan(TABLE.path, wrong))
     assert place.settle(TABLE) == ""
 
 
 def test_a_table_is_deleted(place):
     place.settle(TABLE)
-    place.nft.delete(place.name, TABLE.path)
-    place.nft.delete(place.name, TABLE.path)
+    place.nft.apply(place.name, TablePlan(TABLE.path, delete=True))
+    place.nft.apply(place.name, TablePlan(TABLE.path, delete=True))
     assert place.read() is None
 
 
-def test_a_namespace_that_is_not_there(place):
+def test_a_missing_namespace(place):
     for call in (
         lambda: place.nft.read("nft-none"),
-        lambda: place.nft.replace("nft-none", TABLE),
-        lambda: place.nft.delete("nft-none", TABLE.path),
+        lambda: place.nft.apply("nft-none", TablePlan(TABLE.path, TABLE)),
+        lambda: place.nft.apply("nft-none", TablePlan(TABLE.path, delete=True)),
     ):
         with pytest.raises(NftError, match="nft-none"):
             call()
 
 
-def test_a_table_goes_with_its_namespace(place):
+def test_a_table_is_deleted_with_its_namespace(place):
     place.settle(TABLE)
     place.netlink.delete_namespace(place.name)
     place.netlink.create_namespace(place.name)
@@ -215,7 +215,7 @@ def test_a_refused_table_leaves_the_old_one(real):
     real.settle(TABLE)
     wrong = dataclasses.replace(TABLE, chains=(*TABLE.chains, Chain("wrong", ("jump nowhere",))))
     with pytest.raises(NftError, match="nowhere"):
-        real.nft.replace(real.name, wrong)
+        real.nft.apply(real.name, TablePlan(wrong.path, wrong))
     assert real.settle(TABLE) == ""
 
 
@@ -230,13 +230,13 @@ def test_a_refused_table_leaves_the_old_one(real):
         ("add", "set", "inet", "neutrino", "mine", "{ type ipv4_addr; }"),
     ],
 )
-def test_what_was_changed_by_hand_is_seen_and_put_right(real, by_hand):
+def test_changes_by_hand_are_detected_and_repaired(real, by_hand):
     real.settle(TABLE)
     real.run(*by_hand)
     assert "by hand" in real.settle(TABLE)
 
 
-def test_elements_that_were_changed_by_hand_are_put_right_singly(real):
+def test_elements_that_were_changed_by_hand_are_repaired_singly(real):
     real.settle(TABLE)
     real.run("delete", "element", "inet", "neutrino", "floating", "{ 203.0.113.5 }")
     real.run("add", "element", "inet", "neutrino", "nets", "{ 2001:db8:7::/64 }")
@@ -250,7 +250,7 @@ def test_tables_of_others_are_left(real):
     real.run("add", "table", "inet", "others")
     real.run("add", "chain", "inet", "others", "c")
     real.settle(TABLE)
-    real.nft.delete(real.name, TABLE.path)
+    real.nft.apply(real.name, TablePlan(TABLE.path, delete=True))
     shown = subprocess.run(["ip", "netns", "exec", real.name, "nft", "list", "ruleset"], capture_output=True, text=True)
     assert "table inet others" in shown.stdout
     assert "chain c" in shown.stdout
@@ -307,7 +307,7 @@ def connect(router: Place, outside: str, inside: str) -> None:
 
 
 def reaches(outside: str, inside: str, ip: str) -> bool:
-    """Whether a datagram to the address comes to the machine inside."""
+    """Whether a datagram to the address reaches the machine inside."""
     namespaces = Namespaces()
 
     def open_socket() -> socket.socket:
@@ -338,4 +338,4 @@ def test_a_thousand_elements(real):
 def test_no_program(real, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(NftError, match=r"nft: .*No such file"):
-        RealNft().replace(real.name, TABLE)
+        RealNft().apply(real.name, TablePlan(TABLE.path, TABLE))

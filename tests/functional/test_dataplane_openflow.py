@@ -348,7 +348,7 @@ ARRIVING: list[tuple[str, str, Packet]] = [
 
 
 def traced(server: OpenVSwitch, host: FakeHost, bridge: str, entry: str, sent: Packet) -> set[str]:
-    """The names of the ports where the real switch says that a packet leaves; every connection is new to it."""
+    """The names of the ports at which a packet leaves the real switch; every connection is new to it."""
     ofport = host.switch.bridges[bridge].port_named(entry).number
     new = ["--ct-next", "new,trk"] * 4
     text = sent.text()
@@ -399,8 +399,8 @@ def test_both_learn_the_same_flows_and_delete_them_with_the_learning_flow(twin):
     host, real = cloud.hosts["h1"], OvsOfctl(server.run_directory)
     forget(host, server)
     behind = packet.udp(end(88), end(77), 9)
-    heard = packet.udp(end(77), end(88), 9)
-    for bridge, entry, sent in (("br-int", "p5", behind), ("br-phys", "eth1", heard)):
+    incoming = packet.udp(end(77), end(88), 9)
+    for bridge, entry, sent in (("br-int", "p5", behind), ("br-phys", "eth1", incoming)):
         host.switch.send(bridge, entry, sent)
         ofport = host.switch.bridges[bridge].port_named(entry).number
         text = sent.text().replace(",tp_", ",udp_")

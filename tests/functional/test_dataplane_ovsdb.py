@@ -163,7 +163,7 @@ def test_a_port_and_its_tag(ovsdb):
     assert set(ovsdb.read().bridges["br-int"].ports) == {"br-int"}
 
 
-def test_a_port_that_is_gone_does_not_come_back_by_its_tag(ovsdb):
+def test_setting_a_tag_does_not_recreate_an_unplugged_port(ovsdb):
     ovsdb.apply([INT, TAP])
     ovsdb.apply([SetPort("br-int", "tap1", tag=7, make=False)])
     assert ovsdb.read().bridges["br-int"].ports["tap1"].tag == 7
@@ -181,7 +181,7 @@ def test_applied_twice_nothing_changes(ovsdb):
     assert ovsdb.read() == before
 
 
-def test_it_is_served_to_others_too(ovsdb):
+def test_managers_are_added(ovsdb):
     first, second = "ptcp:0:127.0.0.1", "punix:nowhere"
     ovsdb.apply([SetManager(first)])
     ovsdb.apply([SetManager(first), SetManager(second)])
@@ -200,7 +200,7 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_what_has_settled_is_carried_out(ovsdb):
+def test_settle_waits_until_the_switch_has_applied_a_change(ovsdb):
     ovsdb.apply([INT, TAP], settle=30)
     assert numbered(ovsdb)
 
@@ -224,7 +224,7 @@ def test_patch_and_tunnel_ports(ovsdb):
     assert tunnel.ofport > 0
 
 
-def test_an_agents_wiring_is_planned_once(ovsdb):
+def test_the_second_plan_of_bridges_is_empty(ovsdb):
     options = L2Options(
         bridge_mappings=(("physnet1", "br-ex"),),
         tunnel_types=("vxlan", "gre"),
@@ -291,7 +291,7 @@ def test_a_port_that_another_program_plugs_is_an_event(switch):
         driver.close()
 
 
-def test_a_switch_that_is_down_holds_up_nobody():
+def test_a_stopped_switch_does_not_block_transactions():
     with OpenVSwitch() as server:
         driver = RealOvsdb(server.database, timeout=10)
         driver.apply([INT, TAP])
@@ -306,7 +306,7 @@ def test_a_switch_that_is_down_holds_up_nobody():
         driver.close()
 
 
-def test_a_database_that_comes_back_is_found_and_nothing_seems_gone():
+def test_the_replica_reconnects_without_removal_events():
     with OpenVSwitch() as server:
         driver = RealOvsdb(server.database)
         driver.apply([INT, TAP])

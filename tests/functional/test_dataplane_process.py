@@ -118,7 +118,7 @@ def test_the_digest_changes_with_the_way_it_is_started(place):
     assert len({one.digest(), *(each.digest() for each in others)}) == 4
 
 
-def test_a_program_that_is_not_there(place):
+def test_a_missing_program(place):
     if isinstance(place.processes, FakeProcesses):
         place.processes.broken.add("no-such-program")
     with pytest.raises(ProcessError, match="sleeper cannot be started"):
@@ -154,7 +154,7 @@ def test_an_exit_is_notified(place):
         place.kill(process)
         assert await asyncio.wait_for(waiting, 5) == ExitStatus(signal=signal.SIGKILL)
         assert place.processes.running() == {}
-        assert await place.processes.wait(process) == ExitStatus()  # told once
+        assert await place.processes.wait(process) == ExitStatus()  # the status is returned once
 
     asyncio.run(run())
 
@@ -169,7 +169,7 @@ def test_an_earlier_exit_is_notified_too(place):
     asyncio.run(run())
 
 
-def test_waiting_can_be_given_up(place):
+def test_waiting_can_be_cancelled(place):
     async def run() -> None:
         process = place.processes.start(place.daemon())
         waiting = asyncio.create_task(place.processes.wait(process))
@@ -185,7 +185,7 @@ def test_waiting_can_be_given_up(place):
 # --- with real daemons alone ---
 
 
-def test_one_that_does_not_heed_sigterm_is_killed_with_what_it_started(real):
+def test_a_daemon_that_ignores_sigterm_is_killed_with_its_children(real):
     log = real.directory / "log"
     process = real.processes.start(real.daemon(argv=STUBBORN, log_file=str(log)))
     eventually(lambda: log.exists() and "ready" in log.read_text())
@@ -208,7 +208,7 @@ def marked(owner: str) -> list[int]:
     return found
 
 
-def test_what_a_killed_daemon_left_behind_is_cleared_before_the_next_one(real):
+def test_children_of_a_killed_daemon_are_killed_before_the_next_start(real):
     log = real.directory / "log"
     process = real.processes.start(real.daemon(argv=STUBBORN, log_file=str(log)))
     eventually(lambda: len(marked(real.owner)) == 2)
@@ -224,7 +224,7 @@ def test_no_zombie_is_left_while_we_live(real):
     eventually(lambda: real.processes.running() == {} and not exists(process.pid))
 
 
-def test_the_status_of_one_that_gives_up_at_once(real):
+def test_the_exit_status_of_a_daemon_that_exits_at_once(real):
     process = real.processes.start(real.daemon(argv=("sh", "-c", "exit 3")))
     ended = asyncio.run(asyncio.wait_for(real.processes.wait(process), 5))
     assert ended == ExitStatus(status=3)
@@ -408,7 +408,7 @@ def test_the_daemons_of_a_network_stay_in_the_foreground_and_are_found(real, pro
         eventually(lambda: ready[program] in (directory / "log").read_text())
         assert real.again().running() == {program: process}
         assert real.processes.send(process, signal.SIGHUP)
-        if program == "keepalived":  # it forgets a SIGTERM that comes while it reads its configuration again
+        if program == "keepalived":  # it forgets a SIGTERM that arrives while it reads its configuration again
             eventually(lambda: "Reload complete" in (directory / "log").read_text())
         assert real.again().find(program, daemon.pid_file) == process
         real.processes.stop(process)
@@ -418,7 +418,7 @@ def test_the_daemons_of_a_network_stay_in_the_foreground_and_are_found(real, pro
         netlink.delete_namespace(name)
 
 
-def test_a_killed_dnsmasq_is_back(real):
+def test_a_killed_dnsmasq_is_respawned(real):
     """As an operator sees it: the supervisor of the agent, and a real process."""
 
     async def run() -> None:

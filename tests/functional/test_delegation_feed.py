@@ -1,4 +1,4 @@
-"""Delegated prefixes through the feed: what hosts hear of a subnet that waits for one, and what follows."""
+"""Delegated prefixes through the feed: a subnet that waits for its prefix, and its renumbering."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from neutrino.feed.address import Address
 from neutrino.model.routing import Delegation, Router
 from neutrino.model.state import Network, Port
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.ipam.subnet_rules import eui64
 from neutrino.server.main import Server
 from tests.api.agents import switch
@@ -43,7 +43,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("server", DATABASES, indirect=True)
-def test_a_prefix_is_told_and_comes_back_as_addresses(server: Server, tmp_path: Path) -> None:
+def test_a_reported_prefix_renumbers_the_subnet(server: Server, tmp_path: Path) -> None:
     admin = Api(server.app).as_admin()
     network = admin.network()
     subnet = admin.make("subnet", network_id=network["id"], **ASKING)
@@ -80,16 +80,16 @@ def test_a_prefix_is_told_and_comes_back_as_addresses(server: Server, tmp_path: 
 
             waiting: Known = ((Delegation(subnet["id"]),), [], [], [])
             has: Known = ((Delegation(subnet["id"], PREFIX),), ["2001:db8:aa:1::1"], [own], [PREFIX])
-            await until(lambda: known() == waiting, "h1 hears of a subnet that has no prefix")
+            await until(lambda: known() == waiting, "h1 receives a subnet without a prefix")
 
-            h2.client.status("subnet", subnet["id"], OTHER)  # it is not for h2 to say
-            await until(lambda: h2.client.unacknowledged == 0, "h2 is heard")
+            h2.client.status("subnet", subnet["id"], OTHER)  # h2 does not serve the router
+            await until(lambda: h2.client.unacknowledged == 0, "the report of h2 is acknowledged")
             assert await asyncio.to_thread(prefix) == "::/64"
             h1.client.status("subnet", subnet["id"], PREFIX)
             await until(lambda: known() == has, "everything follows")
             revision = (await asyncio.to_thread(admin.show, "subnet", subnet["id"]))["revision_number"]
             h1.client.status("subnet", subnet["id"], PREFIX)  # as after a lost answer
-            await until(lambda: h1.client.unacknowledged == 0, "h1 is heard")
+            await until(lambda: h1.client.unacknowledged == 0, "the report of h1 is acknowledged")
             assert (await asyncio.to_thread(admin.show, "subnet", subnet["id"]))["revision_number"] == revision
 
             await asyncio.to_thread(lambda: detach(admin, router, subnet_id=subnet["id"]).expect(200))

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.feed.address import Address
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start

@@ -18,7 +18,7 @@ from neutrino.model.state import Port
 from neutrino.server.feed import server as feed_server
 from neutrino.server.feed import wake
 from neutrino.server.feed.change_log import ChangeLog
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.records import PortRecord
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
@@ -138,9 +138,9 @@ def test_a_lost_connection_resumes_with_the_difference(server: Server, keys: dic
             api.delete(f"/ports/{elsewhere[0]['id']}").expect(204)
             async with serving(server, address):
                 await h1.equals_the_database(server)
-            told = {(c.kind, c.id, c.new is None) for c in h1.changes}
-            assert told >= {("port", ports[0]["id"], True), ("forwarding", elsewhere[0]["id"], True)}
-            assert {key for kind, key, _ in told if kind == "port"} == {ports[0]["id"], ports[1]["id"]}
+            changed = {(c.kind, c.id, c.new is None) for c in h1.changes}
+            assert changed >= {("port", ports[0]["id"], True), ("forwarding", elsewhere[0]["id"], True)}
+            assert {key for kind, key, _ in changed if kind == "port"} == {ports[0]["id"], ports[1]["id"]}
             assert len([c for c in h1.changes if c.kind == "forwarding"]) == 1
             assert h1.client.state.get("port", ports[1]["id"]).revision == changed["revision_number"]
 
@@ -214,16 +214,18 @@ def test_a_slow_host_gets_the_newest_of_each(server: Server, keys: dict[str, str
                 most = max(most, len(session.pending))
                 await asyncio.sleep(0)
             assert most <= 2  # the port, and at first its network
-            heard = []
-            while not heard or heard[-1].revision < steps:
-                heard += [msgspec.json.decode(m.object, type=Port) for m in await raw.receive() if isinstance(m, Put)]
-            assert len(heard) < steps / 2
-            assert [p.revision for p in heard] == sorted({p.revision for p in heard})
+            received = []
+            while not received or received[-1].revision < steps:
+                received += [
+                    msgspec.json.decode(m.object, type=Port) for m in await raw.receive() if isinstance(m, Put)
+                ]
+            assert len(received) < steps / 2
+            assert [p.revision for p in received] == sorted({p.revision for p in received})
 
     run(test())
 
 
-# --- who is it, and what may it say -----------------------------------------------------------------------------------
+# --- credentials, and permitted reports ----------------------------------------------------------------------------------
 
 
 def test_a_wrong_credential_is_refused(server: Server, keys: dict[str, str], address: Address) -> None:
@@ -393,7 +395,7 @@ def test_a_file_that_is_no_socket_is_left_alone(
     run(test())
 
 
-@pytest.mark.parametrize("server", DATABASES[:2], indirect=True)  # MariaDB has nothing to tell with
+@pytest.mark.parametrize("server", DATABASES[:2], indirect=True)  # MariaDB cannot notify
 def test_changes_arrive_without_polling_where_the_database_notifies(
     server: Server, keys: dict[str, str], address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:

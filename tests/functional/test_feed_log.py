@@ -76,7 +76,7 @@ def test_a_transaction_that_is_taken_back_leaves_no_gap(db: Database, log: Chang
     assert [(r.position, r.object_id) for r in read(db, log)] == [(1, "a"), (2, "b")]
 
 
-def test_many_writers_and_several_who_give_positions(db: Database, log: ChangeLog) -> None:
+def test_many_writers_and_several_processes_that_give_positions(db: Database, log: ChangeLog) -> None:
     seen: list[Row] = []
     failures: list[BaseException] = []
     done = threading.Event()
@@ -132,7 +132,7 @@ def test_more_than_one_batch(db: Database, log: ChangeLog) -> None:
     assert len(first) == BATCH
 
 
-def test_old_rows_are_removed_and_the_head_says_so(db: Database, log: ChangeLog) -> None:
+def test_old_rows_are_removed_and_recorded_in_the_head(db: Database, log: ChangeLog) -> None:
     with db.transaction() as tx:
         tx.insert(t.changes, [row(f"old{i}") for i in range(BATCH + 20)])
     write(db, "new")

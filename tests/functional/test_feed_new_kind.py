@@ -15,7 +15,7 @@ from neutrino.feed.address import Address
 from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.roles import L2
 from neutrino.model.state import Object
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.kinds import SERVED_KINDS
 from neutrino.server.feed.stores import ServedKind, SharedObjects
 from neutrino.server.main import Server

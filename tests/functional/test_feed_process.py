@@ -1,4 +1,4 @@
-"""The feed as a process: beside the API or alone, killed and started again, with TLS or not at all between machines."""
+"""The feed as a process: with the API or alone, killed and restarted, with TLS between machines."""
 
 from __future__ import annotations
 
@@ -172,10 +172,10 @@ def test_two_servers_with_one_state_path_do_not_fight() -> None:
         wait(lambda: served(path), "the feed")
         shared = {"DEFAULT": {"state_path": first.directory}, "database": {"connection": first.database}, **FEED}
         with Neutrino(shared) as second:
-            wait(lambda: "another process serves it" in second.log, "the second feed to say so")
+            wait(lambda: "another process serves it" in second.log, "the second feed to log it")
             assert f"unix:{path}" in second.log
         with Neutrino(shared) as second:
-            wait(lambda: "another process serves it" in second.log, "the second feed to say so")
+            wait(lambda: "another process serves it" in second.log, "the second feed to log it")
             assert served(path)
             assert AT not in second.log
             assert feed_of(first) != 0

@@ -13,7 +13,7 @@ import pytest
 
 from neutrino.feed.address import Address
 from neutrino.model.agents import DATAPLANE, FEED_BEHIND, LAST_REPAIR, OVS, PROBLEMS, AgentState
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
@@ -62,7 +62,7 @@ def rebound_here(api: Api, port: Object) -> Object:
     return made
 
 
-def test_news_of_an_older_binding_on_the_same_host_changes_nothing(server: Server, api: Api) -> None:
+def test_a_stale_report_of_the_same_host_changes_nothing(server: Server, api: Api) -> None:
     first = bound(api)
     second = rebound_here(api, first)
     assert not up(server, first)
@@ -71,7 +71,7 @@ def test_news_of_an_older_binding_on_the_same_host_changes_nothing(server: Serve
     assert api.show("port", first["id"])["status"] == "ACTIVE"
 
 
-def test_news_of_an_older_binding_elsewhere_changes_nothing(server: Server, api: Api) -> None:
+def test_a_stale_report_of_another_host_changes_nothing(server: Server, api: Api) -> None:
     first = bound(api)
     key = first["id"]
     there = api.put(f"/ports/{key}", {"port": {"binding:host_id": "h2"}}).expect(200).body["port"]
@@ -94,30 +94,30 @@ def test_an_ordinary_change_is_answered_for_too(server: Server, api: Api, addres
             await h1.client.wait_synced()
             named = await asyncio.to_thread(api.change, "port", port["id"], name="other")
             h1.client.port_up(port["id"], port["revision_number"])
-            await until(lambda: h1.client.unacknowledged == 0, "the server to have heard it")
+            await until(lambda: h1.client.unacknowledged == 0, "the server to acknowledge it")
             assert api.show("port", port["id"])["status"] == "DOWN"
             await until(
                 lambda: h1.client.state.get("port", port["id"]).revision == named["revision_number"], "the new name"
             )
             h1.client.port_up(port["id"], h1.client.state.get("port", port["id"]).revision)
-            await until(lambda: h1.client.unacknowledged == 0, "the server to have heard it")
+            await until(lambda: h1.client.unacknowledged == 0, "the server to acknowledge it")
             assert api.show("port", port["id"])["status"] == "ACTIVE"
 
     asyncio.run(test())
 
 
 @pytest.mark.parametrize("server", DATABASES, indirect=True)
-def test_late_news_and_a_new_binding_at_once(server: Server, api: Api) -> None:
-    """Whatever meets in the database: only news of the newest binding makes the port ACTIVE."""
+def test_stale_reports_and_a_new_binding_at_once(server: Server, api: Api) -> None:
+    """Concurrent reports: only one on the newest binding makes the port ACTIVE."""
     port = bound(api)
-    said: list[Object] = [port]
+    reported: list[Object] = [port]
     done = threading.Event()
     failures: list[BaseException] = []
 
     def host() -> None:
         try:
             while not done.is_set():
-                up(server, said[0])
+                up(server, reported[0])
         except BaseException as error:
             failures.append(error)
 
@@ -130,7 +130,7 @@ def test_late_news_and_a_new_binding_at_once(server: Server, api: Api) -> None:
             shown = api.show("port", port["id"])
             assert (shown["status"], shown["revision_number"]) == ("DOWN", newer["revision_number"])
             port = newer
-            said[0] = port  # the hosts speak of this one now, while the next one is made
+            reported[0] = port  # the hosts report on this one, while the next one is made
     finally:
         done.set()
         for thread in hosts:
@@ -203,14 +203,16 @@ def test_a_host_that_starts_with_many_ports(
 # --- agents -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_the_matter_with_an_agent_is_shown_apart(server: Server, api: Api, address: Address) -> None:
+def test_dataplane_lag_and_problems_of_an_agent_are_shown_separately(
+    server: Server, api: Api, address: Address
+) -> None:
     """A late heartbeat, a dataplane that is down and being behind are shown separately."""
     network = api.network()
     credential = Credentials(server.db).add("h1")
 
-    def state(**said: Any) -> AgentState:
+    def state(**configurations: Any) -> AgentState:
         known = {"tunnel_types": ["vxlan"], "tunneling_ip": "192.0.2.1", "bridge_mappings": {}, DATAPLANE: "up"}
-        return AgentState(OVS, "neutrino-agent", "h1", "N/A", configurations={**known, PROBLEMS: [], **said})
+        return AgentState(OVS, "neutrino-agent", "h1", "N/A", configurations={**known, PROBLEMS: [], **configurations})
 
     def shown() -> tuple[bool, Object]:
         found: Object = next(iter(api.all("/agents", {"host": "h1"})))
@@ -221,19 +223,19 @@ def test_what_is_the_matter_with_an_agent_is_shown_apart(server: Server, api: Ap
         async with serving(server, address) as feed, HostEnd(address, "h1", credential) as h1:
             await h1.client.wait_synced()
 
-            async def says(applied: int | None = None, **said: Any) -> tuple[bool, Object]:
-                h1.client.report([state(**said)], applied)
+            async def report(applied: int | None = None, **configurations: Any) -> tuple[bool, Object]:
+                h1.client.report([state(**configurations)], applied)
                 await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
                 return await asyncio.to_thread(shown)
 
-            alive, says_so = await says()
-            assert (alive, says_so[DATAPLANE], says_so[FEED_BEHIND]) == (True, "up", 0)
+            alive, stored = await report()
+            assert (alive, stored[DATAPLANE], stored[FEED_BEHIND]) == (True, "up", 0)
 
             repaired = {LAST_REPAIR: "12:00: 3 flows put back"}
-            alive, says_so = await says(dataplane="down: ovsdb is away", problems=["port p: no tap"], **repaired)
-            assert (alive, says_so[DATAPLANE], says_so[FEED_BEHIND]) == (True, "down: ovsdb is away", 0)
-            assert says_so[PROBLEMS] == ["port p: no tap"]
-            assert says_so[LAST_REPAIR] == "12:00: 3 flows put back"
+            alive, stored = await report(dataplane="down: ovsdb is away", problems=["port p: no tap"], **repaired)
+            assert (alive, stored[DATAPLANE], stored[FEED_BEHIND]) == (True, "down: ovsdb is away", 0)
+            assert stored[PROBLEMS] == ["port p: no tap"]
+            assert stored[LAST_REPAIR] == "12:00: 3 flows put back"
 
             applied = h1.client.position
             values = {"binding__host_id": "h1", "device_owner": "compute:x"}
@@ -241,13 +243,13 @@ def test_what_is_the_matter_with_an_agent_is_shown_apart(server: Server, api: Ap
             await until(lambda: all(h1.client.state.get("port", p["id"]) for p in ports), "the ports")
             behind = feed.fanout.position - applied
             assert behind >= len(ports)
-            alive, says_so = await says(applied)
-            assert (alive, says_so[DATAPLANE], says_so[FEED_BEHIND]) == (True, "up", behind)
-            assert (await says())[1][FEED_BEHIND] == 0
+            alive, stored = await report(applied)
+            assert (alive, stored[DATAPLANE], stored[FEED_BEHIND]) == (True, "up", behind)
+            assert (await report())[1][FEED_BEHIND] == 0
 
             set_clock(server, 1000)
-            alive, says_so = await asyncio.to_thread(shown)
-            assert (alive, says_so[DATAPLANE], says_so[FEED_BEHIND]) == (False, "up", 0)
+            alive, stored = await asyncio.to_thread(shown)
+            assert (alive, stored[DATAPLANE], stored[FEED_BEHIND]) == (False, "up", 0)
 
     asyncio.run(test())
 
@@ -258,7 +260,7 @@ def test_an_error_of_a_host_is_logged(server: Server, address: Address, caplog: 
     async def test() -> None:
         async with serving(server, address), HostEnd(address, "h1", credential) as h1:
             h1.client.error("port", "p-1", "no such tap\nFORGED line")
-            await until(lambda: h1.client.unacknowledged == 0, "the server to have heard it")
+            await until(lambda: h1.client.unacknowledged == 0, "the server to acknowledge it")
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(test())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from neutrino.feed.address import Address
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.conftest import start

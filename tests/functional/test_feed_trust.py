@@ -1,4 +1,4 @@
-"""How far a host is trusted, and whoever is none: wrong reports, roles that a credential has not, wrong credentials."""
+"""Limits of trust in hosts: wrong reports, roles that a credential lacks, wrong credentials, unauthenticated clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import Ack, Hello, PortUp, Problem, Refused, Report
 from neutrino.model.agents import DHCP, L3, OVS, AgentState
 from neutrino.model.state import Host
-from neutrino.server.feed.credentials import Credentials, HostCredential
+from neutrino.server.feed.connections.credentials import Credentials, HostCredential
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
@@ -136,7 +136,7 @@ def test_a_compute_host_cannot_subscribe_as_another_role(
     async def test() -> None:
         async with serving(server, address):
             async with agent(address, key, "l2", "l3") as client:
-                await until(lambda: "neutrino host roles h1" in caplog.text, "the agent to say why")
+                await until(lambda: "neutrino host roles h1" in caplog.text, "the agent to log the reason")
                 assert not client.connected
             for roles in (("dhcp",), ("admin",)):
                 async with Raw(address, "h1", key) as raw:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from neutrino.cli.main import main
-from neutrino.server.feed.credentials import Credentials, digest
+from neutrino.server.feed.connections.credentials import Credentials, digest
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api

@@ -13,13 +13,13 @@ from oslo_config import cfg
 
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.desired import DesiredRouters
 from neutrino.agent.l3.names import EXTERNAL, device, router_namespace
+from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.dataplane.netlink.api import DeleteItem, Netlink
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.tc import tbf
-from neutrino.dataplane.nft.api import Nft
+from neutrino.dataplane.nft.api import Nft, TablePlan
 from neutrino.dataplane.nft.real import RealNft
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.model.routing import Router
@@ -105,7 +105,7 @@ def test_drift_of_a_contribution_is_planned_and_repaired(host: RouterHost) -> No
     shaper = tbf(host.outside, kbit=10_000, burst=65_536, limit=262_144)
     assert shaper in host.netlink.read(host.namespace).tc
     host.netlink.apply(host.namespace, [DeleteItem(shaper)])
-    host.nft.delete(host.namespace, "ip neutrino")
+    host.nft.apply(host.namespace, TablePlan("ip neutrino", delete=True))
     plan = host.routers.plan(host.router(9))
     assert f"set qdisc {host.outside} kind=tbf rate=1250000" in plan
     assert "replace table ip neutrino: it does not exist" in plan

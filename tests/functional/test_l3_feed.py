@@ -1,4 +1,4 @@
-"""HA and distributed routers in the feed: every host that has to do with one has its ports, each as it needs them."""
+"""HA and distributed routers in the feed: every host of such a router receives its ports, each in its form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neutrino.feed.address import Address
 from neutrino.model.routing import Router
 from neutrino.model.state import Forwarding, Port
 from neutrino.server.db import tables as t
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
@@ -48,7 +48,7 @@ async def hosts(server: Server, directory: Path) -> AsyncIterator[list[HostEnd]]
         yield [await stack.enter_async_context(HostEnd(address, host, keys[host])) for host in HOSTS]
 
 
-def say(server: Server, host: str, router: dict[str, Any], state: str) -> None:
+def report_state(server: Server, host: str, router: dict[str, Any], state: str) -> None:
     server.service_plugins["router"].scheduler.set_ha_state(host, router["id"], state)
 
 
@@ -74,7 +74,7 @@ def test_ports_of_an_ha_router_are_on_its_hosts_and_forwarded_to_the_active_one(
                 return found.host if isinstance(found, Forwarding) else None
 
             for active, other in (("h1", "h2"), ("h2", "h1"), ("h1", "h2")):
-                await asyncio.to_thread(say, server, active, router, "active")
+                await asyncio.to_thread(report_state, server, active, router, "active")
                 await all_right()
                 for end in (h1, h2):
                     port, served = end.client.state.get("port", inner), end.client.state.get("router", router["id"])
@@ -101,11 +101,11 @@ def test_ports_of_an_ha_router_are_on_its_hosts_and_forwarded_to_the_active_one(
 
 
 def test_the_last_to_be_active_has_the_router(server: Server) -> None:
-    """A host that was lost says nothing: it is not waited for."""
+    """A lost host sends no report: it is not waited for."""
     admin = Api(server.app).as_admin()
     router = admin.make("router", ha=True, external_gateway_info=gateway(outside(admin)))
     for host in ("h1", "h2", "h1"):
-        say(server, host, router, "active")
+        report_state(server, host, router, "active")
         states = admin.get(f"/routers/{router['id']}/l3-agents").body["agents"]
         assert [agent["host"] for agent in states if agent["ha_state"] == "active"] == [host]
         assert {port["binding:host_id"] for port in ports_of(admin, router, "network:router_gateway")} == {host}
@@ -208,7 +208,7 @@ def test_a_distributed_router_is_where_something_is_on_its_subnets(
             await all_right()
             if ha:
                 for active in READY:
-                    await asyncio.to_thread(say, server, active, router, "active")
+                    await asyncio.to_thread(report_state, server, active, router, "active")
                     await all_right()
                     for end in (h1, h2):
                         there = router_of(end, router)

@@ -113,7 +113,7 @@ def test_nova_behind_tls(case: str, authority: Authority, number: int, tmp_path:
 
     def answered() -> bool:
         try:
-            status, text = host.ask("blue")
+            status, text = host.fetch("blue")
         except OSError:
             return False
         return (status, text if status == 200 else None) == wanted

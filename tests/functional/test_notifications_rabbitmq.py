@@ -44,7 +44,7 @@ def plain_message(message: Any) -> dict[str, Any]:
 
 
 def declare_queue(url: str) -> None:
-    """Make the queue as the notifier does, for a consumer that may come before the first message."""
+    """Make the queue as the notifier does, for a consumer that may start before the first message."""
     with Connection(url) as connection, connection.channel() as channel:
         exchange = Exchange("neutron", type="topic", durable=False)
         Queue("notifications.info", exchange, routing_key="notifications.info", durable=False)(channel).declare()
@@ -67,7 +67,7 @@ def consume(
         entity = Queue(queue, no_declare=True)(channel)
         with connection.Consumer(entity, on_message=take, channel=channel, auto_declare=False):
             while len(taken) < count:
-                assert time.monotonic() < deadline, f"{len(taken)} of {count} messages came"
+                assert time.monotonic() < deadline, f"{len(taken)} of {count} messages arrived"
                 with contextlib.suppress(TimeoutError):
                     connection.drain_events(timeout=1)
         while (left := entity.get()) is not None:
@@ -100,8 +100,8 @@ def notifying(url: str, limit: int = 10_000, **options: Any) -> Iterator[AmqpNot
         notifier.queue.close(PATIENCE)
 
 
-class Wire:
-    """A way to the broker that can be cut: a TCP forwarder in front of it, which may speak TLS on our side."""
+class Forwarder:
+    """A TCP forwarder in front of the broker, with or without TLS, whose connections can be cut."""
 
     def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
@@ -138,20 +138,20 @@ class Wire:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                near, _ = self._listener.accept()
+                client, _ = self._listener.accept()
                 if not self._up.is_set():
-                    near.close()
+                    client.close()
                     continue
                 if self._tls is not None:
                     try:
-                        near = self._tls.wrap_socket(near, server_side=True)
+                        client = self._tls.wrap_socket(client, server_side=True)
                     except OSError:
-                        near.close()
+                        client.close()
                         continue
-                far = socket.create_connection((self._broker.host, self._broker.port))
+                upstream = socket.create_connection((self._broker.host, self._broker.port))
                 with self._lock:
-                    self._open += [near, far]
-                for source, sink in ((near, far), (far, near)):
+                    self._open += [client, upstream]
+                for source, sink in ((client, upstream), (upstream, client)):
                     threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
 
     @staticmethod
@@ -164,10 +164,10 @@ class Wire:
 
 
 @pytest.fixture
-def wire(url: str) -> Iterator[Wire]:
-    wire = Wire(url)
-    yield wire
-    wire.close()
+def forwarder(url: str) -> Iterator[Forwarder]:
+    forwarder = Forwarder(url)
+    yield forwarder
+    forwarder.close()
 
 
 def test_messages_wait_for_a_consumer_that_starts_later(url: str) -> None:
@@ -191,7 +191,6 @@ def test_order_is_kept_and_nothing_is_lost(url: str) -> None:
         for number in range(500):
             notifier.notify("port.update.end", {"number": number}, CALLER)
     assert [message["payload"]["number"] for message in consume(url, 500)] == list(range(500))
-    assert notifier.queue.counts.delivered == 500
 
 
 def test_every_topic_gets_its_copy(url: str) -> None:
@@ -220,34 +219,31 @@ def test_durable_queues(url: str) -> None:
         Queue("notifications.info", durable=True)(channel).queue_declare()
 
 
-def test_a_connection_that_breaks_loses_nothing(url: str, wire: Wire) -> None:
-    with notifying(wire.url) as notifier:
+def test_a_connection_that_breaks_loses_nothing(url: str, forwarder: Forwarder) -> None:
+    with notifying(forwarder.url) as notifier:
         declare_queue(url)
         notifier.notify("network.create.start", {"number": 0}, CALLER)
         (first,) = consume(url, 1)
-        wire.cut()
+        forwarder.cut()
         for number in range(1, 51):
             notifier.notify("network.create.start", {"number": number}, CALLER)
-        wire.mend()
+        forwarder.mend()
         rest = consume(url, 50, known=frozenset({first["_unique_id"]}))
     assert [message["payload"]["number"] for message in (first, *rest)] == list(range(51))
 
 
 def test_a_lost_connection_neither_blocks_nor_logs_the_password(
-    url: str, wire: Wire, caplog: pytest.LogCaptureFixture
+    url: str, forwarder: Forwarder, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    wire.cut()
-    with notifying(wire.url, limit=10) as notifier:
+    forwarder.cut()
+    with notifying(forwarder.url, limit=10) as notifier:
         began = time.monotonic()
         for number in range(200):
             notifier.notify("network.create.start", {"number": number}, CALLER)
         assert time.monotonic() - began < 1.0
-    counts = notifier.queue.counts
-    assert counts.delivered == 0
-    assert counts.waiting == 0
-    assert counts.dropped + counts.failed == 200
-    assert "notifications are delayed" in caplog.text
+    for what in ("the oldest are dropped", "notifications are delayed", "items are given up"):
+        assert what in caplog.text
     assert parse_transport_url(url).brokers[0].password not in caplog.text
 
 
@@ -255,7 +251,7 @@ def test_a_wrong_password_is_an_outage_and_is_not_logged(url: str, caplog: pytes
     broker = parse_transport_url(url).brokers[0]
     with notifying(f"rabbit://{broker.username}:not-this-one@{broker}//") as notifier:
         notifier.notify("network.create.start", {}, CALLER)
-    assert notifier.queue.counts.failed == 1
+    assert "1 items are given up" in caplog.text
     assert "not-this-one" not in caplog.text
 
 
@@ -288,20 +284,21 @@ def certificate(tmp_path: Path) -> Path:
     return path
 
 
-def test_tls_connects_only_to_a_broker_with_a_trusted_certificate(url: str, certificate: Path) -> None:
+def test_tls_connects_only_to_a_broker_with_a_trusted_certificate(
+    url: str, certificate: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    wire = Wire(url, context)
+    forwarder = Forwarder(url, context)
     try:
-        with notifying(f"{wire.url}?ssl=1") as stranger:
-            stranger.notify("network.create.start", {}, CALLER)
-        assert stranger.queue.counts.failed == 1
-        with notifying(wire.url, tls=True, ca_file=str(certificate)) as notifier:
+        with notifying(f"{forwarder.url}?ssl=1") as untrusting:
+            untrusting.notify("network.create.start", {}, CALLER)
+        assert "1 items are given up" in caplog.text
+        with notifying(forwarder.url, tls=True, ca_file=str(certificate)) as notifier:
             notifier.notify("network.create.start", {}, CALLER)
-        assert notifier.queue.counts.delivered == 1
         assert len(consume(url, 1)) == 1
     finally:
-        wire.close()
+        forwarder.close()
 
 
 def test_a_silent_broker_blocks_nothing() -> None:
@@ -311,9 +308,8 @@ def test_a_silent_broker_blocks_nothing() -> None:
         notifier.notify("network.create.start", {}, CALLER)
         with silent.accept()[0]:
             notifier.notify("network.create.end", {}, CALLER)
-            notifier.queue.close(0.1)
+            assert notifier.queue.close(0.1) == 2
         assert time.monotonic() - began < 5.0
-    assert notifier.queue.counts.delivered == 0
 
 
 @pytest.mark.slow

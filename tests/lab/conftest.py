@@ -29,7 +29,7 @@ def datapaths(session_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]
 
 @pytest.fixture
 def lab(session_lab: Lab) -> Iterator[Lab]:
-    """`lab.vm`, `lab.run`, `lab.api`, …: see `neutrino.lab.lab`, and `tests.support.lab` for what tests ask of it."""
+    """`lab.vm`, `lab.run`, `lab.api`, …: see `neutrino.lab.lab`, and `tests.support.lab` for helpers of tests."""
     yield session_lab
     clean(session_lab)
 

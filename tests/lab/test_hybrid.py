@@ -13,7 +13,7 @@ import pytest
 from neutrino.lab.api_client import Object
 from neutrino.model.link_local import link_local
 from tests.support.lab_control import Lab
-from tests.support.lab_frames import EVERYBODY, advertises, arriving, asks, datagram, ends, routes
+from tests.support.lab_frames import EVERYBODY, advertises, arp_request, arriving, datagram, ends, routes
 from tests.support.lab_guests import (
     EVERYTHING,
     Guest,
@@ -145,7 +145,7 @@ def test_lies_are_dropped_and_the_truth_passes(place: Place) -> None:
     truths = {
         "datagram": datagram((liar.mac, own4), ends(ear)),
         "IPv6 datagram": datagram((liar.mac, own6), ends(ear, 6)),
-        "ARP": asks(liar.mac, (liar.mac, own4), NOBODY),
+        "ARP": arp_request(liar.mac, (liar.mac, own4), NOBODY),
         "advertisement": advertises(liar.mac, own6),
         "DHCP client": datagram((liar.mac, "0.0.0.0"), (EVERYBODY, "255.255.255.255"), (68, 67)),
     }
@@ -153,8 +153,8 @@ def test_lies_are_dropped_and_the_truth_passes(place: Place) -> None:
         "a MAC": datagram((OTHER_MAC, own4), ends(ear)),
         "an address": datagram((liar.mac, NOT_MINE[4]), ends(ear)),
         "an IPv6 address": datagram((liar.mac, NOT_MINE[6]), ends(ear, 6)),
-        "ARP for another": asks(liar.mac, (liar.mac, NOT_MINE[4]), NOBODY),
-        "ARP with another MAC": asks(liar.mac, (OTHER_MAC, own4), NOBODY),
+        "ARP for another": arp_request(liar.mac, (liar.mac, NOT_MINE[4]), NOBODY),
+        "ARP with another MAC": arp_request(liar.mac, (OTHER_MAC, own4), NOBODY),
         "advertisement for another": advertises(liar.mac, NOT_MINE[6]),
         "router advertisement": routes(liar.mac),
         "DHCP server": datagram((liar.mac, own4), (EVERYBODY, "255.255.255.255"), (67, 68)),

@@ -14,7 +14,7 @@ from neutrino.lab.errors import wait_until
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab
 from tests.support.lab_faults import Log, more_than_hiccups, unanswered
-from tests.support.lab_frames import asks, ends, send, to_all
+from tests.support.lab_frames import arp_request, ends, send, to_all
 from tests.support.lab_guests import (
     EVERYTHING,
     SOON,
@@ -115,7 +115,7 @@ def test_neighbour_solicitations_go_to_the_hosts_of_the_network_at_most(place: P
 def test_questions_for_unknown_addresses_go_to_every_host_of_the_network(place: Place) -> None:
     first = place.first
     with place.lab.capture("h2", TUNNELLED) as one, place.lab.capture("h3", TUNNELLED) as other:
-        send(first, asks(first.mac, ends(first), NOBODY)(b""))
+        send(first, arp_request(first.mac, ends(first), NOBODY)(b""))
         for seen in (one, other):
             seen.wait_for(f"who-has {NOBODY} tell {first.addresses[4]}")
 
@@ -123,7 +123,7 @@ def test_questions_for_unknown_addresses_go_to_every_host_of_the_network(place: 
 def test_who_asks_whether_an_address_is_free_asks_all(place: Place) -> None:
     """An address may have come here while its old place is still what this host knows."""
     taken = place.second.addresses[4]
-    probe = asks(place.first.mac, (place.first.mac, "0.0.0.0"), taken)
+    probe = arp_request(place.first.mac, (place.first.mac, "0.0.0.0"), taken)
     with place.lab.capture("h2", TUNNELLED) as one, place.lab.capture("h3", TUNNELLED) as other:
         send(place.first, probe(b""))
         for seen in (one, other):

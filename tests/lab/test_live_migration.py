@@ -21,7 +21,17 @@ from neutrino.lab.instances.addressing import apply_static
 from neutrino.lab.settings import vm_namespace
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab
-from tests.support.lab_frames import Ear, Frame, announces, arriving, asks, ends, honest, send, swallowed
+from tests.support.lab_frames import (
+    Frame,
+    FrameCapture,
+    announces,
+    arp_request,
+    arriving,
+    ends,
+    honest,
+    send,
+    swallowed,
+)
 from tests.support.lab_guests import (
     EVERYTHING,
     SOON,
@@ -96,7 +106,7 @@ def _on_target(place: Place) -> Iterator[Object]:
 def _everything(source: Guest, target: Guest) -> dict[str, Frame]:
     return {
         "datagram": honest(source, target),
-        "ARP": asks(source.mac, ends(source), source.addresses[4]),
+        "ARP": arp_request(source.mac, ends(source), source.addresses[4]),
         "announcement": announces(source.mac),
     }
 
@@ -119,11 +129,11 @@ def test_a_machine_that_does_not_move_after_all_misses_nothing(places: dict[str,
             assert not arriving(
                 there, place.host, _everything(there, place.host), honest(place.third, place.host), place.third
             )
-            with Ear(there) as ear:
+            with FrameCapture(there) as ear:
                 for other in place.others:
                     towards = _everything(other, traveller)
                     assert {"datagram"} <= arriving(other, traveller.at(SOURCE), towards, honest(other, traveller))
-                assert not ear.hears(b"datagram", 0.2)
+                assert not ear.receives(b"datagram", 0.2)
         assert traveller.port["binding:host_id"] == SOURCE
         for other in place.others:
             wait_to_reach(other, traveller)
@@ -139,12 +149,12 @@ def test_a_machine_moves_when_its_binding_is_activated(places: dict[str, Place],
     old, new = traveller.at(SOURCE), traveller.at(TARGET)
     for other in place.others:
         wait_to_reach(other, traveller)
-    with _on_target(place), Ear(new) as ear:
+    with _on_target(place), FrameCapture(new) as ear:
         wait_until(lambda: _tag(lab, TARGET, traveller) == str(DEAD_VLAN), SOON, "the target does not wait")
         activated = time.monotonic()
         lab.api.request("PUT", f"/v2.0/ports/{traveller.port_id}/bindings/{TARGET}/activate")
         send(new, announces(new.mac)(b"here I am"))
-        while not ear.hears(b"where are you", 0.02):
+        while not ear.receives(b"where are you", 0.02):
             assert time.monotonic() - activated < QUICKLY, "packets do not follow the machine"
             send(new, announces(new.mac)(b"here I am"))
             send(place.third, honest(place.third, traveller)(b"where are you"))
@@ -160,11 +170,11 @@ def test_a_machine_moves_when_its_binding_is_activated(places: dict[str, Place],
                 wait_to_reach(other, new, version)
         expect(attempts(place.others, [new]))
         lab.run(SOURCE, ["ovs-appctl", "revalidator/wait"])  # the datapath may still hold older decisions
-        with Ear(old) as behind:
+        with FrameCapture(old) as behind:
             for other in place.others:
                 frames = {"after": honest(other, new), "to all after": _everything(other, new)["ARP"]}
                 assert arriving(other, new, frames, honest(other, new)) == frames.keys()
-            assert not behind.hears(b"after", 0.1)
+            assert not behind.receives(b"after", 0.1)
         assert swallowed(old, place.neighbour, _everything(old, place.neighbour), lambda: taken_from(old))
     for other in place.others:
         with converse(new, other, 80) as connection:

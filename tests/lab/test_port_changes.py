@@ -19,7 +19,7 @@ from neutrino.lab.instances import plug
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import FABRIC
 from tests.support.lab_control import Lab
-from tests.support.lab_frames import EVERYBODY, Ear, Frame, arriving, datagram, ends, honest, swallowed
+from tests.support.lab_frames import EVERYBODY, Frame, FrameCapture, arriving, datagram, ends, honest, swallowed
 from tests.support.lab_guests import (
     EVERYTHING,
     SOON,
@@ -301,9 +301,9 @@ def test_untagged_frames_of_a_provider_wire_reach_nobody_without_a_flat_network(
         for vlan in (None, 1, 2, 3, tag + 1)
         for kind, mac in (("to all", EVERYBODY), ("to it", here.mac), ("to a stranger", strangers[0].mac))
     }
-    with Ear(strangers[0]) as ear:
+    with FrameCapture(strangers[0]) as ear:
         assert not arriving(wire, here, frames, _on_wire(here.mac, tag))
-        assert not ear.hears(b"to ", 0.2)
+        assert not ear.receives(b"to ", 0.2)
     for guest in (here, far):
         lab.delete_vm(guest.name)
         lab.api.delete("port", guest.port_id)

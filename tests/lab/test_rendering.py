@@ -57,7 +57,7 @@ def test_a_host_route_may_be_the_default_one_and_the_first_subnet_counts() -> No
     ]
 
 
-def test_a_router_that_is_the_vm_itself_is_no_way_out() -> None:
+def test_a_gateway_address_of_the_vm_itself_gives_no_route() -> None:
     port = {"fixed_ips": [{"subnet_id": "4", "ip_address": "10.0.0.1"}]}
     assert not [line for line in render_static(port, [subnet("4", "10.0.0.0/24", "10.0.0.1")]) if "route" in line]
 
@@ -72,13 +72,13 @@ def test_devices_have_the_names_that_nova_gives_them() -> None:
     assert len(VM.tap) < 16  # the most that the kernel takes
 
 
-def test_only_what_is_there_is_removed() -> None:
+def test_only_existing_devices_are_deleted() -> None:
     assert render_removal(VM, frozenset({"lo"})) == []
     assert render_removal(VM, frozenset({"lo", "tapabcdefab-cd"})) == ["link delete tapabcdefab-cd"]
 
 
 @pytest.mark.parametrize("name", ["", "h1", "external", "../lab", "a b", "-a", "x" * 61])
-def test_names_that_a_vm_cannot_have(name: str) -> None:
+def test_invalid_vm_names(name: str) -> None:
     with pytest.raises(LabError):
         check_vm_name(name)
 
@@ -95,7 +95,7 @@ def test_names_that_a_vm_cannot_have(name: str) -> None:
         (LabSettings(server_config_files=("/nowhere.conf",)), "/nowhere.conf"),
     ],
 )
-def test_what_cannot_be_is_refused_by_the_options_name(settings: LabSettings, option: str) -> None:
+def test_invalid_settings_are_refused_with_the_name_of_the_option(settings: LabSettings, option: str) -> None:
     with pytest.raises(LabError, match=option):
         check(settings)
 
@@ -108,7 +108,7 @@ def test_the_datapath_is_the_same_for_every_bridge_and_the_agent(datapath: str) 
     assert f"datapath_type = {datapath}\n" in render_agent(settings, LabPaths(Path("/lab")), "h1")
 
 
-def test_the_first_hosts_take_routers_of_every_kind() -> None:
+def test_the_l3_agents_of_the_first_hosts_are_central() -> None:
     def modes(settings: LabSettings) -> list[str]:
         rendered = (render_agent(settings, LabPaths(Path("/lab")), host) for host in settings.host_names)
         return [line for text in rendered for line in text.splitlines() if line.startswith("agent_mode")]
@@ -117,11 +117,11 @@ def test_the_first_hosts_take_routers_of_every_kind() -> None:
     assert modes(LabSettings(hosts=2, central=1)) == ["agent_mode = dvr_snat", "agent_mode = dvr"]
 
 
-def test_a_kernel_without_the_datapath_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+def test_a_kernel_without_the_datapath_is_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    requested: list[str] = []
 
     def missing(module: str) -> str:
-        asked.append(module)
+        requested.append(module)
         return "modprobe: FATAL: Module openvswitch not found"
 
     monkeypatch.setattr(preflight, "load_module", missing)
@@ -132,7 +132,7 @@ def test_a_kernel_without_the_datapath_is_refused_with_what_to_do(monkeypatch: p
         "use --datapath netdev, the userspace datapath"
     )
     preflight.check_lab(free_port(), "netdev")
-    assert asked == ["openvswitch"]
+    assert requested == ["openvswitch"]
 
 
 def test_each_host_has_its_own_mac_address_on_each_uplink() -> None:
@@ -155,5 +155,5 @@ def test_a_missing_program_is_named_with_its_package() -> None:
     assert str(refused.value) == "no-such-one, no-such-two not found: apt-get install another some-package"
 
 
-def test_a_process_of_ours_that_is_no_labs_is_no_member(tmp_path: Path) -> None:
+def test_a_process_outside_any_lab_is_no_member(tmp_path: Path) -> None:
     assert not processes.read_members(tmp_path)

@@ -1,4 +1,4 @@
-"""What a port may say it is: the lies that its host drops, and what makes them true."""
+"""What a port may say it is: the spoofed that its host drops, and what makes them true."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.support.lab_frames import (
     advertises,
     announces,
     arp,
+    arp_request,
     arriving,
-    asks,
     datagram,
     ends,
     ethernet,
@@ -64,9 +64,9 @@ UNSECURED = {"port_security_enabled": False, "security_groups": []}
 class Place:
     lab: Lab
     secured: Guest  # on h1
-    stateless: Guest  # on h1, with rules that ask no connection tracking
+    stateless: Guest  # on h1, with rules without connection tracking
     free: Guest  # on h1, without port security
-    ears: tuple[Guest, Guest]  # on h1 and h2, without port security: they hear all that comes
+    receivers: tuple[Guest, Guest]  # on h1 and h2, without port security: they receive every frame
     peers: tuple[Guest, Guest]  # on h1 and h2, ordinary
 
 
@@ -93,26 +93,26 @@ def _answers(mac: str, sender: tuple[str, str], target: Guest) -> Frame:
     return lambda mark: ethernet(mac, target.mac, ARP, arp(2, sender, ends(target), mark))
 
 
-def _lies(liar: Guest, target: Guest) -> dict[str, Frame]:
-    own4, own6 = liar.addresses[4], liar.addresses[6]
-    local = str(link_local(liar.mac))
+def _spoofed_frames(sender: Guest, target: Guest) -> dict[str, Frame]:
+    own4, own6 = sender.addresses[4], sender.addresses[6]
+    local = str(link_local(sender.mac))
     return {
         "a MAC": datagram((OTHER_MAC, own4), ends(target)),
         "a MAC under IPv6": datagram((OTHER_MAC, own6), ends(target, 6)),
-        "an address": datagram((liar.mac, NOT_MINE[4]), ends(target)),
-        "an IPv6 address": datagram((liar.mac, NOT_MINE[6]), ends(target, 6)),
-        "a neighbour's address": datagram((liar.mac, target.addresses[4]), (EVERYBODY, "255.255.255.255")),
-        "ARP answer": _answers(liar.mac, (liar.mac, NOT_MINE[4]), target),
-        "ARP question": asks(liar.mac, (liar.mac, NOT_MINE[4]), NOBODY),
-        "ARP with a MAC inside": _answers(liar.mac, (OTHER_MAC, own4), target),
+        "an address": datagram((sender.mac, NOT_MINE[4]), ends(target)),
+        "an IPv6 address": datagram((sender.mac, NOT_MINE[6]), ends(target, 6)),
+        "a neighbour's address": datagram((sender.mac, target.addresses[4]), (EVERYBODY, "255.255.255.255")),
+        "ARP answer": _answers(sender.mac, (sender.mac, NOT_MINE[4]), target),
+        "ARP question": arp_request(sender.mac, (sender.mac, NOT_MINE[4]), NOBODY),
+        "ARP with a MAC inside": _answers(sender.mac, (OTHER_MAC, own4), target),
         "ARP from a MAC": _answers(OTHER_MAC, (OTHER_MAC, own4), target),
-        "neighbour advertisement": advertises(liar.mac, NOT_MINE[6]),
-        "router advertisement": routes(liar.mac),
+        "neighbour advertisement": advertises(sender.mac, NOT_MINE[6]),
+        "router advertisement": routes(sender.mac),
         "announcement of a MAC": announces(OTHER_MAC),
-        "DHCP server": datagram((liar.mac, own4), ends(target), (67, 68)),
-        "DHCP server to all": datagram((liar.mac, own4), (EVERYBODY, "255.255.255.255"), (67, 68)),
-        "DHCPv6 server": datagram((liar.mac, local), (target.mac, str(link_local(target.mac))), (547, 546)),
-        "unknown protocol": lambda mark: ethernet(liar.mac, target.mac, 0x88B5, mark),
+        "DHCP server": datagram((sender.mac, own4), ends(target), (67, 68)),
+        "DHCP server to all": datagram((sender.mac, own4), (EVERYBODY, "255.255.255.255"), (67, 68)),
+        "DHCPv6 server": datagram((sender.mac, local), (target.mac, str(link_local(target.mac))), (547, 546)),
+        "unknown protocol": lambda mark: ethernet(sender.mac, target.mac, 0x88B5, mark),
     }
 
 
@@ -121,15 +121,17 @@ def _tagged(source: Guest, target: Guest, vlan: int) -> Frame:
 
 
 @pytest.mark.parametrize("where", [0, 1], ids=["same host", "other host"])
-def test_lies_are_dropped(place: Place, where: int) -> None:
-    liar, ear = place.secured, place.ears[where]
-    lies = _lies(liar, ear) | {f"tag {vlan}": _tagged(liar, ear, vlan) for vlan in (1, 2, 3, 4094)}
-    assert arriving(liar, ear, lies, honest(liar, ear)) == set()
+def test_spoofed_frames_are_dropped(place: Place, where: int) -> None:
+    sender, receiver = place.secured, place.receivers[where]
+    spoofed = _spoofed_frames(sender, receiver) | {
+        f"tag {vlan}": _tagged(sender, receiver, vlan) for vlan in (1, 2, 3, 4094)
+    }
+    assert arriving(sender, receiver, spoofed, honest(sender, receiver)) == set()
 
 
-def _lies_in_pieces(liar: Guest, target: Guest) -> dict[str, Frame]:
+def _spoofed_fragments(sender: Guest, target: Guest) -> dict[str, Frame]:
     """The switch sees no ports in a fragment."""
-    own4, local = ends(liar), (liar.mac, str(link_local(liar.mac)))
+    own4, local = ends(sender), (sender.mac, str(link_local(sender.mac)))
     near = target.mac, str(link_local(target.mac))
     everybody, all_nodes = (EVERYBODY, "255.255.255.255"), (ALL_NODES_MAC, ALL_NODES)
 
@@ -147,59 +149,59 @@ def _lies_in_pieces(liar: Guest, target: Guest) -> dict[str, Frame]:
     }
 
 
-def _truths_in_pieces(speaker: Guest, target: Guest) -> dict[str, Frame]:
+def _valid_fragments(sender: Guest, target: Guest) -> dict[str, Frame]:
     return {
-        "datagram": fragmented_datagram(ends(speaker), ends(target)),
-        "IPv6 datagram": fragmented_datagram(ends(speaker, 6), ends(target, 6)),
+        "datagram": fragmented_datagram(ends(sender), ends(target)),
+        "IPv6 datagram": fragmented_datagram(ends(sender, 6), ends(target, 6)),
     }
 
 
 @pytest.mark.parametrize("stateful", [True, False], ids=["stateful", "stateless"])
 @pytest.mark.parametrize("where", [0, 1], ids=["same host", "other host"])
-def test_lies_in_pieces_are_dropped_and_the_truth_in_pieces_passes(place: Place, where: int, stateful: bool) -> None:
-    liar, ear = place.secured if stateful else place.stateless, place.ears[where]
-    lies, truths = _lies_in_pieces(liar, ear), _truths_in_pieces(liar, ear)
-    assert arriving(liar, ear, lies | truths, honest(liar, ear)) == truths.keys()
+def test_spoofed_fragments_are_dropped_and_valid_ones_pass(place: Place, where: int, stateful: bool) -> None:
+    sender, receiver = place.secured if stateful else place.stateless, place.receivers[where]
+    spoofed, valid = _spoofed_fragments(sender, receiver), _valid_fragments(sender, receiver)
+    assert arriving(sender, receiver, spoofed | valid, honest(sender, receiver)) == valid.keys()
 
 
 @pytest.mark.parametrize("where", [0, 1], ids=["same host", "other host"])
-def test_a_port_without_port_security_may_say_anything_but_a_tag(place: Place, where: int) -> None:
-    liar, ear = place.free, place.ears[where]
-    lies = _lies(liar, ear)
-    tags = {f"tag {vlan}": _tagged(liar, ear, vlan) for vlan in (1, 2, 3, 4094)}
-    assert arriving(liar, ear, lies | tags, honest(liar, ear)) == lies.keys()
+def test_a_port_without_port_security_may_send_anything_but_tags(place: Place, where: int) -> None:
+    sender, receiver = place.free, place.receivers[where]
+    spoofed = _spoofed_frames(sender, receiver)
+    tags = {f"tag {vlan}": _tagged(sender, receiver, vlan) for vlan in (1, 2, 3, 4094)}
+    assert arriving(sender, receiver, spoofed | tags, honest(sender, receiver)) == spoofed.keys()
 
 
 @pytest.mark.parametrize("where", [0, 1], ids=["same host", "other host"])
-def test_the_truth_passes(place: Place, where: int) -> None:
-    speaker, ear = place.secured, place.ears[where]
-    own4, own6, local = speaker.addresses[4], speaker.addresses[6], str(link_local(speaker.mac))
-    truths = {
-        "datagram": honest(speaker, ear),
-        "IPv6 datagram": honest(speaker, ear, 6),
-        "from the link-local address": datagram((speaker.mac, local), (ear.mac, ear.addresses[6])),
-        "ARP answer": _answers(speaker.mac, (speaker.mac, own4), ear),
-        "ARP question": asks(speaker.mac, (speaker.mac, own4), NOBODY),
-        "ARP probe": asks(speaker.mac, (speaker.mac, "0.0.0.0"), NOBODY),
-        "announcement after a migration": announces(speaker.mac),
-        "own advertisement": advertises(speaker.mac, own6),
-        "own link-local advertisement": advertises(speaker.mac, local),
-        "DHCP client": datagram((speaker.mac, "0.0.0.0"), (EVERYBODY, "255.255.255.255"), (68, 67)),
-        "DHCPv6 client": datagram((speaker.mac, local), ("33:33:00:01:00:02", "ff02::1:2"), (546, 547)),
+def test_valid_frames_pass(place: Place, where: int) -> None:
+    sender, receiver = place.secured, place.receivers[where]
+    own4, own6, local = sender.addresses[4], sender.addresses[6], str(link_local(sender.mac))
+    valid = {
+        "datagram": honest(sender, receiver),
+        "IPv6 datagram": honest(sender, receiver, 6),
+        "from the link-local address": datagram((sender.mac, local), (receiver.mac, receiver.addresses[6])),
+        "ARP answer": _answers(sender.mac, (sender.mac, own4), receiver),
+        "ARP question": arp_request(sender.mac, (sender.mac, own4), NOBODY),
+        "ARP probe": arp_request(sender.mac, (sender.mac, "0.0.0.0"), NOBODY),
+        "announcement after a migration": announces(sender.mac),
+        "own advertisement": advertises(sender.mac, own6),
+        "own link-local advertisement": advertises(sender.mac, local),
+        "DHCP client": datagram((sender.mac, "0.0.0.0"), (EVERYBODY, "255.255.255.255"), (68, 67)),
+        "DHCPv6 client": datagram((sender.mac, local), ("33:33:00:01:00:02", "ff02::1:2"), (546, 547)),
     }
-    assert arriving(speaker, ear, truths, honest(speaker, ear)) == truths.keys()
+    assert arriving(sender, receiver, valid, honest(sender, receiver)) == valid.keys()
 
 
-def test_what_two_say_to_each_other_others_do_not_hear(place: Place) -> None:
+def test_unicast_between_two_ports_reaches_no_other(place: Place) -> None:
     """Not even a port without port security, for which unknown addresses are meant."""
-    secured, (peer_near, peer_far), (near, _) = place.secured, place.peers, place.ears
+    secured, (peer_near, peer_far), (near, _) = place.secured, place.peers, place.receivers
     for version in VERSIONS:
         wait_to_reach(secured, peer_far, version)
-    for ear in (near, peer_near):
+    for receiver in (near, peer_near):
         frames = {"away": honest(secured, peer_far), "away by IPv6": honest(secured, peer_far, 6)}
-        assert not arriving(secured, ear, frames, honest(secured, ear))
+        assert not arriving(secured, receiver, frames, honest(secured, receiver))
         frames = {"home": honest(peer_far, secured), "home by IPv6": honest(peer_far, secured, 6)}
-        assert not arriving(peer_far, ear, frames, honest(peer_far, ear))
+        assert not arriving(peer_far, receiver, frames, honest(peer_far, receiver))
 
 
 def test_a_machine_behind_an_unsecured_port_is_reached(place: Place) -> None:
@@ -245,13 +247,13 @@ def test_address_pairs_with_a_range_and_with_another_mac(place: Place, secured: 
         for peer in place.peers:
             for version in VERSIONS:
                 _wait_for_ping(peer, addresses[version])
-        ear = place.ears[1]
+        receiver = place.receivers[1]
         mixed = {
-            "the pair's address with the port's MAC": datagram((secured.mac, addresses[4]), ends(ear)),
-            "the port's address with the pair's MAC": datagram((OTHER_MAC, secured.addresses[4]), ends(ear)),
-            "outside the range": datagram((OTHER_MAC, "10.0.0.239"), ends(ear)),
+            "the pair's address with the port's MAC": datagram((secured.mac, addresses[4]), ends(receiver)),
+            "the port's address with the pair's MAC": datagram((OTHER_MAC, secured.addresses[4]), ends(receiver)),
+            "outside the range": datagram((OTHER_MAC, "10.0.0.239"), ends(receiver)),
         }
-        assert arriving(secured, ear, mixed, honest(secured, ear)) == set()
+        assert arriving(secured, receiver, mixed, honest(secured, receiver)) == set()
 
 
 @pytest.fixture
@@ -269,7 +271,7 @@ def test_an_address_with_its_mac_moves_between_ports(place: Place, sharing: tupl
     for holder in (*sharing, sharing[0]):
         with _behind(holder, OTHER_MAC, {4: SHARED}):
             _wait_for_ping(place.peers[0], SHARED)
-            _wait_for_ping(place.ears[1], SHARED)
+            _wait_for_ping(place.receivers[1], SHARED)
 
 
 @contextlib.contextmanager

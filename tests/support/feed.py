@@ -18,10 +18,10 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.state import StateChange
 from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.state import Object
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.kinds import SERVED_KINDS
-from neutrino.server.feed.port_status import DistributedPortStatus
-from neutrino.server.feed.reports import Reports
+from neutrino.server.feed.reports.port_status import DistributedPortStatus
+from neutrino.server.feed.reports.reports import Reports
 from neutrino.server.feed.server import FeedOptions, FeedServer
 from neutrino.server.feed.stores import ServedKind
 from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status

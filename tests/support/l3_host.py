@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import RouterDaemons
-from neutrino.agent.l3.desired import DesiredRouters
+from neutrino.agent.l3.delegations import SUBNET, Delegations
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, RouterResult
 from neutrino.agent.l3.role import L3Role
+from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor
@@ -100,6 +102,7 @@ class Host:
             desired,
             Routers(drivers, options, desired, [self.extension]),
             RouterDaemons(supervisor, options),
+            Delegations(supervisor, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
             supervisor,
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
             switch=lambda: self.ovsdb,
@@ -108,7 +111,7 @@ class Host:
             port_holds=self.port_holds,
         )
 
-    def tell(self, new: Router | None, key: str = "r1") -> None:
+    def send(self, new: Router | None, key: str = "r1") -> None:
         known = self.feed.state.objects["router"]
         old = known.pop(key, None)
         if new is not None:

@@ -24,9 +24,9 @@ UDHCPC = '#!/bin/sh\n[ "$1" = bound ] || [ "$1" = renew ] || exit 0\nenv > "%s"\
 
 
 def served(lab: Lab, name: str, cidrs: tuple[str, ...] = ("10.0.0.0/24",), **attributes: Any) -> str:
-    """A network that is served, and by whom it is; its id."""
+    """Create a network and wait until it is served; returns its id."""
     made = network(lab, name, cidrs, enable_dhcp=True, **attributes)
-    wait_until(lambda: home(lab, made["id"]) != "", 10, f"{name} is scheduled to nobody")
+    wait_until(lambda: home(lab, made["id"]) != "", 10, f"{name} is scheduled to no agent")
     return str(made["id"])
 
 
@@ -60,7 +60,7 @@ def leases(lab: Lab, host: str, network_id: str) -> str:
 
 def udhcpc(lab: Lab, vm: str, *words: str, tries: int = 3) -> dict[str, str]:
     """The options that busybox's client got, by its own names; empty without a reply. It sets no address."""
-    out, script = lab.paths.vms / f".{vm}.told", lab.paths.vms / f".{vm}.udhcpc"
+    out, script = lab.paths.vms / f".{vm}.options", lab.paths.vms / f".{vm}.udhcpc"
     out.unlink(missing_ok=True)
     script.write_text(UDHCPC % out)
     script.chmod(0o755)
@@ -77,8 +77,8 @@ def configured_by_udhcpc(lab: Lab, vm: str) -> None:
     script = lab.paths.vms / f".{vm}.udhcpc"
     script.write_text(APPLIED)
     script.chmod(0o755)
-    asked = ["-O", "staticroutes", "-s", str(script)]
-    lab.run(vm, ["udhcpc", "-f", "-n", "-q", "-t", "5", "-T", "1", "-i", "eth0", *asked])
+    options = ["-O", "staticroutes", "-s", str(script)]
+    lab.run(vm, ["udhcpc", "-f", "-n", "-q", "-t", "5", "-T", "1", "-i", "eth0", *options])
 
 
 def addresses(lab: Lab, vm: str) -> set[str]:

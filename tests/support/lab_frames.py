@@ -1,7 +1,7 @@
 """Frames made byte by byte: those that an honest machine would not send, and those that carry a mark to be known by.
 
-with Ear(receiver) as ear: ...                            what comes in at a VM, as it comes
-arriving(sender, receiver, {"odd": lambda mark: …}, …)    which of some frames come through
+with FrameCapture(receiver) as capture: ...                            the frames that arrive at a VM
+arriving(sender, receiver, {"odd": lambda mark: …}, …)    which of several frames arrive
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def ethernet(source: str, target: str, kind: int, payload: bytes, vlan: int | No
 
 def arp(operation: int, sender: tuple[str, str], target: tuple[str, str], mark: bytes) -> bytes:
     """An ARP packet for two (MAC, address) pairs. The mark is padding after it."""
-    said = b"".join(_mac(mac) + _ip(address) for mac, address in (sender, target))
-    return struct.pack("!HHBBH", 1, IPV4, 6, 4, operation) + said + mark
+    payload = b"".join(_mac(mac) + _ip(address) for mac, address in (sender, target))
+    return struct.pack("!HHBBH", 1, IPV4, 6, 4, operation) + payload + mark
 
 
 def ipv4(source: str, target: str, protocol: int, payload: bytes, identity: int = 1, place: int = 0) -> bytes:
@@ -105,8 +105,8 @@ def icmpv6(source: str, target: str, kind: int, payload: bytes) -> bytes:
 def advertisement(source: str, target: str, address: str, mac: str, mark: bytes) -> bytes:
     """An unsolicited neighbour advertisement of the address and MAC."""
     option = struct.pack("!BB", 2, 1) + _mac(mac)
-    said = struct.pack("!I", 0x20000000) + _ip(address) + option
-    return icmpv6(source, target, NEIGHBOUR_ADVERTISEMENT, said + _as_option(mark))
+    payload = struct.pack("!I", 0x20000000) + _ip(address) + option
+    return icmpv6(source, target, NEIGHBOUR_ADVERTISEMENT, payload + _as_option(mark))
 
 
 def router_advertisement(source: str, target: str, mark: bytes) -> bytes:
@@ -209,7 +209,7 @@ def ends(station: Station, version: int = 4) -> tuple[str, str]:
     return station.mac, station.addresses[version]
 
 
-def asks(mac: str, sender: tuple[str, str], address: str) -> Frame:
+def arp_request(mac: str, sender: tuple[str, str], address: str) -> Frame:
     """An ARP request for the address, with a sender (MAC, address), from an Ethernet source MAC."""
     return lambda mark: ethernet(mac, EVERYBODY, ARP, arp(1, sender, (NO_MAC, address), mark))
 
@@ -230,20 +230,20 @@ def routes(mac: str) -> Frame:
     return _from_link_local(mac, lambda source, mark: router_advertisement(source, ALL_NODES, mark))
 
 
-def _from_link_local(mac: str, said: Callable[[str, bytes], bytes]) -> Frame:
+def _from_link_local(mac: str, payload: Callable[[str, bytes], bytes]) -> Frame:
     source = str(link_local(mac))
-    return lambda mark: ethernet(mac, ALL_NODES_MAC, IPV6, ipv6(source, ALL_NODES, ICMPV6, said(source, mark)))
+    return lambda mark: ethernet(mac, ALL_NODES_MAC, IPV6, ipv6(source, ALL_NODES, ICMPV6, payload(source, mark)))
 
 
 # --- sending and receiving --------------------------------------------------------------------------------------------
 
 
-class Ear:
+class FrameCapture:
     """Captures all frames that arrive at a machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._heard: list[bytes] = []
+        self._received: list[bytes] = []
 
     def __enter__(self) -> Self:
         self._socket = self._machine.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_EVERY_PROTOCOL))
@@ -253,21 +253,21 @@ class Ear:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._socket.close()
 
-    def hears(self, mark: bytes, timeout: float) -> bool:
+    def receives(self, mark: bytes, timeout: float) -> bool:
         """Whether a frame with the mark has arrived or arrives in time."""
         give_up = time.monotonic() + timeout
-        while not self.heard(mark):
+        while not self.received(mark):
             self._socket.settimeout(max(give_up - time.monotonic(), 0.001))
             try:
                 frame, sender = self._socket.recvfrom(65536)
             except TimeoutError:
                 return False
             if sender[2] != socket.PACKET_OUTGOING:
-                self._heard.append(frame)
+                self._received.append(frame)
         return True
 
-    def heard(self, mark: bytes) -> bool:
-        return any(mark in frame for frame in self._heard)
+    def received(self, mark: bytes) -> bool:
+        return any(mark in frame for frame in self._received)
 
 
 def send(machine: Machine, *frames: bytes | tuple[bytes, ...]) -> None:
@@ -284,11 +284,11 @@ def swallowed(sender: Machine, receiver: Machine, frames: Mapping[str, Frame], t
     """
     run = f"<{secrets.token_hex(4)}".encode()
     before, give_up = taken(), time.monotonic() + 10.0
-    with Ear(receiver) as ear:
+    with FrameCapture(receiver) as capture:
         send(sender, *(frame(run + f" {name}>".encode()) for name, frame in frames.items()))
         while taken() < before + len(frames):
             assert time.monotonic() < give_up, "the switch does not receive the frames"
-        return not ear.hears(run, 0.2)
+        return not capture.receives(run, 0.2)
 
 
 def arriving(
@@ -304,13 +304,13 @@ def arriving(
     lose a frame.
     """
     found: set[str] = set()
-    with Ear(receiver) as ear:
+    with FrameCapture(receiver) as capture:
         for _ in range(3):
             missing = {name: frame for name, frame in frames.items() if name not in found}
             run = secrets.token_hex(4)
             send(sender, *(frame(_mark(run, name)) for name, frame in missing.items()))
-            _wait_for_control(control_sender or sender, ear, control, _mark(run, ""), timeout)
-            found |= {name for name in missing if ear.heard(_mark(run, name))}
+            _wait_for_control(control_sender or sender, capture, control, _mark(run, ""), timeout)
+            found |= {name for name in missing if capture.received(_mark(run, name))}
             if found == frames.keys():
                 break
     return found
@@ -320,10 +320,10 @@ def _mark(run: str, name: str) -> bytes:
     return f"<{run} {name}>".encode()
 
 
-def _wait_for_control(witness: Machine, ear: Ear, control: Frame, mark: bytes, timeout: float) -> None:
+def _wait_for_control(witness: Machine, capture: FrameCapture, control: Frame, mark: bytes, timeout: float) -> None:
     """Send it repeatedly until it arrives: the path may not be wired yet."""
     give_up = time.monotonic() + timeout
     send(witness, control(mark))
-    while not ear.hears(mark, 0.3):
+    while not capture.receives(mark, 0.3):
         assert time.monotonic() < give_up, "the control frame does not arrive"
         send(witness, control(mark))

@@ -93,7 +93,7 @@ def add_rule(lab: Lab, group: str, rule: Mapping[str, Any]) -> str:
 
 
 def allow(protocol: str | int | None = None, ports: int | tuple[int, int] | None = None, **more: Any) -> dict[str, Any]:
-    """A rule's values: ingress and IPv4 unless `more` says otherwise; one port, or the first and the last."""
+    """A rule's values: ingress and IPv4 unless `more` overrides it; one port, or the first and the last."""
     values: dict[str, Any] = {} if protocol is None else {"protocol": str(protocol)}
     if ports is not None:
         low, high = ports if isinstance(ports, tuple) else (ports, ports)
@@ -229,11 +229,11 @@ class Conversation:
 
     def asks(self, timeout: float = LOST_AFTER) -> bool:
         """Whether data from the client arrives at the server."""
-        return _hearing([(self.client, self.server)], timeout)[0]
+        return _receiving([(self.client, self.server)], timeout)[0]
 
     def answers(self, timeout: float = LOST_AFTER) -> bool:
         """Whether data from the server arrives at the client."""
-        return _hearing([(self.server, self.client)], timeout)[0]
+        return _receiving([(self.server, self.client)], timeout)[0]
 
     def talks(self, timeout: float = 5.0) -> bool:
         return self.asks(timeout) and self.answers(timeout)
@@ -251,31 +251,31 @@ class Conversation:
         return got == sent
 
 
-def _hearing(pairs: Sequence[tuple[socket.socket, socket.socket]], timeout: float) -> list[bool]:
+def _receiving(pairs: Sequence[tuple[socket.socket, socket.socket]], timeout: float) -> list[bool]:
     """The listeners of (sender, listener) pairs that receive data sent now, on all pairs at once."""
     give_up = time.monotonic() + timeout
-    words = [_say(speaker) for speaker, _ in pairs]
-    return [_hears(listener, word, give_up) for (_, listener), word in zip(pairs, words, strict=True)]
+    payloads = [_send_unique(sender) for sender, _ in pairs]
+    return [_receives(listener, payload, give_up) for (_, listener), payload in zip(pairs, payloads, strict=True)]
 
 
-def _say(speaker: socket.socket) -> bytes:
+def _send_unique(sender: socket.socket) -> bytes:
     """A unique payload each time: earlier lost data may still be retransmitted."""
-    word = secrets.token_bytes(8)
+    payload = secrets.token_bytes(8)
     with contextlib.suppress(OSError):
-        speaker.setblocking(False)
-        speaker.send(word)
-    return word
+        sender.setblocking(False)
+        sender.send(payload)
+    return payload
 
 
-def _hears(listener: socket.socket, word: bytes, give_up: float) -> bool:
-    heard = b""
+def _receives(listener: socket.socket, payload: bytes, give_up: float) -> bool:
+    received = b""
     try:
-        while word not in heard:
+        while payload not in received:
             listener.settimeout(max(give_up - time.monotonic(), 0.001))
             part = listener.recv(4096)
             if not part:
                 return False
-            heard += part
+            received += part
     except OSError:
         return False
     return True
@@ -372,12 +372,12 @@ def wait_to_fall_silent(*connections: Conversation, timeout: float = SOON) -> fl
     """Wait until no data arrives in either direction."""
 
     pairs = [(connection.client, connection.server) for connection in connections]
-    pairs += [(listener, speaker) for speaker, listener in pairs]
+    pairs += [(listener, sender) for sender, listener in pairs]
 
     def silent() -> bool:
-        return not any(_hearing(pairs, LOST_AFTER))
+        return not any(_receiving(pairs, LOST_AFTER))
 
-    return wait_until(silent, timeout, "a connection goes on that may not")
+    return wait_until(silent, timeout, "a connection that must break still works")
 
 
 # --- the switches -----------------------------------------------------------------------------------------------------
@@ -392,8 +392,8 @@ def ofport(lab: Lab, host: str, port_id: str) -> str:
 def taken_from(guest: Guest) -> int:
     """The number of packets that the switch of its host received from a VM."""
     number = ofport(guest.lab, guest.host, guest.port_id)
-    said = guest.lab.run(guest.host, ["ovs-ofctl", "-O", "OpenFlow14", "dump-ports", "br-int", number]).stdout
-    return int(re.findall(r"rx pkts=(\d+)", said)[0])
+    output = guest.lab.run(guest.host, ["ovs-ofctl", "-O", "OpenFlow14", "dump-ports", "br-int", number]).stdout
+    return int(re.findall(r"rx pkts=(\d+)", output)[0])
 
 
 def flows(lab: Lab, host: str, bridge: str = "br-int") -> str:

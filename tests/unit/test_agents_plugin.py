@@ -108,7 +108,7 @@ NETWORK = f"{NETWORKS}/{{key}}"
 AGENTS = "/v2.0/networks/{parent}/dhcp-agents"
 
 
-def test_an_agent_as_clients_know_it(api: Api) -> None:
+def test_an_agent_as_the_api_shows_it(api: Api) -> None:
     agent = api.agent()
     api.now += 60
     api.agent()
@@ -195,7 +195,7 @@ def test_update(api: Api) -> None:
         api.call("update", ALICE, agent, {"agent": {"admin_state_up": False}})
 
 
-def test_an_agent_that_is_down_keeps_its_networks_and_gets_none(api: Api) -> None:
+def test_a_disabled_agent_keeps_its_networks_and_gets_none(api: Api) -> None:
     agent, first = api.agent(), api.network()
     api.scheduler.schedule(first)
     api.call("update", key=agent, body={"agent": {"admin_state_up": False}})
@@ -207,7 +207,7 @@ def test_an_agent_that_is_down_keeps_its_networks_and_gets_none(api: Api) -> Non
     assert {n["id"] for n in answer["networks"]} == {first, second}
 
 
-def test_others_take_the_networks_of_an_agent_that_is_set_down(api: Api) -> None:
+def test_others_take_the_networks_of_a_disabled_agent(api: Api) -> None:
     agent, network = api.agent("h1"), api.network()
     api.scheduler.schedule(network)
     heir = api.agent("h2")
@@ -231,10 +231,10 @@ def test_a_deleted_agent_leaves_its_networks_to_others(api: Api) -> None:
     for key in (agent, DEAD):
         with pytest.raises(errors.AgentNotFound):
             api.call("delete", key=key)
-    assert api.agent("h1") != agent  # one that still runs comes back as a new one
+    assert api.agent("h1") != agent  # one that still runs is created again by its next report
 
 
-def test_networks_by_hand(api: Api) -> None:
+def test_manual_placement_of_networks(api: Api) -> None:
     agent, network = api.agent(), api.network()
     assert api.route("GET", NETWORKS, agent) == (200, {"networks": []})
     assert api.route("POST", NETWORKS, agent, body={"network_id": network}) == (201, None)
@@ -248,12 +248,12 @@ def test_networks_by_hand(api: Api) -> None:
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"network_id": 5}, {"network_id": ""}, {"network_id": None}, "x"])
-def test_a_body_that_names_no_network(api: Api, body: Any) -> None:
+def test_a_body_without_a_network_id(api: Api, body: Any) -> None:
     with pytest.raises(errors.HTTPBadRequest):
         api.route("POST", NETWORKS, api.agent(), body=body)
 
 
-def test_unknown_ones(api: Api) -> None:
+def test_unknown_agents_and_networks(api: Api) -> None:
     agent, network = api.agent(), api.network()
     with pytest.raises(errors.NetworkNotFound):
         api.route("POST", NETWORKS, agent, body={"network_id": DEAD})

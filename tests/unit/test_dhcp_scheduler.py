@@ -27,7 +27,7 @@ from tests.support.dhcp_ports import scheduler_without_ports
 
 
 class Cloud:
-    """A database with agents on hosts and networks, and a clock to turn."""
+    """A database with agents on hosts and networks, and a clock that tests advance."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
@@ -111,14 +111,14 @@ def test_a_network_gets_an_agent_once(cloud: Cloud) -> None:
     assert cloud.network_changes() == [network]
 
 
-def test_load_is_what_is_scheduled_not_what_was_reported(cloud: Cloud) -> None:
+def test_load_is_counted_from_placements_not_from_reports(cloud: Cloud) -> None:
     for host in ("h1", "h2", "h3"):
         cloud.agent(host)
     taken = [cloud.scheduler.schedule(cloud.network())[0] for _ in range(9)]
     assert sorted(taken.count(agent) for agent in set(taken)) == [3, 3, 3]
 
 
-def test_several_agents_stand_in_several_zones(cloud: Cloud) -> None:
+def test_several_agents_are_spread_over_zones(cloud: Cloud) -> None:
     for host, zone in [("h1", "z1"), ("h2", "z1"), ("h3", "z2")]:
         cloud.agent(host, zone)
     scheduler = scheduler_without_ports(cloud.db, cloud.registry, 2)
@@ -148,12 +148,12 @@ def test_automatic_scheduling_can_be_off(cloud: Cloud) -> None:
     assert scheduler.auto_schedule("h1") == 0
 
 
-def test_a_network_that_is_gone_is_no_error(cloud: Cloud) -> None:
+def test_a_deleted_network_is_no_error(cloud: Cloud) -> None:
     cloud.agent("h1")
     assert cloud.scheduler.schedule("gone") == []
 
 
-def test_eight_at_once_give_a_network_one_agent(cloud: Cloud) -> None:
+def test_eight_concurrent_requests_give_a_network_one_agent(cloud: Cloud) -> None:
     for i in range(8):
         cloud.agent(f"h{i}")
     network, failures = cloud.network(), []
@@ -176,7 +176,7 @@ def test_eight_at_once_give_a_network_one_agent(cloud: Cloud) -> None:
     assert len(cloud.hosts_of(network)) == 1
 
 
-def test_an_agent_that_appears_takes_what_lacks_one(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_agent_takes_networks_that_lack_one(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dhcp_scheduler, "BATCH", 2)
     cloud.agent("h1", "z1")
     served, without_dhcp = cloud.network(), cloud.network(dhcp=False)
@@ -196,7 +196,7 @@ def test_an_agent_that_appears_takes_what_lacks_one(cloud: Cloud, monkeypatch: p
     assert len(cloud.network_changes()) == 4
 
 
-def test_default_zones_hold_for_an_agent_that_appears(cloud: Cloud) -> None:
+def test_default_zones_apply_to_a_new_agent(cloud: Cloud) -> None:
     network = cloud.network()
     cloud.agent("h1", "z1")
     scheduler = scheduler_without_ports(cloud.db, cloud.registry, default_zones=["z2"])
@@ -206,7 +206,7 @@ def test_default_zones_hold_for_an_agent_that_appears(cloud: Cloud) -> None:
     assert cloud.hosts_of(network) == ["h2"]
 
 
-def test_only_an_agent_that_can_serve_takes_networks(cloud: Cloud) -> None:
+def test_only_live_and_enabled_agents_take_networks(cloud: Cloud) -> None:
     cloud.network()
     assert cloud.scheduler.auto_schedule("nowhere") == 0
     cloud.agent("h1")
@@ -239,11 +239,11 @@ def test_networks_leave_a_dead_agent(cloud: Cloud) -> None:
     assert cloud.scheduler.reschedule_dead() == []
 
 
-def test_networks_leave_an_agent_that_is_set_down(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+def test_networks_leave_a_disabled_agent(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
     first, network = cloud.agent("h1"), cloud.network()
     cloud.scheduler.schedule(network)
     cloud.down("h1")
-    assert cloud.scheduler.reschedule_dead() == [], "there is nobody else"
+    assert cloud.scheduler.reschedule_dead() == [], "there is no other agent"
     assert cloud.scheduler.agent_disabled(first) == []
     assert (cloud.hosts_of(network), caplog.text) == (["h1"], "")
     heir = cloud.agent("h2")
@@ -254,7 +254,7 @@ def test_networks_leave_an_agent_that_is_set_down(cloud: Cloud, caplog: pytest.L
     assert cloud.scheduler.agent_disabled(heir) == [Move(network, (heir,), (second,))]
 
 
-def test_without_an_heir_networks_stay(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_another_agent_networks_stay(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
     cloud.agent("h1")
     network = cloud.network(hints=["nova"])
     cloud.scheduler.schedule(network)
@@ -265,7 +265,7 @@ def test_without_an_heir_networks_stay(cloud: Cloud, caplog: pytest.LogCaptureFi
     assert "1 networks stay" in caplog.text
 
 
-def test_a_dead_agent_beside_enough_live_ones_is_let_go(cloud: Cloud) -> None:
+def test_a_dead_agent_is_removed_if_enough_live_ones_serve(cloud: Cloud) -> None:
     first = cloud.agent("h1")
     network = cloud.network()
     cloud.scheduler.schedule(network)
@@ -276,7 +276,7 @@ def test_a_dead_agent_beside_enough_live_ones_is_let_go(cloud: Cloud) -> None:
     assert cloud.hosts_of(network) == ["h2"]
 
 
-def test_of_two_dead_ones_as_many_leave_as_others_take_over(cloud: Cloud) -> None:
+def test_of_two_dead_agents_as_many_are_removed_as_are_replaced(cloud: Cloud) -> None:
     scheduler = scheduler_without_ports(cloud.db, cloud.registry, 2)
     cloud.agent("h1")
     cloud.agent("h2")
@@ -298,7 +298,7 @@ def test_failover_can_be_off(cloud: Cloud) -> None:
     assert scheduler_without_ports(cloud.db, cloud.registry, failover=False).reschedule_dead() == []
 
 
-def test_two_servers_sweep_at_once(cloud: Cloud) -> None:
+def test_concurrent_sweeps_of_two_servers(cloud: Cloud) -> None:
     cloud.agent("h1")
     networks = [cloud.network() for _ in range(10)]
     for network in networks:
@@ -325,7 +325,7 @@ def test_two_servers_sweep_at_once(cloud: Cloud) -> None:
     assert all(len(cloud.hosts_of(n)) == 1 for n in networks)
 
 
-def test_by_hand(cloud: Cloud) -> None:
+def test_manual_placement(cloud: Cloud) -> None:
     agent, network = cloud.agent("h1"), cloud.network()
     other = cloud.registry.report(AgentState(words.L3, "b", "h1", "t")).agent_id
     cloud.scheduler.add(agent, network)

@@ -1,4 +1,4 @@
-"""Fan-out: whatever the order of changes, every host receives exactly what the definition of its scope says."""
+"""Fan-out: whatever the order of changes, every host receives exactly the objects of its scope."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_under_load_reading_takes_its_share_and_no_more() -> None:
     assert max(rests) == pytest.approx(0.02)
 
 
-def test_what_is_spaced_out_never_waits() -> None:
+def test_single_changes_are_read_without_a_pause() -> None:
     rests, _ = spend(Pace(share=0.2, burst=0.06), 1000, 0.005, gap=0.03)
     assert set(rests) == {0.0}
 

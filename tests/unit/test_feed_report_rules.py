@@ -19,8 +19,8 @@ from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
 from neutrino.model.kinds import KINDS
 from neutrino.model.roles import LEAST, ROLES, UnknownRole, parse_roles
-from neutrino.server.feed.admission import FAILURE_SECONDS, FAILURES, LoginLimits, source_address
-from neutrino.server.feed.report_rules import MAX_TEXT, refusal
+from neutrino.server.feed.connections.admission import FAILURE_SECONDS, FAILURES, LoginLimits, source_address
+from neutrino.server.feed.reports.rules import MAX_TEXT, refusal
 
 PORT = "5c0fd3b1-1111-4444-8888-000000000001"
 OVS = AgentState(words.OVS, "neutron-openvswitch-agent", "h1", "N/A", configurations={"tunneling_ip": "192.0.2.1"})
@@ -31,22 +31,22 @@ def report(*states: AgentState, **more: Any) -> Report:
     return Report(serial=1, states=states, **more)
 
 
-def says(**configurations: Any) -> Report:
+def agent(**configurations: Any) -> Report:
     return report(replace(OVS, configurations=configurations))
 
 
 GOOD: list[HostMessage] = [
     report(OVS, L3, applied=7),
     report(),
-    says(
+    agent(
         tunneling_ip="2001:db8::1",
         tunnel_types=["gre", "vxlan", "geneve"],
         bridge_mappings={"physnet1": "br-ex"},
         problems={"p1": "it has no tap"},
         something_of_a_later_release={"x": [1]},
     ),
-    says(tunneling_ip="", tunnel_types=[], device_mappings={"physnet1": ["ens1", "ens2"]}),
-    says(tunneling_ip="127.0.0.1"),  # one machine alone
+    agent(tunneling_ip="", tunnel_types=[], device_mappings={"physnet1": ["ens1", "ens2"]}),
+    agent(tunneling_ip="127.0.0.1"),  # one machine alone
     PortUp(serial=1, port_id=PORT, revision=3),
     PortDown(serial=1, port_id=PORT, reason="no\ntap"),
     PortReady(serial=1, port_id=PORT, revision=3),
@@ -57,33 +57,36 @@ GOOD: list[HostMessage] = [
 ]
 BAD: list[tuple[HostMessage, str]] = [
     *(
-        (says(tunneling_ip=value), "tunneling_ip")
+        (agent(tunneling_ip=value), "tunneling_ip")
         for value in ("x", "192.0.2.300", "h2", "fe80::1%eth0", "192.0.2.1/24")
     ),
-    *((says(tunneling_ip=value), "tunneling_ip") for value in (5, ["192.0.2.1"], {"a": 1}, True)),
-    *((says(tunneling_ip=value), "not the address of one host") for value in ("0.0.0.0", "::", "224.0.0.1", "ff02::1")),
-    (says(tunneling_ip="255.255.255.255"), "not the address of one host"),
-    *((says(tunnel_types=value), "tunnel_types") for value in ("vxlan", ["x"], [["vxlan"]], [5], {"vxlan": 1}, None)),
-    *((says(bridge_mappings=value), "bridge_mappings") for value in ([], "a:b", {"a": 5}, {"a": "b\n"}, {"": "b"})),
-    (says(bridge_mappings={f"net{n}": "br" for n in range(2000)}), "bridge_mappings"),
-    (says(bridge_mappings={"a": "b" * 300}), "bridge_mappings"),
-    (says(device_mappings={"a": [5]}), "device_mappings"),
-    (says(device_mappings={"a": "ens1\nroot"}), "device_mappings"),
-    (says(device_mappings={"a": "x" * 256}), "device_mappings"),
-    (says(device_mappings={"a": ["ens1"] * 1001}), "device_mappings"),
-    (says(integration_bridge="br\u202eint"), "integration_bridge"),  # reads as another name in a log
-    (says(problems={str(number): "" for number in range(1001)}), "problems"),
-    *((says(**{name: "yes"}), name) for name in ("l2_population", "ovs_hybrid_plug", "enable_distributed_routing")),
-    *((says(**{name: 1}), name) for name in ("dhcp_port_by_server", "dhcp_distributed", "use_gateway_ips")),
-    (says(devices=-1), "devices"),
-    (says(networks="9"), "networks"),
-    (says(agent_mode="master"), "agent_mode"),
-    (says(datapath_type=["system"]), "datapath_type"),
-    (says(ovs_capabilities={"iface_types": "dpdk"}), "ovs_capabilities"),
-    (says(problems={"p1": 5}), "problems"),
-    (says(dataplane=None), "dataplane"),
-    (says(whatever="x" * MAX_TEXT), "bytes are more"),
-    (says(**{"a\nb": 1}), "configurations"),
+    *((agent(tunneling_ip=value), "tunneling_ip") for value in (5, ["192.0.2.1"], {"a": 1}, True)),
+    *(
+        (agent(tunneling_ip=value), "not the address of one host")
+        for value in ("0.0.0.0", "::", "224.0.0.1", "ff02::1")
+    ),
+    (agent(tunneling_ip="255.255.255.255"), "not the address of one host"),
+    *((agent(tunnel_types=value), "tunnel_types") for value in ("vxlan", ["x"], [["vxlan"]], [5], {"vxlan": 1}, None)),
+    *((agent(bridge_mappings=value), "bridge_mappings") for value in ([], "a:b", {"a": 5}, {"a": "b\n"}, {"": "b"})),
+    (agent(bridge_mappings={f"net{n}": "br" for n in range(2000)}), "bridge_mappings"),
+    (agent(bridge_mappings={"a": "b" * 300}), "bridge_mappings"),
+    (agent(device_mappings={"a": [5]}), "device_mappings"),
+    (agent(device_mappings={"a": "ens1\nroot"}), "device_mappings"),
+    (agent(device_mappings={"a": "x" * 256}), "device_mappings"),
+    (agent(device_mappings={"a": ["ens1"] * 1001}), "device_mappings"),
+    (agent(integration_bridge="br\u202eint"), "integration_bridge"),  # reads as another name in a log
+    (agent(problems={str(number): "" for number in range(1001)}), "problems"),
+    *((agent(**{name: "yes"}), name) for name in ("l2_population", "ovs_hybrid_plug", "enable_distributed_routing")),
+    *((agent(**{name: 1}), name) for name in ("dhcp_port_by_server", "dhcp_distributed", "use_gateway_ips")),
+    (agent(devices=-1), "devices"),
+    (agent(networks="9"), "networks"),
+    (agent(agent_mode="master"), "agent_mode"),
+    (agent(datapath_type=["system"]), "datapath_type"),
+    (agent(ovs_capabilities={"iface_types": "dpdk"}), "ovs_capabilities"),
+    (agent(problems={"p1": 5}), "problems"),
+    (agent(dataplane=None), "dataplane"),
+    (agent(whatever="x" * MAX_TEXT), "bytes are more"),
+    (agent(**{"a\nb": 1}), "configurations"),
     (report(replace(OVS, resource_versions={"Port": "1" * MAX_TEXT})), "resource_versions"),
     (report(replace(OVS, agent_type="Linux bridge agent")), "no agent type"),
     (report(replace(OVS, host="h2")), "cannot report for h2"),
@@ -190,7 +193,7 @@ def test_connections_without_a_credential_are_bounded() -> None:
         (None, ""),
     ],
 )
-def test_by_what_an_address_is_counted(peer: object, counted: str) -> None:
+def test_source_addresses_that_limits_apply_to(peer: object, counted: str) -> None:
     assert source_address(peer) == counted
 
 
@@ -199,7 +202,7 @@ def test_by_what_an_address_is_counted(peer: object, counted: str) -> None:
 
 @pytest.mark.parametrize("datapath", ["system", "netdev", "dummy"])
 @pytest.mark.parametrize("mode", ["legacy", "dvr", "dvr_snat", "dvr_no_external"])
-def test_what_our_agents_report_of_themselves_is_taken(datapath: str, mode: str, tmp_path: Path) -> None:
+def test_reports_of_our_own_agents_are_accepted(datapath: str, mode: str, tmp_path: Path) -> None:
     path = tmp_path / "agent.conf"
     path.write_text(
         f"[DEFAULT]\nhost = h1\nagent_mode = {mode}\nroles = {','.join(ROLES)}\ndhcp_distributed = true\n"

@@ -12,15 +12,15 @@ import pytest
 from neutrino.feed.messages import PortDown, PortUp, Problem, Report
 from neutrino.model.agents import OVS, AgentState, AgentStatus
 from neutrino.server import errors
-from neutrino.server.feed.reports import HostReports, ReportBatches, Reports
+from neutrino.server.feed.reports.reports import HostReports, ReportBatches, Reports
 from neutrino.server.hosts import registry
 from neutrino.server.ml2.ports.provisioning import Done
 
 UP = [PortUp(serial=1, port_id="p")]
 
 
-def state(host: str, *, started: bool = False, **said: Any) -> AgentState:
-    return AgentState(OVS, "neutrino-agent", host, "N/A", configurations=said, start_flag=started)
+def state(host: str, *, started: bool = False, **configurations: Any) -> AgentState:
+    return AgentState(OVS, "neutrino-agent", host, "N/A", configurations=configurations, start_flag=started)
 
 
 def report(host: str, *, started: bool = False) -> list[Report]:
@@ -41,7 +41,7 @@ class Writer:
         for host, _ in several:
             if host in self.fails:
                 raise self.fails[host]
-        return [[""] * len(said) for _, said in several]
+        return [[""] * len(reports) for _, reports in several]
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""Prefixes from outside: what clients are told, what they tell, and which of them run."""
+"""Prefix delegation: configuration of DHCPv6 clients, their notifications, and which of them run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def asking(*delegations: Delegation, **values: object) -> Router:
     return router(delegations=delegations or (Delegation(FIRST),), **values)
 
 
-# --- what clients are told --------------------------------------------------------------------------------------------
+# --- configuration of clients -----------------------------------------------------------------------------------------
 
 
 def test_each_client_has_an_address_and_a_name_of_its_own() -> None:
@@ -47,7 +47,7 @@ def test_each_client_has_an_address_and_a_name_of_its_own() -> None:
     assert all(f'iface "{QG}" {{' in text for text in texts)
 
 
-def test_who_asks() -> None:
+def test_which_routers_request_prefixes() -> None:
     assert asked_here(asking())
     assert not asked_here(router())
     assert not asked_here(asking(gateway=None))
@@ -78,7 +78,7 @@ def test_a_delegated_prefix_is_preferred_for_a_short_time_only() -> None:
     )
 
 
-# --- what they tell ---------------------------------------------------------------------------------------------------
+# --- notifications of clients -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_a_delegated_prefix_is_preferred_for_a_short_time_only() -> None:
         ("::/64\n", 0.0, ""),
     ],
 )
-def test_a_prefix_and_for_how_long_it_holds(text: str, age: float, prefix: str) -> None:
+def test_a_prefix_and_its_lifetime(text: str, age: float, prefix: str) -> None:
     assert parse_prefix(text, age) == prefix
 
 
 @pytest.mark.parametrize("text", ["", "nonsense 600", "2001:db8:1::/72 600", "10.0.0.0/24 600"])
-def test_what_is_of_no_use(text: str) -> None:
+def test_invalid_prefixes(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_prefix(text, 0.0)
 
@@ -111,7 +111,7 @@ def notify(directory: Path, what: str, **environment: str) -> None:
     subprocess.run([str(script), what], env={**path, **environment}, check=True, timeout=10, cwd="/")
 
 
-def test_the_script_notes_the_prefix_and_tells_without_waiting(tmp_path: Path) -> None:
+def test_the_script_writes_the_prefix_and_notifies_without_blocking(tmp_path: Path) -> None:
     directory = tmp_path / "pd with a space" / "r1" / FIRST
     directory.mkdir(parents=True)
     found = {"PREFIX1": "2001:db8:1::", "PREFIX1LEN": "64", "PREFIX1VALID": "600"}
@@ -137,18 +137,20 @@ class Host:
     def __init__(self, state: Path) -> None:
         self.base = state / "pd"
         self.processes = FakeProcesses()
-        self.told: list[tuple[str, str]] = []
+        self.reported: list[tuple[str, str]] = []
         self.start_agent(state)
 
     def start_agent(self, state: Path) -> None:
         options = L3Options(state_path=str(state))
         self.port_holds = PortHolds()
         watch = Supervisor(self.processes)
-        self.delegations = Delegations(watch, options, self.port_holds)
-        self.delegations.report = lambda subnet_id, prefix: self.told.append((subnet_id, prefix))
+        self.delegations = Delegations(watch, options, self._report, self.port_holds)
+
+    def _report(self, subnet_id: str, prefix: str) -> None:
+        self.reported.append((subnet_id, prefix))
 
     def has(self, subnet_id: str, text: str, age: float = 0.0) -> None:
-        """What a client has written, so long ago."""
+        """A prefix file of a client, `age` seconds old."""
         path = self.base / "r1" / subnet_id / "prefix"
         path.write_text(text)
         at = path.stat().st_mtime - age
@@ -172,7 +174,7 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(work(), 30))
 
 
-def test_a_client_for_each_subnet_and_the_server_hears_what_is_new(host: Host) -> None:
+def test_each_subnet_has_a_client_and_new_prefixes_are_reported(host: Host) -> None:
     async def work() -> None:
         two = asking(Delegation(FIRST), Delegation(SECOND, OTHER))
         assert host.delegations.find(two, active=True) == [f"start dibbler-client r1 {key}" for key in (FIRST, SECOND)]
@@ -180,26 +182,26 @@ def test_a_client_for_each_subnet_and_the_server_hears_what_is_new(host: Host) -
         assert host.running == {FIRST, SECOND}
         assert {daemon.namespace for daemon in host.processes.started} == {"qrouter-r1"}
         assert host.delegations.find(two, active=True) == []
-        assert host.told == []  # nothing is known yet, and what the server knows may be right
+        assert host.reported == []  # nothing is known yet, and what the server knows may be right
         host.has(FIRST, f"{PREFIX} 600\n")
         host.has(SECOND, f"{OTHER} 600\n")
         await host.delegations.ensure(two, active=True)
-        assert host.told == [(FIRST, PREFIX), (SECOND, OTHER)]
-        await host.delegations.ensure(two, active=True)  # the server has not heard of the first
-        assert host.told[2:] == [(FIRST, PREFIX)]
+        assert host.reported == [(FIRST, PREFIX), (SECOND, OTHER)]
+        await host.delegations.ensure(two, active=True)  # the server does not know the first yet
+        assert host.reported[2:] == [(FIRST, PREFIX)]
         known = asking(Delegation(FIRST, PREFIX), Delegation(SECOND, OTHER))
         await host.delegations.ensure(known, active=True)
-        assert len(host.told) == 3
+        assert len(host.reported) == 3
         host.has(FIRST, f"{PREFIX} 600\n", age=5)  # renewed
         host.has(SECOND, f"{OTHER} 600\n", age=601)  # and not
         await host.delegations.ensure(known, active=True)
-        assert host.told[3:] == [(FIRST, PREFIX), (SECOND, "::/64")]
+        assert host.reported[3:] == [(FIRST, PREFIX), (SECOND, "::/64")]
         assert len(host.processes.started) == 2
 
     run(work)
 
 
-def test_what_goes_is_given_back_and_what_moves_is_not(host: Host) -> None:
+def test_a_removed_subnet_releases_its_prefix_and_a_moved_router_does_not(host: Host) -> None:
     async def work() -> None:
         two = asking(Delegation(FIRST, PREFIX), Delegation(SECOND, OTHER))
         await host.delegations.ensure(two, active=True)
@@ -221,7 +223,7 @@ def test_what_goes_is_given_back_and_what_moves_is_not(host: Host) -> None:
     run(work)
 
 
-def test_the_gateways_port_stays_until_the_last_of_its_prefixes_is_given_back(host: Host) -> None:
+def test_the_gateways_port_stays_until_its_last_prefix_is_released(host: Host) -> None:
     async def work() -> None:
         await host.delegations.ensure(asking(Delegation(FIRST), Delegation(SECOND)), active=True)
         running: list[set[str]] = []
@@ -244,7 +246,7 @@ def test_another_agent_finds_its_clients_and_another_gateway_needs_others(host: 
 
     async def second() -> None:
         await host.delegations.ensure(known, active=True)
-        assert (len(host.processes.started), host.told, host.ended_by) == (1, [(FIRST, PREFIX)], [])
+        assert (len(host.processes.started), host.reported, host.ended_by) == (1, [(FIRST, PREFIX)], [])
         assert host.port_holds.held == {GATEWAY.id}
         elsewhere = asking(Delegation(FIRST), gateway=msgspec.structs.replace(GATEWAY, id="f" * 36))
         (difference,) = host.delegations.find(elsewhere, active=True)
@@ -254,7 +256,7 @@ def test_another_agent_finds_its_clients_and_another_gateway_needs_others(host: 
         await host.delegations.ensure(elsewhere, active=True)
         assert (len(host.processes.started), host.ended_by) == (2, [signal.SIGTERM])
         assert host.port_holds.held == {"f" * 36}
-        assert len(host.told) == 1  # what the other one had is forgotten
+        assert len(host.reported) == 1  # what the other one had is forgotten
 
     run(first)
     host.start_agent(tmp_path)
@@ -271,7 +273,7 @@ def test_a_distributed_routers_clients_are_where_its_gateway_is(host: Host) -> N
     run(work)
 
 
-def test_what_cannot_be_is_told_and_does_not_stop_the_others(host: Host) -> None:
+def test_an_invalid_prefix_is_a_problem_and_does_not_stop_other_clients(host: Host) -> None:
     async def work() -> None:
         two = asking(Delegation(FIRST), Delegation(SECOND))
         host.processes.broken.add("dibbler-client")
@@ -285,7 +287,7 @@ def test_what_cannot_be_is_told_and_does_not_stop_the_others(host: Host) -> None
         host.has(SECOND, f"{OTHER} 600\n")
         (problem,) = await host.delegations.ensure(two, active=True)
         assert "2001:db8::/72" in problem
-        assert host.told == [(SECOND, OTHER)]
+        assert host.reported == [(SECOND, OTHER)]
 
     run(work)
 
@@ -293,7 +295,7 @@ def test_what_cannot_be_is_told_and_does_not_stop_the_others(host: Host) -> None
 def test_a_router_is_notified_of_a_prefix_at_once(host: Host) -> None:
     async def work() -> None:
         notified: asyncio.Queue[str] = asyncio.Queue()
-        fifo = host.delegations.listen(notified.put_nowait, lambda subnet_id, prefix: None)
+        fifo = host.delegations.listen(notified.put_nowait)
         try:
             await host.delegations.ensure(asking(), active=True)
             directory = host.base / "r1" / FIRST

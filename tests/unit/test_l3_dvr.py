@@ -9,9 +9,9 @@ import pytest
 
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.desired import DesiredRouters
-from neutrino.agent.l3.dvr.routing import FLOATING_PRIORITY, FLOATING_TABLE, DistributedRouting, snat_table
 from neutrino.agent.l3.fip import LinkLocals
+from neutrino.agent.l3.parts.distributed import FLOATING_PRIORITY, FLOATING_TABLE, DistributedRouting, snat_table
+from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.dataplane.netlink.values import neighbour, route, rule
 from neutrino.dataplane.ovsdb.api import SetBridge
@@ -80,8 +80,8 @@ def test_each_host_has_its_own_floating_ips_and_the_snat_host_the_rest() -> None
     fips = (floating(8, "10.0.1.8", "h2"), floating(9, "10.0.1.9", "h3"), floating(10, "10.0.1.10", ""))
     base = router(distributed=True, floating_ips=fips)
     modes = {"h1": "dvr_snat", "h2": "dvr", "h3": "dvr_no_external"}
-    near = frozenset({"h2", "h3"})
-    given = dict(render_for_hosts(base, near, frozenset({"h1"}), modes, {"h2": AGENT_GATEWAY}))
+    local = frozenset({"h2", "h3"})
+    given = dict(render_for_hosts(base, local, frozenset({"h1"}), modes, {"h2": AGENT_GATEWAY}))
     assert {host: [each.id for each in each.floating_ips] for host, each in given.items()} == {
         "h1": ["fip-9", "fip-10"],
         "h2": ["fip-8"],
@@ -89,7 +89,7 @@ def test_each_host_has_its_own_floating_ips_and_the_snat_host_the_rest() -> None
     }
     assert {host: each.centralized for host, each in given.items()} == {"h1": True, "h2": False, "h3": False}
     assert {host: each.agent_gateway for host, each in given.items()} == {"h1": None, "h2": AGENT_GATEWAY, "h3": None}
-    waiting = dict(render_for_hosts(base, near, frozenset({"h1"}), modes, {}))
+    waiting = dict(render_for_hosts(base, local, frozenset({"h1"}), modes, {}))
     assert waiting["h2"].floating_ips == ()
 
 

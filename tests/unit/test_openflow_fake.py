@@ -88,7 +88,7 @@ def test_actions_after_a_resubmit_see_what_it_changed(switch):
     assert delivery.packet.vlan is None
 
 
-def test_circles_end(switch):
+def test_loops_are_an_error(switch):
     program(switch, (0, 1, "", "resubmit(,0)"))
     with pytest.raises(RuntimeError):
         leaves(switch, packet.tcp(A, B, 80))

@@ -20,7 +20,7 @@ MESSAGES = st.dictionaries(TEXT, VALUES, max_size=4) | st.lists(VALUES, max_size
 
 
 def read(stream: str, size: int) -> list[object]:
-    """All messages of a stream that comes in parts of this size, as the library goes about it."""
+    """All messages of a stream that is received in parts of this size, as the library reads it."""
     found: list[object] = []
     parser, waiting = Parser(), ""
     for start in range(0, len(stream), size):
@@ -40,14 +40,14 @@ def test_messages_are_read_as_they_were_written(messages: list[object], size: in
 
 
 @pytest.mark.parametrize("text", ["nonsense", '{"a": }', "[1 2]", "}"])
-def test_what_is_wrong_is_told_in_words(text: str) -> None:
+def test_a_syntax_error_is_returned_as_text(text: str) -> None:
     parser = Parser()
     parser.feed(text)
     assert parser.is_done()
     assert isinstance(parser.finish(), str)
 
 
-def test_what_follows_counts_where_it_is_asked_for() -> None:
+def test_text_after_a_message_is_an_error_with_check_trailer() -> None:
     parser = Parser(check_trailer=True)
     parser.feed('{"a": 1}')
     parser.feed(" x")

@@ -10,9 +10,9 @@ C = Candidate
 @pytest.mark.parametrize(
     "candidates, wanted, hints, hosted, expected",
     [
-        pytest.param([], 1, [], [], [], id="nobody"),
+        pytest.param([], 1, [], [], [], id="no agents"),
         pytest.param([C("a"), C("b")], 1, [], [], ["a"], id="stable order"),
-        pytest.param([C("b"), C("a")], 1, [], [], ["a"], id="whatever order they come in"),
+        pytest.param([C("b"), C("a")], 1, [], [], ["a"], id="independent of the order"),
         pytest.param([C("a", load=5), C("b", load=2)], 1, [], [], ["b"], id="least load"),
         pytest.param([C("a"), C("b")], 5, [], [], ["a", "b"], id="as many as can be"),
         pytest.param([C("a"), C("b")], 0, [], [], [], id="none wanted"),
@@ -23,7 +23,7 @@ C = Candidate
         pytest.param([C("a", alive=False), C("b")], 1, [], ["a"], ["b"], id="a dead one does not count"),
         pytest.param([C("a", admin_state_up=False), C("b")], 1, [], ["a"], ["b"], id="one that is down neither"),
         pytest.param([C("a", "z1"), C("b", "z2", 9)], 1, ["z2"], [], ["b"], id="hinted zone before load"),
-        pytest.param([C("a", "z1"), C("b")], 1, ["z2"], [], [], id="nobody in the hinted zone"),
+        pytest.param([C("a", "z1"), C("b")], 1, ["z2"], [], [], id="no agent in the hinted zone"),
         pytest.param(
             [C("a", "z1"), C("b", "z1", 1), C("c", "z2", 9)], 2, [], [], ["a", "c"], id="spread over all zones"
         ),

@@ -19,7 +19,7 @@ from neutrino.agent.main import _own_state
 from neutrino.agent.supervisor import write_file
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
-from neutrino.server.feed.listeners import owned_socket
+from neutrino.server.feed.connections.listeners import owned_socket
 
 NETWORK = "00000000-0000-0000-0000-000000000001"
 

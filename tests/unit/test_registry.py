@@ -57,7 +57,7 @@ def rows(db: Database, table: sa.Table = t.agents) -> list[dict[str, Any]]:
         return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
 
 
-def test_the_first_report_makes_the_agent(db: Database, registry: Registry) -> None:
+def test_the_first_report_creates_the_agent(db: Database, registry: Registry) -> None:
     report = registry.report(DHCP)
     (row,) = rows(db)
     assert report.status is AgentStatus.NEW
@@ -67,7 +67,7 @@ def test_the_first_report_makes_the_agent(db: Database, registry: Registry) -> N
     assert [(c["kind"], c["object_id"], c["deleted"]) for c in rows(db, t.changes)] == [("agent", row["id"], False)]
 
 
-def test_a_heartbeat_without_news_writes_the_time_alone(db: Database, registry: Registry, clock: Clock) -> None:
+def test_a_heartbeat_without_changes_writes_the_time_only(db: Database, registry: Registry, clock: Clock) -> None:
     registry.report(DHCP)
     clock.now += 30
     report = registry.report(DHCP)
@@ -78,7 +78,7 @@ def test_a_heartbeat_without_news_writes_the_time_alone(db: Database, registry: 
     assert len(rows(db, t.changes)) == 1
 
 
-def test_news_is_recorded(db: Database, registry: Registry, clock: Clock) -> None:
+def test_changes_are_in_the_change_log(db: Database, registry: Registry, clock: Clock) -> None:
     registry.report(replace(DHCP, resource_versions={"Port": "1.1"}))
     registry.report(replace(DHCP, availability_zone=None, configurations={"networks": 4}))
     (row,) = rows(db)
@@ -87,7 +87,7 @@ def test_news_is_recorded(db: Database, registry: Registry, clock: Clock) -> Non
     assert len(rows(db, t.changes)) == 2
 
 
-def test_a_start_is_noted(db: Database, registry: Registry, clock: Clock) -> None:
+def test_a_start_is_recorded(db: Database, registry: Registry, clock: Clock) -> None:
     registry.report(OVS)
     clock.now += 5
     report = registry.report(replace(OVS, start_flag=True))
@@ -96,7 +96,9 @@ def test_a_start_is_noted(db: Database, registry: Registry, clock: Clock) -> Non
 
 
 @pytest.mark.parametrize("silence, status", [(75, AgentStatus.ALIVE), (76, AgentStatus.REVIVED)])
-def test_revived_means_was_dead(registry: Registry, clock: Clock, silence: int, status: AgentStatus) -> None:
+def test_an_agent_is_revived_if_it_was_dead(
+    registry: Registry, clock: Clock, silence: int, status: AgentStatus
+) -> None:
     registry.report(OVS)
     clock.now += silence
     assert registry.report(OVS).status is status
@@ -110,7 +112,7 @@ def test_alive_depends_on_the_time_of_the_last_report(registry: Registry) -> Non
     assert not registry.alive(row, NOON + 76)
 
 
-def test_eight_at_once_make_one_agent(db: Database, registry: Registry) -> None:
+def test_eight_concurrent_first_reports_create_one_agent(db: Database, registry: Registry) -> None:
     barrier, statuses, failures = threading.Barrier(8), [], []
 
     def report() -> None:
@@ -132,7 +134,7 @@ def test_eight_at_once_make_one_agent(db: Database, registry: Registry) -> None:
     assert len(statuses) == 40
 
 
-def test_one_of_eight_revives(db: Database, registry: Registry, clock: Clock) -> None:
+def test_one_of_eight_concurrent_reports_revives_the_agent(db: Database, registry: Registry, clock: Clock) -> None:
     registry.report(DHCP)
     clock.now += 1000
     barrier, statuses = threading.Barrier(8), []
@@ -149,7 +151,7 @@ def test_one_of_eight_revives(db: Database, registry: Registry, clock: Clock) ->
     assert sorted(statuses) == [AgentStatus.ALIVE] * 7 + [AgentStatus.REVIVED]
 
 
-def test_a_host_reports_all_its_roles_in_one(db: Database, registry: Registry) -> None:
+def test_a_host_reports_all_its_roles_in_one_transaction(db: Database, registry: Registry) -> None:
     reports = registry.report_all([OVS, DHCP, DHCP])
     assert [(r.agent_type, r.status) for r in reports] == [(words.OVS, "new"), (words.DHCP, "new")]
     assert len(rows(db)) == 2
@@ -190,14 +192,14 @@ def test_agents_on_a_host(db: Database, registry: Registry, clock: Clock) -> Non
         {"binary": "a\x00b"},
     ],
 )
-def test_a_report_of_the_wrong_shape_names_its_host(db: Database, registry: Registry, wrong: dict[str, Any]) -> None:
+def test_an_invalid_report_is_refused_with_its_host(db: Database, registry: Registry, wrong: dict[str, Any]) -> None:
     good = {"agent_type": words.OVS, "binary": "b", "host": "compute-7", "topic": "t"}
     with pytest.raises(BadReport, match="compute-7"):
         registry.report(AgentState(**(good | wrong)))
     assert rows(db) == []
 
 
-def test_what_cannot_be_stored_is_refused() -> None:
+def test_values_that_cannot_be_stored_are_refused() -> None:
     for value in (object(), "\ud800"):
         with pytest.raises(BadReport, match="h1"):
             checked(replace(OVS, configurations={"x": value}))
@@ -211,10 +213,12 @@ def test_reports_of_other_releases_are_read() -> None:
         msgspec.convert({"agent_type": words.OVS, "binary": "b", "host": "h"}, AgentState)
 
 
-@pytest.mark.parametrize("said, load", [(7, 7), (-1, 0), ("many", 0), (None, 0), (2**40, 2**31 - 1)])
-def test_load_is_what_a_dhcp_agent_says(db: Database, registry: Registry, said: Any, load: int) -> None:
+@pytest.mark.parametrize("reported, load", [(7, 7), (-1, 0), ("many", 0), (None, 0), (2**40, 2**31 - 1)])
+def test_load_is_the_number_of_networks_that_a_dhcp_agent_reports(
+    db: Database, registry: Registry, reported: Any, load: int
+) -> None:
     registry.report_all(
-        [replace(DHCP, configurations={"networks": said}), replace(OVS, configurations={"networks": 9})]
+        [replace(DHCP, configurations={"networks": reported}), replace(OVS, configurations={"networks": 9})]
     )
     assert {row["agent_type"]: row["load"] for row in rows(db)} == {words.DHCP: load, words.OVS: 0}
 
@@ -227,19 +231,19 @@ class Sweeps(DhcpScheduler):
 
     def __init__(self, stop: threading.Event | None = None, times: int = 0) -> None:
         self.placements = NETWORKS
-        self.asked = 0
+        self.calls = 0
         self._stop, self._times = stop, times
 
     def reschedule_dead(self) -> list[Move]:
-        self.asked += 1
-        if self._stop is not None and self.asked >= self._times:
+        self.calls += 1
+        if self._stop is not None and self.calls >= self._times:
             self._stop.set()
-        if self.asked == 1:
+        if self.calls == 1:
             raise RuntimeError("the first one fails")
         return [Move("net", ("a1",), ("a2",))]
 
 
-def test_the_sweeper_goes_on_after_a_failure(
+def test_the_sweeper_continues_after_a_failure(
     registry: Registry, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     stop = threading.Event()
@@ -248,20 +252,20 @@ def test_the_sweeper_goes_on_after_a_failure(
     clock.now += 75
     with caplog.at_level(logging.WARNING):
         sweeper.run()
-    assert scheduler.asked == 3
+    assert scheduler.calls == 3
     assert "the first one fails" in caplog.text
     assert "network net moved from DHCP agents a1, which are dead or disabled, to a2" in caplog.text
 
 
-def test_agents_get_time_after_a_start_and_a_leap_of_the_clock(registry: Registry, clock: Clock) -> None:
+def test_agents_get_time_to_report_after_a_start_and_a_clock_jump(registry: Registry, clock: Clock) -> None:
     scheduler = Sweeps()
     sweeper = Sweeper([scheduler], registry, 30, threading.Event())
     judged = []
     for step in (30, 30, 30, 30, 3600, 30, 30, 30, -500, 30, 30, 30):
         clock.now += step
-        before = scheduler.asked
+        before = scheduler.calls
         sweeper.sweep()
-        judged.append(scheduler.asked > before)
+        judged.append(scheduler.calls > before)
     assert judged == [False, False, True, True, False, False, False, True, False, False, False, True]
 
 
@@ -280,14 +284,14 @@ def kept(db: Database) -> dict[str, tuple[str, list[str]]]:
 REFUSED: tuple[str, list[str]] = ("", [])
 
 
-def test_an_address_for_tunnels_is_one_hosts(db: Database, registry: Registry, clock: Clock) -> None:
+def test_a_tunnel_address_belongs_to_one_host(db: Database, registry: Registry, clock: Clock) -> None:
     first, second = tunnels("h1", "192.0.2.1"), tunnels("h2", "192.0.2.1")
     assert registry.report(first).refusal == ""
     for _ in range(2):
         refusal = registry.report(second).refusal
         assert refusal == "local_ip: 192.0.2.1 is the address for tunnels of host h1 already"
         assert kept(db) == {"h1": ("192.0.2.1", ["vxlan"]), "h2": REFUSED}
-        assert registry.report(first).refusal == "", "who has it keeps it"
+        assert registry.report(first).refusal == "", "the owner keeps it"
     (problems,) = [msgspec.json.decode(r["configurations"])["problems"] for r in rows(db) if r["host"] == "h2"]
     assert problems == {"local_ip": "192.0.2.1 is the address for tunnels of host h1 already"}
 
@@ -296,15 +300,13 @@ def test_an_address_for_tunnels_is_one_hosts(db: Database, registry: Registry, c
     assert kept(db) == {"h1": ("192.0.2.9", ["vxlan"]), "h2": ("192.0.2.1", ["vxlan"])}
 
 
-def test_of_two_that_claim_one_address_at_once_the_first_has_it(db: Database, registry: Registry) -> None:
+def test_of_two_concurrent_claims_of_an_address_the_first_wins(db: Database, registry: Registry) -> None:
     made = registry.report_all([tunnels("h1", "fd00::1"), tunnels("h2", "fd00:0::1"), tunnels("h3", "fd00::3")])
     assert [bool(report.refusal) for report in made] == [False, True, False]
     assert kept(db)["h2"] == REFUSED
 
 
-def test_the_address_of_a_dead_agent_can_be_taken_and_is_not_given_back(
-    db: Database, registry: Registry, clock: Clock
-) -> None:
+def test_the_address_of_a_dead_agent_can_be_claimed_for_good(db: Database, registry: Registry, clock: Clock) -> None:
     registry.report(tunnels("h1", "192.0.2.1"))
     clock.now += 100
     assert registry.report(tunnels("h2", "192.0.2.1")).refusal == ""

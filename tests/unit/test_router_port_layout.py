@@ -1,4 +1,4 @@
-"""Which ports a router has by its kind: from any state to the one it should be in, and no further."""
+"""The port layout of a router by its kind: planned from any state, and stable once it is reached."""
 
 from __future__ import annotations
 

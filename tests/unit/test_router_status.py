@@ -1,4 +1,4 @@
-"""Why a router is not hosted, in words for operators."""
+"""The reason why a router is DOWN, as it is logged."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 
 from neutrino import __version__
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.metadata.channel import Channel, ChannelClosed, listen
+from neutrino.agent.metadata.channel import Channel, ChannelClosed, connect, listen
 from neutrino.agent.metadata.messages import (
     AGENT_MESSAGES,
+    PROXY_MESSAGES,
     AgentMessage,
     Hello,
     Instance,
@@ -81,32 +83,36 @@ class MetadataProcess:
     path: Path
     listeners: dict[str, Listener] = field(default_factory=dict)
     ports: dict[str, Instance] = field(default_factory=dict)
+    stopped: bool = False
 
     def state(self) -> set[str]:
-        found = {f"port {each}" for each in self.ports.values()}
-        for key, each in self.listeners.items():
+        found = {f"port {each}" for each in list(self.ports.values())}
+        for key, each in dict(self.listeners).items():
             found |= {f"{key} serves {each_network}" for each_network in each.sources.links.values()}
             found |= {f"{key} IPv4"} | ({f"{key} IPv6"} if each.ipv6 else set())
         return found
 
-    async def run(self) -> None:
-        control = listen(str(self.path))
-        control.setblocking(False)
-        with control:
+    def run(self) -> None:
+        """In a thread, until the agents' test is over."""
+        with listen(str(self.path)) as control:
             while True:
-                connection, _ = await asyncio.get_running_loop().sock_accept(control)
-                await self._talk(Channel(connection, AGENT_MESSAGES))
+                connection, _ = control.accept()
+                with connection, contextlib.suppress(ChannelClosed):
+                    if self.stopped:
+                        return
+                    self._serve(Channel(connection, AGENT_MESSAGES))
 
-    async def _talk(self, channel: Channel[AgentMessage]) -> None:
-        try:
-            await channel.send(Hello(__version__, self.listeners))
-            while True:
-                message, descriptors = await channel.receive()
-                for each in descriptors:
-                    socket.close(each)
-                self._handle(message)
-        except ChannelClosed:
-            channel.close()
+    def stop(self) -> None:
+        self.stopped = True
+        connect(str(self.path), PROXY_MESSAGES, 1.0).socket.close()
+
+    def _serve(self, channel: Channel[AgentMessage]) -> None:
+        channel.send(Hello(__version__, self.listeners))
+        while True:
+            message, descriptors = channel.receive()
+            for each in descriptors:
+                socket.close(each)
+            self._handle(message)
 
     def _handle(self, message: AgentMessage) -> None:
         if isinstance(message, SetListener) and message.listener is not None:
@@ -133,7 +139,7 @@ class Agent:
     def __init__(self, directory: Path, cache: Cache, *, synced: bool) -> None:
         self.feed = Feed()
         dhcp = DhcpSettings(HOST, str(directory), enable_isolated_metadata=True)
-        options = MetadataOptions(HOST, str(directory / "metadata_proxy"), 9697, dhcp, ProxySettings())
+        options = MetadataOptions(str(directory / "metadata_proxy"), 9697, dhcp, ProxySettings())
         described = AgentState(METADATA, "neutron-metadata-agent", HOST, "N/A")
         self.role = MetadataRole(
             self.feed,
@@ -171,7 +177,8 @@ def test_nothing_is_removed_from_the_proxy_before_the_first_sync(cause: str, tmp
     process = MetadataProcess(tmp_path / "metadata_proxy")
 
     async def scenario() -> None:
-        running = asyncio.create_task(process.run())
+        running = asyncio.create_task(asyncio.to_thread(process.run))
+        await eventually(process.path.exists, "the proxy does not listen")
         try:
             async with Agent(tmp_path, Cache(), synced=True) as agent:
                 await agent.has_sent()
@@ -187,7 +194,7 @@ def test_nothing_is_removed_from_the_proxy_before_the_first_sync(cause: str, tmp
                 agent.synced()
                 await eventually(lambda: before - process.state(), "stale state stays after the sync")
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            process.stop()
+            await running
 
     asyncio.run(scenario())

@@ -51,7 +51,7 @@ def db(tmp_path: Path) -> Iterator[Database]:
         ({"name": ("az3",)}, []),
     ],
 )
-def test_zones_come_from_agents(db: Database, filters: dict[str, tuple[str, ...]], expected: list[str]) -> None:
+def test_zones_of_agents(db: Database, filters: dict[str, tuple[str, ...]], expected: list[str]) -> None:
     zones = AvailabilityZones(db).index(ADMIN, Query(filters=filters))
     assert [f"{z['name']} {z['resource']} {z['state']}" for z in zones] == expected
 
@@ -62,7 +62,7 @@ def test_there_is_one_page(db: Database) -> None:
     assert zones.index(ADMIN, Query(limit=1, marker="az2")) == []
 
 
-def test_hints_name_zones_with_agents(db: Database) -> None:
+def test_hints_must_name_zones_with_agents(db: Database) -> None:
     with db.read() as connection:
         check_hints(connection, [])
         check_hints(connection, ["az2", "az1", "az1"])
@@ -73,7 +73,7 @@ def test_hints_name_zones_with_agents(db: Database) -> None:
             check_hints(connection, ["az2"], words.L3)
 
 
-def test_no_agents_no_zones(tmp_path: Path) -> None:
+def test_without_agents_there_are_no_zones(tmp_path: Path) -> None:
     empty = Database(f"sqlite:///{tmp_path}/empty.sqlite", sqlite_durable=False)
     t.metadata.create_all(empty.engine())
     assert AvailabilityZones(empty).index(ADMIN, Query()) == []

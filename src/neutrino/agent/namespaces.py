@@ -10,10 +10,9 @@ route with a new next hop, leaves no gap.
 
 import dataclasses
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
 
-from neutrino.agent.delta import diff
 from neutrino.dataplane.netlink.api import (
     Change,
     DeleteDevice,
@@ -102,23 +101,30 @@ def sysctls_to_read(desired: DesiredNamespace) -> tuple[str, ...]:
 def plan_namespace(desired: DesiredNamespace, actual: NamespaceState) -> NamespacePlan:
     """`actual` was read with `sysctls_to_read`. On a host without IPv6 only the IPv4 part is planned."""
     desired = desired if _has_ipv6(desired, actual) else _without_ipv6(desired)
-    devices = _plan_devices(desired, actual)
+    wanted = sorted(desired.devices, key=lambda each: each.name)
+    undesired = _undesired_devices(desired, actual)
+    delete = {name for name in undesired if actual.devices[name].kind in _DELETABLE}
+    create = [
+        SetVeth(each.name, each.peer, each.peer_namespace, each.mac, each.mtu)
+        for each in wanted
+        if each.peer and (each.name not in actual.devices or each.name in delete)
+    ]
     # A device that is deleted or re-created loses its addresses, routes and sysctls.
-    present = {name for name in actual.devices if name not in devices.gone}
-    usable = present | {change.name for change in devices.create}
-    namespace_sysctls, device_sysctls = _plan_sysctls(desired, actual, present, usable)
-    add, remove = _plan_contents(desired, actual, present, usable)
+    present = {name: device for name, device in actual.devices.items() if name not in undesired}
+    usable = present | {each.name: Device(each.name, mac=each.mac, mtu=each.mtu) for each in create}
+    found = [(each, usable[each.name]) for each in wanted if each.name in usable]
+    namespace_sysctls, device_sysctls = _plan_sysctls(desired, actual, present.keys(), usable.keys())
     changes = (
         *namespace_sysctls,
-        *(DeleteDevice(name) for name in devices.delete),
-        *devices.create,
-        *devices.attributes,
+        *(DeleteDevice(name) for name in sorted(delete)),
+        *create,
+        *(change for pair in found if (change := _plan_attributes(*pair)) is not None),
         *device_sysctls,  # before the device is up: it would accept router advertisements, for example
-        *devices.state,
-        *add,
-        *remove,
+        *(SetDevice(each.name, up=each.up) for each, device in found if each.up != device.up),
+        *_plan_contents(desired, actual, present.keys(), usable.keys()),
     )
-    return NamespacePlan(desired.name, changes, devices.missing, devices.stale)
+    missing = tuple(each.name for each in wanted if each.name not in usable)
+    return NamespacePlan(desired.name, changes, missing, tuple(sorted(undesired - delete)))
 
 
 def additions(plan: NamespacePlan, actual: NamespaceState) -> NamespacePlan:
@@ -132,7 +138,7 @@ def additions(plan: NamespacePlan, actual: NamespaceState) -> NamespacePlan:
                 return False
             case SetVeth():
                 return change.name not in actual.devices
-            case SetItem(Route() as route):
+            case SetItem(Route() as route):  # a route with that key would be replaced
                 return route.key not in routes
             case SetItem(Neighbour() as neighbour):
                 return (neighbour.device, neighbour.address) not in neighbours
@@ -145,47 +151,21 @@ def additions(plan: NamespacePlan, actual: NamespaceState) -> NamespacePlan:
 # --- devices ---
 
 
-@dataclasses.dataclass
-class _Devices:
-    delete: list[str] = dataclasses.field(default_factory=list)
-    create: list[SetVeth] = dataclasses.field(default_factory=list)
-    attributes: list[SetDevice] = dataclasses.field(default_factory=list)
-    state: list[SetDevice] = dataclasses.field(default_factory=list)
-    missing: tuple[str, ...] = ()
-    stale: tuple[str, ...] = ()
-
-    @property
-    def gone(self) -> set[str]:
-        return {*self.delete, *self.stale}
-
-
-def _plan_devices(desired: DesiredNamespace, actual: NamespaceState) -> _Devices:
-    plan = _Devices()
-    undesired = {name for name in actual.devices if name.startswith(desired.device_prefixes)}
-    undesired -= {wanted.name for wanted in desired.devices}
-    missing: list[str] = []
-    for wanted in sorted(desired.devices, key=lambda each: each.name):
-        found = actual.devices.get(wanted.name)
-        if found is not None and wanted.peer and not _is_end(found, wanted):
-            undesired.add(wanted.name)
-        if found is not None and wanted.name not in undesired:
-            _plan_device(plan, wanted, found)
-        elif wanted.peer and (found is None or found.kind in _DELETABLE):
-            plan.create.append(SetVeth(wanted.name, wanted.peer, wanted.peer_namespace, wanted.mac, wanted.mtu))
-            _plan_device(plan, wanted, Device(wanted.name, mac=wanted.mac, mtu=wanted.mtu))
-        else:
-            missing.append(wanted.name)
-    plan.delete = sorted(name for name in undesired if actual.devices[name].kind in _DELETABLE)
-    plan.stale = tuple(sorted(undesired.difference(plan.delete)))
-    plan.missing = tuple(missing)
-    return plan
+def _undesired_devices(desired: DesiredNamespace, actual: NamespaceState) -> set[str]:
+    """Devices of ours that are not desired, and those that are an end of another veth pair than the desired one."""
+    ours = {name for name in actual.devices if name.startswith(desired.device_prefixes)}
+    return (ours - {each.name for each in desired.devices}) | {
+        each.name
+        for each in desired.devices
+        if each.peer and each.name in actual.devices and not _is_end(actual.devices[each.name], each)
+    }
 
 
 def _is_end(found: Device, wanted: DesiredDevice) -> bool:
     return found.kind == "veth" and (found.peer, found.peer_namespace) == (wanted.peer, wanted.peer_namespace)
 
 
-def _plan_device(plan: _Devices, wanted: DesiredDevice, found: Device) -> None:
+def _plan_attributes(wanted: DesiredDevice, found: Device) -> SetDevice | None:
     change = SetDevice(
         wanted.name,
         mac=wanted.mac if wanted.mac.lower() != found.mac.lower() else "",
@@ -193,17 +173,14 @@ def _plan_device(plan: _Devices, wanted: DesiredDevice, found: Device) -> None:
         alias=wanted.alias if wanted.alias and wanted.alias != found.alias else None,
         tx_checksum=wanted.tx_checksum if wanted.tx_checksum != found.tx_checksum else None,
     )
-    if change != SetDevice(wanted.name):
-        plan.attributes.append(change)
-    if wanted.up != found.up:
-        plan.state.append(SetDevice(wanted.name, up=wanted.up))
+    return change if change != SetDevice(wanted.name) else None
 
 
 # --- sysctls and IPv6 ---
 
 
 def _plan_sysctls(
-    desired: DesiredNamespace, actual: NamespaceState, present: set[str], usable: set[str]
+    desired: DesiredNamespace, actual: NamespaceState, present: Set[str], usable: Set[str]
 ) -> tuple[list[SetSysctl], list[SetSysctl]]:
     """Of the namespace, and of devices that exist by then. One that this kernel lacks is skipped."""
     of_namespace: list[SetSysctl] = []
@@ -241,77 +218,76 @@ def _without_ipv6(desired: DesiredNamespace) -> DesiredNamespace:
 
 
 def _plan_contents(
-    desired: DesiredNamespace, actual: NamespaceState, present: set[str], usable: set[str]
-) -> tuple[list[Change], list[Change]]:
-    """Additions and removals. A routing table is filled before a rule leads to it, and emptied after the rule is gone."""
+    desired: DesiredNamespace, actual: NamespaceState, present: Set[str], usable: Set[str]
+) -> list[Change]:
+    """A routing table is filled before a rule leads to it, and emptied after the rule is gone."""
     ours = {each.name for each in desired.devices} & usable
-    addresses = _plan_addresses(desired, actual, ours, present)
-    routes = _plan_routes(desired, actual, usable, present, addresses.unnumbered)
-    rules = diff(
-        dict.fromkeys(desired.rules),
-        dict.fromkeys(each for each in actual.rules if each.protocol in REMOVABLE or each in desired.rules),
-    )
-    kept = (each for each in actual.neighbours if each.device not in addresses.unnumbered or ":" in each.address)
-    neighbours = diff(
-        {(each.device, each.address): each for each in desired.neighbours if each.device in usable},
-        {(each.device, each.address): each for each in kept if each.device in ours & present},
-    )
-    add: list[Change] = [*addresses.add, *routes.add]
-    add += [SetItem(each) for each in sorted(rules.add)]
-    add += [SetItem(each) for each in sorted(neighbours.add.values())]
-    add += [SetItem(each) for _, each in sorted(neighbours.change.values())]
-    remove: list[Change] = [DeleteItem(each) for each in sorted(rules.remove)]
-    remove += [*routes.remove, *(DeleteItem(each) for each in sorted(neighbours.remove.values()))]
-    remove += addresses.remove
-    return add, remove
+    first, addresses, stale_addresses = _plan_addresses(desired, actual, ours, present)
+    # These devices have no IPv4 address, for a moment or for good: the kernel drops their IPv4 routes and neighbours.
+    unnumbered = {each.device for each in first}
+    routes, stale_routes = _plan_routes(desired, actual, usable, present, unnumbered)
+    stale_rules = (each for each in actual.rules - desired.rules if each.protocol in REMOVABLE)
+    wanted = {(each.device, each.address): each for each in desired.neighbours if each.device in usable}
+    known = {
+        each
+        for each in actual.neighbours
+        if each.device in ours & present and (each.device not in unnumbered or ":" in each.address)
+    }
+    stale_neighbours = (each for each in known if (each.device, each.address) not in wanted)
+    return [
+        *map(DeleteItem, first),
+        *map(SetItem, addresses),
+        *map(SetItem, routes),
+        *map(SetItem, sorted(desired.rules - actual.rules)),
+        *map(SetItem, sorted(set(wanted.values()) - known)),
+        *map(DeleteItem, sorted(stale_rules)),
+        *map(DeleteItem, stale_routes),
+        *map(DeleteItem, sorted(stale_neighbours)),
+        *map(DeleteItem, stale_addresses),
+    ]
 
 
-@dataclasses.dataclass
-class _Changes:
-    add: list[Change] = dataclasses.field(default_factory=list)
-    remove: list[Change] = dataclasses.field(default_factory=list)
-    unnumbered: set[str] = dataclasses.field(default_factory=set)
-    """Devices without IPv4 addresses, for a moment or for good: the kernel drops their IPv4 routes and neighbours."""
-
-
-def _plan_addresses(desired: DesiredNamespace, actual: NamespaceState, ours: set[str], present: set[str]) -> _Changes:
-    plan = _Changes()
+def _plan_addresses(
+    desired: DesiredNamespace, actual: NamespaceState, ours: Set[str], present: Set[str]
+) -> tuple[list[Address], list[Address], list[Address]]:
+    """Addresses to delete before anything is added, to add, and to delete at the end."""
     existing = {(each.device, each.address): each for each in actual.addresses if each.device in present}
     wanted = {(each.device, each.address): each for each in desired.addresses if each.device in ours | present}
     numbered = {each.device for each in wanted.values() if each.version == 4}
-    for key, found in sorted(existing.items()):
-        kept = found.by_kernel or found.device in desired.others_addresses
-        if key not in wanted and found.device in ours and not kept:
-            # Before the additions: with the device's last IPv4 address the kernel drops its IPv4 routes and neighbours.
-            last = found.version == 4 and found.device not in numbered
-            (plan.add if last else plan.remove).append(DeleteItem(found))
-            plan.unnumbered |= {found.device} if last else set()
-    for key, address in sorted(wanted.items()):
-        old = existing.get(key)
-        if old is not None and old.scope != address.scope:
-            plan.add.append(DeleteItem(old))  # the kernel cannot change the scope of an address
-            plan.unnumbered.add(address.device)
-        if old is None or (old != address and not old.by_kernel):
-            plan.add.append(SetItem(address))
-    return plan
+    stale = [
+        each
+        for key, each in sorted(existing.items())
+        if key not in wanted and each.device in ours and not (each.by_kernel or each.device in desired.others_addresses)
+    ]
+    # With the device's last IPv4 address the kernel drops its IPv4 routes and neighbours: they are added after that.
+    first = [each for each in stale if each.version == 4 and each.device not in numbered]
+    # The kernel cannot change the scope of an address.
+    first += [old for key, each in sorted(wanted.items()) if (old := existing.get(key, each)).scope != each.scope]
+    add = [
+        each
+        for key, each in sorted(wanted.items())
+        if (known := existing.get(key)) is None or (known != each and not known.by_kernel)
+    ]
+    return first, add, [each for each in stale if each not in first]
 
 
 def _plan_routes(
-    desired: DesiredNamespace, actual: NamespaceState, usable: set[str], present: set[str], unnumbered: set[str]
-) -> _Changes:
-    plan = _Changes()
+    desired: DesiredNamespace, actual: NamespaceState, usable: Set[str], present: Set[str], unnumbered: Set[str]
+) -> tuple[list[Route], list[Route]]:
+    """Routes to add, and to delete after that."""
     existing: dict[RouteKey, list[Route]] = {}
     for route in sorted(actual.routes):
         if (route.device in present or not route.device) and not (route.version == 4 and route.device in unnumbered):
             existing.setdefault(route.key, []).append(route)
     wanted = {each.key: each for each in desired.routes if _device_of(each, desired) in usable | {""}}
-    # On-link routes first: the kernel refuses a route whose next hop is not reachable yet.
-    for route in sorted(wanted.values(), key=lambda each: (bool(each.via), each)):
-        if not any(_matches(found, route) for found in existing.get(route.key, ())):
-            plan.add.append(SetItem(route))
-    for key, found in sorted(existing.items()):
-        plan.remove += [DeleteItem(each) for each in _superfluous(found, wanted.get(key)) if each.protocol in REMOVABLE]
-    return plan
+    add = [
+        route
+        # On-link routes first: the kernel refuses a route whose next hop is not reachable yet.
+        for route in sorted(wanted.values(), key=lambda each: (bool(each.via), each))
+        if not any(_matches(found, route) for found in existing.get(route.key, ()))
+    ]
+    stale = (each for key, found in sorted(existing.items()) for each in _superfluous(found, wanted.get(key)))
+    return add, [each for each in stale if each.protocol in REMOVABLE]
 
 
 def _matches(found: Route, wanted: Route) -> bool:

@@ -19,7 +19,9 @@ _KINDS: dict[Any, str] = {
 
 def option(default: Any, text: str, kind: str = "", **more: Any) -> Any:
     """A field that is an option with this help text. `kind`: its class in oslo.config, where the type does not imply it."""
-    return dataclasses.field(default=default, metadata={"kind": kind, "help": text, **more})
+    return dataclasses.field(
+        default=default, repr=not more.get("secret"), metadata={"kind": kind, "help": text, **more}
+    )
 
 
 def options_of(settings: type) -> list["cfg.Opt"]:

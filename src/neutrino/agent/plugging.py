@@ -60,12 +60,12 @@ def _is_met(change: SetPort, snapshot: Snapshot) -> bool:
     return change.type in ("", interface.type) and change.external_ids.items() <= interface.external_ids.items()
 
 
+@dataclasses.dataclass(frozen=True)
 class Plugging:
     """Applies plugs. Blocking."""
 
-    def __init__(self, netlink: Netlink, ovsdb: Callable[[], Ovsdb]) -> None:
-        self._netlink = netlink
-        self._ovsdb = ovsdb
+    netlink: Netlink
+    ovsdb: Callable[[], Ovsdb]
 
     def plug(self, plugs: Iterable[Plug], *, unplug: Iterable[str] = (), recreated: Collection[str] = ()) -> int:
         """Plug what is missing; the number of changes.
@@ -73,7 +73,7 @@ class Plugging:
         `recreated` are devices of new veth pairs: ovs-vswitchd still has the deleted device of that name open and would
         never notice the new one, so its port is removed first.
         """
-        ovsdb, desired = self._ovsdb(), tuple(plugs)
+        ovsdb, desired = self.ovsdb(), tuple(plugs)
         snapshot = ovsdb.read()
         wanted = {plug.name for plug in desired}
         names = [*(name for name in unplug if name not in wanted), *recreated]
@@ -91,9 +91,10 @@ class Plugging:
         if not missing:
             return
         self.plug(plugs)
+        # ovs-vswitchd creates the device some time after its row is committed.
         deadline = time.monotonic() + DEVICE_SECONDS
-        while waiting := [name for name in missing if self._netlink.read_device(HOST, name) is None]:
+        while waiting := [name for name in missing if self.netlink.read_device(HOST, name) is None]:
             if time.monotonic() > deadline:
                 raise NetlinkError(f"ovs-vswitchd has not created {', '.join(waiting)}")
             time.sleep(0.01)
-        self._netlink.apply(HOST, [MoveDevice(name, namespace) for name in missing])
+        self.netlink.apply(HOST, [MoveDevice(name, namespace) for name in missing])

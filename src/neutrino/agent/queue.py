@@ -40,9 +40,6 @@ class WorkQueue(Generic[K]):
         """Whether the key waits, is delayed, or has a worker."""
         return key in self._waiting or key in self._delayed or key in self._working
 
-    def is_working(self, key: K) -> bool:
-        return key in self._working
-
     async def idle(self) -> None:
         """Wait until no worker has a key."""
         await self._wait_for(lambda: not self._working)
@@ -60,7 +57,7 @@ class WorkQueue(Generic[K]):
         timer = self._delayed.pop(key, None)
         if timer is not None:
             timer.cancel()
-        if key in self._working:
+        if key in self._working:  # its worker may have read the state before this change
             self._again[key] = min(priority, self._again.get(key, priority))
             return
         known = self._waiting.get(key)
@@ -93,7 +90,7 @@ class WorkQueue(Generic[K]):
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay: float = min(self._longest_delay, self._first_delay * 2.0 ** min(failures - 1, 30))
         self._release(key)
-        if key not in self._waiting:
+        if key not in self._waiting:  # else it was put meanwhile: the reason of the failure may be gone
             self._delay(key, delay, priority)
         self._wake()
         return delay
@@ -133,16 +130,3 @@ class WorkQueue(Generic[K]):
                 self._waiters.remove(waiter)
                 if not woken.done():
                     woken.set_result(None)
-
-
-async def work(queue: WorkQueue[K], do: Callable[[K], object], *, workers: int = 1) -> None:
-    """Run workers without end; `do` is awaited, handles its own errors, and ends with `done` or `failed`."""
-
-    async def one() -> None:
-        while True:
-            key = await queue.get()
-            await do(key)  # type: ignore[misc]
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(workers):
-            group.create_task(one())

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, dataclass, field
 
-from neutrino.agent.queue import RESYNC, USUAL, WorkQueue, work
+from neutrino.agent.queue import RESYNC, USUAL, WorkQueue
 from neutrino.agent.role import RoleFeed
 
 LOG = logging.getLogger(__name__)
@@ -64,9 +64,14 @@ class ReconcileLoop:
         for key in self.feed.state.objects[self.kind]:
             self.put(key)  # from the cache, while the server is not reachable
         async with asyncio.TaskGroup() as group:
-            group.create_task(work(self.queue, self._reconcile, workers=self.workers))
+            for _ in range(self.workers):
+                group.create_task(self._work())
             group.create_task(self._track_position())
             group.create_task(self._resync())
+
+    async def _work(self) -> None:
+        while True:
+            await self._reconcile(await self.queue.get())
 
     async def _reconcile(self, key: str) -> None:
         try:

@@ -109,6 +109,7 @@ def wait_reloadable(process: Process, log: Path, text: str) -> None:
 
 
 def _age(process: Process) -> float:
+    # `started` is in ticks since boot, including suspended time, as /proc has it.
     return time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / os.sysconf("SC_CLK_TCK")
 
 
@@ -157,35 +158,27 @@ class Delays:
 class _Supervised:
     service: Service
     process: Process | None = None  # None while it is not running
-    since: float = 0.0
-    failures: int = 0
     watching: asyncio.Task[None] | None = None
     lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
 
-    @property
-    def name(self) -> str:
-        return self.service.daemon.name
+    def unwatch(self) -> None:
+        if self.watching is not None:
+            self.watching.cancel()
+            self.watching = None
 
 
+@dataclasses.dataclass
 class Supervisor:
     """`notify` is called with every event, in the event loop."""
 
-    def __init__(
-        self,
-        processes: Processes,
-        *,
-        action: Literal["respawn", "exit"] = RESPAWN,
-        interval: float = 60.0,
-        delays: Delays | None = None,
-        notify: Callable[[ProcessEvent], None] = lambda event: None,
-    ) -> None:
-        self._processes = processes
-        self._action = action
-        self._interval = interval
-        self._delays = delays or Delays()
-        self._notify_role = notify
-        self._supervised: dict[str, _Supervised] = {}
-        self._fatal: asyncio.Queue[DaemonExited] = asyncio.Queue()
+    processes: Processes
+    _: dataclasses.KW_ONLY
+    action: Literal["respawn", "exit"] = RESPAWN
+    interval: float = 60.0
+    delays: Delays = Delays()
+    notify: Callable[[ProcessEvent], None] = lambda event: None
+    _supervised: dict[str, _Supervised] = dataclasses.field(default_factory=dict, init=False)
+    _fatal: asyncio.Queue[DaemonExited] = dataclasses.field(default_factory=asyncio.Queue, init=False)
 
     async def ensure(self, service: Service, *, complete: bool = True) -> tuple[Action, Process]:
         """Have the service run from now on; ProcessError if it cannot be started, then it is not supervised.
@@ -197,16 +190,15 @@ class Supervisor:
         supervised = self._supervised.setdefault(name, _Supervised(service))
         async with supervised.lock:
             self._supervised[name] = supervised  # `stop` may have removed it while we waited for the lock
-            self._unwatch(supervised)  # an exit that `ensure` causes is no failure
-            supervised.service, supervised.failures = service, 0
+            supervised.unwatch()  # an exit that `ensure` causes is no failure
+            supervised.service = service
             try:
                 action, process = await asyncio.to_thread(self._apply, service, complete)
             except BaseException:  # the caller retries: a respawn in parallel would compete with it
                 self._supervised.pop(name, None)
                 raise
-            self._set_running(supervised, process)
-            watch = self._respawn_forever(supervised)
-            supervised.watching = asyncio.create_task(watch, name=f"watch {name}")
+            supervised.process = process
+            supervised.watching = asyncio.create_task(self._respawn_forever(supervised, process), name=f"watch {name}")
             return action, process
 
     async def stop(self, name: str, *, pid_file: str = "", kill: bool = False) -> None:
@@ -214,13 +206,13 @@ class Supervisor:
         supervised = self._supervised.pop(name, None)
         async with supervised.lock if supervised else contextlib.nullcontext():
             if supervised is not None:
-                self._unwatch(supervised)
+                supervised.unwatch()
                 pid_file = pid_file or supervised.service.daemon.pid_file
-            found = await asyncio.to_thread(self._processes.find, name, pid_file)
+            found = await asyncio.to_thread(self.processes.find, name, pid_file)
             if found is not None:
                 if kill:  # `stop` reaps it and removes the pid file
-                    await asyncio.to_thread(self._processes.send, found, signal.SIGKILL)
-                await asyncio.to_thread(self._processes.stop, found, pid_file=pid_file)
+                    await asyncio.to_thread(self.processes.send, found, signal.SIGKILL)
+                await asyncio.to_thread(self.processes.stop, found, pid_file=pid_file)
 
     def running(self, name: str) -> Process | None:
         """The process of a supervised daemon."""
@@ -229,11 +221,11 @@ class Supervisor:
 
     def is_running(self, daemon: Daemon) -> bool:
         """Whether the daemon runs, supervised or not. Blocking."""
-        return self._processes.find(daemon.name, daemon.pid_file) is not None
+        return self.processes.find(daemon.name, daemon.pid_file) is not None
 
     def plan(self, service: Service) -> list[str]:
         """What `ensure` would do, as a line for `--dry-run`. Blocking."""
-        action, _ = plan_service(service, self._processes)
+        action, _ = plan_service(service, self.processes)
         return [f"{action.value} {service.daemon.name}"] if action is not Action.NOTHING else []
 
     async def run(self) -> None:
@@ -242,59 +234,49 @@ class Supervisor:
             raise await self._fatal.get()
         finally:
             for supervised in self._supervised.values():
-                self._unwatch(supervised)
+                supervised.unwatch()
 
     # --- one daemon ---
 
-    def _apply(self, service: Service, complete: bool = True) -> tuple[Action, Process]:
-        found = None if complete else self._processes.find(service.daemon.name, service.daemon.pid_file)
-        return (Action.NOTHING, found) if found is not None else apply_service(service, self._processes)
-
-    def _set_running(self, supervised: _Supervised, process: Process) -> None:
-        supervised.process, supervised.since = process, asyncio.get_running_loop().time()
-
-    def _unwatch(self, supervised: _Supervised) -> None:
-        if supervised.watching is not None:
-            supervised.watching.cancel()
-            supervised.watching = None
+    def _apply(self, service: Service, complete: bool) -> tuple[Action, Process]:
+        found = None if complete else self.processes.find(service.daemon.name, service.daemon.pid_file)
+        return (Action.NOTHING, found) if found is not None else apply_service(service, self.processes)
 
     async def _wait_exited(self, process: Process, pid_file: str) -> ExitStatus:
         try:
-            return await self._processes.wait(process)
+            return await self.processes.wait(process)
         except OSError as error:
             LOG.warning("%s: no notification of its exit, only periodic checks: %s", process.name, error)
-        while await asyncio.to_thread(self._processes.find, process.name, pid_file) == process:
-            await asyncio.sleep(self._interval)
+        while await asyncio.to_thread(self.processes.find, process.name, pid_file) == process:
+            await asyncio.sleep(self.interval)
         return ExitStatus()
 
-    async def _respawn_forever(self, supervised: _Supervised) -> None:
-        while supervised.process is not None:
-            status = await self._wait_exited(supervised.process, supervised.service.daemon.pid_file)
-            lived = asyncio.get_running_loop().time() - supervised.since
+    async def _respawn_forever(self, supervised: _Supervised, process: Process) -> None:
+        service, failures, loop = supervised.service, 0, asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            status = await self._wait_exited(process, service.daemon.pid_file)
             supervised.process = None
-            self._notify(ProcessEvent(supervised.name, "exited", status.text()))
-            if self._action == EXIT:
-                reason = f"{supervised.name} {status.text()}, and check_child_processes_action is exit"
+            self._publish(ProcessEvent(process.name, "exited", status.text()))
+            if self.action == EXIT:
+                reason = f"{process.name} {status.text()}, and check_child_processes_action is exit"
                 self._fatal.put_nowait(DaemonExited(reason))
                 return
             # A crash loop keeps its back-off; a daemon that was stable for a while is respawned at once.
-            if lived >= self._delays.steady:
-                supervised.failures = 0
-            await self._respawn(supervised)
+            if loop.time() - started >= self.delays.steady:
+                failures = 0
+            while supervised.process is None:
+                await asyncio.sleep(self.delays.after(failures))
+                failures += 1
+                try:
+                    async with supervised.lock:  # a role may call `ensure` meanwhile
+                        _, process = await asyncio.to_thread(apply_service, service, self.processes)
+                except (ProcessError, OSError) as error:
+                    self._publish(ProcessEvent(process.name, "failed", str(error)))
+                else:
+                    supervised.process = process
+            self._publish(ProcessEvent(process.name, "started", f"respawned as {process.pid}"))
 
-    async def _respawn(self, supervised: _Supervised) -> None:
-        while supervised.process is None:
-            await asyncio.sleep(self._delays.after(supervised.failures))
-            supervised.failures += 1
-            try:
-                async with supervised.lock:  # a role may call `ensure` meanwhile
-                    _, process = await asyncio.to_thread(self._apply, supervised.service)
-            except (ProcessError, OSError) as error:
-                self._notify(ProcessEvent(supervised.name, "failed", str(error)))
-                continue
-            self._set_running(supervised, process)
-            self._notify(ProcessEvent(supervised.name, "started", f"respawned as {process.pid}"))
-
-    def _notify(self, event: ProcessEvent) -> None:
+    def _publish(self, event: ProcessEvent) -> None:
         LOG.log(logging.INFO if event.what == "started" else logging.ERROR, "%s: %s", event.name, event.text)
-        self._notify_role(event)
+        self.notify(event)

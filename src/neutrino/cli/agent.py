@@ -54,6 +54,7 @@ def check(config_files: Sequence[str]) -> cfg.ConfigOpts:
         config.check(conf)
     except (cfg.Error, config.RefusedToStart) as error:
         raise CommandError(str(error), INVALID) from None
+    # After the configuration, which can be checked without privileges, and before anything on the host is touched.
     preflight.check_privileges("the agent")
     preflight.check_programs(preflight.programs_of(conf.roles))
     return conf

@@ -18,7 +18,7 @@ from neutrino.server.backend import configuration
 from neutrino.server.config import database_url
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
-from neutrino.server.feed.credentials import BadName, Credentials, HostExists, UnknownHost
+from neutrino.server.feed.connections.credentials import BadName, Credentials, HostExists, UnknownHost
 
 
 @contextlib.contextmanager
@@ -120,6 +120,7 @@ def _objects(db: Database, name: str, roles: Sequence[str]) -> str:
     fanout = Fanout()
     fanout.apply(records)
     out: dict[str, list[object]] = {}
+    # Sorted, so that the output can be compared with diff.
     for kind, value in sorted(fanout.objects(name, roles), key=lambda each: (each[0], each[1].id)):
         out.setdefault(kind, []).append(value)
     return msgspec.json.format(msgspec.json.encode(out)).decode()

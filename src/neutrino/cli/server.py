@@ -9,7 +9,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from oslo_config import cfg
 
@@ -18,28 +17,19 @@ from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.feed.address import Address
 from neutrino.server import config
-from neutrino.server.feed.listeners import addresses, server_tls
+from neutrino.server.feed.connections.listeners import addresses, server_tls
 
 LOG = logging.getLogger(__name__)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A server that has passed all checks: configuration, free addresses, database schema."""
-
-    conf: cfg.ConfigOpts
-    files: Sequence[str]
-
-
 def serve(args: argparse.Namespace) -> int:
-    return run(prepare(args.config_file))
+    return run(prepare(args.config_file), args.config_file)
 
 
-def prepare(config_files: Sequence[str], log_level: int = logging.INFO, port_fix: str = "set bind_port") -> Prepared:
+def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str = "set bind_port") -> cfg.ConfigOpts:
     """Check everything before anything is started; CommandError has the cause. `port_fix`: how to choose another port."""
-    preflight.check_files(config_files)
-    files = [os.path.abspath(name) for name in config_files]
+    preflight.check_files(files)
     try:
         conf = _configuration(files)
         config.check_values(conf)
@@ -58,18 +48,24 @@ def prepare(config_files: Sequence[str], log_level: int = logging.INFO, port_fix
         workers.load(files)
     except (cfg.Error, config.RefusedToStart, ValueError, OSError, ImportError) as error:
         raise CommandError(str(error), INVALID) from None
-    preflight.check_database(conf)
-    return Prepared(conf, files)
+    preflight.check_database(conf)  # last, as it upgrades the schema: a start that fails otherwise changes nothing
+    return conf
 
 
-def run(prepared: Prepared, children: Mapping[str, Work] | None = None, *, quiet: bool = False) -> int:
+def run(
+    conf: cfg.ConfigOpts,
+    config_files: Sequence[str],
+    children: Mapping[str, Work] | None = None,
+    *,
+    quiet: bool = False,
+) -> int:
     """Serve until SIGTERM or SIGINT, with `children` as further child processes. `quiet`: no log of granian."""
     from granian.constants import Interfaces
     from granian.log import LogLevels
 
     from neutrino.cli import workers
 
-    conf, files = prepared.conf, prepared.files
+    files = [os.path.abspath(name) for name in config_files]
     os.environ[workers.CONFIG_FILES] = ":".join(files)
     os.register_at_fork(after_in_child=workers.set_worker_signals)
     api = workers.Supervisor(

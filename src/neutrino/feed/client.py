@@ -15,7 +15,7 @@ import os
 import random
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from neutrino.feed import messages as m
 from neutrino.feed.address import Address, short_path
 from neutrino.feed.state import State, StateChange
-from neutrino.feed.unacknowledged import HostReport, Subject, UnacknowledgedReports
+from neutrino.feed.unacknowledged import Subject, UnacknowledgedReports
 from neutrino.model.agents import AgentState
 from neutrino.model.kinds import KINDS, Kind
 
@@ -81,7 +81,6 @@ class FeedClient:
         self._position_is_new = False
         self.state = State(kinds)
         self.connected = False
-        self.server = ""
         if cache is not None:
             self._load_cache(cache)
 
@@ -153,7 +152,7 @@ class FeedClient:
         """The number of reports that the server has not acknowledged."""
         return len(self._reports)
 
-    def _report(self, subject: Subject, report: HostReport) -> None:
+    def _report(self, subject: Subject, report: m.HostReport) -> None:
         self._reports.put(subject, report)
         self._has_reports.set()
 
@@ -166,9 +165,7 @@ class FeedClient:
             while True:
                 await asyncio.sleep(await self._connect_once())
         finally:
-            saving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await saving
+            await _cancel(saving)
             self._save_cache()
             self._stopping = True
             self._changed.set()
@@ -176,10 +173,12 @@ class FeedClient:
     async def _connect_once(self) -> float:
         """One connection from its start to its end; returns the delay before the next."""
         try:
-            async with self._connect() as connection:
+            async with await self._connect() as connection:
                 await self._talk(connection)
         except ConnectionLost as error:
             self._log_lost(str(error))
+        except m.NotUnderstood as error:
+            self._log_lost(f"invalid frame from the server: {error}")
         except InvalidStatus as error:
             body = error.response.body.decode(errors="replace").strip() if error.response.body else ""
             self._log_lost(f"it refuses us: {body or error}")
@@ -199,8 +198,7 @@ class FeedClient:
         log = LOG.info if self._failures else LOG.warning  # a warning once per outage
         log("no connection to the server at %s (%s): keeping the current state and retrying", self._address, reason)
 
-    @contextlib.asynccontextmanager
-    async def _connect(self) -> AsyncIterator[ClientConnection]:
+    async def _connect(self) -> ClientConnection:
         options, address = self._options, self._address
         how: dict[str, Any] = {
             "additional_headers": {m.HOST_HEADER: options.host, "Authorization": f"Bearer {options.credential}"},
@@ -213,14 +211,9 @@ class FeedClient:
         }
         if address.path:
             with short_path(address.path) as path:
-                connection = await unix_connect(path, **how)
-        else:
-            tls = (options.tls or ssl.create_default_context()) if address.tls else None
-            connection = await connect(str(address), ssl=tls, **how)
-        try:
-            yield connection
-        finally:
-            await connection.close()
+                return await unix_connect(path, **how)
+        tls = (options.tls or ssl.create_default_context()) if address.tls else None
+        return await connect(str(address), ssl=tls, **how)
 
     async def _talk(self, connection: ClientConnection) -> None:
         hello = m.Hello(
@@ -235,7 +228,7 @@ class FeedClient:
         sender: asyncio.Task[None] | None = None
         try:
             async for data in connection:
-                for message in self._read(data):
+                for message in self._reader.read(data):
                     self._take(message)
                     if isinstance(message, m.Welcome) and sender is None:
                         sender = asyncio.create_task(self._keep_sending(connection))
@@ -244,15 +237,7 @@ class FeedClient:
             raise ConnectionLost("the connection was closed")
         finally:
             if sender is not None:
-                sender.cancel()
-                with contextlib.suppress(asyncio.CancelledError, ConnectionClosed):
-                    await sender
-
-    def _read(self, data: bytes | str) -> list[Any]:
-        try:
-            return self._reader.read(data)
-        except m.NotUnderstood as error:
-            raise ConnectionLost(f"invalid frame from the server: {error}") from None
+                await _cancel(sender)
 
     def _take(self, message: Any) -> None:
         match message:
@@ -279,7 +264,6 @@ class FeedClient:
 
     def _welcomed(self, message: m.Welcome) -> None:
         LOG.info("connected to %s at %s", message.server or "the server", self._address)
-        self.server = message.server
         self.connected = True
         self._reports.reconnected()
         self._has_reports.set()
@@ -330,6 +314,7 @@ class FeedClient:
             LOG.warning("cannot write the cache %s: %s", self._cache, error)
 
 
-def with_credential(options: ClientOptions, path: Path) -> ClientOptions:
-    """The same options with the credential in a file."""
-    return replace(options, credential=path.read_text().strip())
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, ConnectionClosed):
+        await task

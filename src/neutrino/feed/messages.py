@@ -6,7 +6,7 @@ changes only when that is not enough. docs/design/feed.md explains each message 
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -31,6 +31,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     pass
 
 
+class HostReport(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of what a host repeats until the server has acknowledged its serial number."""
+
+    serial: int = 0
+
+
 # --- from the host ----------------------------------------------------------------------------------------------------
 
 
@@ -48,51 +54,45 @@ class Hello(Message, frozen=True, kw_only=True, omit_defaults=True, tag="hello")
     have: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
 
 
-class Report(Message, frozen=True, kw_only=True, omit_defaults=True, tag="report"):
+class Report(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="report"):
     """The states of this host's agents, and the position that they have applied."""
 
-    serial: int = 0
     states: tuple[AgentState, ...] = ()
     applied: int | None = None
 
 
-class PortUp(Message, frozen=True, kw_only=True, omit_defaults=True, tag="port_up"):
+class PortUp(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="port_up"):
     """A port is wired as of this revision."""
 
-    serial: int = 0
     port_id: str
     revision: int = 0
 
 
-class PortDown(Message, frozen=True, kw_only=True, omit_defaults=True, tag="port_down"):
-    serial: int = 0
+class PortDown(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="port_down"):
     port_id: str
     reason: str = ""
 
 
-class PortReady(Message, frozen=True, kw_only=True, omit_defaults=True, tag="port_ready"):
+class PortReady(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="port_ready"):
     """This host serves a port, bound to any host, as of this revision: DHCP can give it its lease."""
 
-    serial: int = 0
     port_id: str
     revision: int = 0
     component: str = "DHCP"
 
 
-class Status(Message, frozen=True, kw_only=True, omit_defaults=True, tag="status"):
+class Status(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="status"):
     """The status of a floating IP or an HA router on this host, or the prefix delegated to a subnet."""
 
-    serial: int = 0
     kind: str
     id: str
     status: str
 
 
-class Problem(Message, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
+class Problem(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
     """An object could not be applied, or a message was invalid (then without an object)."""
 
     text: str
-    serial: int = 0
     kind: str = ""
     id: str = ""
 
@@ -152,14 +152,10 @@ class Ack(Message, frozen=True, kw_only=True, omit_defaults=True, tag="ack"):
     serial: int
 
 
-FROM_HOST: Final = {
-    cls.__struct_config__.tag: cls for cls in (Hello, Report, PortUp, PortDown, PortReady, Status, Problem)
-}
-FROM_SERVER: Final = {
-    cls.__struct_config__.tag: cls for cls in (Welcome, Refused, Put, Gone, Members, Entries, Synced, Ack, Problem)
-}
 HostMessage = Hello | Report | PortUp | PortDown | PortReady | Status | Problem
 ServerMessage = Welcome | Refused | Put | Gone | Members | Entries | Synced | Ack | Problem
+FROM_HOST: Final = {cls.__struct_config__.tag: cls for cls in get_args(HostMessage)}
+FROM_SERVER: Final = {cls.__struct_config__.tag: cls for cls in get_args(ServerMessage)}
 
 
 class NotUnderstood(ValueError):

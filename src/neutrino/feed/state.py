@@ -5,7 +5,7 @@ the host cannot know whether it has received everything, and deleting on a parti
 still exist. Changes are coalesced: a slow consumer gets each object once, as it is now, with the value it last saw.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import msgspec
 from neutrino.feed.messages import Cursor, Entries, Gone, Members, Put, ServerMessage, Synced, Welcome
 from neutrino.model.fields import fault
 from neutrino.model.kinds import KINDS, Kind
-from neutrino.model.state import GroupMembers, Object
+from neutrino.model.state import GroupMembers, Member, Object
 
 Key = tuple[str, str]  # kind, id
 MAX_NAME, MAX_PROBLEMS = 255, 1000
@@ -63,10 +63,6 @@ class State:
         """The object, or None."""
         return self.objects[kind].get(key)
 
-    def __iter__(self) -> Iterator[Object]:
-        for objects in self.objects.values():
-            yield from objects.values()
-
     def __len__(self) -> int:
         return sum(map(len, self.objects.values()))
 
@@ -97,7 +93,7 @@ class State:
 
     def _put(self, message: Put) -> None:
         kind = message.kind
-        value = self._decode(kind, message.object) if kind in self._decoders else None
+        value, is_complete = self._decode(kind, message.object) if kind in self._decoders else (None, False)
         if value is None:
             return
         self._deletions.pop((kind, value.id), None)
@@ -105,8 +101,7 @@ class State:
         if kind == ENTRIES:
             self._entries[value.network_id] = ""  # type: ignore[attr-defined]
         else:  # a group without its invalid members is not what the digest stands for
-            is_partial = kind == MEMBERS and (kind, value.id) in self.problems
-            self._digests[kind][value.id] = "" if is_partial else message.digest
+            self._digests[kind][value.id] = message.digest if is_complete else ""
 
     def _delete(self, kind: str, key: str) -> None:
         if kind not in self.objects or (key not in self.objects[kind] and (kind, key) not in self.problems):
@@ -125,11 +120,13 @@ class State:
     def _change_members(self, message: Members) -> None:
         known = self.objects[MEMBERS].get(message.id)
         if isinstance(known, GroupMembers):
-            added = self._valid_members(GroupMembers(id=message.id, members=frozenset(message.added))).members
+            added, reason = _valid_members(frozenset(message.added))
+            if reason:
+                self._add_problem(MEMBERS, message.id, reason)
             members = (known.members - frozenset(message.removed)) | added
             self._set(MEMBERS, message.id, msgspec.structs.replace(known, members=members))
             # Without the invalid members the digest does not match: the next connection sends the whole group again.
-            self._digests[MEMBERS][message.id] = message.digest if len(added) == len(message.added) else ""
+            self._digests[MEMBERS][message.id] = "" if reason else message.digest
 
     def _keep_only(self, message: Entries) -> None:
         self._entries[message.network_id] = ""
@@ -155,32 +152,23 @@ class State:
 
     # --- validation -----------------------------------------------------------------------------------------------
 
-    def _decode(self, kind: str, data: msgspec.Raw) -> Object | None:
-        """The object, or None if it is invalid: that is a problem of this object and of no other."""
-        is_complete = True
+    def _decode(self, kind: str, data: msgspec.Raw) -> tuple[Object | None, bool]:
+        """The object, or None if it is invalid: a problem of this object and of no other. And whether it is complete."""
+        value, reason = None, ""
         try:
-            value = self._decoders[kind].decode(data)
-            if isinstance(value, GroupMembers):
-                count = len(value.members)
-                value = self._valid_members(value)
-                is_complete = len(value.members) == count
-            reason = fault(value)
+            decoded = self._decoders[kind].decode(data)
+            if isinstance(decoded, GroupMembers):
+                members, reason = _valid_members(decoded.members)
+                decoded = msgspec.structs.replace(decoded, members=members)
+            wrong = fault(decoded)
+            value, reason = (None, wrong) if wrong else (decoded, reason)
         except (ValueError, TypeError, RecursionError) as error:
-            value, reason = None, str(error) or type(error).__name__
-        if not reason and value is not None:
-            if is_complete:
-                self.problems.pop((kind, value.id), None)
-            return value
-        self._add_problem(kind, value.id if value is not None else _identify(data), reason)
-        return None
-
-    def _valid_members(self, group: GroupMembers) -> GroupMembers:
-        """Without invalid members: refusing the whole update would keep admitting addresses that left the group."""
-        invalid = {member: reason for member in group.members if (reason := fault(member, "members."))}
-        if not invalid:
-            return group
-        self._add_problem(MEMBERS, group.id, next(iter(invalid.values())))
-        return msgspec.structs.replace(group, members=group.members - invalid.keys())
+            reason = str(error) or type(error).__name__
+        if reason:
+            self._add_problem(kind, value.id if value is not None else _identify(data), reason)
+        elif value is not None:
+            self.problems.pop((kind, value.id), None)
+        return value, not reason
 
     def _add_problem(self, kind: str, key: str, reason: str) -> None:
         name = key[:MAX_NAME] if key.isprintable() else ascii(key)[:MAX_NAME]
@@ -246,7 +234,7 @@ class State:
             if kind not in self._decoders:
                 continue
             for raw in objects:
-                value = self._decode(kind, raw)
+                value, _ = self._decode(kind, raw)
                 if value is not None:
                     self._set(kind, value.id, value)
             digests = saved.digests.get(kind, {})
@@ -260,3 +248,12 @@ def _identify(data: msgspec.Raw) -> str:
         return msgspec.json.decode(data, type=_Identified).id
     except (ValueError, RecursionError):
         return "?"
+
+
+def _valid_members(members: frozenset[Member]) -> tuple[frozenset[Member], str]:
+    """Without invalid ones, and the fault of one of these, if any.
+
+    Refusing the whole update would keep admitting addresses that left the group.
+    """
+    invalid = {member: reason for member in members if (reason := fault(member, "members."))}
+    return members - invalid.keys(), next(iter(invalid.values()), "")

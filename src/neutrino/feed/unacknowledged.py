@@ -8,10 +8,9 @@ from typing import Final
 
 import msgspec
 
-from neutrino.feed.messages import PortDown, PortReady, PortUp, Problem, Report, Status
+from neutrino.feed.messages import HostReport
 
 MAX_REPORTS: Final = 20_000
-HostReport = Report | PortUp | PortDown | PortReady | Status | Problem
 Subject = tuple[str, ...]
 
 

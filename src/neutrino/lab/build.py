@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from neutrino import private
 from neutrino.lab.config_files import render_agent, render_clouds, render_lab_server, render_server
 from neutrino.lab.errors import LabError, locked
 from neutrino.lab.hosts import processes
@@ -74,6 +75,7 @@ def _build(lab: Lab, output: Output) -> None:
         holders = dict(zip(names, pool.map(lab.processes.hold, names), strict=True))
         apply_fabric(holders[FABRIC], {host: holders[host] for host in lab.hosts}, holders[EXTERNAL], settings.mtu)
         progress(f"{', '.join(lab.hosts)} and the networks between them")
+        # The server and the switches need seconds to start, and do not need each other.
         server = pool.submit(_start_server, lab)
         switches = {host: pool.submit(lab.ovs(host).start) for host in lab.hosts}
         for host, switch in switches.items():
@@ -95,7 +97,7 @@ def _start_server(lab: Lab) -> None:
     """Create the database and the hosts' credentials, then start the server: agents that start meanwhile need both."""
     from neutrino.server.db import schema
     from neutrino.server.db.session import Database
-    from neutrino.server.feed.credentials import Credentials
+    from neutrino.server.feed.connections.credentials import Credentials
 
     db = Database(f"sqlite:///{lab.paths.server}/neutrino.sqlite")
     try:
@@ -124,9 +126,8 @@ def _write_files(lab: Lab) -> None:
 
 
 def _write_secret(path: Path, text: str) -> None:
-    """Create the file with mode 0600: with a chmod after writing, other users could open it in between."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(f"{text}\n")
+    private.make_file(path)  # before it has content: with a chmod after writing, other users could open it in between
+    path.write_text(f"{text}\n")
 
 
 # --- the directory ----------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ class Lab:
             return (
                 agent is not None
                 and agent["alive"]
-                and agent["started_at"] >= since
+                and agent["started_at"] >= since  # an agent that was killed stays alive in the API for the down time
                 and agent["configurations"].get("dataplane") == "up"
             )
 

@@ -74,7 +74,7 @@ class MetadataRequest(BaseHTTPRequestHandler):
 
 class NovaMetadata(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 1024
+    request_queue_size = 1024  # instances that start at once all connect at once
 
     def __init__(self, address: tuple[str, int], secret: str, handler: type[MetadataRequest] = MetadataRequest) -> None:
         super().__init__(address, handler)

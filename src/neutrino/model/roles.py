@@ -1,4 +1,4 @@
-"""Roles of the host agent. Which kinds a role receives: `kinds.py`; which reports it may send: `report_rules.py`."""
+"""Roles of the host agent. Which kinds a role receives: `kinds.py`; which reports it may send: `server/feed/reports/`."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -18,8 +18,8 @@ from neutrino.server.dhcp.lease_providers import has_live_provider, is_provider,
 from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler, build_dhcp
 from neutrino.server.entry_points import load
 from neutrino.server.events import notifications, nova
-from neutrino.server.feed.port_status import DistributedPortStatus
-from neutrino.server.feed.reports import Reports
+from neutrino.server.feed.reports.port_status import DistributedPortStatus
+from neutrino.server.feed.reports.reports import Reports
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.plugin import build_services

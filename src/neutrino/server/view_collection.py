@@ -1,6 +1,7 @@
 """Collections that serve `index` and `show` of a resource from its view (bound by `api/catalog.py`)."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,10 +14,10 @@ from neutrino.server.query import Query
 Object = dict[str, Any]
 
 
+@dataclass(eq=False)
 class ViewCollection:
-    def __init__(self, db: Database, view: View) -> None:
-        self.db = db
-        self._view = view
+    db: Database
+    _view: View
 
     def index(self, context: Context, query: Query) -> list[Object]:
         with self.db.read() as connection:
@@ -27,18 +28,15 @@ class ViewCollection:
             return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
 
+@dataclass(eq=False)
 class ChildViewCollection:
     """Resources below a parent. The caller has to see the parent, whose project policy rules check."""
 
-    def __init__(
-        self, db: Database, view: View, parent: sa.Column[str], parents: View, not_found: Callable[..., Exception]
-    ) -> None:
-        """`parent`: the column with the parent's id; `parents`: the view of the parents."""
-        self.db = db
-        self._view = view
-        self._parent = parent
-        self._parents = parents
-        self._not_found = not_found
+    db: Database
+    _view: View
+    _parent: sa.Column[str]  # the column with the parent's id
+    _parents: View  # the view of the parents
+    _not_found: Callable[..., Exception]
 
     def target(self, context: Context, parent_id: str, _: Any = None) -> Object:
         with self.db.read() as connection:

@@ -10,17 +10,16 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from neutrino import private
-from neutrino.agent.dhcp import command
+from neutrino.agent.dhcp.render import PID
 from neutrino.agent.supervisor import read_file
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import ProcessError
+from neutrino.dataplane.program import run_program
 
-RELEASE_SECONDS = 20.0
 STOP_SECONDS = 5.0
 
 
@@ -54,26 +53,15 @@ class Dnsmasq:
         return read_file(self._directory / network_id / name)
 
     def release(self, namespace: str, argv: Sequence[str]) -> None:
-        """Run dhcp_release inside the namespace; ProcessError if that fails."""
-
-        def work() -> subprocess.CompletedProcess[bytes]:
-            return subprocess.run(
-                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=RELEASE_SECONDS, check=False
-            )
-
-        try:
-            done = self._namespaces.run(namespace, work)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise ProcessError(f"{argv[0]}: {error}") from error
-        if done.returncode:
-            raise ProcessError(f"{argv[0]}: {done.stderr.decode(errors='replace').strip() or done.returncode}")
+        """Run dhcp_release inside the namespace; ProgramError if that fails."""
+        self._namespaces.run(namespace, lambda: run_program(argv))
 
     # --- processes of other agents ---
 
     def pids(self, network_id: str, *, scan: bool = False) -> Iterator[int]:
         """Processes of the network's dnsmasq, of any agent: the one in the pid file; `scan`: all, for a lost pid file."""
-        argument = f"--pid-file={self._directory / network_id / command.PID}"
-        recorded = (self.read(network_id, command.PID) or "").strip()
+        argument = f"--pid-file={self._directory / network_id / PID}"
+        recorded = (self.read(network_id, PID) or "").strip()
         for pid in filter(str.isdigit, os.listdir("/proc") if scan else [recorded]):
             argv = _command_line(pid)
             if argv and argument in argv and Path(argv[0]).name == "dnsmasq":

@@ -8,15 +8,16 @@ Blocking; several threads may work on different networks.
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from neutrino.agent.dhcp import command, namespace
+from neutrino.agent.dhcp import namespace
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.leases import read_leases, render_leases, render_release, stale_leases, with_existing
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, ServedNetwork
-from neutrino.agent.dhcp.render import DesiredDhcp, find_daemon, render
+from neutrino.agent.dhcp.render import HOSTS, LEASES, DesiredDhcp, directory, find_daemon, render
 from neutrino.agent.namespaces import additions, plan_namespace, sysctls_to_read
 from neutrino.agent.plugging import MARK, Plugging, plan_plugs
 from neutrino.agent.supervisor import Action, Service, plan_service, write_file
@@ -24,47 +25,41 @@ from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, Conntrac
 from neutrino.dataplane.netlink.api import Change, DeleteDevice, DeleteItem, Netlink, SetDevice, SetVeth
 from neutrino.dataplane.netlink.values import HOST, Address, NamespaceState
 from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, Snapshot
-from neutrino.dataplane.process.api import ProcessError, Processes
+from neutrino.dataplane.process.api import Processes
+from neutrino.dataplane.program import ProgramError
 
 LOG = logging.getLogger(__name__)
 RELEASE_SECONDS = 2.0
 FILE_MODE = 0o644  # dnsmasq reads its files again after it has dropped its privileges
 
 
+@dataclass
 class Reconciler:
-    def __init__(
-        self,
-        settings: DhcpSettings,
-        ovsdb: Ovsdb,
-        netlink: Netlink,
-        processes: Processes,
-        dnsmasq: Dnsmasq,
-        conntrack: Callable[[str], Conntrack] | None = None,
-        extensions: Collection[DhcpExtension] = (),
-    ) -> None:
-        """`conntrack` gives the conntrack entries of a namespace."""
-        self._settings = settings
-        self._ovsdb = ovsdb
-        self._netlink = netlink
-        self._processes = processes
-        self.dnsmasq = dnsmasq
-        self._conntrack = conntrack
-        self._extensions = extensions
-        self._plugging = Plugging(netlink, lambda: ovsdb)
+    settings: DhcpSettings
+    ovsdb: Ovsdb
+    netlink: Netlink
+    processes: Processes
+    dnsmasq: Dnsmasq
+    conntrack: Callable[[str], Conntrack] | None = None  # of a namespace
+    extensions: Collection[DhcpExtension] = ()
+
+    @property
+    def _plugging(self) -> Plugging:
+        return Plugging(self.netlink, lambda: self.ovsdb)
 
     def known(self) -> frozenset[str]:
         """Networks of which anything is on this host.
 
         A namespace counts only with a switch port that carries our mark: one of that name alone may be another agent's.
         """
-        names = self._netlink.namespaces()
+        names = self.netlink.namespaces()
         spaces = {name.removeprefix(NAMESPACE_PREFIX) for name in names if name.startswith(NAMESPACE_PREFIX)}
-        interfaces = self._ovsdb.read().interfaces().values()
+        interfaces = self.ovsdb.read().interfaces().values()
         return self.dnsmasq.networks() | (spaces & {marked_network(i.external_ids) for _, _, i in interfaces})
 
     def is_running(self, network_id: str) -> bool:
-        daemon = find_daemon(self._settings, network_id)
-        running = self._processes.find(daemon.name, daemon.pid_file) is not None
+        daemon = find_daemon(self.settings, network_id)
+        running = self.processes.find(daemon.name, daemon.pid_file) is not None
         return running or next(self.dnsmasq.pids(network_id), None) is not None
 
     # --- planning -------------------------------------------------------------------------------------------------
@@ -73,11 +68,11 @@ class Reconciler:
         """What a reconciliation would change, as lines; and the problems that would remain."""
         if not network.is_served:
             return [f"network {network.id} is not served here any more"] if network.id in self.known() else [], ()
-        desired, snapshot = render(network, self._settings, self._extensions), self._ovsdb.read()
-        exists = desired.namespace.name in self._netlink.namespaces()
+        desired, snapshot = render(network, self.settings, self.extensions), self.ovsdb.read()
+        exists = desired.namespace.name in self.netlink.namespaces()
         state = self._read(desired) if exists else NamespaceState()
         stale = _stale_ports(snapshot, desired.plug.bridge, network.id, desired.plug.name)
-        action, _ = plan_service(self._service(network, desired, complete=True), self._processes)
+        action, _ = plan_service(self._service(network, desired, complete=True), self.processes)
         lines = [
             *(f"unplug {name}" for name in stale),
             *(change.text() for change in plan_plugs([desired.plug], snapshot)),
@@ -88,7 +83,7 @@ class Reconciler:
         return [line for line in lines if line], desired.problems
 
     def _read(self, desired: DesiredDhcp) -> NamespaceState:
-        return self._netlink.read(desired.namespace.name, sysctls_to_read(desired.namespace))
+        return self.netlink.read(desired.namespace.name, sysctls_to_read(desired.namespace))
 
     # --- applying -------------------------------------------------------------------------------------------------
 
@@ -98,85 +93,87 @@ class Reconciler:
         Not `complete`: the network is from the cache, which may be older than the actual state. Only what is missing is
         added: nothing is unplugged, and existing addresses, routes, leases and files stay.
         """
-        desired = render(network, self._settings, self._extensions)
+        desired = render(network, self.settings, self.extensions)
         self.dnsmasq.record(network.id)  # first: what a failed attempt leaves is found by it
         self._apply_namespace(network.id, desired, complete)
         # Without a running dnsmasq there is nothing to release: the leases are rendered before its start.
-        if complete and self._processes.find(desired.daemon.name, desired.daemon.pid_file) is not None:
+        if complete and self.processes.find(desired.daemon.name, desired.daemon.pid_file) is not None:
             self._release_stale_leases(network, desired)
         return self._service(network, desired, complete), desired.problems
 
     def _service(self, network: ServedNetwork, desired: DesiredDhcp, complete: bool) -> Service:
-        where = Path(command.directory(self._settings, network.id))
+        where = Path(directory(self.settings, network.id))
         files = dict(desired.files)
         if not complete:  # the files on disk may have ports that the cache lacks
             files |= {name: text for name in files if (text := self.dnsmasq.read(network.id, name)) is not None}
 
         def before_start() -> None:
             self.dnsmasq.stop_others(network.id)
-            existing = self.dnsmasq.read(network.id, command.LEASES) or ""
-            leases = render_leases(network, self._settings, existing)
+            existing = self.dnsmasq.read(network.id, LEASES) or ""
+            leases = render_leases(network, self.settings, existing)
             text = leases if complete else with_existing(leases, existing)
-            write_file(where / command.LEASES, text, mode=FILE_MODE)
+            write_file(where / LEASES, text, mode=FILE_MODE)
             Path(desired.daemon.log_file).unlink(missing_ok=True)  # it holds the reason of a failed start, of this one
-            if self._settings.dnsmasq_base_log_dir:
-                (Path(self._settings.dnsmasq_base_log_dir) / network.id).mkdir(parents=True, exist_ok=True)
+            if self.settings.dnsmasq_base_log_dir:
+                (Path(self.settings.dnsmasq_base_log_dir) / network.id).mkdir(parents=True, exist_ok=True)
 
         paths = {str(where / name): text for name, text in files.items()}
         return Service(desired.daemon, paths, mode=FILE_MODE, before_start=before_start)
 
     def _apply_namespace(self, network_id: str, desired: DesiredDhcp, complete: bool) -> None:
         name, plug = desired.namespace.name, desired.plug
-        if name not in self._netlink.namespaces():
-            self._netlink.create_namespace(name)
+        if name not in self.netlink.namespaces():
+            self.netlink.create_namespace(name)
         # An internal port exists only once it is plugged; a veth pair must exist before it is plugged.
         if plug.internal:
-            present = [plug.name] if self._netlink.read_device(name, plug.name) is not None else []
+            present = [plug.name] if self.netlink.read_device(name, plug.name) is not None else []
             self._plugging.bring_devices([plug], name, present)
         state = self._read(desired)
         plan = plan_namespace(desired.namespace, state)
         plan = plan if complete else additions(plan, state)
-        self._netlink.apply(name, plan.changes)
+        self.netlink.apply(name, plan.changes)
         self._flush_conntrack(name, plan.changes)
-        self._netlink.apply(HOST, _plan_outer_end(desired, state))
-        stale = _stale_ports(self._ovsdb.read(), plug.bridge, network_id, plug.name) if complete else ()
+        self.netlink.apply(HOST, _plan_outer_end(desired, state))
+        # A DHCP port that the server has replaced has another id, and so another device.
+        stale = _stale_ports(self.ovsdb.read(), plug.bridge, network_id, plug.name) if complete else ()
         stale += plan.stale
         recreated = [change.peer for change in plan.changes if isinstance(change, SetVeth)]
         self._plugging.plug([plug], unplug=stale, recreated=recreated)
         self._delete_pairs(stale)  # an outer end whose inner end is in no namespace of ours any more
-        loopback = self._netlink.read_device(name, "lo")
+        # Packets of the namespace to its own addresses pass the loopback device.
+        loopback = self.netlink.read_device(name, "lo")
         if loopback is not None and not loopback.up:
-            self._netlink.apply(name, [SetDevice("lo", up=True)])
+            self.netlink.apply(name, [SetDevice("lo", up=True)])
 
     def _flush_conntrack(self, name: str, changes: Iterable[Change]) -> None:
         """Conntrack entries of removed addresses: the next owner of an address must not inherit its connections."""
         flushes = stale_conntrack(changes)
-        if flushes and self._conntrack is not None:
+        if flushes and self.conntrack is not None:
             try:
-                self._conntrack(name).flush(flushes)
+                self.conntrack(name).flush(flushes)
             except ConntrackError as error:
                 LOG.warning("%s: conntrack entries of removed addresses are not flushed: %s", name, error)
 
     def _delete_pairs(self, names: Iterable[str]) -> None:
-        found = (self._netlink.read_device(HOST, name) for name in names)
+        found = (self.netlink.read_device(HOST, name) for name in names)
         pairs = [DeleteDevice(each.name) for each in found if each is not None and each.kind == "veth"]
-        self._netlink.apply(HOST, pairs)
+        self.netlink.apply(HOST, pairs)
 
     def _release_stale_leases(self, network: ServedNetwork, desired: DesiredDhcp) -> None:
         """dnsmasq handles a release as if the client had sent it, and rewrites its leases; a lost packet is repeated."""
-        hosts = self.dnsmasq.read(network.id, command.HOST) or ""
-        leases = self.dnsmasq.read(network.id, command.LEASES) or ""
+        hosts = self.dnsmasq.read(network.id, HOSTS) or ""
+        leases = self.dnsmasq.read(network.id, LEASES) or ""
         deadline = time.monotonic() + RELEASE_SECONDS
         while stale := stale_leases(read_leases(leases), hosts, network.ports):
             for lease in stale:
                 try:
                     self.dnsmasq.release(desired.namespace.name, render_release(lease, desired.device))
-                except ProcessError as error:
+                except ProgramError as error:
                     LOG.warning("network %s: lease of %s is not released: %s", network.id, lease.address, error)
                     return
             for _ in range(20):  # dnsmasq rewrites the file a few milliseconds after it got the packet
                 time.sleep(0.01)
-                now = self.dnsmasq.read(network.id, command.LEASES) or ""
+                now = self.dnsmasq.read(network.id, LEASES) or ""
                 if now != leases:
                     break
             leases = now
@@ -188,8 +185,8 @@ class Reconciler:
     def remove(self, network_id: str) -> bool:
         """Remove everything of the network; whether there was anything. Its directory, the record of it, is last."""
         name = f"{NAMESPACE_PREFIX}{network_id}"
-        plugged = _stale_ports(self._ovsdb.read(), self._settings.integration_bridge, network_id)
-        exists = name in self._netlink.namespaces()
+        plugged = _stale_ports(self.ovsdb.read(), self.settings.integration_bridge, network_id)
+        exists = name in self.netlink.namespaces()
         if not (plugged or exists or network_id in self.dnsmasq.networks()):
             return False
         # Processes first: one that runs in the namespace would keep it, and its devices, alive.
@@ -197,7 +194,7 @@ class Reconciler:
         self._plugging.plug([], unplug=plugged)
         self._delete_pairs(plugged)
         if exists:
-            self._netlink.delete_namespace(name)
+            self.netlink.delete_namespace(name)
         self.dnsmasq.forget(network_id)
         LOG.info("network %s is not served here any more", network_id)
         return True

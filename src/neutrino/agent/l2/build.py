@@ -62,22 +62,20 @@ def build(
     )
 
 
+_OVS = (
+    *("integration_bridge", "tunnel_bridge", "int_peer_patch_port", "tun_peer_patch_port"),
+    *("datapath_type", "local_ip"),
+)
+_AGENT = ("vxlan_udp_port", "dont_fragment", "tunnel_csum", "l2_population", "arp_responder")
+
+
 def l2_options(conf: cfg.ConfigOpts) -> L2Options:
     return L2Options(
-        integration_bridge=conf.ovs.integration_bridge,
-        tunnel_bridge=conf.ovs.tunnel_bridge,
-        int_peer_patch_port=conf.ovs.int_peer_patch_port,
-        tun_peer_patch_port=conf.ovs.tun_peer_patch_port,
+        **{name: conf.ovs[name] for name in _OVS},
+        **{name: conf.agent[name] for name in _AGENT},
         bridge_mappings=bridge_mappings(conf),
-        datapath_type=conf.ovs.datapath_type,
         managers=tuple(conf.ovs.ovsdb_managers),
         tunnel_types=tuple(conf.agent.tunnel_types),
-        local_ip=conf.ovs.local_ip,
-        vxlan_udp_port=conf.agent.vxlan_udp_port,
-        dont_fragment=conf.agent.dont_fragment,
-        tunnel_csum=conf.agent.tunnel_csum,
-        l2_population=conf.agent.l2_population,
-        arp_responder=conf.agent.arp_responder,
         # The driver decides how ports are plugged from now on; each port is filtered where it was plugged.
         filters=conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver != "noop",
         permitted_ethertypes=permitted_ethertypes(conf),

@@ -8,7 +8,6 @@ that cannot be wired.
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from ipaddress import ip_network
@@ -119,6 +118,11 @@ class LocalNetwork:
     vlan: int
     uplink: int = 0  # ofport on the integration bridge; 0: none
 
+    @property
+    def is_physical(self) -> bool:
+        """Whether its packets carry the segment's own tag, or none, outside this host."""
+        return self.key.network_type in ("vlan", "flat")
+
 
 @dataclasses.dataclass(frozen=True)
 class EffectiveRule:
@@ -201,14 +205,14 @@ class Desired:
         return dataclasses.replace(self, ports=kept, problems={**self.problems, **dict.fromkeys(ports, reason)})
 
     @cached_property
-    def forwarding(self) -> Mapping[str, tuple[state.Forwarding, ...]]:
-        """The ports on other hosts, by network, of the networks that have ports here."""
-        present = {network.key.network_id for network in self.networks}
-        entries: defaultdict[str, list[state.Forwarding]] = defaultdict(list)
+    def tunnel_networks(self) -> list[tuple[LocalNetwork, tuple[state.Forwarding, ...]]]:
+        """The tunnel networks with ports here, each with the forwarding entries of its ports on other hosts, by id."""
+        networks = [network for network in self.networks if network.key.network_type in TUNNEL_TYPES]
+        entries: dict[str, list[state.Forwarding]] = {network.key.network_id: [] for network in networks}
         for _, entry in sorted(self.host_state.forwarding.items()):
-            if entry.network_id in present:
+            if entry.network_id in entries:
                 entries[entry.network_id].append(entry)
-        return {network: tuple(found) for network, found in entries.items()}
+        return [(network, tuple(entries[network.key.network_id])) for network in networks]
 
 
 def segment_of(port: state.Port, networks: Mapping[str, state.Network]) -> SegmentKey | None:
@@ -218,12 +222,8 @@ def segment_of(port: state.Port, networks: Mapping[str, state.Network]) -> Segme
         return None
     for segment in network.segments:
         if segment.id == port.segment_id or (not port.segment_id and len(network.segments) == 1):
-            return SegmentKey(
-                network_id=network.id,
-                network_type=segment.network_type,
-                physical_network=segment.physical_network or "",
-                segmentation_id=segment.segmentation_id or 0,
-            )
+            physical, number = segment.physical_network or "", segment.segmentation_id or 0
+            return SegmentKey(network.id, segment.network_type, physical, number)
     return None
 
 
@@ -361,15 +361,13 @@ def _effective(rule: state.Rule, stateful: bool) -> EffectiveRule:
 
 
 def _remotes(ports: list[LocalPort], host_state: HostState) -> dict[str, frozenset[str]]:
-    named = {rule.remote for port in ports for rule in port.rules if rule.remote is not None}
     remotes: dict[str, frozenset[str]] = {}
-    for name in named:
+    for name in {rule.remote for port in ports for rule in port.rules if rule.remote is not None}:
         kind, _, object_id = name.partition(":")
         if kind == "group":
             members = host_state.group_members.get(object_id)
-            addresses = {member.ip_address for member in members.members} if members else set()
+            remotes[name] = frozenset(member.ip_address for member in members.members) if members else frozenset()
         else:
             group = host_state.address_groups.get(object_id)
-            addresses = set(group.addresses) if group else set()
-        remotes[name] = frozenset(addresses)
+            remotes[name] = frozenset(group.addresses) if group else frozenset()
     return remotes

@@ -42,12 +42,8 @@ class SegmentKey:
         if not network or not kind:
             return None
         physical = config.get("physical_network", "")
-        return SegmentKey(
-            network_id=network,
-            network_type=kind,
-            physical_network="" if physical == "None" else physical,
-            segmentation_id=int(number) if number.isdigit() else 0,
-        )
+        physical = "" if physical == "None" else physical  # as OpenStack's agent writes it where there is none
+        return SegmentKey(network, kind, physical, int(number) if number.isdigit() else 0)
 
 
 def restore(ports: Iterable[tuple[int | None, Mapping[str, str]]]) -> dict[SegmentKey, int]:

@@ -18,6 +18,7 @@ import dataclasses
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 from neutrino.agent.delta import Delta
 from neutrino.agent.l2 import bridges, pipeline
@@ -61,26 +62,21 @@ class Outcome:
     changed: int = 0  # the number of changes
 
 
+@dataclasses.dataclass(eq=False)
 class Reconciler:
     """Blocking, and for one thread at a time."""
 
-    def __init__(
-        self,
-        ovsdb: Ovsdb,
-        openflow: OpenFlow,
-        conntrack: Conntrack,
-        options: L2Options,
-        *,
-        hybrid: HybridFirewall | None = None,
-        extensions: Sequence[L2Extension] = BUILT_IN,
-    ) -> None:
-        self._ovsdb = ovsdb
-        self._openflow = openflow
-        self._conntrack = conntrack
-        tables = pipeline.extension_tables([each.name for each in extensions if each.has_table])
-        self._options = dataclasses.replace(options, extension_tables=tables)
-        self._hybrid = hybrid
-        self._renderer = Renderer(extensions)
+    ovsdb: Ovsdb
+    openflow: OpenFlow
+    conntrack: Conntrack
+    options: L2Options
+    hybrid: HybridFirewall | None = None
+    extensions: Sequence[L2Extension] = BUILT_IN
+
+    def __post_init__(self) -> None:
+        tables = pipeline.extension_tables([each.name for each in self.extensions if each.has_table])
+        self.options = dataclasses.replace(self.options, extension_tables=tables)
+        self._renderer = Renderer(self.extensions)
         self._vlans: dict[SegmentKey, int] = {}
         self._flows: dict[str, dict[FlowKey, Flow]] = {}  # actual state: our flows by bridge
         self._meters: dict[str, dict[int, Meter]] = {}  # actual state: our meters by bridge
@@ -95,8 +91,8 @@ class Reconciler:
             self._meters.clear()
             self._rejected.clear()
             self._features = None
-            if self._hybrid is not None:
-                self._hybrid.forget()
+            if self.hybrid is not None:
+                self.hybrid.forget()
         else:
             self._flows.pop(bridge, None)
             self._meters.pop(bridge, None)
@@ -107,27 +103,21 @@ class Reconciler:
         self._rejected.clear()
         return found
 
-    def flush_megaflows(self) -> None:
-        """Make the changed flows effective for established traffic, on a switch that may revalidate it wrongly."""
-        self._openflow.flush_megaflows()
-
     # --- reconciliation -------------------------------------------------------------------------------------------
 
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
-        own = bridges.plan_bridges(self._options, self._ovsdb.read())
+        own = bridges.plan_bridges(self.options, self.ovsdb.read())
         changed = self._configure(own)
-        tunnels = bridges.plan_tunnels(self._options, host_state.hosts.values(), self._ovsdb.read(), complete=complete)
+        tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), self.ovsdb.read(), complete=complete)
         changed += self._configure(tunnels)
-        snapshot = self._ovsdb.read()
+        snapshot = self.ovsdb.read()
         faults = {**own.problems, **tunnels.problems}
-        if bridges.unnumbered(
-            self._options, snapshot
-        ):  # flows need ofports, and the switch gives them later or is down
+        if bridges.unnumbered(self.options, snapshot):  # flows need ofports, and the switch gives them later or is down
             return Outcome({}, {}, faults, ready=False, changed=changed)
         desired = self._resolve(host_state, snapshot, complete)
         changed += self._configure(bridges.plan_tags(desired, snapshot))
         # The filter of a hybrid port is there before its flows: no packet passes unfiltered.
-        unfiltered = self._hybrid.reconcile(desired, complete=complete) if self._hybrid is not None else None
+        unfiltered = self.hybrid.reconcile(desired, complete=complete) if self.hybrid is not None else None
         if unfiltered is not None:
             faults[HYBRID] = unfiltered.reason
             desired = desired.without_ports(unfiltered.ports, unfiltered.reason)
@@ -145,7 +135,7 @@ class Reconciler:
         problems = {**desired.problems, **{key: failed[owner] for key, owner in owners.items() if owner in failed}}
         wired = {port_id: host_state.ports[port_id].revision for port_id in owners if port_id not in problems}
         # Ports on bridges that are not ours, such as a trunk's: they need no flows here to be up.
-        for port_id in bridges.read_ancillary(self._options, snapshot):
+        for port_id in bridges.read_ancillary(self.options, snapshot):
             if port_id in host_state.ports:
                 wired.setdefault(port_id, host_state.ports[port_id].revision)
         refused = newly_rejected or unfiltered is not None
@@ -153,9 +143,9 @@ class Reconciler:
 
     def find(self, host_state: HostState, *, complete: bool) -> Drift:
         """Everything that a reconciliation would change, without changing it. Consequences of a step are not seen."""
-        snapshot = self._ovsdb.read()
-        own = bridges.plan_bridges(self._options, snapshot)
-        tunnels = bridges.plan_tunnels(self._options, host_state.hosts.values(), snapshot, complete=complete)
+        snapshot = self.ovsdb.read()
+        own = bridges.plan_bridges(self.options, snapshot)
+        tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), snapshot, complete=complete)
         plans: list[bridges.ConfigurationPlan | BridgePlan | HybridPlan] = [own, tunnels]
         problems = {**own.problems, **tunnels.problems}
         if not own.changes:  # flows need the ofports of our bridges and patch ports
@@ -167,28 +157,28 @@ class Reconciler:
                 self._bridge_plan(bridge, wanted, rendered, desired, complete)
                 for bridge, wanted in rendered.flows.items()
             ]
-            if self._hybrid is not None and complete:
-                plans.append(self._hybrid.plan(desired))
+            if self.hybrid is not None and complete:
+                plans.append(self.hybrid.plan(desired))
             problems |= {**contributed.problems, **desired.problems, **rendered.problems}
         return Drift(L2, "\n".join(filter(None, (each.text() for each in plans))), problems)
 
     def _configure(self, difference: bridges.ConfigurationPlan) -> int:
         if difference.changes:
             LOG.debug("%s", difference.text())
-            self._ovsdb.apply(difference.changes)
+            self.ovsdb.apply(difference.changes)
         return len(difference.changes)
 
     def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:
-        plugged = bridges.read_plugged(self._options, host_state.hosts.values(), snapshot)
+        plugged = bridges.read_plugged(self.options, host_state.hosts.values(), snapshot)
         if plugged.patch_int:
             plugged = dataclasses.replace(plugged, features=self._read_features())
         self._vlans = self._allocate(wanted_segments(host_state, plugged), snapshot, complete)
-        desired = resolve(host_state, plugged, self._vlans, self._options)
+        desired = resolve(host_state, plugged, self._vlans, self.options)
         # Before `synced`, a plugged port that is unknown may be one that the server has not sent yet: it is not cut off.
         return desired if complete else dataclasses.replace(desired, dead=())
 
     def _allocate(self, wanted: Iterable[SegmentKey], snapshot: Snapshot, complete: bool) -> dict[SegmentKey, int]:
-        ports = snapshot.bridges.get(self._options.integration_bridge, Bridge("")).ports.values()
+        ports = snapshot.bridges.get(self.options.integration_bridge, Bridge("")).ports.values()
         held = restore((port.tag, port.other_config) for port in ports)
         ours = merged(self._vlans, held)
         foreign = {
@@ -202,7 +192,7 @@ class Reconciler:
         """The features of the tunnel bridge's datapath; if they cannot be read, those that every datapath has."""
         if self._features is None:
             try:
-                self._features = self._openflow.read_features(self._options.tunnel_bridge)
+                self._features = self.openflow.read_features(self.options.tunnel_bridge)
             except OpenFlowError as error:
                 LOG.warning("neighbour solicitations are flooded, as the datapath's features are unknown: %s", error)
                 return DatapathFeatures(nd_extension=False)
@@ -227,7 +217,7 @@ class Reconciler:
             faults |= self._apply_meters(bridge, Delta(meters.add, meters.change))
             try:
                 if difference.flows:
-                    self._openflow.apply_flows(bridge, add=difference.set, delete=difference.delete)
+                    self.openflow.apply_flows(bridge, add=difference.set, delete=difference.delete)
                 self._flows[bridge] = wanted if complete else {**actual, **difference.flows.add}
             except FlowsRejected as error:
                 rejected = True
@@ -241,7 +231,7 @@ class Reconciler:
             return {}
         changed = {number: meter for number, (_, meter) in delta.change.items()}
         try:
-            self._openflow.apply_meters(bridge, add=delta.add, change=changed, delete=delta.remove)
+            self.openflow.apply_meters(bridge, add=delta.add, change=changed, delete=delta.remove)
         except MetersRejected as error:
             # The flows that use it are rejected in turn, so the port that needs the meter is reported as well.
             self._meters.pop(bridge, None)
@@ -252,11 +242,7 @@ class Reconciler:
 
     def _isolate(self, difference: BridgePlan, ports: Collection[int], error: FlowsRejected) -> None:
         """After a rejected bundle: apply everything but the rejected flows, and remember these."""
-        bridge = difference.bridge
-
-        def apply(add: Sequence[Flow], delete: Sequence[Flow]) -> None:
-            self._openflow.apply_flows(bridge, add=add, delete=delete)
-
+        bridge, apply = difference.bridge, partial(self.openflow.apply_flows, difference.bridge)
         self._flows.pop(bridge, None)
         self._features = None  # the datapath may be another than the one whose features were read
         found = apply_others(apply, difference.set, difference.delete, ports, error)
@@ -266,7 +252,7 @@ class Reconciler:
 
     def _describe_rejected(self) -> dict[str, str]:
         """The objects whose flows the switch rejected, with the message for the operator."""
-        options, kinds = self._options, pipeline.Bridge
+        options, kinds = self.options, pipeline.Bridge
         own = {options.integration_bridge: kinds.INTEGRATION, options.tunnel_bridge: kinds.TUNNEL}
         texts: defaultdict[str, list[str]] = defaultdict(list)
         for bridge, rejections in self._rejected.items():
@@ -278,14 +264,14 @@ class Reconciler:
     def _read_flows(self, bridge: str) -> dict[FlowKey, Flow]:
         """Our flows on a bridge; read from the switch only if they are not known."""
         if bridge not in self._flows:
-            found = self._openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
+            found = self.openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
             self._flows[bridge] = {flow.key: flow for flow in found}
         return self._flows[bridge]
 
     def _read_meters(self, bridge: str) -> dict[int, Meter]:
         """Our meters on a bridge, by the range of their ids."""
         if bridge not in self._meters:
-            self._meters[bridge] = _our_meters(self._openflow.read_meters(bridge))
+            self._meters[bridge] = _our_meters(self.openflow.read_meters(bridge))
         return self._meters[bridge]
 
     def _bridge_plan(
@@ -305,33 +291,30 @@ class Reconciler:
 
     def _end_connections(self, desired: Desired, complete: bool) -> None:
         """Flush connections that are not allowed any more. A failure is only logged: the flows stop most of them."""
-        if self._previous is None or not complete:
-            return
-        flushes = plan_flushes(self._previous, desired)
-        if not flushes:
-            return
+        flushes = plan_flushes(self._previous, desired) if self._previous is not None and complete else ()
         try:
-            self._conntrack.flush(flushes)
+            if flushes:
+                self.conntrack.flush(flushes)
         except ConntrackError as error:
             LOG.warning("connections that are not allowed any more could not be flushed: %s", error)
 
     # --- drift ----------------------------------------------------------------------------------------------------
 
-    def counts_differ(self) -> list[str]:
-        """The bridges with another number of our flows than applied: a quick check."""
-        return [
-            bridge
-            for bridge, flows in self._flows.items()
-            if self._openflow.count_flows(bridge, COOKIE, COOKIE_MASK) != len(flows)
-        ]
+    def drift(self, *, whole: bool = True) -> dict[str, tuple[int, int]]:
+        """Bridges whose flows or meters are not as applied: how many are missing or changed, and how many too many.
 
-    def drift(self) -> dict[str, tuple[int, int]]:
-        """Bridges whose flows or meters are not as applied: how many are missing or changed, and how many too many."""
+        Without `whole`, a quick check: they are compared only if some bridge has another number of flows than applied.
+        """
+        numbers = (
+            (self.openflow.count_flows(each, COOKIE, COOKIE_MASK), len(own)) for each, own in self._flows.items()
+        )
+        if not whole and all(actual == applied for actual, applied in numbers):
+            return {}
         found = {}
         for bridge, flows in self._flows.items():
             meters = self._meters.get(bridge)  # none wanted: a host without such extensions starts no extra process
-            actual = _our_meters(self._openflow.read_meters(bridge)) if meters else {}
-            actual_flows = self._openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
+            actual = _our_meters(self.openflow.read_meters(bridge)) if meters else {}
+            actual_flows = self.openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
             difference = plan(bridge, flows, actual_flows, meters, actual)
             if difference:
                 extra = len(difference.flows.remove) + len(difference.meters.remove)
@@ -340,10 +323,10 @@ class Reconciler:
 
     def drop_flows(self) -> None:
         """Delete all our flows on all bridges."""
-        for bridge in self._ovsdb.read().bridges:
-            ours = self._openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
+        for bridge in self.ovsdb.read().bridges:
+            ours = self.openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
             if ours:
-                self._openflow.apply_flows(bridge, add=(), delete=ours)
+                self.openflow.apply_flows(bridge, add=(), delete=ours)
         self.forget()
 
 

@@ -8,7 +8,6 @@ The flows of a port are applied together or stay as they were: some of them drop
 could send what it must not. Of any other owner only the rejected flow is missing.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,8 +16,8 @@ from neutrino.dataplane.openflow.api import Flow, FlowKey, FlowsRejected
 
 MAX_BUNDLES = 200  # for one change: a switch that accepts nothing more must not keep the host's other bridges waiting
 
-Apply = Callable[[Sequence[Flow], Sequence[Flow]], None]
-"""Add and delete flows in one bundle, or raise OpenFlowError."""
+Apply = Callable[..., None]
+"""`add` and `delete` flows in one bundle, or raise OpenFlowError."""
 Rejections = dict[Flow, str]
 """Rejected flows, each with the reason."""
 
@@ -26,12 +25,12 @@ Rejections = dict[Flow, str]
 class _Unit(NamedTuple):
     """Flows that are applied together."""
 
-    add: Sequence[Flow]
-    delete: Sequence[Flow] = ()
+    add: list[Flow]
+    delete: list[Flow]
 
 
 def apply_others(
-    apply: Apply, add: Iterable[Flow], delete: Iterable[Flow], whole: Collection[int], error: FlowsRejected
+    apply: Apply, add: Sequence[Flow], delete: Iterable[Flow], whole: Collection[int], error: FlowsRejected
 ) -> Rejections:
     """Apply a change without the flows that the switch rejects, which are returned. `error`: its answer to the whole.
 
@@ -92,26 +91,24 @@ def _object_of(owner: str, bridge: str) -> str:
     return owner if " " in owner else f"{bridge} {owner}"
 
 
-def _units(add: Iterable[Flow], delete: Iterable[Flow], whole: Collection[int]) -> list[_Unit]:
+def _units(add: Sequence[Flow], delete: Iterable[Flow], whole: Collection[int]) -> list[_Unit]:
     """Deletions of other owners are last: the flows that replace them are there by then."""
-    together: defaultdict[int, tuple[list[Flow], list[Flow]]] = defaultdict(lambda: ([], []))
-    units: list[_Unit] = []
+    together = {flow.cookie: _Unit([], []) for flow in add if flow.cookie in whole}
+    units = [_Unit([flow], []) for flow in add if flow.cookie not in whole]
+    last = _Unit([], [])
     for flow in add:
         if flow.cookie in whole:
-            together[flow.cookie][0].append(flow)
-        else:
-            units.append(_Unit([flow]))
-    last = [flow for flow in delete if flow.cookie not in together]
+            together[flow.cookie].add.append(flow)
     for flow in delete:
-        if flow.cookie in together:
-            together[flow.cookie][1].append(flow)
-    units += (_Unit(added, deleted) for added, deleted in together.values())
-    return [*units, _Unit([], last)] if last else units
+        together.get(flow.cookie, last).delete.append(flow)
+    return [*units, *together.values(), *([last] if last.delete else [])]
 
 
 def _send(apply: Apply, units: Sequence[_Unit]) -> FlowsRejected | None:
     try:
-        apply([flow for unit in units for flow in unit.add], [flow for unit in units for flow in unit.delete])
+        apply(
+            add=[flow for unit in units for flow in unit.add], delete=[flow for unit in units for flow in unit.delete]
+        )
     except FlowsRejected as error:
         return error
     return None

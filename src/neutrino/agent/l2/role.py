@@ -246,7 +246,7 @@ class L2Role:
             await self._flows_changed.wait()
             self._flows_changed.clear()
             try:
-                await asyncio.to_thread(reconciler.flush_megaflows)
+                await asyncio.to_thread(reconciler.openflow.flush_megaflows)
             except OpenFlowError as error:
                 LOG.warning("%s", error)
             await asyncio.sleep(FLUSH_SECONDS)
@@ -272,8 +272,7 @@ class L2Role:
             try:
                 whole = loop.time() - compared >= self.intervals.repair
                 async with self._busy:
-                    bridges = await asyncio.to_thread(reconciler.counts_differ)
-                    found = await asyncio.to_thread(reconciler.drift) if whole or bridges else {}
+                    found = await asyncio.to_thread(reconciler.drift, whole=whole)
                     for bridge in found:
                         reconciler.forget(bridge)
             except OpenFlowError as error:

@@ -29,8 +29,8 @@ from neutrino.dataplane.netlink.api import (
 )
 from neutrino.dataplane.netlink.tc import plan_tc
 from neutrino.dataplane.netlink.values import HOST, Address, NamespaceState
-from neutrino.dataplane.nft.api import Nft, TableState
-from neutrino.dataplane.nft.plan import TablePlan, plan_tables
+from neutrino.dataplane.nft.api import Nft, TablePlan, TableState
+from neutrino.dataplane.nft.plan import plan_tables
 from neutrino.dataplane.ovsdb.api import Ovsdb
 
 LOG = logging.getLogger(__name__)
@@ -92,32 +92,35 @@ def plan_router_namespace(
     return NamespacePlans(dataclasses.replace(plan, changes=(*plan.changes, *tc)), table_plans)
 
 
+@dataclasses.dataclass(frozen=True)
 class RouterNamespaces:
     """Blocking. Several namespaces may be worked on at once, each by one thread."""
 
-    def __init__(self, drivers: Drivers, options: L3Options, extensions: Iterable[L3Extension] = ()) -> None:
-        self._drivers = drivers
-        self._options = options
-        self._extensions = (*BUILT_IN, *extensions)
-        self._plugging = Plugging(drivers.netlink, drivers.ovsdb)
+    drivers: Drivers
+    options: L3Options
+    extensions: tuple[L3Extension, ...] = ()  # besides the built-in ones
+
+    @property
+    def _plugging(self) -> Plugging:
+        return Plugging(self.drivers.netlink, self.drivers.ovsdb)
 
     def exists(self, name: str) -> bool:
-        return name in self._drivers.netlink.namespaces()
+        return name in self.drivers.netlink.namespaces()
 
     def create(self, name: str) -> None:
         if not self.exists(name):
-            self._drivers.netlink.create_namespace(name)
+            self.drivers.netlink.create_namespace(name)
 
     def addresses(self, name: str) -> frozenset[Address]:
-        return self._drivers.netlink.read(name).addresses if self.exists(name) else frozenset()
+        return self.drivers.netlink.read(name).addresses if self.exists(name) else frozenset()
 
     def plan(self, desired: DesiredRouterNamespace) -> NamespacePlans:
         """What `reconcile` would change."""
         name = desired.namespace.name
         if not self.exists(name):
             return NamespacePlans(NamespacePlan(name, missing=("namespace",)))
-        plugs = tuple(change.text() for change in plan_plugs(desired.plugs, self._drivers.ovsdb().read()))
-        plan = plan_router_namespace(desired, self._read(desired), self._drivers.nft.read(name))
+        plugs = tuple(change.text() for change in plan_plugs(desired.plugs, self.drivers.ovsdb().read()))
+        plan = plan_router_namespace(desired, self._read(desired), self.drivers.nft.read(name))
         return dataclasses.replace(plan, plugs=plugs)
 
     def reconcile(
@@ -126,20 +129,20 @@ class RouterNamespaces:
         """Without a running keepalived, addresses that an earlier one has set are removed."""
         name = desired.namespace.name
         self.create(name)
-        if not self._options.veth:
-            self._plugging.bring_devices(desired.plugs, name, self._drivers.netlink.read(name).devices)
+        if not self.options.veth:
+            self._plugging.bring_devices(desired.plugs, name, self.drivers.netlink.read(name).devices)
         if not keepalived:
             kept = dataclasses.replace(desired.namespace, others_addresses=frozenset())
             desired = dataclasses.replace(desired, namespace=kept)
         # Read after internal ports were moved here: their addresses can be planned in the same round.
-        tables, state = self._drivers.nft.read(name), self._read(desired)
+        tables, state = self.drivers.nft.read(name), self._read(desired)
         plan = plan_router_namespace(desired, state, tables, complete=complete)
         changed = self._apply_tables(name, plan.tables)
         # After the tables: a connection that is set up in between is translated by the new ones already.
         if plan.tables:
             self._flush_connections(name, desired, tables)
         changes = plan.namespace.changes
-        self._drivers.netlink.apply(name, changes)
+        self.drivers.netlink.apply(name, changes)
         changed += len(changes) + self._raise_ends(desired)
         # With its inner end, a veth pair's end on the bridge is deleted by the kernel; its port in OVSDB is not.
         gone = [change.name for change in changes if isinstance(change, DeleteDevice)]
@@ -152,7 +155,7 @@ class RouterNamespaces:
 
     def remove(self, name: str) -> bool:
         """The namespace with all that is plugged into it; whether it existed."""
-        netlink = self._drivers.netlink
+        netlink = self.drivers.netlink
         if not self.exists(name):
             return False
         devices = [each for each in netlink.read(name).devices.values() if each.name != "lo"]
@@ -164,7 +167,7 @@ class RouterNamespaces:
 
     def remove_addresses(self, name: str) -> None:
         there = sorted(self.addresses(name))
-        self._drivers.netlink.apply(name, [DeleteItem(each) for each in there if each.device != "lo"])
+        self.drivers.netlink.apply(name, [DeleteItem(each) for each in there if each.device != "lo"])
 
     def announce_all(self, name: str, addresses: Iterable[Address]) -> None:
         by_device = defaultdict(list)
@@ -177,7 +180,7 @@ class RouterNamespaces:
         """By gratuitous ARP and unsolicited neighbour advertisements."""
         router = not device.startswith(EXTERNAL)
         try:
-            self._drivers.announcer.announce(name, device, addresses, router=router)
+            self.drivers.announcer.announce(name, device, addresses, router=router)
         except NetlinkError as error:
             # Normal for a new port, which has no carrier before it is wired: announcements are repeated.
             LOG.info("%s: addresses are not announced yet: %s", name, error)
@@ -185,17 +188,12 @@ class RouterNamespaces:
     # --- steps of `reconcile` ---------------------------------------------------------------------------------------
 
     def _read(self, desired: DesiredRouterNamespace) -> NamespaceState:
-        return self._drivers.netlink.read(desired.namespace.name, sysctls_to_read(desired.namespace))
+        return self.drivers.netlink.read(desired.namespace.name, sysctls_to_read(desired.namespace))
 
     def _apply_tables(self, name: str, plans: Iterable[TablePlan]) -> int:
         changed = 0
         for plan in plans:
-            if plan.table is not None:
-                self._drivers.nft.replace(name, plan.table)
-            elif plan.delete:
-                self._drivers.nft.delete(name, plan.path)
-            else:
-                self._drivers.nft.change_elements(name, plan.path, plan.elements)
+            self.drivers.nft.apply(name, plan)
             changed += len(plan.elements) or 1
         return changed
 
@@ -204,19 +202,21 @@ class RouterNamespaces:
         if source is None:
             return
         tables = {each.path: each for each in desired.tables}
-        flushes = {flush for each in self._extensions for flush in each.stale_connections(source, tables, actual)}
+        flushes = {
+            flush for each in (*BUILT_IN, *self.extensions) for flush in each.stale_connections(source, tables, actual)
+        }
         if flushes:
             try:
-                self._drivers.conntrack(name).flush(sorted(flushes))
+                self.drivers.conntrack(name).flush(sorted(flushes))
             except ConntrackError as error:
                 LOG.warning("%s: stale connections are not flushed, and go on until they end: %s", name, error)
 
     def _raise_ends(self, desired: DesiredRouterNamespace) -> int:
         """Sets up the ends of veth pairs that are on the bridge."""
-        if not self._options.veth:
+        if not self.options.veth:
             return 0
         names = sorted(plug.name for plug in desired.plugs)
-        there = (self._drivers.netlink.read_device(HOST, name) for name in names)
+        there = (self.drivers.netlink.read_device(HOST, name) for name in names)
         down = [device.name for device in there if device is not None and not device.up]
-        self._drivers.netlink.apply(HOST, [SetDevice(name, up=True) for name in down])
+        self.drivers.netlink.apply(HOST, [SetDevice(name, up=True) for name in down])
         return len(down)

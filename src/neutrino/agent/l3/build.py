@@ -1,18 +1,19 @@
 """Builds the L3 role from the configuration, with real drivers."""
 
 from collections.abc import Callable
+from functools import partial
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart
-from neutrino.agent.extensions import load_extensions
+from neutrino.agent.config import RefusedToStart, load_extensions
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import describe, l3_options, refusal
 from neutrino.agent.l3.daemons import RouterDaemons
-from neutrino.agent.l3.desired import DesiredRouters, RouterFeed
+from neutrino.agent.l3.delegations import SUBNET, Delegations
 from neutrino.agent.l3.extension_api import GROUP
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import BUILT_IN
+from neutrino.agent.l3.router_feed import DesiredRouters, RouterFeed
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor
@@ -44,7 +45,8 @@ def build(
     return L3Role(
         desired,
         Routers(drivers, options, desired, extensions),
-        RouterDaemons(supervisor, options, port_holds),
+        RouterDaemons(supervisor, options),
+        Delegations(supervisor, options, partial(feed.status, SUBNET), port_holds or PortHolds()),
         supervisor,
         describe(conf),
         switch=switch.ovsdb,

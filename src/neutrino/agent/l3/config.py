@@ -5,10 +5,33 @@ import ipaddress
 
 from oslo_config import cfg
 
+from neutrino.agent.options import option, options_of, read_settings
 from neutrino.model import agents
 from neutrino.model.routing import Router
 
+
+@dataclasses.dataclass(frozen=True)
+class L3Options:
+    """The part of the configuration that rendering depends on: derived values, and options under their own names."""
+
+    host: str = ""
+    state_path: str = ""
+    integration_bridge: str = "br-int"
+    veth: bool = False  # devices are veth pairs: internal ports do not survive a restart of a userspace vswitchd
+    metadata_port: int = 0  # where the metadata process listens in each namespace; 0: it does not
+    pd_confs: str = ""  # the directory of the DHCPv6 clients; empty: below state_path
+    external_network_bridge: str = option("", "Plug gateways here, not into the integration bridge.")
+    ipv6_gateway: str = option("", "Link-local next hop of gateways whose IPv6 subnet names none.")
+    ha_vrrp_auth_type: str = option("PASS", "VRRP authentication type.", choices=["AH", "PASS"])
+    ha_vrrp_auth_password: str = option("", "VRRP password; empty: no authentication.", secret=True)
+    ha_vrrp_advert_int: int = option(1, "Seconds between VRRP advertisements of an active router.", min=1)
+    min_rtr_adv_interval: int = option(30, "Fewest seconds between router advertisements.", min=3)
+    max_rtr_adv_interval: int = option(100, "Most seconds between them.", min=4, max=1800)
+    vendor_pen: int = option(8888, "The private enterprise number in DHCPv6 clients' DUID.", min=1, max=2**32 - 1)
+
+
 OPTIONS = [
+    *options_of(L3Options),
     cfg.StrOpt(
         "agent_mode",
         choices=["legacy", "dvr", "dvr_snat", "dvr_no_external"],
@@ -17,17 +40,10 @@ OPTIONS = [
     ),
     cfg.BoolOpt("handle_internal_only_routers", default=True, help="Serve routers without a gateway."),
     cfg.StrOpt("gateway_external_network_id", default="", help="Serve only routers whose gateway is on this network."),
-    cfg.StrOpt("external_network_bridge", default="", help="Plug gateways here, not into the integration bridge."),
     cfg.PortOpt("metadata_port", default=9697, help="Where the metadata process listens in each router."),
     cfg.BoolOpt("enable_metadata_proxy", default=True, help="Redirect instances' metadata requests in routers."),
-    cfg.StrOpt("ipv6_gateway", default="", help="Link-local next hop of gateways whose IPv6 subnet names none."),
     cfg.IntOpt("send_arp_interval", default=180, min=1, help="Seconds between announcements of a router's addresses."),
-    cfg.StrOpt("ha_vrrp_auth_type", choices=["AH", "PASS"], default="PASS", help="VRRP authentication type."),
-    cfg.StrOpt("ha_vrrp_auth_password", secret=True, default="", help="VRRP password; empty: no authentication."),
-    cfg.IntOpt("ha_vrrp_advert_int", default=1, min=1, help="Seconds between VRRP advertisements of an active router."),
     cfg.ListOpt("l3_extensions", default=[], help="Extensions of this role, besides those in [agent] extensions."),
-    cfg.IntOpt("min_rtr_adv_interval", default=30, min=3, help="Fewest seconds between router advertisements."),
-    cfg.IntOpt("max_rtr_adv_interval", default=100, min=4, max=1800, help="Most seconds between them."),
     cfg.StrOpt(
         "prefix_delegation_driver",
         choices=["dibbler"],
@@ -36,45 +52,19 @@ OPTIONS = [
         help="The DHCPv6 client that asks for delegated prefixes.",
     ),
     cfg.StrOpt("pd_confs", default="$state_path/pd", help="Where these clients keep their files."),
-    cfg.IntOpt(
-        "vendor_pen",
-        default=8888,
-        min=1,
-        max=2**32 - 1,
-        help="The private enterprise number in their DUID.",
-    ),
 ]
 
 
-@dataclasses.dataclass(frozen=True)
-class L3Options:
-    """The part of the configuration that rendering depends on, under the names of the options."""
-
-    host: str = ""
-    state_path: str = ""
-    integration_bridge: str = "br-int"
-    external_network_bridge: str = ""  # where gateways are plugged, if set; else the integration bridge
-    veth: bool = False  # devices are veth pairs: internal ports do not survive a restart of a userspace vswitchd
-    metadata_port: int = 0  # where the metadata process listens in each namespace; 0: it does not
-    ipv6_gateway: str = ""  # next hop for IPv6 where the external subnet names none
-    ha_vrrp_advert_int: int = 2
-    ha_vrrp_auth_type: str = ""
-    ha_vrrp_auth_password: str = dataclasses.field(default="", repr=False)
-    min_rtr_adv_interval: int = 30
-    max_rtr_adv_interval: int = 100
-    pd_confs: str = ""  # the directory of the DHCPv6 clients
-    vendor_pen: int = 8888
-
-
 def l3_options(conf: cfg.ConfigOpts) -> L3Options:
-    same = {each.name: conf[each.name] for each in dataclasses.fields(L3Options) if each.name in conf}
-    return L3Options(
-        **{
-            **same,
-            "integration_bridge": conf.ovs.integration_bridge,
-            "veth": conf.ovs_use_veth or conf.ovs.datapath_type != "system",
-            "metadata_port": conf.metadata_port if conf.enable_metadata_proxy else 0,
-        }
+    return read_settings(
+        L3Options,
+        conf,
+        host=conf.host,
+        state_path=conf.state_path,
+        integration_bridge=conf.ovs.integration_bridge,
+        veth=conf.ovs_use_veth or conf.ovs.datapath_type != "system",
+        metadata_port=conf.metadata_port if conf.enable_metadata_proxy else 0,
+        pd_confs=conf.pd_confs,
     )
 
 

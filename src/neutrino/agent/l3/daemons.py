@@ -5,14 +5,13 @@ clients of delegated prefixes are in `delegations`.
 """
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.delegations import Delegations
 from neutrino.agent.l3.names import router_namespace
 from neutrino.agent.l3.parts.ha import Failover, render_keepalived
 from neutrino.agent.l3.parts.ra import render_radvd
-from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon
 from neutrino.model.routing import Router
@@ -22,12 +21,14 @@ FIFO = "state"
 READY = "Startup complete"  # in keepalived's log: before it, a SIGHUP is lost or ends it
 
 
+@dataclass
 class RouterDaemons:
-    def __init__(self, supervisor: Supervisor, options: L3Options, port_holds: PortHolds | None = None) -> None:
-        self._supervisor = supervisor
-        self._options = options
-        self.delegations = Delegations(supervisor, options, port_holds)
-        self._state = Path(options.state_path)
+    supervisor: Supervisor
+    options: L3Options
+
+    @property
+    def _state(self) -> Path:
+        return Path(self.options.state_path)
 
     def fifo(self, router_id: str) -> Path:
         """keepalived writes its VRRP state here."""
@@ -45,16 +46,17 @@ class RouterDaemons:
         are; radvd stops only where a running keepalived proves another host active.
         """
         had_keepalived = await asyncio.to_thread(self.has_keepalived, router.id)
-        services = self._services(router, failover, active)
-        for service in services:
-            await self._supervisor.ensure(service, complete=complete)
-        has_radvd = any(each.daemon.name == self._radvd(router.id).name for each in services)
-        if not has_radvd and (complete or (had_keepalived and not _sends_ras(router, active))):
+        keepalived, radvd = self._services(router, failover, active)
+        for service in (keepalived, radvd):
+            if service is not None:
+                await self.supervisor.ensure(service, complete=complete)
+        if radvd is None and (complete or (had_keepalived and not _sends_ras(router, active))):
             await self._stop_radvd(router.id)
 
     def find(self, router: Router, failover: Failover | None, *, active: bool) -> list[str]:
         """What `ensure` would start or reload, a line for each. Blocking."""
-        return [line for each in self._services(router, failover, active) for line in self._supervisor.plan(each)]
+        services = filter(None, self._services(router, failover, active))
+        return [line for each in services for line in self.supervisor.plan(each)]
 
     def orphans(self) -> list[str]:
         """HA routers whose keepalived has exited without us, as after a reboot of the host. Blocking."""
@@ -64,7 +66,7 @@ class RouterDaemons:
 
     def has_keepalived(self, router_id: str) -> bool:
         """Whether it is running. Blocking."""
-        return self._supervisor.is_running(self._keepalived(router_id))
+        return self.supervisor.is_running(self._keepalived(router_id))
 
     async def stop(self, router_id: str) -> None:
         await self._stop_radvd(router_id)
@@ -74,23 +76,26 @@ class RouterDaemons:
         directory, daemon = self._state / ADVERTISING, self._radvd(router_id)
         # The configuration shows that one was started: most routers have no IPv6, and need no look at processes.
         if (directory / f"{router_id}.radvd.conf").exists():
-            await self._supervisor.stop(daemon.name, pid_file=daemon.pid_file)
+            await self.supervisor.stop(daemon.name, pid_file=daemon.pid_file)
             for path in directory.glob(f"{router_id}.radvd.*"):
                 path.unlink(missing_ok=True)
 
     async def _stop_keepalived(self, router_id: str) -> None:
         directory, daemon = self._state / HA / router_id, self._keepalived(router_id)
         if directory.exists():
-            await self._supervisor.stop(daemon.name, pid_file=daemon.pid_file)
+            await self.supervisor.stop(daemon.name, pid_file=daemon.pid_file)
             for path in directory.iterdir():
                 path.unlink(missing_ok=True)
             directory.rmdir()
 
-    def _services(self, router: Router, failover: Failover | None, active: bool) -> list[Service]:
-        services = [self._keepalived_service(router.id, failover)] if failover is not None else []
-        text = render_radvd(router, self._options) if _sends_ras(router, active) else ""
+    def _services(
+        self, router: Router, failover: Failover | None, active: bool
+    ) -> tuple[Service | None, Service | None]:
+        """keepalived and radvd; None where the router does not need it on this host."""
+        text = render_radvd(router, self.options) if _sends_ras(router, active) else ""
         path = str(self._state / ADVERTISING / f"{router.id}.radvd.conf")
-        return [*services, Service(self._radvd(router.id), {path: text})] if text else services
+        keepalived = self._keepalived_service(router.id, failover) if failover is not None else None
+        return keepalived, Service(self._radvd(router.id), {path: text}) if text else None
 
     def _radvd(self, router_id: str) -> Daemon:
         base = str(self._state / ADVERTISING / f"{router_id}.radvd")
@@ -105,7 +110,7 @@ class RouterDaemons:
     def _keepalived_service(self, router_id: str, failover: Failover) -> Service:
         daemon = self._keepalived(router_id, failover.namespace)
         path = str(self._state / HA / router_id / "keepalived.conf")
-        text = render_keepalived(failover, self._options, str(self.fifo(router_id)))
+        text = render_keepalived(failover, self.options, str(self.fifo(router_id)))
         # The log is emptied: a line READY in it then is of this start.
         clear = Path(daemon.log_file).unlink
         return Service(daemon, {path: text}, reloadable_after=READY, before_start=lambda: clear(missing_ok=True))

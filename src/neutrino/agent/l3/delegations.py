@@ -15,27 +15,20 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.fifo import Fifo
 from neutrino.agent.l3.names import gateway_namespace
-from neutrino.agent.l3.parts.delegation import (
-    NEWS_FIFO,
-    NOTIFY,
-    PREFIX_FILE,
-    PROVISIONAL,
-    SCRIPT_FILE,
-    asked_here,
-    parse_prefix,
-    render_client,
-)
+from neutrino.agent.l3.parts import delegation as pd
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Service, Supervisor, read_file, write_file
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.model.routing import Delegation, Router
 
 LOG = logging.getLogger(__name__)
+SUBNET = "subnet"  # the kind of object that a prefix is reported of
 DIRECTORY = "pd"
 CONFIGURATION = "client.conf"  # the name is fixed by dibbler
 # Removed before a start. dibbler refuses to start while its pid file names a live process, which may be any by now; and
@@ -43,24 +36,26 @@ CONFIGURATION = "client.conf"  # the name is fixed by dibbler
 STALE_STATE = ("client.pid", "client-AddrMgr.xml")
 
 
+@dataclass
 class Delegations:
-    def __init__(self, supervisor: Supervisor, options: L3Options, port_holds: PortHolds | None = None) -> None:
-        self._supervisor = supervisor
-        self._port_holds = port_holds or PortHolds()
-        self._options = options
-        self._base = Path(options.pd_confs or f"{options.state_path}/{DIRECTORY}")
-        self.report: Callable[[str, str], None] = lambda subnet_id, prefix: None
-        self._reported: dict[str, float] = {}  # subnet → mtime of the prefix file that was last reported
+    supervisor: Supervisor
+    options: L3Options
+    report: Callable[[str, str], None]  # of a subnet's prefix, to the server
+    port_holds: PortHolds
+    _reported: dict[str, float] = field(default_factory=dict)  # subnet → mtime of the prefix file last reported
 
-    def listen(self, notify: Callable[[str], None], report: Callable[[str, str], None]) -> Fifo:
-        """`notify` gets routers whose clients have a new prefix or lost one; `report` sends a subnet's prefix."""
-        self.report = report
+    @property
+    def _base(self) -> Path:
+        return Path(self.options.pd_confs or f"{self.options.state_path}/{DIRECTORY}")
+
+    def listen(self, notify: Callable[[str], None]) -> Fifo:
+        """`notify` gets routers whose clients have a new prefix or lost one."""
 
         def read(lines: list[str]) -> None:
             for router_id in {Path(line).parent.name for line in lines if line}:
                 notify(router_id)
 
-        return Fifo(self._base / NEWS_FIFO, read)
+        return Fifo(self._base / pd.NEWS_FIFO, read)
 
     # --- one router -------------------------------------------------------------------------------------------------
 
@@ -79,7 +74,7 @@ class Delegations:
 
         Not `complete`: the router is from the cache. Missing clients are started, and none is stopped.
         """
-        if not (active and asked_here(router)):
+        if not (active and pd.asked_here(router)):
             if complete:
                 await self.stop(router.id)
             return []
@@ -102,8 +97,8 @@ class Delegations:
 
     def find(self, router: Router, *, active: bool) -> list[str]:
         """What the methods above would start, restart or stop, a line for each. Blocking."""
-        requested = [each.subnet_id for each in router.delegations] if active and asked_here(router) else []
-        lines = [line for each in requested for line in self._supervisor.plan(self._service(router, each))]
+        requested = [each.subnet_id for each in router.delegations] if active and pd.asked_here(router) else []
+        lines = [line for each in requested for line in self.supervisor.plan(self._service(router, each))]
         return lines + [f"stop {_name(router.id, each)}" for each in sorted(self._clients(router.id) - set(requested))]
 
     def _clients(self, router_id: str) -> set[str]:
@@ -122,51 +117,51 @@ class Delegations:
         if self._has_moved(router, subnet_id):
             await self._stop(router.id, subnet_id, release=True)
         assert router.gateway is not None, "prefixes are requested through the gateway"
-        self._port_holds.hold(_name(router.id, subnet_id), router.gateway.id)
+        self.port_holds.hold(_name(router.id, subnet_id), router.gateway.id)
         self._directory(router.id, subnet_id).mkdir(parents=True, exist_ok=True, mode=0o700)
-        await self._supervisor.ensure(self._service(router, subnet_id))
+        await self.supervisor.ensure(self._service(router, subnet_id))
 
     async def _stop(self, router_id: str, subnet_id: str, *, release: bool) -> None:
         directory, name = self._directory(router_id, subnet_id), _name(router_id, subnet_id)
-        await self._supervisor.stop(name, pid_file=str(directory / "pid"), kill=not release)
+        await self.supervisor.stop(name, pid_file=str(directory / "pid"), kill=not release)
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
-        self._port_holds.release(name)
+        self.port_holds.release(name)
         self._reported.pop(subnet_id, None)
 
     def _has_moved(self, router: Router, subnet_id: str) -> bool:
         """Whether the client was started for another gateway, and so talks to another DHCPv6 server."""
         text = read_file(self._directory(router.id, subnet_id) / CONFIGURATION)
-        return text is not None and asked_here(router) and text != self._render(router, subnet_id)
+        return text is not None and pd.asked_here(router) and text != self._render(router, subnet_id)
 
     def _report_prefix(self, router_id: str, known: Delegation) -> None:
         """Report a prefix that differs from the server's; nothing while a new client has none.
 
         Each renewal is reported too: a port that was created while the prefix changed may have missed it.
         """
-        path = self._directory(router_id, known.subnet_id) / PREFIX_FILE
+        path = self._directory(router_id, known.subnet_id) / pd.PREFIX_FILE
         text = read_file(path)
         if text is None:
             return
         written = path.stat().st_mtime
-        prefix = parse_prefix(text, time.time() - written)
+        prefix = pd.parse_prefix(text, time.time() - written)
         if prefix != known.prefix:
             LOG.info("router %s: subnet %s has %s", router_id, known.subnet_id, prefix or "no prefix any more")
         if prefix != known.prefix or self._reported.get(known.subnet_id) != written:
-            self.report(known.subnet_id, prefix or PROVISIONAL)
+            self.report(known.subnet_id, prefix or pd.PROVISIONAL)
             self._reported[known.subnet_id] = written
 
     def _directory(self, router_id: str, subnet_id: str) -> Path:
         return self._base / router_id / subnet_id
 
     def _render(self, router: Router, subnet_id: str) -> str:
-        script = str(self._directory(router.id, subnet_id) / SCRIPT_FILE)
-        return render_client(router, subnet_id, self._options.vendor_pen, script)
+        script = str(self._directory(router.id, subnet_id) / pd.SCRIPT_FILE)
+        return pd.render_client(router, subnet_id, self.options.vendor_pen, script)
 
     def _service(self, router: Router, subnet_id: str) -> Service:
         directory, text = self._directory(router.id, subnet_id), self._render(router, subnet_id)
 
         def prepare() -> None:
-            write_file(directory / SCRIPT_FILE, NOTIFY, mode=0o700)
+            write_file(directory / pd.SCRIPT_FILE, pd.NOTIFY, mode=0o700)
             for name in STALE_STATE:
                 (directory / name).unlink(missing_ok=True)
 

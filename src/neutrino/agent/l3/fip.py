@@ -16,11 +16,11 @@ from pathlib import Path
 from neutrino import private
 from neutrino.agent.l3.apply import NamespacePlans, RouterNamespaces
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.desired import DesiredRouters
-from neutrino.agent.l3.dvr.routing import asymmetric
 from neutrino.agent.l3.names import AGENT_GATEWAY, TO_ROUTER, device, fip_namespace
 from neutrino.agent.l3.parts.devices import LOOPBACK, SYSCTLS, default_routes, render_device, render_plug
+from neutrino.agent.l3.parts.distributed import asymmetric
 from neutrino.agent.l3.router import DesiredRouterNamespace, local_floating_ips
+from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.namespaces import DesiredDevice, DesiredNamespace
 from neutrino.agent.supervisor import write_file
 from neutrino.dataplane.netlink.api import SetItem

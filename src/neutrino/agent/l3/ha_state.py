@@ -1,6 +1,7 @@
 """The state of HA routers on this host: active or standby, as keepalived reports it, and two active hosts at once."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from neutrino.model.routing import Router
 
@@ -16,6 +17,7 @@ def last_state(lines: Iterable[str]) -> str | None:
     return next((state for state in reversed(states) if state is not None), None)
 
 
+@dataclass
 class HaConflicts:
     """Detects an HA router that is active on this host and on another, as when the HA network is partitioned.
 
@@ -24,20 +26,19 @@ class HaConflicts:
     one.
     """
 
-    def __init__(self, host: str, seconds: float = CONFLICT_SECONDS) -> None:
-        self._host = host
-        self._seconds = seconds
-        self._since: dict[str, float] = {}
+    host: str
+    seconds: float = CONFLICT_SECONDS
+    _since: dict[str, float] = field(default_factory=dict)  # by router
 
     def check(self, router: Router, *, active: bool, now: float) -> tuple[str, float | None]:
         """The problem, if there is one; and after how many seconds to check again, if so."""
         other = router.ha.active_host if router.ha is not None else ""
-        if not active or other in ("", self._host):
+        if not active or other in ("", self.host):
             self.forget(router.id)
             return "", None
         since = self._since.setdefault(router.id, now)
-        if now - since < self._seconds:
-            return "", self._seconds - (now - since)
+        if now - since < self.seconds:
+            return "", self.seconds - (now - since)
         return (
             f"is active here and on {other} at once: the hosts do not receive each other's VRRP advertisements, "
             "check the HA network between them",

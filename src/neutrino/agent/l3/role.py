@@ -5,19 +5,19 @@ a device of it is removed from the bridge, and by the periodic resync, to repair
 """
 
 import asyncio
-import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from neutrino.agent.l3.announcements import Announcements
 from neutrino.agent.l3.daemons import RouterDaemons
-from neutrino.agent.l3.desired import ROUTER, DesiredRouters
+from neutrino.agent.l3.delegations import Delegations
 from neutrino.agent.l3.extension_api import L3Extension, RouterResult
 from neutrino.agent.l3.fifo import Fifo
 from neutrino.agent.l3.ha_state import ACTIVE, STANDBY, HaConflicts, last_state
-from neutrino.agent.l3.reports import FloatingIpReports
 from neutrino.agent.l3.router import BUILT_IN, RenderError
+from neutrino.agent.l3.router_feed import ROUTER, DesiredRouters, FloatingIpReports
 from neutrino.agent.l3.routers import Applied, Routers
 from neutrino.agent.plugging import is_service
 from neutrino.agent.port_holds import PortHolds
@@ -35,62 +35,53 @@ from neutrino.model import agents
 from neutrino.model.routing import Router
 
 LOG = logging.getLogger(__name__)
-SUBNET = "subnet"
 WORKERS = 8
 MAX_PROBLEMS = 10  # that the agent shows
 FAILURES = (NetlinkError, NftError, OvsdbError, ProcessError, RenderError, OSError)
 WIRED_SECONDS = 10.0  # for a port to be wired; while the switch is down for longer, waiting helps nobody
 
 
+@dataclass(eq=False)
 class L3Role:
-    name = "l3"
+    desired: DesiredRouters
+    routers: Routers
+    daemons: RouterDaemons
+    delegations: Delegations
+    supervisor: Supervisor
+    description: agents.AgentState
+    _: KW_ONLY
+    switch: Callable[[], Ovsdb]
+    extensions: Sequence[L3Extension] = ()
+    announce_interval: float = 180.0
+    repair: Callable[[], float] = lambda: 60.0
+    report_soon: Callable[[], None] = lambda: None
+    port_holds: PortHolds | None = None
+    name: str = field(default="l3", init=False)
+    _applied: dict[str, Router] = field(default_factory=dict, init=False)  # as last applied here
+    _last_repair: dict[str, object] = field(default_factory=dict, init=False)
+    _ha_fifos: dict[str, Fifo] = field(default_factory=dict, init=False)  # keepalived's states, by router
+    _ha_states: dict[str, str] = field(default_factory=dict, init=False)  # by router, as reported to the server
 
-    def __init__(
-        self,
-        desired: DesiredRouters,
-        routers: Routers,
-        daemons: RouterDaemons,
-        supervisor: Supervisor,
-        description: agents.AgentState,
-        *,
-        switch: Callable[[], Ovsdb] | None = None,
-        extensions: Iterable[L3Extension] = (),
-        announce_interval: float = 180.0,
-        repair: Callable[[], float] = lambda: 60.0,
-        report_soon: Callable[[], None] = lambda: None,
-        port_holds: PortHolds | None = None,
-    ) -> None:
-        self._feed = desired.feed
-        self._desired = desired
-        self._routers = routers
-        self._daemons = daemons
-        self._delegations = daemons.delegations
-        self._supervisor = supervisor
-        self._description = description
-        self._switch = switch
-        self._extensions = tuple(extensions)
-        self._port_holds = port_holds
-        self._report_soon = report_soon
+    def __post_init__(self) -> None:
+        self._feed = self.desired.feed
         self._loop = ReconcileLoop(
-            desired.feed,
+            self._feed,
             ROUTER,
             "router",
             self._reconcile,
-            routers.known,
+            self.routers.known,
             failures=FAILURES,
-            interval=repair,
-            served=lambda: [router.id for router in desired.served()],
-            report_soon=report_soon,
+            interval=self.repair,
+            served=lambda: [router.id for router in self.desired.served()],
+            report_soon=self.report_soon,
             notify_failed=self._failed,
             workers=WORKERS,
         )
-        self._announcements = Announcements(routers.announce, self._announces, desired.served, announce_interval)
-        self._floating_ips = FloatingIpReports(desired.feed)
-        self._applied: dict[str, Router] = {}  # as last applied here
-        self._last_repair: dict[str, object] = {}
-        self._ha_fifos: dict[str, Fifo] = {}  # keepalived's states, by router
-        self._ha_states: dict[str, str] = {}  # by router, as reported to the server
-        self._ha_conflicts = HaConflicts(description.host)
+        self._announcements = Announcements(
+            self.routers.announce, self._announces, self.desired.served, self.announce_interval
+        )
+        self._floating_ips = FloatingIpReports(self._feed)
+        self._ha_conflicts = HaConflicts(self.description.host)
 
     # --- called by the agent ----------------------------------------------------------------------------------------
 
@@ -98,9 +89,9 @@ class L3Role:
         if change.kind == ROUTER:
             # A change before new routers: the router is in use, and one that failed over waits for nothing else.
             self._loop.put(change.id, USUAL if change.old is None else URGENT)
-        for extension in (*BUILT_IN, *self._extensions):
+        for extension in (*BUILT_IN, *self.extensions):
             if change.kind in extension.kinds:
-                for router_id in extension.routers_affected(change, self._desired.all()):
+                for router_id in extension.routers_affected(change, self.desired.all()):
                     self._loop.put(router_id)
 
     def synced(self) -> None:
@@ -110,10 +101,10 @@ class L3Role:
         return None
 
     def describe(self) -> Iterable[agents.AgentState]:
-        routers = self._desired.all()
+        routers = self.desired.all()
         problems = {**self._feed.state.problems_of(ROUTER), **self._loop.problems}
         configurations = {
-            **self._description.configurations,
+            **self.description.configurations,
             "routers": len(routers),
             "ex_gw_ports": sum(each.gateway is not None for each in routers),
             "interfaces": sum(len(each.interfaces) for each in routers),
@@ -121,7 +112,7 @@ class L3Role:
             agents.PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS]),
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
-        yield dataclasses.replace(self._description, configurations=configurations)
+        yield replace(self.description, configurations=configurations)
 
     async def settle(self) -> None:
         await self._loop.queue.idle()
@@ -133,14 +124,14 @@ class L3Role:
             return Drift(self.name, problems={"routers": str(error)})
 
     def _plan(self) -> list[str]:
-        served = self._desired.served()
-        lines = [text for router in served if (text := self._routers.plan(router))]
+        served = self.desired.served()
+        lines = [text for router in served if (text := self.routers.plan(router))]
         for router in served:
-            active = self._routers.is_active(router)
-            lines += self._daemons.find(router, self._routers.failover(router), active=active)
-            lines += self._delegations.find(router, active=active)
+            active = self.routers.is_active(router)
+            lines += self.daemons.find(router, self.routers.failover(router), active=active)
+            lines += self.delegations.find(router, active=active)
         if self._feed.is_synced:
-            stale = self._routers.known() - {router.id for router in served}
+            stale = self.routers.known() - {router.id for router in served}
             lines += [f"router {each} is not served here any more" for each in sorted(stale)]
         return lines
 
@@ -148,13 +139,12 @@ class L3Role:
 
     async def run(self) -> None:
         await asyncio.to_thread(self._deactivate_orphans)
-        report = functools.partial(self._feed.status, SUBNET)
-        prefixes = self._delegations.listen(self._loop.put, report)
+        prefixes = self.delegations.listen(self._loop.put)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._loop.run())
                 group.create_task(self._announcements.run())
-                group.create_task(self._supervisor.run())
+                group.create_task(self.supervisor.run())
                 group.create_task(self._watch_switch())
                 group.create_task(self._report_initialized())
         finally:
@@ -163,16 +153,15 @@ class L3Role:
 
     def _deactivate_orphans(self) -> None:
         """Before anything is wired: a host that was lost must not send with the MAC of routers that failed over."""
-        for router_id in self._daemons.orphans():
+        for router_id in self.daemons.orphans():
             try:
-                self._routers.deactivate(router_id)
+                self.routers.deactivate(router_id)
             except NetlinkError as error:
                 LOG.warning("router %s may have addresses here that another host has too: %s", router_id, error)
 
     async def _watch_switch(self) -> None:
         """A device of a router that is removed from the bridge is plugged again at once."""
-        if self._switch is not None:
-            subscribe(await wait_connected(self._switch), self._unplugged)
+        subscribe(await wait_connected(self.switch), self._unplugged)
 
     def _unplugged(self, events: Events) -> None:
         removed = frozenset(
@@ -180,7 +169,7 @@ class L3Role:
             for event in events
             if event.what is What.REMOVED and is_service(event.interface.external_ids)
         )
-        for router in self._desired.served() if removed else ():
+        for router in self.desired.served() if removed else ():
             if not removed.isdisjoint(router.port_ids):
                 self._loop.put(router.id, URGENT)
 
@@ -188,7 +177,7 @@ class L3Role:
         """Once after the start, for those that wait for all routers of the host."""
         await self._loop.first_sync.wait()
         await self._loop.queue.tried()
-        await wait_connected(self._routers.report_initialized)
+        await wait_connected(self.routers.report_initialized)
         LOG.info("all routers of the first snapshot have been applied; this host has %d", len(self._applied))
 
     # --- one router -------------------------------------------------------------------------------------------------
@@ -197,31 +186,33 @@ class L3Role:
         """Gives the router's problem that remains. Before the first `synced` only what is missing is added."""
         synced = self._loop.is_synced
         router = self._feed.state.get(ROUTER, router_id)
-        refusal = self._desired.refusal(router) if router is not None else None
+        refusal = self.desired.refusal(router) if router is not None else None
         if router is None or not router.admin_state_up or refusal is not None:
             if not synced:
                 return ""
             problems = await self._remove(router_id)
             return refusal or "; ".join(problems)
-        if self._routers.has_other_kind(router):
+        if self.routers.has_other_kind(router):
             if not synced:
                 return ""
             await self._remove(router_id)
         known_state = self._ha_states.get(router_id)
+        # While the router still has its gateway and addresses: a client releases its prefix through them, and keepalived
+        # removes the addresses that it has set.
         if synced:
-            await self._delegations.leave(router)
-            await self._daemons.release(router)
-        had_keepalived = await asyncio.to_thread(self._daemons.has_keepalived, router_id)
+            await self.delegations.leave(router)
+            await self.daemons.release(router)
+        had_keepalived = await asyncio.to_thread(self.daemons.has_keepalived, router_id)
         applied = await asyncio.to_thread(
-            self._routers.apply, router, keepalived=router.ha is None or had_keepalived, complete=synced
+            self.routers.apply, router, keepalived=router.ha is None or had_keepalived, complete=synced
         )
         self._ha_applied(router, applied, known_state)
         if applied.failover is not None and router.ha is not None:
             await self._prepare_keepalived(router_id, router.ha.interface.id, had_keepalived)
-        await self._daemons.ensure(router, applied.failover, active=self._is_active(router), complete=synced)
+        await self.daemons.ensure(router, applied.failover, active=self._is_active(router), complete=synced)
         # A running keepalived that is standby proves that another host is active: that is newer than any cache.
         standby = router.ha is not None and had_keepalived and not self._is_active(router)
-        problems = await self._delegations.ensure(router, active=self._is_active(router), complete=synced or standby)
+        problems = await self.delegations.ensure(router, active=self._is_active(router), complete=synced or standby)
         self._applied[router_id] = router
         if applied.changes:
             self._log_changes(router_id, applied.changes)
@@ -233,16 +224,16 @@ class L3Role:
     async def _prepare_keepalived(self, router_id: str, ha_port_id: str, is_running: bool) -> None:
         if router_id not in self._ha_fifos:
             notify = functools.partial(self._ha_notified, router_id)
-            self._ha_fifos[router_id] = Fifo(self._daemons.fifo(router_id), notify)
+            self._ha_fifos[router_id] = Fifo(self.daemons.fifo(router_id), notify)
         # A keepalived that receives no advertisements becomes active: its port is wired before it is started.
-        if not is_running and self._port_holds is not None:
-            await self._port_holds.wait_wired(ha_port_id, WIRED_SECONDS)
+        if not is_running and self.port_holds is not None:
+            await self.port_holds.wait_wired(ha_port_id, WIRED_SECONDS)
 
     async def _remove(self, router_id: str) -> list[str]:
         self._forget_ha(router_id)
-        await self._delegations.stop(router_id)  # first: it uses the gateway port, which may be another host's by now
-        await self._daemons.stop(router_id)
-        await asyncio.to_thread(self._routers.remove, router_id)
+        await self.delegations.stop(router_id)  # first: it uses the gateway port, which may be another host's by now
+        await self.daemons.stop(router_id)
+        await asyncio.to_thread(self.routers.remove, router_id)
         self._floating_ips.forget(router_id)
         self._applied.pop(router_id, None)
         self._announcements.cancel(router_id)
@@ -258,7 +249,7 @@ class L3Role:
     async def _notify_extensions(self, result: RouterResult) -> list[str]:
         """Problems of the extensions that failed."""
         problems = []
-        for extension in self._extensions:
+        for extension in self.extensions:
             try:
                 await asyncio.to_thread(extension.applied, result)
             except Exception as error:  # third-party code: it must not stop the router
@@ -271,7 +262,7 @@ class L3Role:
         if self._loop.is_drift(router_id):
             LOG.warning("router %s had drifted from its desired state: repaired by %d changes", router_id, changes)
             self._last_repair = {"router": router_id, "changes": changes}
-            self._report_soon()
+            self.report_soon()
 
     # --- HA ---------------------------------------------------------------------------------------------------------
 

@@ -20,11 +20,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.dvr.routing import DistributedRouting
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, SNAT_PORT, TO_FIP, device, router_namespace, snat_namespace
 from neutrino.agent.l3.parts.delegation import PrefixDelegation
 from neutrino.agent.l3.parts.devices import Devices
+from neutrino.agent.l3.parts.distributed import DistributedRouting
 from neutrino.agent.l3.parts.ha import Failover, HighAvailability
 from neutrino.agent.l3.parts.metadata import Metadata
 from neutrino.agent.l3.parts.nat import Nat

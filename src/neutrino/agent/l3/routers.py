@@ -11,12 +11,12 @@ from pathlib import Path
 from neutrino import private
 from neutrino.agent.l3.apply import Drivers, NamespacePlans, RouterNamespaces
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.desired import DesiredRouters
 from neutrino.agent.l3.extension_api import L3Extension
 from neutrino.agent.l3.fip import FipNamespaces
 from neutrino.agent.l3.names import gateway_namespace, router_namespace, snat_namespace
 from neutrino.agent.l3.parts.ha import Failover, has_primary
 from neutrino.agent.l3.router import DesiredRouterNamespace, render, router_namespaces
+from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.namespaces import NamespacePlan
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.model.routing import Router

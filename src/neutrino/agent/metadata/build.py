@@ -44,7 +44,6 @@ def build(conf: cfg.ConfigOpts, feed: RoleFeed, report_soon: Callable[[], None])
 
 def read_options(conf: cfg.ConfigOpts) -> MetadataOptions:
     return MetadataOptions(
-        host=conf.host,
         socket=os.path.abspath(conf.metadata_proxy_socket),
         metadata_port=conf.metadata_port if conf.enable_metadata_proxy else 0,
         dhcp=read_settings(DhcpSettings, conf, host=conf.host),

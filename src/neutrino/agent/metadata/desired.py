@@ -6,7 +6,7 @@ proxy to send them to: a namespace that changes a hundred times meanwhile is ren
 
 import dataclasses
 import ipaddress
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -74,16 +74,16 @@ def render_instance(port: DhcpPort) -> Instance | None:
     """None for a port that is no instance's."""
     if not port.device_id or port.device_owner.startswith(INFRASTRUCTURE):
         return None
+    # In the canonical form, in which the proxy gets the addresses of sources from the kernel.
     addresses = tuple(str(ipaddress.ip_address(fixed.ip_address)) for fixed in port.fixed_ips)
     return Instance(port.id, port.network_id, port.mac_address.lower(), addresses, port.device_id, port.project_id)
 
 
 class DesiredMetadata:
-    def __init__(self, state: State, host: str, metadata_port: int, dhcp: DhcpSettings) -> None:
+    def __init__(self, state: State, metadata_port: int, dhcp: DhcpSettings) -> None:
         self.listeners: dict[str, Listener] = {}  # by namespace
         self.problems: dict[str, str] = {}  # by namespace or port
         self._state = state
-        self._host = host
         self._metadata_port = metadata_port
         self._dhcp = dhcp
         self._stale_namespaces: set[str] = set()
@@ -101,17 +101,13 @@ class DesiredMetadata:
             self._stale_ports.add(change.id)
             for port in self._service_ports.changed(change):
                 self._stale_namespaces.add(f"{NAMESPACE_PREFIX}{port.network_id}")
-                self._stale_namespaces.update(self._networks_of_router(port))
+                if self._dhcp.enable_metadata_network and port.device_owner in ROUTERS:
+                    # One of the router's networks may be a metadata network, whose sources are its other networks.
+                    of_router = (each for each in self._service_ports if each.device_id == port.device_id)
+                    self._stale_namespaces |= {f"{NAMESPACE_PREFIX}{each.network_id}" for each in of_router}
         else:
             return False
         return True
-
-    def _networks_of_router(self, port: DhcpPort) -> Iterator[str]:
-        """One of them may be a metadata network, whose sources follow from the router's other networks."""
-        if self._dhcp.enable_metadata_network and port.device_owner in ROUTERS:
-            for each in self._service_ports:
-                if each.device_id == port.device_id:
-                    yield f"{NAMESPACE_PREFIX}{each.network_id}"
 
     def index(self) -> None:
         """Index the whole state, and mark everything as stale."""
@@ -141,7 +137,7 @@ class DesiredMetadata:
         if network is None:
             return None
         ports = self._service_ports.of(network.id)
-        served = served_network(network, ports, self._host, distributed=self._dhcp.dhcp_distributed)
+        served = served_network(network, ports, self._dhcp.host, distributed=self._dhcp.dhcp_distributed)
         return render_network(served, self._dhcp, self._service_ports)
 
     def all_instances(self) -> list[Instance]:

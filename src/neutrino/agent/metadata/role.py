@@ -9,7 +9,8 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+
+import msgspec
 
 from neutrino import __version__
 from neutrino.agent.dhcp.config import DhcpSettings
@@ -40,36 +41,27 @@ CHECK_SECONDS, FIRST_CHECK = 2.0, 0.05  # between checks of the namespaces; shor
 
 @dataclasses.dataclass(frozen=True)
 class MetadataOptions:
-    host: str
     socket: str  # the proxy's control socket
     metadata_port: int  # in router namespaces; 0: none is served there
     dhcp: DhcpSettings
     settings: ProxySettings
 
 
+@dataclasses.dataclass
 class MetadataRole:
-    name = "metadata"
+    feed: RoleFeed
+    options: MetadataOptions
+    daemon: Daemon
+    supervisor: Supervisor
+    sockets: NamespaceSockets
+    description: agents.AgentState
+    report_soon: Callable[[], None] = lambda: None
+    name: str = dataclasses.field(default="metadata", init=False)
 
-    def __init__(
-        self,
-        feed: RoleFeed,
-        options: MetadataOptions,
-        daemon: Daemon,
-        supervisor: Supervisor,
-        sockets: NamespaceSockets,
-        description: agents.AgentState,
-        report_soon: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._feed = feed
-        self._options = options
-        self._daemon = daemon
-        self._supervisor = supervisor
-        self._sockets = sockets
-        self._description = description
-        self._report_soon = report_soon
+    def __post_init__(self) -> None:
         self._synced = False
         self._dirty = asyncio.Event()
-        self._desired = DesiredMetadata(feed.state, options.host, options.metadata_port, options.dhcp)
+        self._desired = DesiredMetadata(self.feed.state, self.options.metadata_port, self.options.dhcp)
         self._listeners: dict[str, Listener] = {}  # of the proxy, by namespace
         self._problems: dict[str, str] = {}
         self._proxy_problem = "the process has not started yet"
@@ -93,11 +85,11 @@ class MetadataRole:
         if self._proxy_problem:
             problems["process"] = self._proxy_problem
         configurations = {
-            **self._description.configurations,
+            **self.description.configurations,
             "listening": len(self._listeners),
             agents.PROBLEMS: dict(sorted(problems.items())[:10]),
         }
-        yield dataclasses.replace(self._description, configurations=configurations)
+        yield dataclasses.replace(self.description, configurations=configurations)
 
     async def settle(self) -> None:
         return None  # what was sent is applied by the proxy
@@ -106,31 +98,30 @@ class MetadataRole:
         self._desired.index()
         self._render()
         try:
-            channel = connect(self._options.socket, PROXY_MESSAGES)
+            channel = await asyncio.to_thread(self._connect)
         except OSError as error:
             plan = "metadata: the process is not running" if self._desired.listeners else ""
             return Drift(self.name, plan, {"process": str(error)})
         try:
-            async with asyncio.timeout(START_SECONDS):
-                hello, _ = await channel.receive()
-        except (ChannelClosed, TimeoutError) as error:
+            hello, _ = await asyncio.to_thread(channel.receive)
+        except ChannelClosed as error:
             return Drift(self.name, "metadata: the process does not answer", {"process": str(error)})
         finally:
-            channel.close()
-        plan = self._plan(hello.listeners, complete=self._feed.is_synced).text()
+            channel.socket.close()
+        plan = self._plan(hello.listeners, complete=self.feed.is_synced).text()
         return Drift(self.name, plan, dict(self._desired.problems))
 
     def _render(self) -> None:
         before = dict(self._desired.problems)
         for key, text in self._desired.render_stale().items():
             LOG.error("%s", text)
-            self._feed.error(NETWORK, key.removeprefix(NAMESPACE_PREFIX), text)
+            self.feed.error(NETWORK, key.removeprefix(NAMESPACE_PREFIX), text)
         if self._desired.problems != before:
-            self._report_soon()
+            self.report_soon()
 
     def _plan(self, actual: Mapping[str, Listener], *, complete: bool) -> ListenerPlan:
         desired = self._desired.listeners
-        inodes = {namespace: self._sockets.inode(namespace) for namespace in desired}
+        inodes = {namespace: self.sockets.inode(namespace) for namespace in desired}
         return plan_listeners(desired, actual, inodes, complete=complete)
 
     # --- the proxy process ------------------------------------------------------------------------------------------
@@ -138,7 +129,7 @@ class MetadataRole:
     async def run(self) -> None:
         self._desired.index()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._supervisor.run())
+            group.create_task(self.supervisor.run())
             group.create_task(self._control_proxy())
 
     async def _control_proxy(self) -> None:
@@ -147,46 +138,44 @@ class MetadataRole:
         One that runs but does not answer, because its socket was deleted or it hangs, is restarted here.
         """
         await self._start()
-        while True:
-            hello: Hello | None = None
-            with contextlib.ExitStack() as connected:
-                try:
-                    async with asyncio.timeout(START_SECONDS):
-                        channel = await self._connect()
-                        connected.callback(channel.close)
-                        hello, _ = await channel.receive()
-                    if hello.release == __version__:
-                        await self._update_proxy(channel, hello)
-                    else:  # the messages may differ; a restart costs instances a moment at most
-                        await self._restart(f"it is of release {hello.release}")
-                except (ChannelClosed, TimeoutError) as error:
-                    reason = str(error) or f"nothing was received for {START_SECONDS:g} s"
-                    LOG.warning("the connection to the metadata proxy is lost: %s", reason)
-                    self._set_proxy_problem("the connection is lost")
-                    if hello is None and self._supervisor.running(self._daemon.name) is not None:
-                        await self._restart(reason)
-            self._listeners.clear()
-
-    async def _connect(self) -> Channel[Hello]:
+        loop = asyncio.get_running_loop()
+        since = loop.time()
         while True:
             try:
-                return connect(self._options.socket, PROXY_MESSAGES)
+                channel = await asyncio.to_thread(self._connect)
             except OSError as error:
                 self._set_proxy_problem(f"it does not answer: {error}")
-            await asyncio.sleep(CONNECT_SECONDS)
+                if loop.time() - since > START_SECONDS and self.supervisor.running(self.daemon.name) is not None:
+                    await self._restart("its socket is gone")
+                    since = loop.time()
+                await asyncio.sleep(CONNECT_SECONDS)
+                continue
+            try:
+                await self._update_proxy(channel)
+            except ChannelClosed as error:
+                LOG.warning("the connection to the metadata proxy is lost: %s", error)
+                self._set_proxy_problem("the connection is lost")
+            finally:
+                loop.remove_reader(channel.socket)
+                channel.socket.close()
+                self._listeners.clear()
+                since = loop.time()
+
+    def _connect(self) -> Channel[Hello]:
+        return connect(self.options.socket, PROXY_MESSAGES, START_SECONDS)
 
     async def _restart(self, reason: str) -> None:
         LOG.warning("the metadata proxy is restarted: %s", reason)
         self._set_proxy_problem(reason)
         with contextlib.suppress(ProcessError):
-            await self._supervisor.stop(self._daemon.name)
+            await self.supervisor.stop(self.daemon.name)
         await self._start()
 
     async def _start(self) -> None:
         delay = CONNECT_SECONDS
         while True:
             try:
-                await self._supervisor.ensure(Service(self._daemon))
+                await self.supervisor.ensure(Service(self.daemon))
                 return
             except ProcessError as error:
                 self._set_proxy_problem(str(error))
@@ -196,75 +185,89 @@ class MetadataRole:
 
     def _set_proxy_problem(self, problem: str) -> None:
         if bool(problem) != bool(self._proxy_problem):
-            self._report_soon()
+            self.report_soon()
         self._proxy_problem = problem
 
     # --- one connection ---------------------------------------------------------------------------------------------
 
-    async def _update_proxy(self, channel: Channel[Hello], hello: Hello) -> None:
+    async def _update_proxy(self, channel: Channel[Hello]) -> None:
         """Send the desired state, and changes of it, until the connection is closed."""
-        self._listeners = dict(hello.listeners)
-        await channel.send(TakeOver(self._options.settings))
-        closed = asyncio.create_task(channel.receive())  # the proxy sends nothing more: this ends with the connection
-        closed.add_done_callback(lambda _: self._dirty.set())
         try:
-            await self._send_changes(channel, closed)
-        finally:
-            closed.cancel()
-            with contextlib.suppress(asyncio.CancelledError, ChannelClosed):
-                await closed
+            hello, _ = await asyncio.to_thread(channel.receive)
+        except ChannelClosed as error:
+            await self._restart(f"it does not answer: {error}")
+            return
+        if hello.release != __version__:  # the messages may differ; a restart costs instances a moment at most
+            await self._restart(f"it is of release {hello.release}")
+            return
+        loop, closed = asyncio.get_running_loop(), asyncio.Event()
 
-    async def _send_changes(self, channel: Channel[Hello], closed: asyncio.Task[Any]) -> None:
+        def on_readable() -> None:  # the proxy sends nothing more: the socket is readable when it is closed
+            loop.remove_reader(channel.socket)
+            closed.set()
+            self._dirty.set()
+
+        loop.add_reader(channel.socket, on_readable)
+        self._listeners = dict(hello.listeners)
+        messages: list[msgspec.Struct] = [TakeOver(self.options.settings)]
         sent_as: bool | None = None  # whether all ports were sent as a snapshot; None: not yet
         delay = FIRST_CHECK
-        while not closed.done():
+        while not closed.is_set():
             self._dirty.clear()
             if sent_as != self._synced:
                 sent_as = self._synced
                 self._desired.index()  # the state may have changes that this role was not notified of yet
-                await channel.send(UpdatePorts(tuple(self._desired.all_instances()), snapshot=sent_as))
+                messages.append(UpdatePorts(tuple(self._desired.all_instances()), snapshot=sent_as))
             put, gone = self._desired.changed_instances()
             if put or gone:
                 # Before the first sync a port that the cache lacks may exist: none is removed from the proxy.
-                await channel.send(UpdatePorts(tuple(put), tuple(gone) if self._synced else ()))
+                messages.append(UpdatePorts(tuple(put), tuple(gone) if self._synced else ()))
             self._render()
-            waiting = await self._update_listeners(channel)
+            plan = self._plan(self._listeners, complete=self._synced)
+            self._listeners, problems = await asyncio.to_thread(self._apply, channel, messages, plan, self._listeners)
+            messages = []
+            self._set_problems(problems)
             self._set_proxy_problem("")
-            delay = min(2 * delay, CHECK_SECONDS) if waiting else CHECK_SECONDS
+            delay = min(2 * delay, CHECK_SECONDS) if plan.missing or problems else CHECK_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._dirty.wait()
                     delay = FIRST_CHECK
-        closed.result()
+        raise ChannelClosed("closed by the proxy")
 
-    async def _update_listeners(self, channel: Channel[Hello]) -> bool:
-        """Apply the plan of listeners; whether a namespace is still missing or failed."""
-        plan = self._plan(self._listeners, complete=self._synced)
+    def _apply(
+        self,
+        channel: Channel[Hello],
+        messages: Iterable[msgspec.Struct],
+        plan: ListenerPlan,
+        before: Mapping[str, Listener],
+    ) -> tuple[dict[str, Listener], dict[str, str]]:
+        """Blocking. The listeners that the proxy has then, and namespaces in which none can be opened, with the reason."""
+        for message in messages:  # ports first: an instance that connects to a new listener is known
+            channel.send(message)
         for key in plan.close:
-            await channel.send(SetListener(key, None))
-            del self._listeners[key]
+            channel.send(SetListener(key, None))
         for key, wanted in plan.sources.items():
-            await channel.send(SetListener(key, wanted))
-            self._listeners[key] = wanted
+            channel.send(SetListener(key, wanted))
+        opened: dict[str, Listener] = {}
+        problems: dict[str, str] = {}
         for key, wanted in plan.open.items():
-            await self._open(channel, key, wanted)
-        for key in self._problems.keys() - self._desired.listeners.keys():
-            del self._problems[key]
-        return bool(plan.missing or self._problems)
+            try:
+                opened[key], sockets = self.sockets.open(key, wanted)
+            except REFUSALS as error:
+                problems[key] = str(error)
+                continue
+            try:
+                channel.send(SetListener(key, opened[key]), [each.fileno() for each in sockets])
+            finally:
+                for each in sockets:
+                    each.close()  # the proxy has duplicates by now
+        kept = {key: each for key, each in before.items() if key not in plan.close}
+        return {**kept, **plan.sources, **opened}, problems
 
-    async def _open(self, channel: Channel[Hello], key: str, wanted: Listener) -> None:
-        try:
-            opened, sockets = await asyncio.to_thread(self._sockets.open, key, wanted)
-        except REFUSALS as error:
-            if self._problems.get(key) != str(error):
-                LOG.warning("metadata cannot be served in %s: %s", key, error)
-                self._problems[key] = str(error)
-                self._report_soon()
-            return
-        try:
-            await channel.send(SetListener(key, opened), [each.fileno() for each in sockets])
-        finally:
-            for each in sockets:
-                each.close()  # the proxy has duplicates by now
-        self._listeners[key] = opened
-        self._problems.pop(key, None)
+    def _set_problems(self, problems: dict[str, str]) -> None:
+        for key, text in problems.items():
+            if self._problems.get(key) != text:
+                LOG.warning("metadata cannot be served in %s: %s", key, text)
+                self.report_soon()
+        self._problems = problems

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import socket
+from dataclasses import dataclass
 
 import msgspec
 
@@ -16,17 +17,17 @@ NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 REFUSALS = (NetlinkError, OSError)
 
 
+@dataclass(frozen=True)
 class NamespaceSockets:
     """Blocking."""
 
-    def __init__(self, namespaces: Namespaces, backlog: int = 4096) -> None:
-        self._namespaces = namespaces
-        self._backlog = backlog
+    namespaces: Namespaces
+    backlog: int = 4096
 
     def inode(self, namespace: str) -> int | None:
         """The inode of the namespace with that name; None if there is none."""
         try:
-            found = os.stat(self._namespaces.path(namespace))
+            found = os.stat(self.namespaces.path(namespace))
             own = os.stat("/proc/self/ns/net")
         except OSError:
             return None
@@ -34,14 +35,14 @@ class NamespaceSockets:
 
     def open(self, namespace: str, wanted: Listener) -> tuple[Listener, list[socket.socket]]:
         """The listener with the namespace's inode, and its sockets. Raises NetlinkError or OSError."""
-        return self._namespaces.run(namespace, lambda: self._open_here(wanted))
+        return self.namespaces.run(namespace, lambda: self._open_here(wanted))
 
     def _open_here(self, wanted: Listener) -> tuple[Listener, list[socket.socket]]:
         inode = os.stat("/proc/thread-self/ns/net").st_ino
         with contextlib.ExitStack() as undo:
             opened = [
                 undo.enter_context(self._listen(socket.AF_INET, wanted.address, wanted.port)),
-                # For the name of the device that a connection arrived by, and the MAC of a link-local source.
+                # For the MAC of a link-local source.
                 undo.enter_context(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)),
             ]
             try:
@@ -63,7 +64,7 @@ class NamespaceSockets:
             else:
                 made.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)
             made.bind((address, port))
-            made.listen(self._backlog)
+            made.listen(self.backlog)
         except BaseException:
             made.close()
             raise

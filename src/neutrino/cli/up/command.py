@@ -27,9 +27,10 @@ def up(args: argparse.Namespace) -> int:
     preflight.check_directory(directory)
     running_already = f"neutrino up is already running with state directory {directory}: end it, or use --state"
     with locked(directory / "lock", running_already), contextlib.ExitStack() as stack:
+        # The user's files last: in oslo.config the last value of an option wins.
         files = [*_write_configuration(directory, args.port), *config_files]
-        prepared = server.prepare(files, logging.WARNING, "use --port")
-        url = _url(prepared.conf)
+        conf = server.prepare(files, logging.WARNING, "use --port")
+        url = _url(conf)
         print(f"neutrino {__version__} starts on {url}; its files are in {directory}", flush=True)
         unwind_on_sigterm()  # until granian sets its own handler
         machine = None if args.no_dataplane else _wire(stack, directory, agent_files)
@@ -41,7 +42,7 @@ def up(args: argparse.Namespace) -> int:
             str(directory),
             os.getpid(),
             url,
-            prepared.conf.auth_strategy == "noauth",
+            conf.auth_strategy == "noauth",
             machine.host if machine else "",
             machine.datapath if machine else "",
         )
@@ -53,7 +54,7 @@ def up(args: argparse.Namespace) -> int:
             stack.callback(_unplug_instances, run)
         threading.Thread(target=next_steps, args=[run], daemon=True, name="next steps").start()
         stack.callback(_ignore_signals)  # called first: a second Ctrl-C must not interrupt the cleanup
-        return server.run(prepared, children, quiet=True)
+        return server.run(conf, files, children, quiet=True)
 
 
 def _write_configuration(directory: Path, port: int) -> list[str]:

@@ -99,7 +99,7 @@ class Machine:
         # Not at the top: `neutrino vm` does not need the server.
         from neutrino.cli.database import opened
         from neutrino.server.backend import configuration
-        from neutrino.server.feed.credentials import Credentials
+        from neutrino.server.feed.connections.credentials import Credentials
 
         path = self.state / "agent" / "credential"
         private.own_directory(path.parent, passable=True)

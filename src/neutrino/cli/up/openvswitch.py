@@ -46,7 +46,7 @@ class OwnSwitch:
         with contextlib.ExitStack() as stack:
             create_database(self.directory / "conf.db")
             socket = self.directory / "db.sock"
-            socket.unlink(missing_ok=True)
+            socket.unlink(missing_ok=True)  # of a killed run: its existence must mean that the new server listens
             self._spawn(stack, "ovsdb-server", f"{self.directory}/conf.db", f"--remote=p{self.socket}", MANAGER_REMOTE)
             wait_until(socket.exists, START_SECONDS, "ovsdb-server does not listen")
             removals = [word for bridge in stale_bridges for word in ("--", "--if-exists", "del-br", bridge)]

@@ -108,6 +108,8 @@ class Selection:
         self.zones = tuple(sorted(zones))
 
     def includes(self, connection: Connection) -> bool:
+        # The tracker does not know which end is the port: a connection may be an incoming one of its destination, or an
+        # outgoing one of its source.
         return self._seen_as("ingress", connection.destination, connection.source, connection) or self._seen_as(
             "egress", connection.source, connection.destination, connection
         )

@@ -12,15 +12,7 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 
-from neutrino.dataplane.conntrack.api import (
-    ICMP,
-    ICMPV6,
-    Connection,
-    ConntrackError,
-    ConntrackFlush,
-    Selection,
-    parse_connection,
-)
+from neutrino.dataplane.conntrack import api
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.constants import NETLINK_NETFILTER
 from neutrino.dataplane.netlink.namespaces import Namespaces
@@ -33,7 +25,7 @@ _TUPLE_ORIG, _MARK, _ZONE = 1, 8, 18
 _TUPLE_IP, _TUPLE_PROTO = 1, 2
 _IP_ADDRESSES = {4: (1, 2), 6: (3, 4)}  # source, destination
 _PROTO_NUM, _SRC_PORT, _DST_PORT = 1, 2, 3
-_ICMP_FIELDS = {ICMP: (4, 5, 6), ICMPV6: (7, 8, 9)}  # id, type, code
+_ICMP_FIELDS = {api.ICMP: (4, 5, 6), api.ICMPV6: (7, 8, 9)}  # id, type, code
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
@@ -44,12 +36,12 @@ class KernelConntrack:
     namespace: str = HOST
     namespaces: Namespaces = dataclasses.field(default_factory=Namespaces)
 
-    def flush(self, entries: Iterable[ConntrackFlush]) -> None:
-        selection = Selection(entries)
+    def flush(self, entries: Iterable[api.ConntrackFlush]) -> None:
+        selection = api.Selection(entries)
         if selection.zones:
             self._change(_DELETE, (entry for entry in self.read(selection.zones) if selection.includes(entry)))
 
-    def read(self, zones: Iterable[int]) -> tuple[Connection, ...]:
+    def read(self, zones: Iterable[int]) -> tuple[api.Connection, ...]:
         wanted = set(zones)
         if not wanted:
             return ()
@@ -59,13 +51,13 @@ class KernelConntrack:
         try:
             output = self.namespaces.run(self.namespace, lambda: run_program(command))
         except (ProgramError, NetlinkError) as error:
-            raise ConntrackError(f"conntrack: {error}") from error
+            raise api.ConntrackError(f"conntrack: {error}") from error
         return tuple(entry for entry in parse_connections(output) if entry.zone in wanted)
 
-    def mark(self, connections: Iterable[Connection], mark: int) -> None:
+    def mark(self, connections: Iterable[api.Connection], mark: int) -> None:
         self._change(_NEW, connections, attribute(_MARK, struct.pack("!I", mark)))
 
-    def _change(self, command: int, connections: Iterable[Connection], more: bytes = b"") -> None:
+    def _change(self, command: int, connections: Iterable[api.Connection], more: bytes = b"") -> None:
         chosen = list(connections)
         if not chosen:
             return
@@ -76,15 +68,15 @@ class KernelConntrack:
                     with tolerated(errno.ENOENT):  # it has ended meanwhile
                         netlink.do(command, 0, _body(connection) + more)
         except (OSError, NetlinkError) as error:
-            raise ConntrackError(f"conntrack: {error}") from error
+            raise api.ConntrackError(f"conntrack: {error}") from error
 
 
-def _body(connection: Connection) -> bytes:
+def _body(connection: api.Connection) -> bytes:
     head = struct.pack("=BBH", _FAMILIES[connection.family], 0, 0)
     return head + _tuple(connection) + attribute(_ZONE, struct.pack("!H", connection.zone))
 
 
-def _tuple(connection: Connection) -> bytes:
+def _tuple(connection: api.Connection) -> bytes:
     """The tuple of the first packet, by which the kernel finds the connection."""
     source, destination = _IP_ADDRESSES[connection.family]
     protocol = [attribute(_PROTO_NUM, struct.pack("B", connection.protocol))]
@@ -100,7 +92,7 @@ def _tuple(connection: Connection) -> bytes:
     return nested(_TUPLE_ORIG, nested(_TUPLE_IP, *addresses), nested(_TUPLE_PROTO, *protocol))
 
 
-def parse_connections(dump: str) -> Iterator[Connection]:
+def parse_connections(dump: str) -> Iterator[api.Connection]:
     """The connections of `conntrack -L -o extended`, which prints the first packet's values before the reply's."""
     for line in dump.splitlines():
         words = line.split()
@@ -108,4 +100,4 @@ def parse_connections(dump: str) -> Iterator[Connection]:
             continue
         values = [word.split("=", 1) for word in words[4:] if "=" in word]
         first, last = dict(reversed(values)), dict(values)
-        yield parse_connection(first, int(words[3]), last.get("zone", "0"), last.get("mark", "0"))
+        yield api.parse_connection(first, int(words[3]), last.get("zone", "0"), last.get("mark", "0"))

@@ -67,7 +67,7 @@ class RealAnnouncer:
         try:
             with self.namespaces.run(namespace, _packet_socket) as sender:
                 sender.bind((device, 0))
-                mac = sender.getsockname()[4]
+                mac = sender.getsockname()[4]  # the device's current one, whichever the port has
                 for address in addresses:
                     for frame in render_announcement(mac, address, router=router):
                         sender.send(frame)

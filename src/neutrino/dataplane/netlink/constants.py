@@ -1,5 +1,4 @@
-"""Numbers of the kernel's routing netlink interface, under the kernel's names (linux/rtnetlink.h and its
-neighbours)."""
+"""Numbers of the kernel's netlink interfaces, under the kernel's names (linux/netlink.h, linux/rtnetlink.h …)."""
 
 NETLINK_ROUTE, NETLINK_NETFILTER = 0, 12
 
@@ -15,15 +14,13 @@ NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK = 10, 11, 12
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 # The types that delete and list follow the one that sets.
-RTM_NEWADDR = 20
-RTM_NEWROUTE = 24
+RTM_NEWADDR, RTM_NEWROUTE, RTM_NEWRULE = 20, 24, 32
 RTM_NEWNEIGH, RTM_GETNEIGH = 28, 30
-RTM_NEWRULE = 32
 RTM_NEWQDISC, RTM_NEWTCLASS, RTM_NEWTFILTER = 36, 40, 44
 RTM_GETNSID = 90
 
 IFF_UP = 0x1
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_MASTER = 1, 3, 4, 5, 10
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK = 1, 3, 4, 5
 IFLA_LINKINFO, IFLA_IFALIAS, IFLA_NET_NS_FD, IFLA_EXT_MASK, IFLA_CARRIER = 18, 20, 28, 29, 33
 IFLA_LINK_NETNSID, IFLA_TARGET_NETNSID = 37, 46
 IFLA_INFO_KIND, IFLA_INFO_DATA = 1, 2

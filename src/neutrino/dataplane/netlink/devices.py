@@ -9,33 +9,23 @@ import struct
 from collections.abc import Iterator
 
 from neutrino.dataplane.netlink import constants as linux
+from neutrino.dataplane.netlink import rtnetlink as nl
 from neutrino.dataplane.netlink.api import Change, DeleteDevice, MoveDevice, NetlinkError, SetDevice, SetVeth
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.netlink.rtnetlink import (
-    Attributes,
-    NetlinkSocket,
-    attribute,
-    mac,
-    nested,
-    number,
-    read_attributes,
-    text,
-    tolerated,
-)
 from neutrino.dataplane.netlink.values import HOST, Device
 
 _LINK = struct.Struct("=BxHiII")  # family, hardware type, index, flags, mask of flags
-_NO_STATISTICS = number(linux.IFLA_EXT_MASK, linux.RTEXT_FILTER_SKIP_STATS)
+# Counters are the largest part of a message about a device, and nobody reads them.
+_NO_STATISTICS = nl.number(linux.IFLA_EXT_MASK, linux.RTEXT_FILTER_SKIP_STATS)
 _SIOCETHTOOL = 0x8946
 _GET_TX_CHECKSUM, _SET_TX_CHECKSUM = 0x16, 0x17
 
 
 class Devices:
-    """`route` and `control` are sockets inside the namespace called `here`."""
+    """`route` is a socket inside the namespace called `here`."""
 
-    def __init__(self, route: NetlinkSocket, control: socket.socket, here: str, namespaces: Namespaces) -> None:
+    def __init__(self, route: nl.NetlinkSocket, here: str, namespaces: Namespaces) -> None:
         self._route = route
-        self._control = control
         self._here = here
         self._namespaces = namespaces
         self._names: dict[int, str] = {}
@@ -47,15 +37,15 @@ class Devices:
 
     def read(self) -> dict[str, Device]:
         contents = self._route.list(linux.RTM_GETLINK, _link() + _NO_STATISTICS)
-        links = [(content, read_attributes(content, _LINK.size)) for content in contents]
+        links = [(content, nl.read_attributes(content, _LINK.size)) for content in contents]
         # Names first: both ends of a veth pair may be here, and each refers to the other by its index.
         self._names = {_LINK.unpack_from(content)[2]: found.text(linux.IFLA_IFNAME) for content, found in links}
         devices = (self._decode(content, found) for content, found in links)
         return {device.name: device for device in devices}
 
     def read_one(self, name: str) -> Device | None:
-        content = self._get(_link() + text(linux.IFLA_IFNAME, name))
-        return self._decode(content, read_attributes(content, _LINK.size)) if content else None
+        content = self._get(_link() + nl.text(linux.IFLA_IFNAME, name))
+        return self._decode(content, nl.read_attributes(content, _LINK.size)) if content else None
 
     def index(self, name: str) -> int:
         index = self._indices.get(name) or _find(self._route, name)
@@ -71,7 +61,7 @@ class Devices:
         except OSError:
             return b""
 
-    def _decode(self, content: bytes, found: Attributes) -> Device:
+    def _decode(self, content: bytes, found: nl.Attributes) -> Device:
         _, _, index, flags, _ = _LINK.unpack_from(content)
         name, kind = found.text(linux.IFLA_IFNAME), found.nested(linux.IFLA_LINKINFO).text(linux.IFLA_INFO_KIND)
         peer, peer_namespace, tx_checksum = "", None, True
@@ -98,7 +88,8 @@ class Devices:
         if elsewhere is None:
             return self._names.get(index) or _name(self._get(_link(index))), self._here
         (namespace_id,) = struct.unpack("=i", elsewhere)
-        answer = self._get(_link(index) + number(linux.IFLA_TARGET_NETNSID, namespace_id)) if namespace_id >= 0 else b""
+        there = nl.attribute(linux.IFLA_TARGET_NETNSID, elsewhere)
+        answer = self._get(_link(index) + there) if namespace_id >= 0 else b""
         return (_name(answer), self._namespace_name(namespace_id)) if answer else ("", None)
 
     # --- names of other namespaces ---
@@ -120,14 +111,15 @@ class Devices:
         for name in (HOST, *sorted(self._namespaces.names())):
             with contextlib.suppress(OSError, NetlinkError):  # deleted since it was listed
                 with self._namespaces.open(name) as descriptor:
-                    body = struct.pack("=Bxxx", socket.AF_UNSPEC) + number(linux.NETNSA_FD, descriptor)
-                    answer = read_attributes(self._route.get(linux.RTM_GETNSID, body), 4)
+                    body = struct.pack("=Bxxx", socket.AF_UNSPEC) + nl.number(linux.NETNSA_FD, descriptor)
+                    answer = nl.read_attributes(self._route.get(linux.RTM_GETNSID, body), 4)
                 yield struct.unpack("=i", answer[linux.NETNSA_NSID])[0], name
 
     # --- changing ---
 
     def apply(self, change: Change) -> None:
-        self._indices.clear()  # a device of the same name may be another from now on
+        # A device of the same name may be another one from now on: an address would be set on the wrong index.
+        self._indices.clear()
         match change:
             case SetVeth():
                 self._set_veth(change)
@@ -136,8 +128,8 @@ class Devices:
             case MoveDevice(name, to):
                 self._move(name, to)
             case DeleteDevice(name):
-                with tolerated(errno.ENODEV):
-                    self._route.do(linux.RTM_DELLINK, 0, _link() + text(linux.IFLA_IFNAME, name))
+                with nl.tolerated(errno.ENODEV):
+                    self._route.do(linux.RTM_DELLINK, 0, _link() + nl.text(linux.IFLA_IFNAME, name))
 
     def _set_veth(self, change: SetVeth) -> None:
         # Another device of that name is refused: deleting it could cut off what somebody else plugged.
@@ -147,23 +139,25 @@ class Devices:
             if there.kind != "veth" or where != (change.peer, change.peer_namespace):
                 raise NetlinkError(f"{change.name} exists as {there.kind or 'hardware'} with peer {where}")
             return
-        mtu = number(linux.IFLA_MTU, change.mtu) if change.mtu else b""
+        mtu = nl.number(linux.IFLA_MTU, change.mtu) if change.mtu else b""
         with self._namespaces.open(change.peer_namespace) as namespace:
-            peer = _link() + text(linux.IFLA_IFNAME, change.peer) + number(linux.IFLA_NET_NS_FD, namespace) + mtu
-            info = nested(
+            peer = _link() + nl.text(linux.IFLA_IFNAME, change.peer) + nl.number(linux.IFLA_NET_NS_FD, namespace) + mtu
+            info = nl.nested(
                 linux.IFLA_LINKINFO,
-                text(linux.IFLA_INFO_KIND, "veth"),
-                nested(linux.IFLA_INFO_DATA, attribute(linux.VETH_INFO_PEER, peer)),
+                nl.text(linux.IFLA_INFO_KIND, "veth"),
+                nl.nested(linux.IFLA_INFO_DATA, nl.attribute(linux.VETH_INFO_PEER, peer)),
             )
-            body = _link() + text(linux.IFLA_IFNAME, change.name) + mac(linux.IFLA_ADDRESS, change.mac) + mtu + info
+            name, address = nl.text(linux.IFLA_IFNAME, change.name), nl.mac(linux.IFLA_ADDRESS, change.mac)
+            body = _link() + name + address + mtu + info
             self._route.do(linux.RTM_NEWLINK, linux.NLM_F_CREATE | linux.NLM_F_EXCL, body)
 
     def _set(self, change: SetDevice) -> None:
-        attributes = mac(linux.IFLA_ADDRESS, change.mac)
+        attributes = nl.mac(linux.IFLA_ADDRESS, change.mac)
         if change.mtu:
-            attributes += number(linux.IFLA_MTU, change.mtu)
+            attributes += nl.number(linux.IFLA_MTU, change.mtu)
         if change.alias is not None:
-            attributes += attribute(linux.IFLA_IFALIAS, change.alias.encode())
+            attributes += nl.attribute(linux.IFLA_IFALIAS, change.alias.encode())
+        # With an empty mask the device stays up or down as it is.
         flags, mask = linux.IFF_UP if change.up else 0, linux.IFF_UP if change.up is not None else 0
         index = self.index(change.name)
         if attributes or mask:
@@ -177,18 +171,19 @@ class Devices:
         index = _find(self._route, name)
         if index:
             with self._namespaces.open(to) as namespace:
-                self._route.do(linux.RTM_NEWLINK, 0, _link(index) + number(linux.IFLA_NET_NS_FD, namespace))
+                self._route.do(linux.RTM_NEWLINK, 0, _link(index) + nl.number(linux.IFLA_NET_NS_FD, namespace))
             return
-        with contextlib.closing(self._namespaces.run(to, NetlinkSocket)) as elsewhere:
+        with contextlib.closing(self._namespaces.run(to, nl.NetlinkSocket)) as elsewhere:
             if not _find(elsewhere, name):  # it was not moved already either
                 raise _no_device(name)
 
     def _ethtool(self, device: str, command: int, value: int = 0) -> int:
         name = device.encode()
-        if len(name) > 15:
+        if len(name) > 15:  # the ioctl would take the first 15 bytes for the name of another device
             raise _no_device(device)
         words = ctypes.create_string_buffer(struct.pack("=II", command, value), 8)
-        fcntl.ioctl(self._control, _SIOCETHTOOL, struct.pack("16sP16x", name, ctypes.addressof(words)))
+        # The kernel takes ioctls of devices on sockets of any family.
+        fcntl.ioctl(self._route, _SIOCETHTOOL, struct.pack("16sP16x", name, ctypes.addressof(words)))
         answer: int = struct.unpack("=II", words.raw)[1]
         return answer
 
@@ -197,11 +192,11 @@ def _link(index: int = 0, flags: int = 0, mask: int = 0) -> bytes:
     return _LINK.pack(socket.AF_UNSPEC, 0, index, flags, mask)
 
 
-def _find(route: NetlinkSocket, name: str) -> int:
+def _find(route: nl.NetlinkSocket, name: str) -> int:
     """The index of a device, 0 if there is none of that name."""
     index: int = 0
-    with tolerated(errno.ENODEV):
-        _, _, index, _, _ = _LINK.unpack_from(route.get(linux.RTM_GETLINK, _link() + text(linux.IFLA_IFNAME, name)))
+    with nl.tolerated(errno.ENODEV):
+        _, _, index, _, _ = _LINK.unpack_from(route.get(linux.RTM_GETLINK, _link() + nl.text(linux.IFLA_IFNAME, name)))
     return index
 
 
@@ -210,4 +205,4 @@ def _no_device(name: str) -> OSError:
 
 
 def _name(content: bytes) -> str:
-    return read_attributes(content, _LINK.size, until=linux.IFLA_IFNAME).text(linux.IFLA_IFNAME)
+    return nl.read_attributes(content, _LINK.size, until=linux.IFLA_IFNAME).text(linux.IFLA_IFNAME)

@@ -13,20 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from neutrino.dataplane.netlink import constants as linux
+from neutrino.dataplane.netlink import rtnetlink as nl
 from neutrino.dataplane.netlink import tc
 from neutrino.dataplane.netlink.api import Item
-from neutrino.dataplane.netlink.rtnetlink import (
-    Attributes,
-    NetlinkSocket,
-    attribute,
-    ip,
-    mac,
-    nested,
-    number,
-    read_attributes,
-    text,
-    tolerated,
-)
 from neutrino.dataplane.netlink.values import IPV6_METRIC, Address, Device, Neighbour, Route, Rule
 from neutrino.model.link_local import link_local
 
@@ -62,30 +51,31 @@ _SCOPES = {
 _SCOPE_NAMES = {number: name for name, number in _SCOPES.items()}
 
 
-def set_item(route_socket: NetlinkSocket, item: Item, index: Index) -> None:
+def set_item(route_socket: nl.NetlinkSocket, item: Item, index: Index) -> None:
     type_ = _TYPES[type(item)]
-    with tolerated(*type_.exists):
-        route_socket.do(type_.new, type_.flags, type_.encode(item, index, False))
+    with nl.tolerated(*(() if type_.replace else (errno.EEXIST,))):
+        flag = linux.NLM_F_REPLACE if type_.replace else linux.NLM_F_EXCL
+        route_socket.do(type_.new, linux.NLM_F_CREATE | flag, type_.encode(item, index, False))
 
 
-def delete_item(route_socket: NetlinkSocket, item: Item, index: Index) -> None:
+def delete_item(route_socket: nl.NetlinkSocket, item: Item, index: Index) -> None:
     type_ = _TYPES[type(item)]
-    with tolerated(errno.ENODEV, *type_.missing):  # without its device an item is gone too
+    with nl.tolerated(errno.ENODEV, *type_.missing):  # without its device an item is gone too
         route_socket.do(type_.new + 1, 0, type_.encode(item, index, True))
 
 
-def list_items(route_socket: NetlinkSocket, kind: type[T], devices: Devices, *requests: bytes) -> frozenset[T]:
+def list_items(route_socket: nl.NetlinkSocket, kind: type[T], devices: Devices, *requests: bytes) -> frozenset[T]:
     """All items of a type, or those that other requests list."""
     type_ = _TYPES[kind]
     items = (
         type_.decode(content, devices)
-        for request in requests or type_.requests
+        for request in requests or type_.requests or (bytes(type_.head.size),)
         for content in route_socket.list(type_.new + 2, request)
     )
     return frozenset(item for item in items if item is not None)
 
 
-def list_tc(route_socket: NetlinkSocket, devices: Devices) -> frozenset[tc.TcItem]:
+def list_tc(route_socket: nl.NetlinkSocket, devices: Devices) -> frozenset[tc.TcItem]:
     """One dump where no device has a qdisc of ours; classes and filters are asked for below those alone."""
     qdiscs = list_items(route_socket, tc.Qdisc, devices)
     found: set[tc.TcItem] = set(qdiscs)
@@ -100,11 +90,11 @@ def list_tc(route_socket: NetlinkSocket, devices: Devices) -> frozenset[tc.TcIte
 @dataclasses.dataclass(frozen=True)
 class _ItemType:
     new: int  # the type of the message that sets an item; the types that delete and list follow it
+    head: struct.Struct
     encode: Callable[[Any, Index, bool], bytes]  # the last argument: for a deletion
     decode: Callable[[bytes, Devices], Any | None]  # None for an item that is of no interest
-    requests: tuple[bytes, ...] = ()  # that list all items
-    flags: int = linux.NLM_F_CREATE | linux.NLM_F_REPLACE
-    exists: tuple[int, ...] = ()  # errors that mean that the item to set is there
+    requests: tuple[bytes, ...] = ()  # that list all items, if an empty head does not
+    replace: bool = True  # setting an item replaces the one with its key; without keys, an equal one is an error
     missing: tuple[int, ...] = (errno.ENOENT,)  # errors that mean that the item to delete is not there
 
 
@@ -115,20 +105,21 @@ def _encode_address(address: Address, index: Index, delete: bool) -> bytes:
     interface = ipaddress.ip_interface(address.address)
     version, length, packed = interface.version, interface.network.prefixlen, interface.ip.packed
     body = _ADDRESS.pack(_FAMILIES[version], length, 0, _SCOPES[address.scope], index(address.device))
-    body += attribute(linux.IFA_LOCAL, packed) + attribute(linux.IFA_ADDRESS, packed)
+    body += nl.attribute(linux.IFA_LOCAL, packed) + nl.attribute(linux.IFA_ADDRESS, packed)
     if delete:
         return body
     if version == 4 and length < 31:  # a /31 or /32 has no broadcast address
-        body += attribute(linux.IFA_BROADCAST, interface.network.broadcast_address.packed)
+        body += nl.attribute(linux.IFA_BROADCAST, interface.network.broadcast_address.packed)
     if address.nodad:
-        body += number(linux.IFA_FLAGS, linux.IFA_F_NODAD)
+        body += nl.number(linux.IFA_FLAGS, linux.IFA_F_NODAD)
     # Without a lifetime, an address that was deprecated by hand would stay so.
-    return body + attribute(linux.IFA_CACHEINFO, struct.pack("=IIII", linux.FOREVER, linux.FOREVER, 0, 0))
+    return body + nl.attribute(linux.IFA_CACHEINFO, struct.pack("=IIII", linux.FOREVER, linux.FOREVER, 0, 0))
 
 
 def _decode_address(content: bytes, devices: Devices) -> Address | None:
     family, length, _, scope, index = _ADDRESS.unpack_from(content)
-    found = read_attributes(content, _ADDRESS.size)
+    found = nl.read_attributes(content, _ADDRESS.size)
+    # On a point-to-point device IFA_ADDRESS is the other end; IPv6 has no IFA_LOCAL elsewhere.
     type_ = linux.IFA_LOCAL if linux.IFA_LOCAL in found else linux.IFA_ADDRESS
     if type_ not in found or index not in devices or family not in _VERSIONS:
         return None
@@ -143,7 +134,7 @@ def _decode_address(content: bytes, devices: Devices) -> Address | None:
     )
 
 
-def _by_kernel(address: str, flags: int, found: Attributes, device_mac: str) -> bool:
+def _by_kernel(address: str, flags: int, found: nl.Attributes, device_mac: str) -> bool:
     """Whether the kernel added the address by itself. Kernels from 5.18 report it; for older ones it is inferred."""
     if flags & (linux.IFA_F_TEMPORARY | linux.IFA_F_STABLE_PRIVACY | linux.IFA_F_MANAGETEMPADDR):
         return True
@@ -172,17 +163,11 @@ def _encode_route(route: Route, index: Index, delete: bool) -> bytes:
         linux.RTN_UNICAST,
         linux.RTNH_F_ONLINK if route.onlink else 0,
     )
-    return b"".join(
-        (
-            head,
-            number(linux.RTA_TABLE, route.table),
-            ip(linux.RTA_DST, route.destination) if length else b"",
-            ip(linux.RTA_GATEWAY, route.via),
-            number(linux.RTA_OIF, index(route.device)) if route.device else b"",
-            number(linux.RTA_PRIORITY, route.metric) if route.metric else b"",
-            ip(linux.RTA_PREFSRC, route.source),
-        )
-    )
+    body = head + nl.number(linux.RTA_TABLE, route.table) + nl.ip(linux.RTA_DST, route.destination if length else "")
+    body += nl.ip(linux.RTA_GATEWAY, route.via) + nl.ip(linux.RTA_PREFSRC, route.source)
+    if route.device:
+        body += nl.number(linux.RTA_OIF, index(route.device))
+    return body + nl.number(linux.RTA_PRIORITY, route.metric) if route.metric else body
 
 
 def _decode_route(content: bytes, devices: Devices) -> Route | None:
@@ -190,7 +175,7 @@ def _decode_route(content: bytes, devices: Devices) -> Route | None:
     # Cloned routes are the cache of IPv6 (path MTUs, redirects).
     if type_ != linux.RTN_UNICAST or flags & linux.RTM_F_CLONED or family not in _VERSIONS:
         return None
-    found = read_attributes(content, _ROUTE.size)
+    found = nl.read_attributes(content, _ROUTE.size)
     metric, device = found.number(linux.RTA_PRIORITY), devices.get(found.number(linux.RTA_OIF))
     return Route(
         destination=found.prefix(linux.RTA_DST, length) or _ANYWHERE[family],
@@ -209,20 +194,14 @@ def _decode_route(content: bytes, devices: Devices) -> Route | None:
 
 def _encode_rule(rule: Rule, index: Index, delete: bool) -> bytes:
     lengths = (int(each.partition("/")[2] or 0) for each in (rule.destination, rule.source))
-    return b"".join(
-        (
-            _RULE.pack(_FAMILIES[rule.version], *lengths, 0, 0, linux.FR_ACT_TO_TBL, 0),
-            number(linux.FRA_PRIORITY, rule.priority),
-            number(linux.FRA_TABLE, rule.table),
-            ip(linux.FRA_SRC, rule.source),
-            ip(linux.FRA_DST, rule.destination),
-            text(linux.FRA_IIFNAME, rule.iif),
-            number(linux.FRA_FWMARK, rule.mark) + number(linux.FRA_FWMASK, rule.mask)
-            if rule.mark or rule.mask
-            else b"",
-            attribute(linux.FRA_PROTOCOL, bytes([rule.protocol])) if not delete else b"",
-        )
-    )
+    body = _RULE.pack(_FAMILIES[rule.version], *lengths, 0, 0, linux.FR_ACT_TO_TBL, 0)
+    body += nl.number(linux.FRA_PRIORITY, rule.priority) + nl.number(linux.FRA_TABLE, rule.table)
+    body += nl.ip(linux.FRA_SRC, rule.source) + nl.ip(linux.FRA_DST, rule.destination)
+    body += nl.text(linux.FRA_IIFNAME, rule.iif)
+    if rule.mark or rule.mask:
+        body += nl.number(linux.FRA_FWMARK, rule.mark) + nl.number(linux.FRA_FWMASK, rule.mask)
+    # Without a protocol, a rule is deleted whoever added it.
+    return body if delete else body + nl.attribute(linux.FRA_PROTOCOL, bytes([rule.protocol]))
 
 
 def _decode_rule(content: bytes, devices: Devices) -> Rule | None:
@@ -230,7 +209,7 @@ def _decode_rule(content: bytes, devices: Devices) -> Rule | None:
     # Inverted rules and those that drop are not ours, and `Rule` cannot represent them.
     if action != linux.FR_ACT_TO_TBL or family not in _VERSIONS or flags & linux.FIB_RULE_INVERT:
         return None
-    found = read_attributes(content, _RULE.size)
+    found = nl.read_attributes(content, _RULE.size)
     return Rule(
         priority=found.number(linux.FRA_PRIORITY),
         version=_VERSIONS[family],
@@ -250,15 +229,15 @@ def _decode_rule(content: bytes, devices: Devices) -> Rule | None:
 def _encode_neighbour(neighbour: Neighbour, index: Index, delete: bool) -> bytes:
     family = _FAMILIES[6 if ":" in neighbour.address else 4]
     head = _NEIGHBOUR.pack(family, index(neighbour.device), linux.NUD_PERMANENT, 0, 0)
-    return head + ip(linux.NDA_DST, neighbour.address) + mac(linux.NDA_LLADDR, neighbour.mac)
+    return head + nl.ip(linux.NDA_DST, neighbour.address) + nl.mac(linux.NDA_LLADDR, neighbour.mac)
 
 
 def _decode_neighbour(content: bytes, devices: Devices) -> Neighbour | None:
-    """Permanent ones only: the kernel resolves the others itself."""
+    """Permanent ones only: the kernel resolves the others by ARP and ND itself."""
     family, index, state, _, _ = _NEIGHBOUR.unpack_from(content)
     if not state & linux.NUD_PERMANENT or index not in devices or family not in _VERSIONS:
         return None
-    found = read_attributes(content, _NEIGHBOUR.size)
+    found = nl.read_attributes(content, _NEIGHBOUR.size)
     return Neighbour(devices[index].name, found.ip(linux.NDA_DST), found.mac(linux.NDA_LLADDR))
 
 
@@ -275,22 +254,22 @@ def _encode_tc(item: tc.TcItem, index: Index, delete: bool) -> bytes:
         case tc.Class():
             head = _TC.pack(0, device, major | item.minor, major, 0)
             parameters = struct.pack("=IIIII", item.burst, tc.ticks(1600, item.ceil or 1), 0, 0, 0)
-            kind, options = "htb", attribute(linux.TCA_HTB_PARMS, _spec(item.rate) + _spec(item.ceil) + parameters)
+            kind, options = "htb", nl.attribute(linux.TCA_HTB_PARMS, _spec(item.rate) + _spec(item.ceil) + parameters)
         case tc.Filter():
             head = _TC.pack(0, device, 0, major, item.priority << 16 | _IP)
-            kind, options = "u32", number(linux.TCA_U32_CLASSID, major | item.minor) + _selector(item)
-    body = head + text(linux.TCA_KIND, kind)
-    return body if delete or not options else body + nested(linux.TCA_OPTIONS, options)
+            kind, options = "u32", nl.number(linux.TCA_U32_CLASSID, major | item.minor) + _selector(item)
+    body = head + nl.text(linux.TCA_KIND, kind)
+    return body if delete or not options else body + nl.nested(linux.TCA_OPTIONS, options)
 
 
 def _qdisc_options(qdisc: tc.Qdisc) -> bytes:
     match qdisc.kind:
         case "tbf":
             parameters = struct.pack("=III", qdisc.limit, qdisc.burst, 0)
-            return attribute(linux.TCA_TBF_PARMS, _spec(qdisc.rate) + bytes(_RATE.size) + parameters)
+            return nl.attribute(linux.TCA_TBF_PARMS, _spec(qdisc.rate) + bytes(_RATE.size) + parameters)
         case "htb":
-            # Version 3, and a tenth of its rate for each class at a time.
-            return attribute(linux.TCA_HTB_INIT, struct.pack("=IIIII", 3, 10, qdisc.default, 0, 0))
+            # Version 3 of the struct; in its turn a class may send a tenth of its rate.
+            return nl.attribute(linux.TCA_HTB_INIT, struct.pack("=IIIII", 3, 10, qdisc.default, 0, 0))
     return b""
 
 
@@ -302,7 +281,7 @@ def _selector(item: tc.Filter) -> bytes:
     network = ipaddress.IPv4Network(item.source or item.destination)
     offset = _SOURCE_OFFSET if item.source else _DESTINATION_OFFSET
     key = _MATCH.pack(int(network.netmask), int(network.network_address)) + _OFFSETS.pack(offset, 0)
-    return attribute(linux.TCA_U32_SEL, _SELECTOR.pack(linux.TC_U32_TERMINAL, 0, 1, 0, 0, 0, 0, 0) + key)
+    return nl.attribute(linux.TCA_U32_SEL, _SELECTOR.pack(linux.TC_U32_TERMINAL, 0, 1, 0, 0, 0, 0, 0) + key)
 
 
 def _decode_qdisc(content: bytes, devices: Devices) -> tc.Qdisc | None:
@@ -344,49 +323,32 @@ def _decode_filter(content: bytes, devices: Devices) -> tc.Filter | None:
     return tc.Filter(device, parent >> 16, info >> 16, options.number(linux.TCA_U32_CLASSID) & 0xFFFF, **prefixes)
 
 
-def _decode_tc(content: bytes, devices: Devices) -> tuple[str, tuple[int, ...], str, Attributes]:
+def _decode_tc(content: bytes, devices: Devices) -> tuple[str, tuple[int, ...], str, nl.Attributes]:
     """The device, the head of the message, the kind and its options."""
-    head, found = _TC.unpack_from(content), read_attributes(content, _TC.size)
+    head, found = _TC.unpack_from(content), nl.read_attributes(content, _TC.size)
     device = devices.get(head[1])
     return device.name if device else "", head, found.text(linux.TCA_KIND), found.nested(linux.TCA_OPTIONS)
 
 
 # --- all types ---
 
+# EINVAL: the device has another qdisc now, such as the kernel's default.
 _TC_MISSING = (errno.ENOENT, errno.EINVAL)
 
 _TYPES: Mapping[type, _ItemType] = {
-    Address: _ItemType(
-        linux.RTM_NEWADDR,
-        _encode_address,
-        _decode_address,
-        requests=(_ADDRESS.pack(socket.AF_UNSPEC, 0, 0, 0, 0),),
-        missing=(errno.EADDRNOTAVAIL,),
-    ),
+    Address: _ItemType(linux.RTM_NEWADDR, _ADDRESS, _encode_address, _decode_address, missing=(errno.EADDRNOTAVAIL,)),
     Route: _ItemType(
         linux.RTM_NEWROUTE,
+        _ROUTE,
         _encode_route,
         _decode_route,
+        # Unicast alone: each address adds local and broadcast routes as well.
         requests=tuple(_ROUTE.pack(family, 0, 0, 0, 0, 0, 0, linux.RTN_UNICAST, 0) for family in _VERSIONS),
         missing=(errno.ESRCH,),
     ),
-    Rule: _ItemType(
-        linux.RTM_NEWRULE,
-        _encode_rule,
-        _decode_rule,
-        requests=(_RULE.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0, 0),),
-        flags=linux.NLM_F_CREATE | linux.NLM_F_EXCL,  # rules cannot be replaced
-        exists=(errno.EEXIST,),
-    ),
-    Neighbour: _ItemType(
-        linux.RTM_NEWNEIGH,
-        _encode_neighbour,
-        _decode_neighbour,
-        requests=(_NEIGHBOUR.pack(socket.AF_UNSPEC, 0, 0, 0, 0),),
-    ),
-    tc.Qdisc: _ItemType(
-        linux.RTM_NEWQDISC, _encode_tc, _decode_qdisc, requests=(_TC.pack(0, 0, 0, 0, 0),), missing=_TC_MISSING
-    ),
-    tc.Class: _ItemType(linux.RTM_NEWTCLASS, _encode_tc, _decode_class, missing=_TC_MISSING),
-    tc.Filter: _ItemType(linux.RTM_NEWTFILTER, _encode_tc, _decode_filter, missing=_TC_MISSING),
+    Rule: _ItemType(linux.RTM_NEWRULE, _RULE, _encode_rule, _decode_rule, replace=False),
+    Neighbour: _ItemType(linux.RTM_NEWNEIGH, _NEIGHBOUR, _encode_neighbour, _decode_neighbour),
+    tc.Qdisc: _ItemType(linux.RTM_NEWQDISC, _TC, _encode_tc, _decode_qdisc, missing=_TC_MISSING),
+    tc.Class: _ItemType(linux.RTM_NEWTCLASS, _TC, _encode_tc, _decode_class, missing=_TC_MISSING),
+    tc.Filter: _ItemType(linux.RTM_NEWTFILTER, _TC, _encode_tc, _decode_filter, missing=_TC_MISSING),
 }

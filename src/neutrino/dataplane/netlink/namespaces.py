@@ -51,7 +51,7 @@ class Namespaces:
         path = self.path(name)
         try:
             with self._locked():
-                if not _is_namespace(path):
+                if not _is_namespace(path):  # completes one whose creator was killed between these two steps
                     os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o444))
                     _in_thread(lambda: _mount_new(path))
         except OSError as error:
@@ -62,6 +62,7 @@ class Namespaces:
         try:
             # Until nothing is mounted: with a mount left, unlink would fail and the name could not be used again.
             for _ in range(_MOST_MOUNTS):
+                # Detached: the namespace may be in use, and lives until its last process has ended.
                 if _libc.umount2(os.fsencode(path), _MNT_DETACH) < 0:
                     break
             os.unlink(path)
@@ -128,6 +129,7 @@ def _mount_new(path: str) -> None:
 
 
 def _is_namespace(path: str) -> bool:
+    # A mounted namespace is a file of the kernel's nsfs, as our own is; a name without a mount is a file of /run.
     try:
         return os.stat(path).st_dev == os.stat("/proc/thread-self/ns/net").st_dev
     except FileNotFoundError:
@@ -143,6 +145,7 @@ def _in_thread(work: Callable[[], T]) -> T:
         except BaseException as error:
             future.set_exception(error)
 
+    # Not from a pool: a thread that has entered a namespace must never run anything else.
     thread = threading.Thread(target=body, name="namespace")
     thread.start()
     thread.join()

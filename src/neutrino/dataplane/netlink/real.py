@@ -7,7 +7,6 @@ with its devices alive.
 
 import contextlib
 import functools
-import socket
 from collections.abc import Iterable, Iterator
 
 from neutrino.dataplane.netlink.api import Change, DeleteItem, NetlinkError, SetItem, SetSysctl, check_sysctl
@@ -33,72 +32,46 @@ class RealNetlink:
 
     def read(self, namespace: str, sysctls: Iterable[str] = ()) -> NamespaceState:
         names = [check_sysctl(name) for name in sysctls]
-        with _refusals(namespace, "cannot be read"), self._session(namespace, names) as session:
-            return session.read()
+        with _refusals(namespace, "cannot be read"):
+            values, opened = self._namespaces.run(namespace, lambda: (_read_sysctls(names), NetlinkSocket()))
+            with contextlib.closing(opened) as route:
+                devices = Devices(route, namespace, self._namespaces).read()
+                by_index = {device.index: device for device in devices.values()}
+                return NamespaceState(
+                    devices=devices,
+                    addresses=list_items(route, Address, by_index),
+                    routes=list_items(route, Route, by_index),
+                    rules=list_items(route, Rule, by_index),
+                    neighbours=list_items(route, Neighbour, by_index),
+                    sysctls=values,
+                    tc=list_tc(route, by_index),
+                )
 
     def read_device(self, namespace: str, name: str) -> Device | None:
-        with _refusals(namespace, f"device {name} cannot be read"), self._session(namespace) as session:
-            return session.devices.read_one(name)
+        with _refusals(namespace, f"device {name} cannot be read"), self._open(namespace) as route:
+            return Devices(route, namespace, self._namespaces).read_one(name)
 
     def apply(self, namespace: str, changes: Iterable[Change]) -> None:
         given = tuple(changes)
         if not given:
             return
-        with _refusals(namespace, "cannot be changed"), self._session(namespace) as session:
+        with _refusals(namespace, "cannot be changed"), self._open(namespace) as route:
+            devices = Devices(route, namespace, self._namespaces)
             for change in given:
                 with _refusals(namespace, change.text()):
-                    if isinstance(change, SetSysctl):
-                        self._namespaces.run(namespace, functools.partial(_write_sysctl, change.name, change.value))
-                    else:
-                        session.apply(change)
+                    match change:
+                        case SetItem(item):
+                            set_item(route, item, devices.index)
+                        case DeleteItem(item):
+                            delete_item(route, item, devices.index)
+                        case SetSysctl(name, value):
+                            self._namespaces.run(namespace, functools.partial(_write_sysctl, name, value))
+                        case _:
+                            devices.apply(change)
 
-    @contextlib.contextmanager
-    def _session(self, namespace: str, sysctls: Iterable[str] = ()) -> Iterator["_Session"]:
-        session = self._namespaces.run(namespace, lambda: _Session(namespace, self._namespaces, sysctls))
-        try:
-            yield session
-        finally:
-            session.close()
-
-
-class _Session:
-    """The sockets of one call: opened by a thread inside the namespace, used from outside of it."""
-
-    def __init__(self, namespace: str, namespaces: Namespaces, sysctls: Iterable[str]) -> None:
-        self._sysctls = _read_sysctls(sysctls)
-        self._route = NetlinkSocket()
-        try:
-            self._control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        except OSError:
-            self._route.close()
-            raise
-        self.devices = Devices(self._route, self._control, namespace, namespaces)
-
-    def close(self) -> None:
-        self._route.close()
-        self._control.close()
-
-    def read(self) -> NamespaceState:
-        devices = self.devices.read()
-        by_index = {device.index: device for device in devices.values()}
-        return NamespaceState(
-            devices=devices,
-            addresses=list_items(self._route, Address, by_index),
-            routes=list_items(self._route, Route, by_index),
-            rules=list_items(self._route, Rule, by_index),
-            neighbours=list_items(self._route, Neighbour, by_index),
-            sysctls=self._sysctls,
-            tc=list_tc(self._route, by_index),
-        )
-
-    def apply(self, change: Change) -> None:
-        match change:
-            case SetItem(item):
-                set_item(self._route, item, self.devices.index)
-            case DeleteItem(item):
-                delete_item(self._route, item, self.devices.index)
-            case _:
-                self.devices.apply(change)
+    def _open(self, namespace: str) -> contextlib.closing[NetlinkSocket]:
+        """A socket that a thread opens inside the namespace, to be used from outside of it."""
+        return contextlib.closing(self._namespaces.run(namespace, NetlinkSocket))
 
 
 @contextlib.contextmanager

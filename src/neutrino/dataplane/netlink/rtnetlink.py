@@ -86,7 +86,7 @@ def read_attributes(content: bytes, offset: int, *, until: int | None = None) ->
     found, end = Attributes(), len(content)
     while offset + 4 <= end and until not in found:
         length, type_ = _ATTRIBUTE.unpack_from(content, offset)
-        if length < 4:
+        if length < 4:  # not attributes: some qdiscs have a plain struct as their options
             break
         found[type_ & _TYPE_MASK] = content[offset + 4 : offset + length]
         offset += (length + 3) & ~3
@@ -120,11 +120,15 @@ class NetlinkSocket:
     def close(self) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def list(self, type_: int, body: bytes) -> builtins.list[bytes]:
         """The payloads of a complete dump."""
         for _ in range(_MOST_ATTEMPTS):
             self._send(type_, linux.NLM_F_DUMP, body)
-            # Objects that change during a dump may be missing from it. The last message tells, at the latest.
+            # Objects that change during a dump may be missing from it: the kernel flags such a dump, at the latest in its
+            # last message. A plan from an incomplete dump would create again what exists.
             *messages, last = self._receive()
             if not any(flags & linux.NLM_F_DUMP_INTR for flags, _ in (*messages, last)):
                 return [content for _, content in messages]
@@ -155,6 +159,7 @@ class NetlinkSocket:
                 length, type_, flags, sequence, _ = _HEADER.unpack_from(data, offset)
                 content = data[offset + _HEADER.size : offset + length]
                 offset += (length + 3) & ~3
+                # Without this check, the answer to an earlier request would be taken for that of this one.
                 if sequence != self._sequence:
                     continue  # a late reply to a request that timed out
                 if type_ in _LAST:
@@ -167,6 +172,7 @@ class NetlinkSocket:
 def _check(content: bytes, flags: int, type_: int) -> None:
     code = -struct.unpack_from("=i", content)[0] if len(content) >= 4 else 0
     if code > 0:
+        # After the code follows the head of the refused request (an end of a dump has none), then the kernel's reason.
         offset = 4 if type_ == linux.NLMSG_DONE else 4 + _HEADER.size
         texts = read_attributes(content, offset) if flags & linux.NLM_F_ACK_TLVS else Attributes()
         reason = texts.text(linux.NLMSGERR_ATTR_MSG)

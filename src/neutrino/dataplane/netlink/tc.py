@@ -112,12 +112,12 @@ def plan_tc(desired: Iterable[TcItem], actual: Iterable[TcItem]) -> tuple[tuple[
     """What to delete, then what to set, each in the order in which the kernel takes it. Pure.
 
     A qdisc or class whose parameters differ is changed in place: packets that wait in it stay. A filter is replaced. A
-    qdisc that goes takes along its classes and filters.
+    deleted qdisc takes along its classes and filters.
     """
     wanted, there = {each.key: each for each in desired}, {each.key: each for each in actual}
     gone = {key for key in there if key not in wanted}
     heads = {(each.device, each.handle) for key in gone if isinstance(each := there[key], Qdisc)}
-    # With their qdisc: deleting them singly would fail, and those that are wanted have to be set again.
+    # Deleted with their qdisc: deleting them singly would fail, and those that are wanted have to be set again.
     lost = {key for key, each in there.items() if not isinstance(each, Qdisc) and (each.device, each.handle) in heads}
     replaced = {key for key in there.keys() - lost if isinstance(there[key], Filter) and there[key] != wanted.get(key)}
     new = [each for key, each in wanted.items() if key in lost or there.get(key) != each]

@@ -10,31 +10,9 @@ A rule that was replaced by hand and given our comment, and a changed flag of a 
 digest or rules replaces the whole table, one transaction of about 20 ms; elements are added and removed one by one.
 """
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 
-from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, Table, TableState
-
-
-@dataclasses.dataclass(frozen=True)
-class TablePlan:
-    """The whole table with the reason, or some elements, or a table to delete, or nothing."""
-
-    path: str
-    table: Table | None = None
-    reason: str = ""
-    elements: tuple[ElementChange, ...] = ()
-    delete: bool = False
-
-    def __bool__(self) -> bool:
-        return self.table is not None or self.delete or bool(self.elements)
-
-    def text(self) -> str:
-        if self.table is not None:
-            return f"replace table {self.path}: {self.reason}"
-        if self.delete:
-            return f"delete table {self.path}"
-        return "\n".join(change.text() for change in self.elements)
+from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, Table, TablePlan, TableState
 
 
 def plan_tables(desired: Iterable[Table], actual: Mapping[str, TableState]) -> tuple[TablePlan, ...]:
@@ -49,12 +27,12 @@ def plan_table(desired: Table, actual: TableState | None) -> TablePlan:
     reason = _reason(desired, actual)
     if reason or actual is None:
         return TablePlan(desired.path, desired, reason)
+    there = {each.name: actual.elements.get(each.name, frozenset()) for each in desired.sets}
     changes = (
-        ElementChange(each.name, each.elements - there, there - each.elements)
+        ElementChange(each.name, add=each.elements - there[each.name], remove=there[each.name] - each.elements)
         for each in desired.sets
-        for there in (actual.elements.get(each.name, frozenset()),)
     )
-    return TablePlan(desired.path, elements=tuple(change for change in changes if change.add or change.remove))
+    return TablePlan(desired.path, elements=tuple(filter(None, changes)))
 
 
 def _reason(desired: Table, actual: TableState | None) -> str:

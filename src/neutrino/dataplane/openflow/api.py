@@ -1,7 +1,7 @@
 """Flows and meters as values, and the driver of a host's bridges.
 
-A flow's key on a bridge is its table, priority and match. Its cookie tells whose it is: reads select by cookie and mask, so
-that flows of others are never seen or touched.
+A flow's key on a bridge is its table, priority and match. Its cookie identifies its owner: reads select by cookie and mask,
+so that flows of others are never seen or touched.
 """
 
 import dataclasses

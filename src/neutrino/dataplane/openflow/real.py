@@ -9,16 +9,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from neutrino.dataplane.openflow.api import (
-    DatapathFeatures,
-    Flow,
-    FlowKey,
-    FlowsRejected,
-    Meter,
-    MetersRejected,
-    OpenFlowError,
-    parse_flow,
-)
+from neutrino.dataplane.openflow import api
 from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
 from neutrino.dataplane.program import ProgramError, run_program
 
@@ -46,19 +37,19 @@ class OvsOfctl:
     run_directory: str = ""  # where ovs-vswitchd has its sockets
     userspace: bool = False  # its datapath is netdev
 
-    def read_flows(self, bridge: str, cookie: int, mask: int) -> frozenset[Flow]:
+    def read_flows(self, bridge: str, cookie: int, mask: int) -> frozenset[api.Flow]:
         selection = f"cookie={cookie:#x}/{mask:#x}"
         output = self._run(["--no-stats", "dump-flows", self._address(bridge), selection])
-        return frozenset(parse_flow(line) for line in output.splitlines() if " actions=" in line)
+        return frozenset(api.parse_flow(line) for line in output.splitlines() if " actions=" in line)
 
     def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
         output = self._run(["dump-aggregate", self._address(bridge), f"cookie={cookie:#x}/{mask:#x}"])
         found = _COUNT.search(output)
         if found is None:
-            raise OpenFlowError(f"ovs-ofctl dump-aggregate printed {output.strip()!r}, which has no flow_count")
+            raise api.OpenFlowError(f"ovs-ofctl dump-aggregate printed {output.strip()!r}, which has no flow_count")
         return int(found[1])
 
-    def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
+    def apply_flows(self, bridge: str, *, add: Iterable[api.Flow], delete: Iterable[api.Flow]) -> None:
         # Deletions first: delete_strict ignores cookies, so it would delete a flow that was just added under the same key.
         stale, new = [*delete], [*add]
         lines = [*(_delete_line(flow) for flow in stale), *(f"add {flow.text()}" for flow in new)]
@@ -66,21 +57,21 @@ class OvsOfctl:
             return
         try:
             self._run(["--bundle", "add-flows", self._address(bridge), "-"], "\n".join(lines) + "\n")
-        except OpenFlowError as error:
+        except api.OpenFlowError as error:
             reasons = _parse_rejections(str(error), new, first_line=len(stale) + 1)
             # An OpenFlow error: the switch has judged the flows, so it can be reached.
             if reasons or "OFP" in str(error):
-                raise FlowsRejected(str(error), reasons) from error
+                raise api.FlowsRejected(str(error), reasons) from error
             raise
 
-    def read_features(self, bridge: str) -> DatapathFeatures:
+    def read_features(self, bridge: str) -> api.DatapathFeatures:
         """The features in force. `dpif/show-dp-features` would show the datapath's own, without restrictions."""
         try:
             with control_connection(self.run_directory, _CONTROL_SECONDS) as control:
                 output = control.call("dpif/set-dp-features", bridge, "nd_ext")  # without a value: no change
         except ControlError as error:
-            raise OpenFlowError(f"the features of the datapath under {bridge} cannot be read: {error}") from error
-        return DatapathFeatures(nd_extension=_ND_EXTENSION.search(output) is not None)
+            raise api.OpenFlowError(f"the features of the datapath under {bridge} cannot be read: {error}") from error
+        return api.DatapathFeatures(nd_extension=_ND_EXTENSION.search(output) is not None)
 
     def flush_megaflows(self) -> None:
         if not self.userspace:
@@ -90,17 +81,17 @@ class OvsOfctl:
                 if not revalidates_correctly(control.call("version")):
                     control.call("revalidator/purge")
         except ControlError as error:
-            raise OpenFlowError(f"the megaflow cache cannot be flushed: {error}") from error
+            raise api.OpenFlowError(f"the megaflow cache cannot be flushed: {error}") from error
 
-    def read_meters(self, bridge: str) -> dict[int, Meter]:
+    def read_meters(self, bridge: str) -> dict[int, api.Meter]:
         output = self._run(["dump-meters", self._address(bridge)])
         return {
-            int(number): Meter(int(rate), "pktps" if unit == "pktps" else "kbps", int(burst or 0))
+            int(number): api.Meter(int(rate), "pktps" if unit == "pktps" else "kbps", int(burst or 0))
             for number, unit, rate, burst in _METER.findall(output)
         }
 
     def apply_meters(
-        self, bridge: str, *, add: Mapping[int, Meter], change: Mapping[int, Meter], delete: Iterable[int]
+        self, bridge: str, *, add: Mapping[int, api.Meter], change: Mapping[int, api.Meter], delete: Iterable[int]
     ) -> None:
         commands = [(number, "del-meter", "") for number in delete]
         commands += [(number, "mod-meter", f",{meter.text()}") for number, meter in change.items()]
@@ -109,13 +100,13 @@ class OvsOfctl:
         for number, command, text in commands:
             try:
                 self._run([command, self._address(bridge), f"meter={number}{text}"])
-            except OpenFlowError as error:
+            except api.OpenFlowError as error:
                 found = _METER_ERROR.search(str(error))
                 if found is None:  # not an answer of the switch: it cannot be reached
                     raise
                 reasons[number] = found[1]
         if reasons:
-            raise MetersRejected(reasons)
+            raise api.MetersRejected(reasons)
 
     def _address(self, bridge: str) -> str:
         return f"unix:{self.run_directory}/{bridge}.mgmt" if self.run_directory else bridge
@@ -126,7 +117,7 @@ class OvsOfctl:
         try:
             return run_program(command, text)
         except ProgramError as error:
-            raise OpenFlowError(str(error)) from error
+            raise api.OpenFlowError(str(error)) from error
 
 
 def revalidates_correctly(version: str) -> bool:
@@ -135,12 +126,12 @@ def revalidates_correctly(version: str) -> bool:
     return found is not None and (int(found[1]), int(found[2])) >= (3, 2)
 
 
-def _delete_line(flow: Flow) -> str:
+def _delete_line(flow: api.Flow) -> str:
     parts = [f"table={flow.table}", f"priority={flow.priority}", *filter(None, [flow.match])]
     return f"delete_strict {','.join(parts)}"
 
 
-def _parse_rejections(text: str, added: Sequence[Flow], first_line: int) -> dict[FlowKey, str]:
+def _parse_rejections(text: str, added: Sequence[api.Flow], first_line: int) -> dict[api.FlowKey, str]:
     """The flows in an error message of ovs-ofctl, with the reason. The switch quotes a flow, ovs-ofctl itself a line."""
     reasons = {_rejected_key(head): name for name, head in _REJECTED.findall(text)}
     for number, reason in _UNREADABLE.findall(text):
@@ -150,8 +141,8 @@ def _parse_rejections(text: str, added: Sequence[Flow], first_line: int) -> dict
     return reasons
 
 
-def _rejected_key(head: str) -> FlowKey:
+def _rejected_key(head: str) -> api.FlowKey:
     """The key of a flow that is quoted as a flow modification: words for its table, match and cookie."""
     table = _TABLE.search(head)
     match = next((word for word in head.split() if not re.match(r"\w+:", word)), "")
-    return parse_flow(f"table={table[1] if table else 0},{match} actions=drop").key
+    return api.parse_flow(f"table={table[1] if table else 0},{match} actions=drop").key

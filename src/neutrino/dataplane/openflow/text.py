@@ -6,27 +6,44 @@ spellings of one match are one text.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple
+
+# Whether a packet is a fragment, and whether it is one after the first: keywords, to value and mask.
+_FRAGMENTS = {"no": (0, 3), "yes": (1, 1), "first": (1, 3), "later": (3, 3), "not_later": (0, 2)}
+_FRAGMENT_WORDS = {numbers: word for word, numbers in _FRAGMENTS.items()}
+
+
+class _Notation(NamedTuple):
+    """How the values of a field are written."""
+
+    parse: Callable[[str], int]
+    format: Callable[[int], str]
+
+
+_DECIMAL = _Notation(lambda text: int(text, 0), str)
+_HEX = _Notation(lambda text: int(text, 0), hex)
+_MAC = _Notation(lambda text: int(text.replace(":", ""), 16), lambda number: number.to_bytes(6, "big").hex(":"))
+_IPV4 = _Notation(lambda text: int(IPv4Address(text)), lambda number: str(IPv4Address(number)))
+_IPV6 = _Notation(lambda text: int(IPv6Address(text)), lambda number: str(IPv6Address(number)))
+_FRAGMENT = _Notation(lambda text: _FRAGMENTS[text][0], lambda number: _FRAGMENT_WORDS[number, 3])
 
 _REGISTERS = tuple(f"reg{number}" for number in range(16))
-_MACS = frozenset(["dl_src", "dl_dst", "arp_sha", "arp_tha", "nd_sll", "nd_tll"])
-_IPV4 = frozenset(["nw_src", "nw_dst", "arp_spa", "arp_tpa", "ct_nw_src", "ct_nw_dst"])
-_IPV6 = frozenset(["ipv6_src", "ipv6_dst", "nd_target"])
-_ADDRESSES = _IPV4 | _IPV6
-_WITH_MASK = _MACS | _ADDRESSES
-_HEX = frozenset({"tun_id", "metadata", "ct_mark", "vlan_tci", "dl_type", *_REGISTERS})
-WIDTHS: dict[str, int] = {
-    name: width
-    for width, names in (
-        (2, ("nw_frag",)),
-        (8, ("nw_proto", "nw_tos", "nw_ttl", "icmp_type", "icmp_code", "nd_options_type", "ct_nw_proto")),
-        (16, ("ct_zone", "dl_type", "vlan_tci", "tp_src", "tp_dst", "tcp_flags", "arp_op", "ct_tp_src", "ct_tp_dst")),
-        (32, ("in_port", "conj_id", "ct_state", "ct_mark", "nd_reserved", *_IPV4, *_REGISTERS)),
-        (48, _MACS),
-        (64, ("tun_id", "metadata")),
-        (128, _IPV6),
+_FIELDS: dict[str, tuple[int, _Notation]] = {
+    name: (width, notation)
+    for width, notation, names in (
+        (2, _FRAGMENT, ("nw_frag",)),
+        (8, _DECIMAL, ("nw_proto", "nw_tos", "nw_ttl", "icmp_type", "icmp_code", "nd_options_type", "ct_nw_proto")),
+        (16, _DECIMAL, ("ct_zone", "tp_src", "tp_dst", "tcp_flags", "arp_op", "ct_tp_src", "ct_tp_dst")),
+        (16, _HEX, ("dl_type", "vlan_tci")),
+        (32, _DECIMAL, ("in_port", "conj_id", "ct_state", "nd_reserved")),
+        (32, _HEX, ("ct_mark", *_REGISTERS)),
+        (32, _IPV4, ("nw_src", "nw_dst", "arp_spa", "arp_tpa", "ct_nw_src", "ct_nw_dst")),
+        (48, _MAC, ("dl_src", "dl_dst", "arp_sha", "arp_tha", "nd_sll", "nd_tll")),
+        (64, _HEX, ("tun_id", "metadata")),
+        (128, _IPV6, ("ipv6_src", "ipv6_dst", "nd_target")),
     )
     for name in names
 }
@@ -42,26 +59,13 @@ _ALIASES = {
     **{f"NXM_NX_{part}": part.lower() for part in ("ARP_SHA", "ARP_THA", "IPV6_SRC", "IPV6_DST", "TUN_ID")},
     **{f"NXM_NX_{register.upper()}": register for register in _REGISTERS},
 }
-# Whether a packet is a fragment, and whether it is one after the first: keywords, to value and mask.
-_FRAGMENTS = {"no": (0, 3), "yes": (1, 1), "first": (1, 3), "later": (3, 3), "not_later": (0, 2)}
-_FRAGMENT_WORDS = {numbers: word for word, numbers in _FRAGMENTS.items()}
 CT_BITS = {"new": 0x01, "est": 0x02, "rel": 0x04, "rpl": 0x08, "inv": 0x10, "trk": 0x20, "snat": 0x40, "dnat": 0x80}
-# Keywords for an Ethernet type and an IP protocol.
+# Keywords for an Ethernet type, or for that of IP and a protocol.
+_ETHER_TYPES = {"arp": 0x0806, "rarp": 0x8035, "mpls": 0x8847, "mplsm": 0x8848, "ip": 0x0800, "ipv6": 0x86DD}
 _KEYWORDS: dict[str, tuple[int, int | None]] = {
-    "arp": (0x0806, None),
-    "rarp": (0x8035, None),
-    "mpls": (0x8847, None),
-    "mplsm": (0x8848, None),
-    "ip": (0x0800, None),
-    "tcp": (0x0800, 6),
-    "udp": (0x0800, 17),
-    "sctp": (0x0800, 132),
-    "icmp": (0x0800, 1),
-    "ipv6": (0x86DD, None),
-    "tcp6": (0x86DD, 6),
-    "udp6": (0x86DD, 17),
-    "sctp6": (0x86DD, 132),
-    "icmp6": (0x86DD, 58),
+    **{name: (ether_type, None) for name, ether_type in _ETHER_TYPES.items()},
+    **{name: (0x0800, number) for name, number in {"tcp": 6, "udp": 17, "sctp": 132, "icmp": 1}.items()},
+    **{name: (0x86DD, number) for name, number in {"tcp6": 6, "udp6": 17, "sctp6": 132, "icmp6": 58}.items()},
 }
 _KEYWORD_OF = {numbers: keyword for keyword, numbers in _KEYWORDS.items()}
 _VLAN_PRESENT, _VLAN_EXACT = 0x1000, 0x1FFF
@@ -73,35 +77,17 @@ def field_name(name: str) -> str:
     """The canonical name of a field: `dl_src` for `eth_src` and for `NXM_OF_ETH_SRC[]`."""
     bare = name.partition("[")[0]
     known = _ALIASES.get(bare, bare)
-    if known not in WIDTHS:
+    if known not in _FIELDS:
         raise ValueError(f"unknown field {name!r}")
     return known
 
 
-def _all_ones(field: str) -> int:
-    return (1 << WIDTHS[field]) - 1
-
-
 def parse_number(field: str, text: str) -> int:
-    if field in _MACS:
-        return int(text.replace(":", ""), 16)
-    if field in _IPV4:
-        return int(IPv4Address(text))
-    if field in _IPV6:
-        return int(IPv6Address(text))
-    return _FRAGMENTS[text][0] if field == "nw_frag" else int(text, 0)
+    return _FIELDS[field][1].parse(text)
 
 
 def format_number(field: str, number: int) -> str:
-    if field in _MACS:
-        return ":".join(f"{number:012x}"[i : i + 2] for i in range(0, 12, 2))
-    if field in _IPV4:
-        return str(IPv4Address(number))
-    if field in _IPV6:
-        return str(IPv6Address(number))
-    if field == "nw_frag":
-        return _FRAGMENT_WORDS[number, _all_ones(field)]
-    return hex(number) if field in _HEX else str(number)
+    return _FIELDS[field][1].format(number)
 
 
 def _parse_value(field: str, text: str) -> tuple[int, int]:
@@ -111,15 +97,15 @@ def _parse_value(field: str, text: str) -> tuple[int, int]:
     if field == "nw_frag":
         return _FRAGMENTS[text]
     value, slash, mask = text.partition("/")
-    ones = _all_ones(field)
-    if mask.isdigit() and field in _ADDRESSES:
-        ones ^= (1 << (WIDTHS[field] - int(mask))) - 1
+    width, notation = _FIELDS[field]
+    ones = (1 << width) - 1
+    if mask.isdigit() and notation in (_IPV4, _IPV6):
+        ones ^= (1 << (width - int(mask))) - 1
     elif slash:
         ones = parse_number(field, mask)
     return parse_number(field, value) & ones, ones
 
 
-@lru_cache(maxsize=256)
 def _parse_ct_state(text: str) -> tuple[int, int]:
     value = mask = 0
     for part in text.replace("+", " +").replace("-", " -").split():
@@ -134,15 +120,14 @@ def _format_value(field: str, value: int, mask: int) -> str:
         return "".join(("+" if value & bit else "-") + name for name, bit in CT_BITS.items() if mask & bit)
     if field == "nw_frag":
         return _FRAGMENT_WORDS[value, mask]
-    text = format_number(field, value)
-    if mask == _all_ones(field):
-        return text
-    if field in _ADDRESSES:
-        prefix = mask.bit_count()
-        if mask == _all_ones(field) ^ ((1 << (WIDTHS[field] - prefix)) - 1):
-            return f"{text}/{prefix}"
-    if field in _WITH_MASK:
-        return f"{text}/{format_number(field, mask)}"
+    width, notation = _FIELDS[field]
+    ones, prefix = (1 << width) - 1, mask.bit_count()
+    if mask == ones:
+        return notation.format(value)
+    if notation in (_IPV4, _IPV6) and mask == ones ^ ((1 << (width - prefix)) - 1):
+        return f"{notation.format(value)}/{prefix}"
+    if notation in (_IPV4, _IPV6, _MAC):
+        return f"{notation.format(value)}/{notation.format(mask)}"
     return f"{value:#x}/{mask:#x}"
 
 
@@ -170,7 +155,7 @@ def _field(field: str, value: int, mask: int) -> _Field:
     if field == "vlan_tci" and mask == _VLAN_EXACT and value & _VLAN_PRESENT:
         text = f"dl_vlan={value & 0xFFF}"
     elif field == "vlan_tci":
-        text = f"vlan_tci={value:#06x}/{mask:#06x}" if mask != _all_ones(field) else f"vlan_tci={value:#06x}"
+        text = f"vlan_tci={value:#06x}/{mask:#06x}" if mask != 0xFFFF else f"vlan_tci={value:#06x}"
     else:
         text = f"{field}={_format_value(field, value, mask)}"
     return field, (value, mask), text
@@ -204,7 +189,6 @@ def _take_keyword(fields: dict[str, _Field]) -> list[str]:
 
 # --- actions ---
 
-_LONG = 200  # characters: a text that lists every port of a network changes with each port, so it is not cached
 _BOUNDARY = re.compile(r"[(),]")
 _LEARN_SETTINGS = ("table", "idle_timeout", "hard_timeout", "priority", "cookie", "limit")
 _LEARN_FLAGS = ("delete_learned",)
@@ -241,20 +225,23 @@ def parse_set_field(action: str) -> tuple[str, int]:
     return field, parse_number(field, value)
 
 
+def _cached(canonical: Callable[[str], str]) -> Callable[[str], str]:
+    """Caches short texts. A long one lists every port of a network and changes with each port."""
+    cached = lru_cache(maxsize=16384)(canonical)
+    return lambda text: cached(text) if len(text) <= 200 else canonical(text)
+
+
+@_cached
 def canonical_actions(text: str) -> str:
-    return _canonical_list(text) if len(text) > _LONG else _cached_list(text)
-
-
-def _canonical_list(text: str) -> str:
     if text in ("", "drop"):
         return "drop"
-    actions = split_actions(text)
-    parts = [_canonical_action(each) if len(each) > _LONG else _cached_action(each) for each in actions]
+    parts = [_canonical_action(each) for each in split_actions(text)]
     if all(part.startswith("conjunction(") for part in parts):
         parts.sort()
     return ",".join(parts)
 
 
+@_cached
 def _canonical_action(action: str) -> str:
     if action.startswith("set_field:"):
         field, number = parse_set_field(action)
@@ -276,18 +263,10 @@ def _canonical_action(action: str) -> str:
 
 
 def _canonical_learn(action: str) -> str:
-    settings: dict[str, int] = {}
-    rest: list[str] = []
-    for part in split_actions(arguments(action)):
-        name, _, value = part.partition("=")
-        if name in _LEARN_SETTINGS:
-            settings[name] = int(value, 0)
-        else:
-            rest.append(part)
-    given = [f"{name}={settings[name]}" for name in _LEARN_SETTINGS if settings.get(name)]
-    flags = [part for part in rest if part in _LEARN_FLAGS]
-    return f"learn({','.join(given + flags + [part for part in rest if part not in flags])})"
-
-
-_cached_action = lru_cache(maxsize=16384)(_canonical_action)
-_cached_list = lru_cache(maxsize=16384)(_canonical_list)
+    parts = split_actions(arguments(action))
+    settings = dict(part.split("=", 1) for part in parts if part.partition("=")[0] in _LEARN_SETTINGS)
+    given = [f"{name}={int(settings[name], 0)}" for name in _LEARN_SETTINGS if int(settings.get(name, "0"), 0)]
+    flags = [part for part in parts if part in _LEARN_FLAGS]
+    # The rest is a match and actions, whose order has a meaning.
+    rest = [part for part in parts if part.partition("=")[0] not in (*_LEARN_SETTINGS, *_LEARN_FLAGS)]
+    return f"learn({','.join(given + flags + rest)})"

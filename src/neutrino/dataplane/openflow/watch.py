@@ -45,6 +45,8 @@ class OvsWatch:
                 while True:
                     version, kind, length, transaction = _HEADER.unpack(await reader.readexactly(_HEADER.size))
                     body = await reader.readexactly(max(length - _HEADER.size, 0))
+                    # The switch probes an idle connection and closes one that does not answer: that would look like
+                    # its own end.
                     if kind == _ECHO_REQUEST:
                         writer.write(_HEADER.pack(version, _ECHO_REPLY, length, transaction) + body)
                         await writer.drain()

@@ -13,7 +13,7 @@ from typing import Protocol
 NO_TAG = 0
 """As the tag of a change: remove the tag."""
 MARK = "neutrino"
-"""The key in `external_ids` that marks a row as ours; its value says what the row is for."""
+"""The key in `external_ids` that marks a row as ours; its value is the purpose of the row."""
 EXTENSION = "extension"
 """The mark of rows that extensions contribute."""
 COLUMNS_KEY = "neutrino-columns"
@@ -107,9 +107,7 @@ class Snapshot:
 
     bridges: Mapping[str, Bridge] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     managers: frozenset[str] = frozenset()  # addresses where the database is served, or connects to
-    unused: frozenset[str] = (
-        frozenset()
-    )  # QoS and Queue rows of ours that no port uses: the switch does not collect them
+    unused: frozenset[str] = frozenset()  # QoS and Queue rows of ours that no port uses: nothing collects them
 
     def interfaces(self) -> dict[str, tuple[str, Port, Interface]]:
         """Every interface by name, with its bridge and its port."""

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from neutrino.dataplane.ovsdb import json_parser
+from neutrino.dataplane.ovsdb import api, json_parser
 
 # The `ovs` library imports eventlet where it is installed, and then uses its green threads instead of Python's.
 sys.modules.setdefault("eventlet", None)  # type: ignore[arg-type]
@@ -19,59 +19,37 @@ from ovsdbapp import exceptions  # noqa: E402
 from ovsdbapp.backend.ovs_idl import command, connection, idlutils  # noqa: E402
 from ovsdbapp.schema.open_vswitch import impl_idl  # noqa: E402
 
-from neutrino.dataplane.ovsdb.api import (  # noqa: E402
-    COLUMNS_KEY,
-    EXTENSION,
-    MARK,
-    NO_TAG,
-    SETTABLE,
-    Bridge,
-    Change,
-    ConfigurePort,
-    DeleteBridge,
-    DeletePort,
-    DeleteUnused,
-    Interface,
-    Listener,
-    OvsdbError,
-    Port,
-    PortSettings,
-    Qos,
-    Queue,
-    SetBridge,
-    SetManager,
-    SetPort,
-    Snapshot,
-    compare,
-)
-
 _COLUMNS = {
     "Open_vSwitch": ["bridges", "manager_options", "cur_cfg", "next_cfg"],
     "Manager": ["target"],
     "Bridge": ["name", "datapath_type", "fail_mode", "external_ids", "ports"],
     "Port": ["name", "tag", "other_config", "external_ids", "interfaces", "qos"],
-    "Interface": ["name", "type", "ofport", "options", "other_config", "external_ids", *SETTABLE],
+    "Interface": ["name", "type", "ofport", "options", "other_config", "external_ids", *api.SETTABLE],
     "QoS": ["type", "other_config", "queues", "external_ids"],
     "Queue": ["other_config", "dscp", "external_ids"],
 }
 
 
 class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
-    """Calls `on_change` once for each message from the database, however many rows it changes."""
+    """Calls `on_change` once for each message from the database, however many rows it changes.
+
+    Ports are kept as values, each read again only after its row has changed: the database sends an update for each port
+    that is plugged, and a host has hundreds, so reading all of them each time would cost more than wiring them.
+    """
 
     on_change: Callable[[], None] | None = None
 
     def __init__(self, *arguments: Any) -> None:
-        self.cache = _RowCache()
+        self._ports: dict[object, api.Port] = {}  # by the row's uuid
+        self._holders: dict[object, object] = {}  # the row of an interface, QoS or Queue, to that of its port
         super().__init__(*arguments)
 
-    def read(self) -> Snapshot:
-        names = ("Bridge", "Manager", "Port", "QoS", "Queue")
-        return self.cache.read({name: list(self.tables[name].rows.values()) for name in names})
+    def _rows(self, table: str) -> list[Any]:
+        return list(self.tables[table].rows.values())
 
     def carried_out(self) -> int:
         """The configuration number that the switch has applied."""
-        return max((row.cur_cfg for row in list(self.tables["Open_vSwitch"].rows.values())), default=0)
+        return max((row.cur_cfg for row in self._rows("Open_vSwitch")), default=0)
 
     def run(self) -> bool:
         changed = bool(super().run())
@@ -81,7 +59,36 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
 
     def notify(self, event: Any, row: Any, updates: Any = None) -> None:
         """Invalidates the row, and no more: it is called while the rows that a row refers to may be missing yet."""
-        self.cache.changed(row)
+        self._ports.pop(row.uuid, None)
+        self._ports.pop(self._holders.pop(row.uuid, None), None)
+
+    def read(self) -> api.Snapshot:
+        known, self._ports = self._ports, {}  # deleted rows are in no bridge, so they leave the cache
+        bridges = {row.name: self._bridge(row, known) for row in self._rows("Bridge")}
+        used = {qos.uuid for row in self._rows("Port") for qos in row.qos}
+        used |= {queue.uuid for qos in self._rows("QoS") if qos.uuid in used for queue in qos.queues.values()}
+        shaping = (*self._rows("QoS"), *self._rows("Queue"))
+        unused = frozenset(str(row.uuid) for row in shaping if _is_ours(row) and row.uuid not in used)
+        return api.Snapshot(bridges, frozenset(row.target for row in self._rows("Manager")), unused)
+
+    def _bridge(self, row: Any, known: dict[object, api.Port]) -> api.Bridge:
+        ports = [self._port(port, known) for port in row.ports]
+        return api.Bridge(
+            name=row.name,
+            datapath_type=row.datapath_type,
+            fail_mode=_first(row.fail_mode) or "",
+            external_ids=dict(row.external_ids),
+            ports={port.name: port for port in ports},
+        )
+
+    def _port(self, row: Any, known: dict[object, api.Port]) -> api.Port:
+        port = known.get(row.uuid)
+        if port is None:
+            shaping = (each for qos in row.qos for each in (qos, *qos.queues.values()))
+            self._holders.update((part.uuid, row.uuid) for part in (*row.interfaces, *shaping))
+            port = _port(row)
+        self._ports[row.uuid] = port
+        return port
 
 
 class _Transaction(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
@@ -106,7 +113,7 @@ class RealOvsdb:
     """`address` is that of the database server, such as unix:/var/run/openvswitch/db.sock."""
 
     def __init__(self, address: str, *, timeout: float = 30) -> None:
-        self._listeners: list[Listener] = []
+        self._listeners: list[api.Listener] = []
         self._progress = threading.Condition()
         try:
             helper = idlutils.get_schema_helper(address, "Open_vSwitch")
@@ -116,15 +123,16 @@ class RealOvsdb:
             self._connection = connection.Connection(self._replica, timeout)
             self._commands = _Commands(self._connection)
         except Exception as error:
-            raise OvsdbError(f"{address}: {error}") from error
+            raise api.OvsdbError(f"{address}: {error}") from error
         with self._connection.lock:  # the library's thread may be applying an update
+            # Read before changes are reported: events are differences from this snapshot.
             self._last = self._replica.read()
             self._replica.on_change = self._changed
 
-    def read(self) -> Snapshot:
+    def read(self) -> api.Snapshot:
         return self._last
 
-    def subscribe(self, listener: Listener) -> None:
+    def subscribe(self, listener: api.Listener) -> None:
         with self._connection.lock:
             self._listeners.append(listener)
 
@@ -132,13 +140,14 @@ class RealOvsdb:
         self._listeners.clear()
         self._connection.stop(timeout=5)
 
-    def apply(self, changes: Iterable[Change], *, settle: float = 0.0) -> None:
+    def apply(self, changes: Iterable[api.Change], *, settle: float = 0.0) -> None:
         try:
             with self._commands.transaction(check_error=True, log_errors=False) as transaction:
                 for change in changes:
                     self._add(transaction, change)
         except (exceptions.OvsdbAppException, RuntimeError, idlutils.RowNotFound) as error:
-            raise OvsdbError(str(error)) from error
+            raise api.OvsdbError(str(error)) from error
+        # The switch copies next_cfg, which the transaction has incremented, to cur_cfg once it has applied the rows.
         if settle:
             with self._progress:
                 self._progress.wait_for(lambda: self._replica.carried_out() >= transaction.number, settle)
@@ -149,23 +158,24 @@ class RealOvsdb:
         before, self._last = self._last, self._replica.read()
         with self._progress:
             self._progress.notify_all()
-        events = compare(before, self._last)
+        events = api.compare(before, self._last)
+        # In the library's thread, which holds the replica's lock: a listener that waited would stop all transactions.
         for listener in list(self._listeners) if events else []:
             listener(events)
 
     # --- writing ---
 
-    def _add(self, transaction: Any, change: Change) -> None:
+    def _add(self, transaction: Any, change: api.Change) -> None:
         commands = self._commands
         match change:
-            case SetBridge():
+            case api.SetBridge():
                 datapath_type = change.datapath_type or None
                 transaction.add(commands.add_br(change.name, may_exist=True, datapath_type=datapath_type))
                 columns = {"fail_mode": change.fail_mode, "external_ids": change.external_ids}
                 self._set(transaction, "Bridge", change.name, columns)
-            case DeleteBridge():
+            case api.DeleteBridge():
                 transaction.add(commands.del_br(change.name, if_exists=True))
-            case SetPort():
+            case api.SetPort():
                 self._check_place(change)
                 attributes = {"type": change.type} if change.type else {}
                 if change.make:
@@ -173,20 +183,21 @@ class RealOvsdb:
                 columns = {"options": change.options, "external_ids": change.external_ids}
                 self._set(transaction, "Interface", change.name, {**attributes, **columns})
                 self._set(transaction, "Port", change.name, {"tag": change.tag, "other_config": change.other_config})
-                if change.tag == NO_TAG:
+                if change.tag == api.NO_TAG:
                     transaction.add(commands.db_clear("Port", change.name, "tag"))
-            case DeletePort():
+            case api.DeletePort():
                 transaction.add(commands.del_port(change.name, bridge=change.bridge, if_exists=True))
-            case SetManager():
+            case api.SetManager():
                 if change.target not in self.read().managers:
                     transaction.add(commands.add_manager(change.target))
-            case ConfigurePort() | DeleteUnused():
+            case api.ConfigurePort() | api.DeleteUnused():
                 transaction.add(_Write(commands, change))
 
-    def _check_place(self, change: SetPort) -> None:
+    def _check_place(self, change: api.SetPort) -> None:
+        # With may_exist the library leaves a port of that name on another bridge where it is, without an error.
         for bridge in self.read().bridges.values():
             if bridge.name != change.bridge and change.name in bridge.ports:
-                raise OvsdbError(f"port {change.name} is on bridge {bridge.name}")
+                raise api.OvsdbError(f"port {change.name} is on bridge {bridge.name}")
 
     def _set(self, transaction: Any, table: str, name: str, columns: dict[str, Any]) -> None:
         """Set the columns that have a value; of a map, the given keys."""
@@ -199,13 +210,13 @@ class RealOvsdb:
 class _Write(command.BaseCommand):  # type: ignore[misc]
     """A command for changes that the library has none for."""
 
-    def __init__(self, commands: Any, change: ConfigurePort | DeleteUnused) -> None:
+    def __init__(self, commands: Any, change: api.ConfigurePort | api.DeleteUnused) -> None:
         super().__init__(commands)
         self._change = change
 
     def run_idl(self, txn: Any) -> None:
         tables = self.api.idl.tables
-        if isinstance(self._change, DeleteUnused):
+        if isinstance(self._change, api.DeleteUnused):
             rows = (row for table in ("QoS", "Queue") for row in list(tables[table].rows.values()))
             for row in rows:
                 if str(row.uuid) in self._change.rows:
@@ -228,12 +239,12 @@ def _set_columns(interface: Any, wanted: Mapping[str, str]) -> None:
         else:
             interface.delkey(column, key)
     if wanted:
-        interface.setkey("external_ids", COLUMNS_KEY, ",".join(sorted(wanted)))
+        interface.setkey("external_ids", api.COLUMNS_KEY, ",".join(sorted(wanted)))
     else:
-        interface.delkey("external_ids", COLUMNS_KEY)
+        interface.delkey("external_ids", api.COLUMNS_KEY)
 
 
-def _set_qos(txn: Any, tables: Any, port: Any, wanted: Qos | None) -> None:
+def _set_qos(txn: Any, tables: Any, port: Any, wanted: api.Qos | None) -> None:
     row = next((qos for qos in port.qos if _is_ours(qos)), None)
     if wanted is None:
         if row is not None:  # QoS and Queue are root tables: rows without a reference stay until they are deleted
@@ -248,65 +259,24 @@ def _set_qos(txn: Any, tables: Any, port: Any, wanted: Qos | None) -> None:
         queues.pop(number).delete()
     for number, queue in wanted.queues.items():
         each = queues[number] = queues.get(number) or txn.insert(tables["Queue"])
-        each.other_config, each.external_ids = dict(queue.other_config), {MARK: EXTENSION}
+        each.other_config, each.external_ids = dict(queue.other_config), {api.MARK: api.EXTENSION}
         each.dscp = [] if queue.dscp is None else [queue.dscp]
-    row.type, row.other_config, row.external_ids = wanted.type, dict(wanted.other_config), {MARK: EXTENSION}
+    row.type, row.other_config, row.external_ids = wanted.type, dict(wanted.other_config), {api.MARK: api.EXTENSION}
     row.queues, port.qos = queues, [row]
 
 
-class _RowCache:
-    """Ports as values, each read again only after its row has changed.
-
-    The database sends an update for each port that is plugged, and a host has hundreds: reading all of them each time
-    would cost more than wiring them.
-    """
-
-    def __init__(self) -> None:
-        self._ports: dict[object, Port] = {}  # by the row's uuid
-        self._holders: dict[object, object] = {}  # the row of an interface, QoS or Queue, to that of its port
-
-    def changed(self, row: Any) -> None:
-        self._ports.pop(row.uuid, None)
-        self._ports.pop(self._holders.pop(row.uuid, None), None)
-
-    def read(self, tables: dict[str, list[Any]]) -> Snapshot:
-        known, self._ports = self._ports, {}  # deleted rows are in no bridge, so they leave the cache
-        bridges = {row.name: self._bridge(row, known) for row in tables["Bridge"]}
-        used = {qos.uuid for row in tables["Port"] for qos in row.qos}
-        used |= {queue.uuid for qos in tables["QoS"] if qos.uuid in used for queue in qos.queues.values()}
-        unused = (row for row in (*tables["QoS"], *tables["Queue"]) if _is_ours(row) and row.uuid not in used)
-        managers = frozenset(row.target for row in tables["Manager"])
-        return Snapshot(bridges, managers, frozenset(str(row.uuid) for row in unused))
-
-    def _bridge(self, row: Any, known: dict[object, Port]) -> Bridge:
-        ports = [self._port(port, known) for port in row.ports]
-        return Bridge(
-            name=row.name,
-            datapath_type=row.datapath_type,
-            fail_mode=_first(row.fail_mode) or "",
-            external_ids=dict(row.external_ids),
-            ports={port.name: port for port in ports},
-        )
-
-    def _port(self, row: Any, known: dict[object, Port]) -> Port:
-        port = known.get(row.uuid)
-        if port is None:
-            interfaces = row.interfaces
-            shaped = [each for qos in row.qos for each in (qos, *qos.queues.values())]
-            self._holders.update((part.uuid, row.uuid) for part in (*interfaces, *shaped))
-            port = _port(row, interfaces)
-        self._ports[row.uuid] = port
-        return port
+# --- rows as values ---
 
 
-def _port(row: Any, interfaces: Iterable[Any]) -> Port:
-    return Port(
+def _port(row: Any) -> api.Port:
+    interfaces = row.interfaces
+    return api.Port(
         name=row.name,
         tag=_first(row.tag),
         other_config=dict(row.other_config),
         external_ids=dict(row.external_ids),
         interfaces=tuple(sorted((_interface(each) for each in interfaces), key=lambda each: each.name)),
-        settings=PortSettings(
+        settings=api.PortSettings(
             {column: value for each in interfaces for column, value in _columns(each).items()},
             next((_qos(qos) for qos in row.qos if _is_ours(qos)), None),
         ),
@@ -315,26 +285,26 @@ def _port(row: Any, interfaces: Iterable[Any]) -> Port:
 
 
 def _is_ours(row: Any) -> bool:
-    return bool(row.external_ids.get(MARK) == EXTENSION)
+    return bool(row.external_ids.get(api.MARK) == api.EXTENSION)
 
 
 def _columns(interface: Any) -> dict[str, str]:
     """The columns that we have set, as they are now."""
     found = {}
-    for name in filter(None, interface.external_ids.get(COLUMNS_KEY, "").split(",")):
+    for name in filter(None, interface.external_ids.get(api.COLUMNS_KEY, "").split(",")):
         column, _, key = name.partition(":")
         value = interface.other_config.get(key, "") if key else getattr(interface, column)
         found[name] = str(value)
     return found
 
 
-def _qos(row: Any) -> Qos:
-    queues = {number: Queue(dict(each.other_config), _first(each.dscp)) for number, each in row.queues.items()}
-    return Qos(row.type, dict(row.other_config), queues)
+def _qos(row: Any) -> api.Qos:
+    queues = {number: api.Queue(dict(each.other_config), _first(each.dscp)) for number, each in row.queues.items()}
+    return api.Qos(row.type, dict(row.other_config), queues)
 
 
-def _interface(row: Any) -> Interface:
-    return Interface(
+def _interface(row: Any) -> api.Interface:
+    return api.Interface(
         name=row.name,
         type=row.type,
         ofport=_first(row.ofport),

@@ -54,6 +54,7 @@ def run(
     """
     shown = shown or " ".join(argv)
     try:
+        # With an empty input at least: a program must not read from the terminal of the command.
         done = subprocess.run(
             argv, input=text or "", capture_output=True, text=True, timeout=timeout, check=False, env=env
         )

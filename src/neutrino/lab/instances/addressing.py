@@ -26,18 +26,8 @@ from neutrino.lab.instances.plug import DEVICE
 Object = Mapping[str, Any]
 Run = Callable[[Sequence[str]], object]  # runs a command in the instance; raises LabError
 STATEFUL = "dhcpv6-stateful"
-ANSWER_SECONDS = 10
 DEFAULT_ROUTES = {4: "0.0.0.0/0", 6: "::/0"}
-ROUTES = "option rfc3442-classless-static-routes code 121 = array of unsigned integer 8;"
-CONFIGURATION = f"""{ROUTES}
-timeout {ANSWER_SECONDS};
-initial-interval 1;
-backoff-cutoff 2;
-initial-delay 0;
-retry 5;
-request subnet-mask, routers, rfc3442-classless-static-routes, domain-name, domain-name-servers, host-name, interface-mtu;
-also request dhcp6.name-servers, dhcp6.domain-search;
-"""
+HERE = Path(__file__).parent
 
 
 def dhcp_subnets(port: Object, subnets: Sequence[Object]) -> list[Object]:
@@ -87,9 +77,8 @@ class DhcpClient:
         self.remove()
         self.directory.mkdir(parents=True)
         script = self.directory / "script"  # a copy of its own, as it logs to the directory that it is in
-        shutil.copyfile(Path(__file__).with_name("dhclient_script.sh"), script)
+        shutil.copyfile(HERE / "dhclient_script.sh", script)
         script.chmod(0o755)
-        (self.directory / "conf").write_text(CONFIGURATION)
         if any(subnet["ip_version"] == 4 for subnet in subnets):
             self.run(self.argv(4, "-1"))
         for subnet in [subnet for subnet in subnets if subnet["ip_version"] == 6][:1]:
@@ -99,9 +88,9 @@ class DhcpClient:
 
     def argv(self, version: int, *options: str) -> list[str]:
         """A dhclient command: `-1` tries once to get a lease, `-r` releases it, `-x` ends the client."""
-        names = {"-cf": "conf", "-sf": "script", "-lf": f"leases{version}", "-pf": f"pid{version}"}
+        names = {"-sf": "script", "-lf": f"leases{version}", "-pf": f"pid{version}"}
         files = [word for option, name in names.items() for word in (option, str(self.directory / name))]
-        return ["dhclient", f"-{version}", *options, *files, DEVICE]
+        return ["dhclient", f"-{version}", *options, "-cf", str(HERE / "dhclient.conf"), *files, DEVICE]
 
     def remove(self) -> None:
         """Kill the clients, which releases no lease, as when a VM loses power; delete their files."""

@@ -107,6 +107,7 @@ class DhcpPorts:
         subnets: Sequence[Object] | None = None,
     ) -> list[PendingWrite]:
         """Changes of the network's DHCP ports when these agents join and leave, or when its subnets become these."""
+        # First the agents: a change of a subnet whose network needs no DHCP port costs this one query.
         rows = connection.execute(_AGENTS, {"network": network_id, "joining": list(joining)}).all()
         reported = {row.id: msgspec.json.decode(row.configurations) for row in rows}
         if not any(map(_is_by_server, reported.values())):
@@ -139,6 +140,7 @@ class DhcpPorts:
         network_id = served.network["id"]
         wanted = {device_id(host, network_id): host for host in hosts}
         kept = {device_id(host, network_id) for host in others}
+        # Of several ports of one host the first by id counts, so that concurrent requests keep the same one.
         existing: dict[str, Object] = {}
         for port in ports:
             existing.setdefault(port["device_id"], port)

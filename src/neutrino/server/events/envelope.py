@@ -43,6 +43,7 @@ def render_context(context: Context, now: datetime) -> dict[str, object]:
         "system_scope": known("system_scope"),
         "roles": sorted(context.roles),
         "is_admin": context.is_admin,
+        # oslo.context has these in every message; without a meaning here, they have their defaults.
         "is_admin_project": True,
         "read_only": False,
         "show_deleted": False,

@@ -11,14 +11,14 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from itertools import takewhile
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.session import Database, Stale, retried
 
 BATCH: Final = 1000
 CHUNK: Final = 100  # rows per statement that gives positions
@@ -51,20 +51,18 @@ class Row:
     deleted: bool
 
 
+@dataclass(frozen=True)
 class ChangeLog:
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    db: Database
 
+    @retried
     def head(self) -> Head:
-        return self._db.retrying(self._read_or_create_head)
-
-    def _read_or_create_head(self) -> Head:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = connection.execute(_HEAD).first()
         if found is not None:
             return Head(*found)
         first = Head(str(uuid.uuid4()), 0, 0)  # of a new database; if another process creates it first, this is retried
-        with self._db.transaction() as tx:
+        with self.db.transaction() as tx:
             row = {"id": 1, "identity": first.identity, "position": first.position, "removed": first.removed}
             tx.insert(t.change_head, [row])
         return first
@@ -72,29 +70,30 @@ class ChangeLog:
     def sequence(self) -> int:
         """Give positions to all committed rows without one; returns how many."""
         given = 0
-        while count := self._db.retrying(self._sequence_some):
+        while count := self._sequence_some():
             given += count
             if count < BATCH:
                 break
         return given
 
+    @retried
     def _sequence_some(self) -> int:
         # Before the rows: if the head has not moved since, no other process has given these rows a position.
         before = self.head()
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             ids = list(connection.execute(_PENDING).scalars())
         if ids:
             self._give(before, ids)
         return len(ids)
 
     def _give(self, before: Head, ids: Sequence[int]) -> None:
-        with self._db.transaction() as tx:
+        with self.db.transaction() as tx:
             moved = tx.execute(
                 sa.update(t.change_head)
                 .where(_h.id == 1, _h.position == before.position)
                 .values(position=before.position + len(ids))
             )
-            if moved.rowcount != 1:
+            if moved.rowcount != 1:  # another feed process gave positions since: these rows may have theirs now
                 raise Stale
             for start in range(0, len(ids), CHUNK):
                 some = ids[start : start + CHUNK]
@@ -117,26 +116,19 @@ class ChangeLog:
         cutoff = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at - keep_seconds))
         removed = 0
         while True:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 rows = connection.execute(_OLDEST).all()
-            old = _older(rows, cutoff)
+            old = list(takewhile(lambda row: row.at < cutoff, rows))
             if old:
-                removed += self._db.retrying(partial(self._remove, old[-1].position))
+                removed += self._remove(old[-1].position)
             if len(old) < BATCH:
                 return removed
 
+    @retried
     def _remove(self, last: int) -> int:
-        with self._db.transaction() as tx:
+        with self.db.transaction() as tx:
             tx.execute(sa.update(t.change_head).where(_h.id == 1, _h.removed < last).values(removed=last))
             return tx.execute(sa.delete(t.changes).where(_c.position <= last)).rowcount
-
-
-def _older(rows: Sequence[Any], cutoff: str) -> list[Any]:
-    """The rows before the first one that is kept."""
-    for i, row in enumerate(rows):
-        if row.at >= cutoff:
-            return list(rows[:i])
-    return list(rows)
 
 
 class Pace:

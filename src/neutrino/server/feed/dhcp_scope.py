@@ -13,23 +13,24 @@ once per batch of changes.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from neutrino.model.dhcp import ROUTERS, is_metadata_network
 from neutrino.model.state import Port
-from neutrino.server.feed.records import AgentRecord, DhcpAgent, NetworkRecord, PortRecord
+from neutrino.server.feed.records import AgentRecord, NetworkRecord, PortRecord, Records
 from neutrino.server.feed.stores import HostObjects
 from neutrino.server.feed.subscriptions import NO_TOPICS, Subscriptions, Topic
 
 
 class DhcpScope:
-    def __init__(self, subscriptions: Subscriptions, ports: HostObjects) -> None:
+    def __init__(self, records: Records, subscriptions: Subscriptions, ports: HostObjects) -> None:
+        """`records`: as the fan-out holds them, changed before each `put`."""
+        self._networks: Mapping[str, NetworkRecord] = records["network"]
+        self._agents: Mapping[str, AgentRecord] = records["agent"]
         self._subscriptions = subscriptions
         self._ports = ports
-        self._networks: dict[str, NetworkRecord] = {}  # the scheduled ones
-        self._agents: dict[str, DhcpAgent] = {}
         self._scheduled: defaultdict[str, set[str]] = defaultdict(set)  # agent → networks
         self._distributed: frozenset[str] = frozenset()  # hosts
         self._clients: defaultdict[str, Counter[str]] = defaultdict(Counter)  # network → host → number of ports
@@ -44,23 +45,17 @@ class DhcpScope:
     def put_network(self, key: str, before: NetworkRecord | None, after: NetworkRecord | None) -> None:
         for agent_id in before.dhcp_agents if before is not None else ():
             self._scheduled[agent_id].discard(key)
-        if after is not None and after.dhcp is not None:
-            self._networks[key] = after
-            for agent_id in after.dhcp_agents:
-                self._scheduled[agent_id].add(key)
-            self._affected.add(key)
-        elif self._networks.pop(key, None) is not None:
+        for agent_id in after.dhcp_agents if after is not None else ():
+            self._scheduled[agent_id].add(key)
+        if any(record is not None and record.dhcp is not None for record in (before, after)):
             self._affected.add(key)
 
     def put_agent(self, key: str, before: AgentRecord | None, after: AgentRecord | None) -> None:
         old, new = (record.dhcp if record is not None else None for record in (before, after))
         if old == new:
             return
-        if new is None:
-            del self._agents[key]
-        else:
-            self._agents[key] = new
-        distributed = frozenset(a.host for a in self._agents.values() if a.distributed and a.admin_state_up)
+        agents = (record.dhcp for record in self._agents.values())
+        distributed = frozenset(a.host for a in agents if a is not None and a.distributed and a.admin_state_up)
         changed, self._distributed = distributed ^ self._distributed, distributed
         self._affected.update(self._scheduled.get(key, ()))
         if changed:
@@ -108,8 +103,8 @@ class DhcpScope:
     def _settle(self, network_id: str) -> None:
         record = self._networks.get(network_id)
         scheduled, copying = frozenset[str](), frozenset[str]()
-        if record is not None:
-            agents = (self._agents.get(agent_id) for agent_id in record.dhcp_agents)
+        if record is not None and record.dhcp is not None:
+            agents = (self._agents[key].dhcp for key in record.dhcp_agents if key in self._agents)
             # An agent with admin_state_up=False keeps its networks, but does not serve them.
             scheduled = frozenset(a.host for a in agents if a is not None and a.admin_state_up)
             copying = self._distributed.intersection(self._clients.get(network_id, ())) - scheduled

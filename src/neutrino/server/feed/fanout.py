@@ -38,7 +38,7 @@ class Fanout:
         for served in kinds:
             self._sources[served.source].append(self._stores[served.name].put)
         self._entries = cast(ForwardingEntries, self._stores["forwarding"])
-        self._dhcp = DhcpScope(self._subscriptions, cast(HostObjects, self._stores["port"]))
+        self._dhcp = DhcpScope(self._records, self._subscriptions, cast(HostObjects, self._stores["port"]))
         self._sources["network"].append(self._dhcp.put_network)
         self._sources["agent"].append(self._dhcp.put_agent)
         self._sources["port"].append(self._dhcp.put_port)
@@ -49,7 +49,7 @@ class Fanout:
             known = self._records[source]
             for key, record in records.get(source, {}).items():
                 before = known.get(key)
-                if before == record:
+                if before == record:  # a change that no host sees, such as of a status or a tag
                     continue
                 if record is None:
                     del known[key]
@@ -57,6 +57,7 @@ class Fanout:
                     known[key] = record
                 for take in takers:
                     take(key, before, record)
+        # Once per batch: a network created with its ports would otherwise be recomputed for each of them.
         self._dhcp.settle()
 
     def networks_of(self, port_ids: Collection[str]) -> frozenset[str]:
@@ -84,6 +85,7 @@ class Fanout:
         pending = Pending(host, kinds, wake)
         self._watchers.add(pending)
         for kind, store in self._stores.items():
+            # Nothing of kinds for other roles: a host drops what it got while its credential still had the role.
             wanted = store.digests(host) if kind in kinds else {}
             has = have.get(kind, {})
             if wanted != has:

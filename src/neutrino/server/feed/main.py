@@ -12,8 +12,8 @@ from neutrino import private
 from neutrino.server import config
 from neutrino.server.backend import build_backend, host_reports
 from neutrino.server.db import schema
-from neutrino.server.feed.credentials import Credentials
-from neutrino.server.feed.listeners import addresses, server_tls
+from neutrino.server.feed.connections.credentials import Credentials
+from neutrino.server.feed.connections.listeners import addresses, server_tls
 from neutrino.server.feed.server import FeedOptions, FeedServer
 
 

@@ -19,16 +19,16 @@ from websockets.asyncio.server import ServerConnection, serve, unix_serve
 from neutrino.feed.address import Address, short_path
 from neutrino.feed.messages import MAX_BYTES
 from neutrino.server.db.session import Database
-from neutrino.server.feed.admission import DATABASE_ERRORS, Admission, LimitedConnection
 from neutrino.server.feed.change_log import BATCH, ChangeLog, Pace, Row
-from neutrino.server.feed.credentials import KIND, Credentials
+from neutrino.server.feed.connections.admission import DATABASE_ERRORS, Admission, LimitedConnection
+from neutrino.server.feed.connections.credentials import KIND, Credentials
+from neutrino.server.feed.connections.listeners import owned_socket
+from neutrino.server.feed.connections.session import Session
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.kinds import SERVED_KINDS, readers
-from neutrino.server.feed.listeners import owned_socket
 from neutrino.server.feed.readers import read_all, read_changed
 from neutrino.server.feed.records import Records
-from neutrino.server.feed.reports import HostReports, ReportBatches, Reports
-from neutrino.server.feed.session import Session
+from neutrino.server.feed.reports.reports import HostReports, ReportBatches, Reports
 from neutrino.server.feed.stores import ServedKind
 from neutrino.server.feed.wake import wake
 
@@ -162,6 +162,7 @@ class FeedServer:
             return False
         self.fanout.apply(records)
         self.fanout.position = rows[-1].position
+        # Ports of distributed routers follow from many rows: `settle` looks at all of them, in a task of its own.
         if any(router is None or router.is_distributed for router in records.get("router", {}).values()):
             self._unsettled.set()
         if any(row.kind == KIND for row in rows):

@@ -125,6 +125,7 @@ class SharedObjects(Store):
             self._drop(old)
         if new is not None:
             self._store(Item(self.name, new))
+        # Both topics, if the object changed its topic: hosts of the old one have to drop it, hosts of the new one get it.
         affected = {(self._key(value), value.id): value for value in (old, new) if value is not None}
         for (key, object_id), value in affected.items():
             self._touch_hosts(key, object_id)
@@ -184,6 +185,7 @@ class PeerHosts(SharedObjects):
         self._watchers.touch(self._peers(object_id), self.name, object_id)
 
     def notify(self, host: str, key: str) -> None:
+        # A tunnel has two ends: the host gets its new peers, and each of them gets the host.
         others = self._subscriptions.hosts(self.name, key)
         for pending in self._watchers.of([host]):
             for other in others:
@@ -211,6 +213,7 @@ class ForwardingEntries(SharedObjects):
         self._sums: defaultdict[Topic, int] = defaultdict(int)  # by network and host; an empty host: all of them
 
     def _replace(self, old: Any, new: Any) -> None:
+        # Around the replacement: before it the old entry's hash is still at hand, after it the new one's.
         if old is not None:
             self._count(old, -self._items[old.id].number)
         super()._replace(old, new)
@@ -340,7 +343,7 @@ class HostObjects(Store):
         values, additional = self._values.get(key, {}), self._additional.get(key, {})
         for host in hosts:
             value, old = values.get(host) or additional.get(host), self._items.get((key, host))
-            if old is not None and old.object == value:
+            if old is not None and old.object == value:  # another host's copy changed, as in a live migration
                 continue
             if value is None:
                 del self._items[key, host]

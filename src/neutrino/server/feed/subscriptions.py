@@ -60,6 +60,7 @@ class Subscriptions:
     def _add(self, host: str, topic: Topic) -> None:
         kind, key = topic
         counts = self._counts.setdefault((host, kind), {})
+        # Counted: ten ports on a network are ten causes, and the host loses the network only with the last of them.
         counts[key] = counts.get(key, 0) + 1
         if counts[key] == 1:
             self._hosts.setdefault(topic, set()).add(host)
@@ -79,4 +80,5 @@ class Subscriptions:
         if not self._hosts[topic]:
             del self._hosts[topic]
         self._notify(host, kind, key)
+        # What the host had only through this topic goes with it, recursively: groups that a lost group refers to.
         self.refer(host, topic, NO_TOPICS)

@@ -5,6 +5,7 @@ that lost its connection falls back to polling until it has another.
 """
 
 import asyncio
+import contextlib
 import ctypes
 import logging
 import os
@@ -41,61 +42,49 @@ async def wake(db: Database, woken: Callable[[], None], *, sqlite_interval: floa
 
 async def _watch_file(db: Database, woken: Callable[[], None], interval: float) -> None:
     """inotify reports a write to SQLite's WAL; data_version tells when it has become a commit, a moment later."""
-    try:
-        watch = FileWatch(Path(f"{db.url.database}-wal"))
-    except OSError as error:
-        LOG.info("%s: polling the database every %s s instead", error.strerror, interval)
-        await _poll_file(db, woken, interval)
-        return
     loop = asyncio.get_running_loop()
     written, written_at = asyncio.Event(), loop.time()
+    idle = FALLBACK  # seconds until the next look without a write
 
     def on_event() -> None:
         nonlocal written_at
-        if watch.read():
+        if watch is not None and watch.read():
             written_at = loop.time()
             written.set()
 
-    loop.add_reader(watch.fileno(), on_event)
+    watch = None
     try:
-        known = None
+        watch = FileWatch(Path(f"{db.url.database}-wal"))
+        loop.add_reader(watch.fileno(), on_event)
+    except OSError as error:
+        LOG.info("%s: polling the database every %s s instead", error.strerror, interval)
+        idle = interval
+    try:
+        known, last = None, 0.0
         while True:
             version = _data_version(db)
-            if version != known:
-                known = version
+            if version != known or loop.time() - last > FALLBACK:
+                known, last = version, loop.time()
                 woken()
                 await asyncio.sleep(TOGETHER)
             age = loop.time() - written_at
-            if age < RECENT:
+            if watch is not None and age < RECENT:
                 await asyncio.sleep(0.002 if age < BUSY else 0.01)
                 continue
             written.clear()
-            try:
-                await asyncio.wait_for(written.wait(), FALLBACK)
-            except TimeoutError:
-                woken()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(written.wait(), idle)
     finally:
-        loop.remove_reader(watch.fileno())
-        watch.close()
-
-
-async def _poll_file(db: Database, woken: Callable[[], None], interval: float) -> None:
-    loop = asyncio.get_running_loop()
-    known, last = None, 0.0
-    while True:
-        version = _data_version(db)
-        if version != known or loop.time() - last > FALLBACK:
-            known, last = version, loop.time()
-            woken()
-        await asyncio.sleep(interval)
+        if watch is not None:
+            loop.remove_reader(watch.fileno())
+            watch.close()
 
 
 def _data_version(db: Database) -> Any:
     """SQLite's counter of commits by other connections; reading it touches shared memory, not the disk."""
     with db.read() as connection:
-        driver: Any = (
-            connection.connection.driver_connection
-        )  # many times a second: SQLAlchemy would cost more than SQLite
+        # The driver itself: this runs many times a second, and SQLAlchemy would cost more than SQLite.
+        driver: Any = connection.connection.driver_connection
         return driver.execute("PRAGMA data_version").fetchone()
 
 
@@ -109,7 +98,7 @@ async def _listen(db: Database, woken: Callable[[], None], interval: float) -> N
             async with connection:
                 await connection.execute(f"LISTEN {CHANNEL}")
                 while True:
-                    woken()
+                    woken()  # also at first: commits before LISTEN have notified nobody here
                     await asyncio.sleep(TOGETHER)
                     async for _ in connection.notifies(timeout=FALLBACK, stop_after=1):
                         pass

@@ -40,6 +40,8 @@ def resolve_conflicts(
     for state in states:
         address = claims.get(state.host, "") if state.agent_type == words.OVS else ""
         owner = owner_of.setdefault(address, state.host) if address else state.host
+        # Two first reports in concurrent transactions may both be stored. Then both hosts keep the address: taking it from
+        # the one that reports next would make the two lose it in turn.
         kept = owner == state.host or owned.get(state.host) == address
         resolved.append(state if kept else _refused(state, owner))
     return resolved

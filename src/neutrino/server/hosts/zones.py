@@ -23,6 +23,7 @@ Object = dict[str, Any]
 RESOURCES: Final = {words.DHCP: "network", words.L3: "router"}
 _c = t.agents.c
 _ZONES = (
+    # MAX of a number, as PostgreSQL has no MAX of booleans: 1 if one agent of the zone is enabled.
     sa.select(_c.availability_zone, _c.agent_type, sa.func.max(sa.case((_c.admin_state_up, 1), else_=0)))
     .where(_c.agent_type.in_(list(RESOURCES)), _c.availability_zone != "")
     .group_by(_c.availability_zone, _c.agent_type)

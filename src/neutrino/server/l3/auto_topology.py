@@ -23,7 +23,7 @@ from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages.body import items_to_create
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.ipam import subnet_pools
 from neutrino.server.l3.routers.interfaces import Interfaces
 from neutrino.server.l3.routers.routers import Routers
@@ -77,6 +77,7 @@ class AutoTopology:
         if found is not None:
             return str(found.network_id)
         external, pools = self._requirements(context)
+        # Not one transaction: drivers take part in each step. What was created before a failed one is deleted again.
         network = {"name": "auto_allocated_network", "project_id": project_id}
         network_id = self.core.networks.create(context, _with_defaults(NETWORK, context, network))["id"]
         router_id = None
@@ -90,7 +91,7 @@ class AutoTopology:
             for pool in pools:
                 subnet_id = self._create_subnet(context, project_id, network_id, pool)
                 self.interfaces.add_router_interface(context, router_id, {"subnet_id": subnet_id})
-            recorded = self.db.retrying(lambda: self._record(project_id, network_id, router_id))
+            recorded = self._record(project_id, network_id, router_id)
         except errors.ApiError as error:
             self._delete_parts(context, network_id, router_id)
             raise errors.AutoAllocationFailure(reason=error.message.rstrip(".")) from error
@@ -108,6 +109,7 @@ class AutoTopology:
         }
         return str(self.core.subnets.create(context, _with_defaults(SUBNET, context, values))["id"])
 
+    @retried
     def _record(self, project_id: str, network_id: str, router_id: str | None) -> str:
         """Record these as the project's topology, unless it has one; gives the recorded network."""
         found = self._find(project_id)

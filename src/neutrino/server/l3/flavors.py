@@ -18,7 +18,7 @@ from neutrino.server.api.resources.flavor import L3_ROUTER_NAT
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, encode, new_id
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.view import View
 from neutrino.server.l3.lookups import load
 from neutrino.server.query import Query
@@ -59,50 +59,46 @@ class Flavors:
 
 
 class FlavorCollection(ViewCollection):
+    @retried
     def create(self, context: Context, values: Object) -> Object:
-        return self.db.retrying(lambda: _write_flavor(self.db, None, {"id": new_id(), **values}))
+        return _write_flavor(self.db, None, {"id": new_id(), **values})
 
+    @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                before = load(connection, FLAVORS, key, errors.FlavorNotFound)
-                _check_unused(connection, key)
-            return _write_flavor(self.db, before, {**before, **values})
+        with self.db.read() as connection:
+            before = load(connection, FLAVORS, key, errors.FlavorNotFound)
+            _check_unused(connection, key)
+        return _write_flavor(self.db, before, {**before, **values})
 
-        return self.db.retrying(attempt)
-
+    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         _delete(self.db, t.flavors, key, _check_unused, errors.FlavorNotFound)
 
 
 class ServiceProfiles(ViewCollection):
+    @retried
     def create(self, context: Context, values: Object) -> Object:
         _check_profile(values)
         profile = {"id": new_id(), **values}
+        with self.db.transaction() as tx:
+            tx.insert(t.service_profiles, [as_row(t.service_profiles, profile)])
+        return profile
 
-        def attempt() -> Object:
-            with self.db.transaction() as tx:
-                tx.insert(t.service_profiles, [as_row(t.service_profiles, profile)])
-            return profile
-
-        return self.db.retrying(attempt)
-
+    @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                before = load(connection, PROFILES, key, errors.ServiceProfileNotFound)
-                if values.keys() & {"driver", "metainfo"}:
-                    _check_unbound(connection, key)
-            after = {**before, **values}
-            _check_profile(after)
-            row = as_row(t.service_profiles, after)
-            with self.db.transaction() as tx:
-                if tx.execute(sa.update(t.service_profiles).where(_sp.id == key).values(row)).rowcount != 1:
-                    raise Stale
-            return after
+        with self.db.read() as connection:
+            before = load(connection, PROFILES, key, errors.ServiceProfileNotFound)
+            if values.keys() & {"driver", "metainfo"}:
+                _check_unbound(connection, key)
+        after = {**before, **values}
+        _check_profile(after)
+        row = as_row(t.service_profiles, after)
+        with self.db.transaction() as tx:
+            if tx.execute(sa.update(t.service_profiles).where(_sp.id == key).values(row)).rowcount != 1:
+                raise Stale
+        return after
 
-        return self.db.retrying(attempt)
-
+    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         _delete(self.db, t.service_profiles, key, _check_unbound, errors.ServiceProfileNotFound)
 
@@ -113,27 +109,22 @@ class FlavorServiceProfiles:
 
     db: Database
 
+    @retried
     def create(self, context: Context, flavor_id: str, values: Object) -> Object:
         key = values["id"]
+        flavor = self._flavor(flavor_id)
+        if key in flavor["service_profiles"]:
+            raise errors.FlavorServiceProfileBindingExists(fl_id=flavor_id, sp_id=key)
+        _write_flavor(self.db, flavor, {**flavor, "service_profiles": [*flavor["service_profiles"], key]})
+        return {"id": key}
 
-        def attempt() -> Object:
-            flavor = self._flavor(flavor_id)
-            if key in flavor["service_profiles"]:
-                raise errors.FlavorServiceProfileBindingExists(fl_id=flavor_id, sp_id=key)
-            _write_flavor(self.db, flavor, {**flavor, "service_profiles": [*flavor["service_profiles"], key]})
-            return {"id": key}
-
-        return self.db.retrying(attempt)
-
+    @retried
     def delete(self, context: Context, flavor_id: str, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            flavor = self._flavor(flavor_id)
-            if key not in flavor["service_profiles"]:
-                raise errors.FlavorServiceProfileBindingNotFound(fl_id=flavor_id, sp_id=key)
-            left = [profile for profile in flavor["service_profiles"] if profile != key]
-            _write_flavor(self.db, flavor, {**flavor, "service_profiles": left})
-
-        self.db.retrying(attempt)
+        flavor = self._flavor(flavor_id)
+        if key not in flavor["service_profiles"]:
+            raise errors.FlavorServiceProfileBindingNotFound(fl_id=flavor_id, sp_id=key)
+        left = [profile for profile in flavor["service_profiles"] if profile != key]
+        _write_flavor(self.db, flavor, {**flavor, "service_profiles": left})
 
     def _flavor(self, key: str) -> Object:
         with self.db.read() as connection:
@@ -179,6 +170,7 @@ def _write_flavor(db: Database, before: Object | None, after: Object) -> Object:
             as_read = sa.and_(_c.id == after["id"], _c.service_profiles == encode(before["service_profiles"]))
             if tx.execute(sa.update(t.flavors).where(as_read).values(row)).rowcount != 1:
                 raise Stale
+            # All rows anew: the list above is the truth, and a flavor has few profiles.
             tx.execute(sa.delete(t.flavor_service_profiles).where(_b.flavor_id == after["id"]))
         tx.insert(t.flavor_service_profiles, [{"flavor_id": after["id"], "service_profile_id": p} for p in profiles])
     return after
@@ -191,11 +183,8 @@ def _delete(
     check: Callable[[Connection, str], None],
     not_found: Callable[..., Exception],
 ) -> None:
-    def attempt() -> None:
-        with db.read() as connection:
-            check(connection, key)
-        with db.transaction() as tx:
-            if not tx.execute(sa.delete(table).where(table.c.id == key)).rowcount:
-                raise not_found(id=key)
-
-    db.retrying(attempt)
+    with db.read() as connection:
+        check(connection, key)
+    with db.transaction() as tx:
+        if not tx.execute(sa.delete(table).where(table.c.id == key)).rowcount:
+            raise not_found(id=key)

@@ -1,5 +1,6 @@
 """The service plugin `router`: routers, floating IPs and their child resources, composed from the configuration."""
 
+import ipaddress
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,6 @@ from neutrino.server.l3.floating_ips.floating_ips import (
 from neutrino.server.l3.floating_ips.port_forwardings import PortForwardings
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.conntrack_helpers import ConntrackHelpers
-from neutrino.server.l3.routers.gateways import Gateways
 from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.interfaces import Interfaces
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
@@ -148,19 +148,21 @@ class RouterPlugin:
 def build(services: Services) -> RouterPlugin:
     conf, db, core, quotas = services.conf, services.db, services.core, services.quotas
     l3 = build_services(services)
-    ha_networks = HaNetworks(
-        db, core.networks, core.subnets, conf.l3_ha_net_cidr, conf.l3_ha_network_type, conf.l3_ha_network_physical_name
-    )
+    provider = {
+        "provider:network_type": conf.l3_ha_network_type,
+        "provider:physical_network": conf.l3_ha_network_physical_name,
+    }
+    ha_cidr = str(ipaddress.ip_network(conf.l3_ha_net_cidr))
+    ha_networks = HaNetworks(db, core.networks, core.subnets, ha_cidr, {n: v for n, v in provider.items() if v})
     routers = Routers(
         db,
         core.operations,
         quotas,
         l3.ports,
-        Gateways(l3.ports, conf.enable_snat_by_default),
         l3.scheduler,
         ha_networks,
         l3.delegation,
-        RouterDefaults(conf.router_distributed, conf.l3_ha),
+        RouterDefaults(conf.router_distributed, conf.l3_ha, conf.enable_snat_by_default),
     )
     interfaces = Interfaces(db, l3.ports, l3.scheduler, l3.delegation)
     core.ports.delete_checks.append(port_callbacks.check_delete)

@@ -59,6 +59,7 @@ def port_changes(connection: Connection, context: Context, before: Object | None
         _check_device(connection, context, before, after)
     if before is None or (after is not None and after["fixed_ips"] == before["fixed_ips"]):
         return None
+    # A deleted port of a floating IP or gateway: deletes by request are refused by `check_delete` before.
     taken_back = _take_back(connection, before) if after is None else None
     return taken_back or _remove_translations(connection, context, before, after)
 

@@ -8,7 +8,7 @@ other instead of deadlocking.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,6 +30,8 @@ from neutrino.server.view_collection import ViewCollection
 Object = dict[str, Any]
 Pair = tuple[Rule, Object]  # a rule, and its API object
 KIND, QUOTA = "security_group", "security_group_rule"
+# Not asdict(): it copies every value deeply, which took a twentieth of the time to create a group.
+_RULE_VALUES = tuple(field.name for field in fields(Rule))
 
 _g, _r, _tags = t.security_groups.c, t.security_group_rules.c, t.tags.c
 _KEY = sa.bindparam("key", type_=sa.String)
@@ -118,7 +120,7 @@ def rule_object(rule: Rule, group_id: str, project_id: str, description: str | N
             "project_id": project_id,
             "tenant_id": project_id,
             "security_group_id": group_id,
-            **asdict(rule),
+            **{name: getattr(rule, name) for name in _RULE_VALUES},
             "belongs_to_default_sg": in_default,
             "description": description,
         },

@@ -7,17 +7,16 @@ Everything else is dropped. Ports that are filtered here and hybrid ports are ch
 On the tunnel bridge an ARP request for a known port of another host is turned into its reply, which leaves through the
 in_port; no other host sees the request. A neighbour solicitation takes two passes through RESPONDER, as the switch lets a
 flow set the advertisement's option only if the flow matches an advertisement. Only the userspace datapath can do that (see
-`answered_versions`): with the kernel's datapath, solicitations are flooded and the port itself answers.
+`Responder`): with the kernel's datapath, solicitations are flooded and the port itself answers.
 """
 
 from collections.abc import Collection, Iterable, Iterator
 from ipaddress import ip_address, ip_network
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import Desired, L2Options, LocalPort, Plugged
+from neutrino.agent.l2.desired import Desired, L2Options, LocalPort
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, network_owner, port_owner
 from neutrino.agent.l2.flows.integration import MULTICAST
-from neutrino.agent.l2.flows.tunnel import tunnel_networks
 from neutrino.dataplane.openflow.api import Flow
 from neutrino.model import state
 
@@ -40,23 +39,16 @@ class Responder(L2Extension):
     name = "arp responder"
 
     def units(self, desired: Desired) -> Iterator[Unit]:
-        versions = answered_versions(desired.plugged, desired.options)
-        if not versions or not desired.plugged.patch_int:
+        options, plugged = desired.options, desired.plugged
+        if not (options.l2_population and options.arp_responder and plugged.patch_int):
             return
-        bridge = desired.options.tunnel_bridge
+        # The kernel's datapath cannot turn a neighbour solicitation into an advertisement, and the switch rejects such a
+        # flow. Requests that are not answered here are flooded to all hosts of the network.
+        versions = (4, 6) if plugged.features.nd_extension else (4,)
+        bridge = options.tunnel_bridge
         yield Unit("bridge", (bridge, versions), _requests)
-        for network, entries in tunnel_networks(desired):
+        for network, entries in desired.tunnel_networks:
             yield Unit(network_owner(network), (bridge, network.vlan, entries, versions), _responses)
-
-
-def answered_versions(plugged: Plugged, options: L2Options) -> tuple[int, ...]:
-    """The IP versions whose requests are answered on this host; others are flooded to all hosts of the network.
-
-    The kernel's datapath cannot turn a neighbour solicitation into an advertisement, and the switch rejects such a flow.
-    """
-    if not (options.l2_population and options.arp_responder):
-        return ()
-    return (4, 6) if plugged.features.nd_extension else (4,)
 
 
 def _guard(options: L2Options, port: LocalPort) -> Contribution:
@@ -94,16 +86,12 @@ def _requests(bridge: str, versions: Iterable[int]) -> Contribution:
 def _responses(bridge: str, vlan: int, entries: Iterable[state.Forwarding], versions: Collection[int]) -> Contribution:
     """Replies for the ports of a network that are on other hosts, for addresses of these IP versions."""
     flows: dict[tuple[int, int, str], Flow] = {}
-    for entry in sorted(entries, key=lambda known: known.id):
+    for entry in entries:
         for address in entry.ip_addresses:
-            if "/" in address:
-                continue  # a prefix of an address pair: which host has which address is not known
-            version = ip_address(address).version
-            if version not in versions:
-                continue
-            answer = _arp_reply if version == 4 else _advertisement
-            for flow in answer(vlan, address, entry.mac_address.lower()):
-                flows.setdefault(flow.key, flow)
+            if (version := ip_address(address).version) in versions:
+                answer = _arp_reply if version == 4 else _advertisement
+                for flow in answer(vlan, address, entry.mac_address.lower()):
+                    flows.setdefault(flow.key, flow)
     return Contribution({bridge: flows.values()})
 
 

@@ -33,12 +33,20 @@ from ipaddress import ip_network
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort, Remotes
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers
+from neutrino.agent.l2.flows.integration import DHCP_REPLIES, DHCP_REQUESTS
 from neutrino.agent.l2.pipeline import MARK_INVALID, REG_GUARDED, REG_PORT, REG_TRACKED, ZONE, Table
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.openflow.api import Flow
 
 _PLAIN, _CONJUNCTION = 77, 70  # priorities
 _KEYWORD = {4: "ip", 6: "ipv6"}
+# The field of the other side's address.
+_REMOTE = {
+    ("ingress", 4): "nw_src",
+    ("ingress", 6): "ipv6_src",
+    ("egress", 4): "nw_dst",
+    ("egress", 6): "ipv6_dst",
+}
 _WITH_PORTS = (TCP, UDP, SCTP)
 _PORT_BITS = 16
 
@@ -51,6 +59,8 @@ _RULES = {
     "egress": (pipeline.RULES_EGRESS, pipeline.ACCEPT_OR_INGRESS),
     "ingress": (pipeline.RULES_INGRESS, pipeline.ACCEPTED_INGRESS),
 }
+REMOTES = "remotes"
+"""The owner of the member flows of all remote groups."""
 
 
 class Firewall(L2Extension):
@@ -74,49 +84,33 @@ class Firewall(L2Extension):
                 yield Unit(port_owner(port), (bridge, port, used), _port)
 
 
-REMOTES = "remotes"
-"""The owner of the member flows of all remote groups."""
-
-
-def _port(bridge: str, port: LocalPort, conjunctions: Mapping[str, int]) -> Contribution:
-    """A filtered port's addresses and rules. `conjunctions` has the conjunction ids of the remotes."""
-    return Contribution({bridge: (*_render_sources(port), *_render_rules(port, conjunctions))})
-
-
 def _base(bridge: str, permitted_ethertypes: Iterable[int]) -> Contribution:
     """The flows that all filtered ports share."""
-    permitted = [f"dl_type={ether_type:#x}" for ether_type in sorted(permitted_ethertypes)]
-    flows = (
-        *_render_base_egress(permitted),
-        *_render_base_ingress(permitted),
-        *_render_connections("egress"),
-        *_render_connections("ingress"),
-        *_render_commit(pipeline.ACCEPTED_EGRESS, pipeline.ACCEPTED_EGRESS.goto(pipeline.ACCEPTED_EGRESS_NORMAL)),
-        *_render_commit(pipeline.ACCEPTED_INGRESS, pipeline.OUTPUT_TO_PORT),
-    )
-    return Contribution({bridge: flows})
-
-
-def _render_base_egress(permitted: list[str]) -> list[Flow]:
     base, rules, accepted = pipeline.BASE_EGRESS, pipeline.RULES_EGRESS, pipeline.ACCEPT_OR_INGRESS
-    forbidden = ("udp,tp_src=67,tp_dst=68", "udp6,tp_src=547,tp_dst=546", "icmp6,icmp_type=134")
+    base_in, accepted_in = pipeline.BASE_INGRESS, pipeline.ACCEPTED_INGRESS
+    permitted = [f"dl_type={ether_type:#x}" for ether_type in sorted(permitted_ethertypes)]
     # What an instance sends before it has an address: requests for one, and probes. ARP was checked in ARP_SPOOFING. QEMU
     # announces an instance that arrived by live migration with RARP, so that switches outside learn its new place.
     unaddressed = (
-        "arp",
-        "dl_type=0x8035",
-        "udp,nw_src=0.0.0.0,tp_src=68,tp_dst=67",
+        *("arp", "dl_type=0x8035", "udp,nw_src=0.0.0.0,tp_src=68,tp_dst=67"),
         *(f"icmp6,ipv6_src=::,icmp_type={kind}" for kind in (133, 135, 143)),
         *permitted,
     )
-    known = [f"icmp6,icmp_type={kind}" for kind in NEIGHBOUR_OUT]
-    known += ["udp,tp_src=68,tp_dst=67", "udp6,tp_src=546,tp_dst=547"]
-    return [
+    sent = (*(f"icmp6,icmp_type={kind}" for kind in NEIGHBOUR_OUT), *DHCP_REQUESTS)
+    received = ("arp", *(f"icmp6,icmp_type={kind}" for kind in NEIGHBOUR_IN), *DHCP_REPLIES, *permitted)
+    flows = (
         *_render_fragments(),
-        *(base.flow(95, match, then=pipeline.DROPPED) for match in forbidden),
+        *(base.flow(95, match, then=pipeline.DROPPED) for match in (*DHCP_REPLIES, "icmp6,icmp_type=134")),
         *(base.flow(90, match, then=accepted) for match in unaddressed),
-        *(rules.flow(110, f"{match},ct_state=-trk", then=accepted) for match in known),
-    ]
+        *(rules.flow(110, f"{match},ct_state=-trk", then=accepted) for match in sent),
+        *(base_in.flow(100, match, then=accepted_in) for match in received),
+        *(base_in.flow(50, family, then=pipeline.RULES_INGRESS) for family in _KEYWORD.values()),
+        *_render_connections("egress"),
+        *_render_connections("ingress"),
+        *_render_commit(pipeline.ACCEPTED_EGRESS, pipeline.ACCEPTED_EGRESS.goto(pipeline.ACCEPTED_EGRESS_NORMAL)),
+        *_render_commit(accepted_in, pipeline.OUTPUT_TO_PORT),
+    )
+    return Contribution({bridge: flows})
 
 
 def _render_fragments() -> list[Flow]:
@@ -134,16 +128,6 @@ def _render_fragments() -> list[Flow]:
         guarded = f"set_field:1->{REG_GUARDED}"
         flows.append(base.flow(96, f"{family},nw_frag=yes,ct_state=-trk,{REG_GUARDED}=0", guarded, base.track(base)))
     return flows
-
-
-def _render_base_ingress(permitted: list[str]) -> list[Flow]:
-    base = pipeline.BASE_INGRESS
-    known = ["arp", *(f"icmp6,icmp_type={kind}" for kind in NEIGHBOUR_IN), *permitted]
-    known += ["udp,tp_src=67,tp_dst=68", "udp6,tp_src=547,tp_dst=546"]
-    return [
-        *(base.flow(100, match, then=pipeline.ACCEPTED_INGRESS) for match in known),
-        *(base.flow(50, family, then=pipeline.RULES_INGRESS) for family in _KEYWORD.values()),
-    ]
 
 
 def _render_connections(direction: str) -> list[Flow]:
@@ -175,33 +159,28 @@ def _render_commit(table: Table, onward: str) -> list[Flow]:
     return flows
 
 
-def _render_sources(port: LocalPort) -> list[Flow]:
-    flows = []
-    for mac, prefix in sorted(port.sources):
+def _port(bridge: str, port: LocalPort, conjunctions: Mapping[str, int]) -> Contribution:
+    """A filtered port's addresses and rules. `conjunctions` has the conjunction ids of the remotes."""
+    here = f"{REG_PORT}={port.ofport}"
+    flows: set[Flow] = set()
+    for mac, prefix in port.sources:
         family = ip_network(prefix).version
-        field = "nw_src" if family == 4 else "ipv6_src"
-        match = f"{_KEYWORD[family]},{REG_PORT}={port.ofport},dl_src={mac},{field}={prefix}"
-        flows.append(pipeline.BASE_EGRESS.flow(65, match, then=pipeline.RULES_EGRESS))
-    return flows
-
-
-def _render_rules(port: LocalPort, conjunctions: Mapping[str, int]) -> list[Flow]:
-    plain: set[Flow] = set()
+        match = f"{_KEYWORD[family]},{here},dl_src={mac},{_REMOTE['ingress', family]}={prefix}"
+        flows.add(pipeline.BASE_EGRESS.flow(65, match, then=pipeline.RULES_EGRESS))
     conjunctive: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for rule in port.rules:
         table, accepted = _RULES[rule.direction]
         for match in render_matches(rule):
-            full = f"{match},{REG_PORT}={port.ofport},ct_state={'+' if rule.stateful else '-'}trk"
+            full = f"{match},{here},ct_state={'+' if rule.stateful else '-'}trk"
             if rule.remote is None:
-                plain.add(table.flow(_PLAIN, full, then=accepted))
+                flows.add(table.flow(_PLAIN, full, then=accepted))
             else:
                 conjunctive[rule.direction, full].add(conjunctions[rule.remote])
     if not port.stateful:
         # Never track its packets: connections of other ports are in the same zone, and would let them pass as replies.
-        untracked = f"{REG_PORT}={port.ofport},ct_state=-trk"
         tables = (pipeline.RULES_EGRESS, pipeline.RULES_INGRESS)
-        plain |= {table.flow(6, untracked, then=pipeline.DROPPED) for table in tables}
-    return [*plain, *_render_conjunctions(conjunctive, "2/2")]
+        flows |= {table.flow(6, f"{here},ct_state=-trk", then=pipeline.DROPPED) for table in tables}
+    return Contribution({bridge: (*flows, *_render_conjunctions(conjunctive, "2/2"))})
 
 
 def render_matches(rule: EffectiveRule) -> list[str]:
@@ -210,7 +189,7 @@ def render_matches(rule: EffectiveRule) -> list[str]:
     if rule.prefix is not None:
         if ip_network(rule.prefix).version != rule.family:
             return []
-        match += f",{_remote_field(rule.direction, rule.family)}={rule.prefix}"
+        match += f",{_REMOTE[rule.direction, rule.family]}={rule.prefix}"
     if protocol is None:
         return [match]
     match += f",nw_proto={protocol}"
@@ -223,13 +202,6 @@ def render_matches(rule: EffectiveRule) -> list[str]:
     if protocol not in _WITH_PORTS:
         return []  # ports of DCCP or UDP-Lite cannot be matched; a flow without them would allow too much
     return [f"{match},tp_dst={value:#x}/{mask:#x}" for value, mask in cover_ports(rule.port_min, rule.port_max)]
-
-
-def _remote_field(direction: str, family: int) -> str:
-    """The field of the other side's address."""
-    if family == 4:
-        return "nw_src" if direction == "ingress" else "nw_dst"
-    return "ipv6_src" if direction == "ingress" else "ipv6_dst"
 
 
 @lru_cache(maxsize=4096)
@@ -262,7 +234,7 @@ def _members(
         for address in remotes.get(remote, ()):
             network = ip_network(address, strict=False)
             if network.version == family:
-                members[direction, f"{_KEYWORD[family]},{_remote_field(direction, family)}={network}"].add(number)
+                members[direction, f"{_KEYWORD[family]},{_REMOTE[direction, family]}={network}"].add(number)
     return Contribution({bridge: (*flows, *_render_conjunctions(members, "1/2"))})
 
 

@@ -43,7 +43,8 @@ _TAGGED = "vlan_tci=0x1000/0x1000"
 # Priorities in ACCEPTED_EGRESS_NORMAL: MACs of ports here, then limits of DHCP copies, then learned MACs, then unknown.
 _KNOWN_MAC, _COPY_LIMIT, _LEARNED_MAC, _UNKNOWN_MAC = 14, 13, 11, 10
 _MAX_LEARNED = 4096  # for each learning flow: an instance that invents MACs fills its own quota only
-_DHCP_REQUESTS = ("udp,tp_src=68,tp_dst=67", "udp6,tp_src=546,tp_dst=547")
+DHCP_REQUESTS = ("udp,tp_src=68,tp_dst=67", "udp6,tp_src=546,tp_dst=547")
+DHCP_REPLIES = ("udp,tp_src=67,tp_dst=68", "udp6,tp_src=547,tp_dst=546")
 
 
 class Switching(L2Extension):
@@ -68,7 +69,7 @@ class DhcpCopies(L2Extension):
     Several hosts have the same DHCP port, with the same MAC and addresses (`dhcp_distributed`). A request from a port here
     is flooded to the ports here, the copy among them, and not to other hosts, where it would be answered again. Replies of
     the copy go to ports here only, else switches outside would see its MAC in several places. Packets from outside are not
-    delivered to the copy (see `_render_mac`): they are for the host to which the network is scheduled.
+    delivered to the copy (see `_deliver`): they are for the host to which the network is scheduled.
     """
 
     name = "dhcp copies"
@@ -96,7 +97,7 @@ class Physical(L2Extension):
         by_ofport = {uplink.integration_ofport: uplink for uplink in uplinks}
         for network in desired.networks:
             uplink = by_ofport.get(network.uplink)
-            if uplink is not None and network.key.network_type in ("vlan", "flat"):
+            if uplink is not None and network.is_physical:
                 yield Unit(network_owner(network), (network, uplink), _physical_network)
 
 
@@ -185,14 +186,6 @@ def _learn_sender(owner: str, *before: str) -> str:
 
 
 def _network(options: L2Options, network: LocalNetwork, ports: tuple[LocalPort, ...]) -> Contribution:
-    flows = [*_render_delivery(network, ports)]
-    if network.key.network_type in ("vlan", "flat"):
-        match, action = segment_match(network)
-        flows.append(pipeline.LOCAL_SWITCHING.flow(3, match, action, then=pipeline.TRANSIENT))
-    return Contribution({options.integration_bridge: flows})
-
-
-def _render_delivery(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> Iterator[Flow]:
     """Packets of a network to its ports here by MAC, and the rest of its unicast to the uplink.
 
     The MAC of an address pair may be on several ports, here and elsewhere, such as a VRRP router's: packets to it go to all
@@ -201,20 +194,24 @@ def _render_delivery(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> Ite
     A replicated port, such as an HA router's, has its MAC on several hosts and is active on one. Which one is learned from
     packets of the port here and of the uplink, so that a failover needs no message from the server.
     """
-    own = {port.mac for port in ports}
+    here = sorted(ports, key=lambda port: port.ofport)
+    own = {port.mac for port in here}
     owners: defaultdict[str, list[LocalPort]] = defaultdict(list)
-    for port in sorted((each for each in ports if not each.replicated), key=lambda entry: entry.ofport):
-        for mac in port.macs:
+    for port in here:
+        for mac in port.macs if not port.replicated else ():
             if mac == port.mac or mac not in own:  # a pair must not divert packets for another port's own MAC
                 owners[mac].append(port)
-    entering = _from_uplink(network, ports)
-    for mac, holders in sorted(owners.items()):
-        yield from _render_mac(network.vlan, mac, holders, entering, shared=mac not in own)
-    yield from _render_multicast(network, ports, entering)
-    yield from _render_unknown(network, ports, entering)
+    entering = _from_uplink(network, here)
+    flows = [*_render_flooding(network, here, entering)]
+    for mac, holders in owners.items():
+        flows += _render_mac(network.vlan, mac, holders, entering, shared=mac not in own)
+    if network.is_physical:
+        match, action = segment_match(network)
+        flows.append(pipeline.LOCAL_SWITCHING.flow(3, match, action, then=pipeline.TRANSIENT))
+    return Contribution({options.integration_bridge: flows})
 
 
-def _from_uplink(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> list[str]:
+def _from_uplink(network: LocalNetwork, ports: list[LocalPort]) -> list[str]:
     """The first actions for a packet from the uplink: the network into its register, the local VLAN popped.
 
     Where MACs may be behind a port here, also learn that the sender's is at the uplink: it may have moved away.
@@ -226,38 +223,29 @@ def _from_uplink(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> list[st
     return [register, _learn_sender(network_owner(network), keep_tag), "pop_vlan"]
 
 
-def _render_unknown(network: LocalNetwork, ports: tuple[LocalPort, ...], entering: list[str]) -> Iterator[Flow]:
-    """Unicast to an unknown MAC: to the uplink, and not from the uplink to ports.
+def _render_flooding(network: LocalNetwork, ports: list[LocalPort], entering: list[str]) -> Iterator[Flow]:
+    """Broadcast and multicast: a copy for every port and the uplink. The switch itself never outputs to the in_port.
 
-    Ports without port security get it too, wherever it came from, as any MAC may be behind them.
+    Unicast to an unknown MAC: to the uplink, and not from the uplink to ports. Ports without port security get it too,
+    wherever it came from, as any MAC may be behind them.
     """
-    behind = [f"output:{port.ofport}" for port in sorted(ports, key=lambda port: port.ofport) if port.harbours]
-    outward = [push_tag(network.vlan), f"output:{network.uplink}"] if network.uplink else []
-    unknown, transient = pipeline.ACCEPTED_EGRESS_NORMAL, pipeline.TRANSIENT
-    arriving = f"dl_vlan={network.vlan},{UNICAST}"
-    here = f"{pipeline.REG_NET}={network.vlan},{UNICAST}"
-    yield unknown.flow(_UNKNOWN_MAC, here, *(behind + outward or ["drop"]))
-    yield transient.flow(80, arriving, *entering, then=unknown) if behind else transient.flow(80, arriving, "drop")
-
-
-def _render_multicast(network: LocalNetwork, ports: tuple[LocalPort, ...], entering: list[str]) -> Iterator[Flow]:
-    """Broadcast and multicast: a copy for every port. The switch itself never outputs to the in_port."""
-    everyone = sorted(ports, key=lambda port: port.ofport)
     transient, local, outside = pipeline.TRANSIENT, pipeline.ACCEPT_OR_INGRESS, pipeline.ACCEPTED_EGRESS_NORMAL
-    here = f"{pipeline.REG_NET}={network.vlan},{MULTICAST}"
-    copies = ",".join(["ct_clear", *_deliver(local, everyone)])
-    outward = [push_tag(network.vlan), f"output:{network.uplink}"] if network.uplink else ["drop"]
-    arriving = f"dl_vlan={network.vlan},{MULTICAST}"
-    yield transient.flow(85, arriving, *entering, *_deliver(transient, _without_copies(everyone)))
-    yield local.flow(95, here, f"clone({copies})", then=pipeline.ACCEPTED_EGRESS)
-    yield outside.flow(_UNKNOWN_MAC, here, *outward)
+    arriving, here = f"dl_vlan={network.vlan}", f"{pipeline.REG_NET}={network.vlan}"
+    outward = [push_tag(network.vlan), f"output:{network.uplink}"] if network.uplink else []
+    copies = ",".join(["ct_clear", *_deliver(local, ports)])
+    yield transient.flow(85, f"{arriving},{MULTICAST}", *entering, *_deliver(transient, ports))
+    yield local.flow(95, f"{here},{MULTICAST}", f"clone({copies})", then=pipeline.ACCEPTED_EGRESS)
+    yield outside.flow(_UNKNOWN_MAC, f"{here},{MULTICAST}", *(outward or ["drop"]))
+    behind = [f"output:{port.ofport}" for port in ports if port.harbours]
+    yield outside.flow(_UNKNOWN_MAC, f"{here},{UNICAST}", *(behind + outward or ["drop"]))
+    onward = [*entering, transient.goto(outside)] if behind else ["drop"]
+    yield transient.flow(80, f"{arriving},{UNICAST}", *onward)
 
 
 def _render_mac(vlan: int, mac: str, holders: list[LocalPort], entering: list[str], *, shared: bool) -> Iterator[Flow]:
     transient, local = pipeline.TRANSIENT, pipeline.ACCEPT_OR_INGRESS
     here = f"{pipeline.REG_NET}={vlan},dl_dst={mac}"
-    delivered = _deliver(transient, _without_copies(holders))
-    yield transient.flow(90, f"dl_vlan={vlan},dl_dst={mac}", *entering, *delivered)
+    yield transient.flow(90, f"dl_vlan={vlan},dl_dst={mac}", *entering, *_deliver(transient, holders))
     if shared or any(port.filtered for port in holders):
         # ct_clear: the receiver's firewall must not see the connection state of the sender's.
         deliver = ",".join(["ct_clear", *_deliver(local, holders)])
@@ -269,22 +257,18 @@ def _render_mac(vlan: int, mac: str, holders: list[LocalPort], entering: list[st
         yield pipeline.ACCEPTED_EGRESS_NORMAL.flow(_KNOWN_MAC, here, *outputs)
 
 
-def _without_copies(ports: list[LocalPort]) -> list[LocalPort]:
-    """The ports that receive packets from outside the host."""
-    return [port for port in ports if not port.copy]
-
-
-def _deliver(here: Table, holders: list[LocalPort]) -> list[str]:
-    actions = [f"output:{port.ofport}" for port in holders if not port.filtered]
-    for port in holders:
+def _deliver(here: Table, ports: list[LocalPort]) -> list[str]:
+    """The actions that deliver a packet to ports, in TRANSIENT one from outside the host: not to copies of DHCP ports."""
+    receivers = [port for port in ports if not (port.copy and here is pipeline.TRANSIENT)]
+    actions = [f"output:{port.ofport}" for port in receivers if not port.filtered]
+    for port in receivers:
         if port.filtered:
-            actions.append(f"set_field:{port.ofport}->{pipeline.REG_PORT}")
-            actions.append(here.goto(pipeline.BASE_INGRESS))
+            actions += [f"set_field:{port.ofport}->{pipeline.REG_PORT}", here.goto(pipeline.BASE_INGRESS)]
     return actions
 
 
 def _copies(options: L2Options, vlan: int, ofports: tuple[int, ...]) -> Contribution:
     matches = [f"in_port={ofport}" for ofport in ofports]
-    matches += [f"{request},{pipeline.REG_NET}={vlan},{MULTICAST}" for request in _DHCP_REQUESTS]
+    matches += [f"{request},{pipeline.REG_NET}={vlan},{MULTICAST}" for request in DHCP_REQUESTS]
     dropped = (pipeline.ACCEPTED_EGRESS_NORMAL.flow(_COPY_LIMIT, match, "drop") for match in matches)
     return Contribution({options.integration_bridge: dropped})

@@ -13,7 +13,7 @@ flow after a port has moved. A host that does not take part in l2population is l
 from collections.abc import Iterator
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import TUNNEL_TYPES, Desired, L2Options, LocalNetwork, TunnelPort
+from neutrino.agent.l2.desired import Desired, L2Options, LocalNetwork, TunnelPort
 from neutrino.agent.l2.extension_api import LEARNED_COOKIE, Contribution, L2Extension, Unit, network_owner
 from neutrino.agent.l2.flows.integration import LEARNED_SECONDS, MULTICAST, UNICAST, push_tag
 from neutrino.agent.l2.pipeline import Bridge
@@ -40,15 +40,8 @@ class Tunnels(L2Extension):
         for port in tunnels:
             inputs = options, port, patch_int, port.host in unknown
             yield Unit(f"tunnel {port.network_type} {port.host}", inputs, _tunnel)
-        for network, entries in tunnel_networks(desired):
+        for network, entries in desired.tunnel_networks:
             yield Unit(network_owner(network), (options, network, tunnels, unknown, entries), _network)
-
-
-def tunnel_networks(desired: Desired) -> Iterator[tuple[LocalNetwork, tuple[state.Forwarding, ...]]]:
-    """The tunnel networks with ports here, each with the forwarding entries of its ports on other hosts."""
-    for network in desired.networks:
-        if network.key.network_type in TUNNEL_TYPES:
-            yield network, desired.forwarding.get(network.key.network_id, ())
 
 
 def _base(options: L2Options, patch_int: int) -> Contribution:
@@ -94,8 +87,8 @@ def _network(
         flows.append(pipeline.FLOOD.flow(1, tag, into_tunnel, *outputs))
     if options.l2_population:
         where: dict[str, int] = {}
-        # In order of ids: for a MAC with several entries, such as during a live migration, the choice must be stable.
-        for entry in sorted(entries, key=lambda item: item.id):
+        # For a MAC with several entries, such as during a live migration, the first by id: the choice must be stable.
+        for entry in entries:
             if entry.host in tunnels:
                 where.setdefault(entry.mac_address.lower(), tunnels[entry.host])
         flows += [

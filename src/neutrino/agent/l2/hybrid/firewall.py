@@ -15,22 +15,7 @@ from typing import NamedTuple
 
 from neutrino.agent.l2.connections import ended_connections
 from neutrino.agent.l2.desired import Desired, LocalPort, Remotes
-from neutrino.agent.l2.hybrid.render import (
-    ENDED,
-    FAMILIES,
-    PREROUTING,
-    ConflictingPorts,
-    DesiredRules,
-    is_our_chain,
-    is_our_set,
-    is_tracked,
-    mark_of,
-    port_chain,
-    port_device,
-    render,
-    set_name,
-    temporary_set,
-)
+from neutrino.agent.l2.hybrid import render
 from neutrino.agent.l2.local_vlans import allocate
 from neutrino.dataplane.conntrack.api import ConntrackError, ConntrackFlush, MarkingConntrack
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Iptables, IptablesError, Rule, Tables
@@ -67,14 +52,6 @@ class HybridPlan:
         return "\n".join(lines)
 
 
-class _Inputs(NamedTuple):
-    """Everything that the desired state is rendered from."""
-
-    ports: tuple[LocalPort, ...]
-    others: frozenset[str]  # plugged ports that must not talk
-    remotes: Remotes
-
-
 class Unfiltered(NamedTuple):
     """Hybrid ports without a filter, which therefore must not talk."""
 
@@ -82,6 +59,7 @@ class Unfiltered(NamedTuple):
     reason: str
 
 
+@dataclasses.dataclass(eq=False)
 class HybridFirewall:
     """Blocking, and for one thread at a time.
 
@@ -89,11 +67,10 @@ class HybridFirewall:
     an unchanged host starts no processes, and one without hybrid ports looks once for stale rules.
     """
 
-    def __init__(self, iptables: Iptables, conntrack: MarkingConntrack) -> None:
-        self._iptables = iptables
-        self._conntrack = conntrack
-        self._filtered: frozenset[str] = frozenset()  # ports of the last reconciliation that succeeded
-        self._settled: _Inputs | None = None  # those for which the actual state was right
+    iptables: Iptables
+    conntrack: MarkingConntrack
+    _filtered: frozenset[str] = frozenset()  # ports of the last reconciliation that succeeded
+    _settled: object = None  # inputs of the last plan, if it was empty: the actual state is right for them
 
     def forget(self) -> None:
         """Read the actual state again before the next plan."""
@@ -105,64 +82,72 @@ class HybridFirewall:
             return None
         secured = frozenset(port.id for port in desired.ports if port.hybrid and port.secured)
         try:
-            if not complete:
-                rules = [self._iptables.read_rules(family) for family in FAMILIES]
-                if any(map(_is_ours, rules)):
-                    # The rules on the host are newer than the feed's cache: they stay, and ports without any wait.
-                    chains = {name for tables in rules for chains in tables.values() for name in chains}
-                    self._filtered = frozenset(
-                        each for each in secured if {port_chain("i", each), port_chain("o", each)} <= chains
-                    )
-                    missing = secured - self._filtered
-                    return Unfiltered(missing, "the server has not sent its security groups yet") if missing else None
+            # Before `synced`, rules on the host are newer than the feed's cache: they stay, and ports without any wait.
+            if not complete and (chains := _our_chains(self.iptables.read_rules(each) for each in render.FAMILIES)):
+                self._filtered = frozenset(
+                    key for key in secured if {render.port_chain(kind, key) for kind in "io"} <= chains
+                )
+                missing = secured - self._filtered
+                return Unfiltered(missing, "the server has not sent its security groups yet") if missing else None
             difference = self.plan(desired)
             if difference:
                 LOG.debug("%s", difference.text())
                 self.apply(difference)
-        except (IptablesError, ConntrackError, ConflictingPorts) as error:
+        except (IptablesError, ConntrackError, render.ConflictingPorts) as error:
             self.forget()
-            return Unfiltered(
-                secured - self._filtered, str(error)
-            )  # ports that were filtered keep the filter they have
+            # Ports that were filtered keep the filter they have.
+            return Unfiltered(secured - self._filtered, str(error))
         self._filtered = secured
         return None
 
     def plan(self, desired: Desired) -> HybridPlan:
-        inputs = _inputs(desired)
+        """The changes from the actual state to the desired one; the actual state is read unless it is known to be right."""
+        ports = tuple(port for port in desired.ports if port.hybrid)
+        named = {rule.remote for port in ports for rule in port.rules if rule.remote is not None}
+        remotes = {name: desired.remotes.get(name, frozenset()) for name in named}
+        silent = frozenset(desired.problems)  # plugged ports that must not talk
+        inputs = ports, silent, remotes
         if inputs == self._settled:
             return HybridPlan()
-        rules = {family: self._iptables.read_rules(family) for family in FAMILIES}
-        sets = self._iptables.read_sets()
+        rules = {family: self.iptables.read_rules(family) for family in render.FAMILIES}
+        sets = self.iptables.read_sets()
         # Without hybrid ports and rules, the integration bridge alone blocks the ports that must not talk.
-        blocked = inputs.others if inputs.ports or any(map(_is_ours, rules.values())) else frozenset()
-        settings = self._iptables.read_settings() if inputs.ports else {}
-        difference = plan_changes(inputs.ports, blocked, inputs.remotes, rules, sets, settings)
+        blocked = silent if ports or _our_chains(rules.values()) else frozenset()
+        settings = self.iptables.read_settings() if ports else {}
+        by_device = {**read_zones(rules[6]), **read_zones(rules[4])}
+        held = {port.id: by_device.get(render.port_device("tap", port.id), 0) for port in ports}
+        zones = allocate((port.id for port in ports if render.is_tracked(port)), held, numbers=ZONES)
+        kept = {port.id for port in ports if held[port.id] == zones.get(port.id)}
+        wanted = render.render(ports, blocked, remotes, zones)
+        set_text, unused = plan_sets(wanted.sets, sets)
+        difference = HybridPlan(
+            settings=tuple(name for name, on in settings.items() if not on),
+            sets=set_text,
+            rules={family: _plan_rules(wanted.tables[family], wanted.jumps, rules[family]) for family in rules},
+            fresh_zones=tuple(sorted(zone for port_id, zone in zones.items() if port_id not in kept)),
+            audits={zones[port.id]: port for port in _reduced(ports, wanted, rules, sets) if port.id in kept},
+            remotes=remotes,
+            unused_sets=unused,
+        )
         self._settled = None if difference else inputs
         return difference
 
     def apply(self, plan: HybridPlan) -> None:
         self._settled = None
-        self._iptables.enable(plan.settings)
-        self._iptables.restore_sets(plan.sets)
+        self.iptables.enable(plan.settings)
+        self.iptables.restore_sets(plan.sets)
         for family, text in plan.rules.items():
-            self._iptables.restore_rules(family, text)
-        self._conntrack.flush(
-            ConntrackFlush(zone, family, "ingress", "") for zone in plan.fresh_zones for family in FAMILIES
+            self.iptables.restore_rules(family, text)
+        self.conntrack.flush(
+            ConntrackFlush(zone, family, "ingress", "") for zone in plan.fresh_zones for family in render.FAMILIES
         )
-        there = self._conntrack.read(plan.audits)
-        self._conntrack.mark(ended_connections(plan.audits, plan.remotes, there), ENDED)
-        self._iptables.restore_sets(plan.unused_sets)
+        there = self.conntrack.read(plan.audits)
+        self.conntrack.mark(ended_connections(plan.audits, plan.remotes, there), render.ENDED)
+        self.iptables.restore_sets(plan.unused_sets)
 
 
-def _inputs(desired: Desired) -> _Inputs:
-    ports = tuple(port for port in desired.ports if port.hybrid)
-    named = {rule.remote for port in ports for rule in port.rules if rule.remote is not None}
-    remotes = {name: desired.remotes.get(name, frozenset()) for name in named}
-    return _Inputs(ports, frozenset(desired.problems), remotes)
-
-
-def _is_ours(tables: Tables) -> bool:
-    return any(is_our_chain(chain) for chains in tables.values() for chain in chains)
+def _our_chains(rules: Iterable[Tables]) -> set[str]:
+    return {name for tables in rules for chains in tables.values() for name in chains if render.is_our_chain(name)}
 
 
 def _plan_rules(wanted: Tables, jumps: Tables, actual: Tables) -> str:
@@ -172,22 +157,22 @@ def _plan_rules(wanted: Tables, jumps: Tables, actual: Tables) -> str:
         lines = _plan_table(wanted.get(table, {}), jumps.get(table, {}), actual.get(table, {}))
         if lines:
             changed += [f"*{table}", *lines, "COMMIT"]
-    return "".join(f"{line}\n" for line in changed)
+    return _text(changed)
 
 
 def _plan_table(wanted: Chains, jumps: Chains, actual: Chains) -> list[str]:
-    stale = sorted(name for name in actual if is_our_chain(name) and name not in wanted)
+    stale = sorted(name for name in actual if render.is_our_chain(name) and name not in wanted)
     differing = _differing(wanted, actual)
     # A declared chain is created or emptied. All of them first, as they jump to each other.
     lines = [f":{name} - [0:0]" for name in (*differing, *stale)]
     lines += [f"-A {name} {rule.text}" for name in differing for rule in wanted[name]]
     for chain, rules in actual.items():
-        if not is_our_chain(chain):
+        if not render.is_our_chain(chain):
             lines += [f"-D {chain} {rule.text}" for rule in _superfluous(rules, jumps.get(chain, ()), stale)]
     for chain, wanted_here in jumps.items():
         there = _marks(actual.get(chain, ()))
         # In front of other programs' rules, which might accept or drop a packet before we see it.
-        lines += [f"-I {chain} 1 {rule.text}" for rule in wanted_here if mark_of(rule) not in there]
+        lines += [f"-I {chain} 1 {rule.text}" for rule in wanted_here if render.mark_of(rule) not in there]
     return [*lines, *(f"-X {name}" for name in stale)]
 
 
@@ -197,15 +182,15 @@ def _differing(wanted: Chains, actual: Chains) -> list[str]:
 
 
 def _marks(rules: Iterable[Rule]) -> tuple[str, ...]:
-    return tuple(mark_of(rule) for rule in rules)
+    return tuple(render.mark_of(rule) for rule in rules)
 
 
 def _superfluous(there: Iterable[Rule], wanted: Iterable[Rule], stale: list[str]) -> list[Rule]:
     """Rules of ours in a chain of others that are not wanted, or would keep a stale chain from being deleted."""
-    expected = {mark_of(rule) for rule in wanted}
+    expected = {render.mark_of(rule) for rule in wanted}
     found = []
     for rule in there:
-        mark = mark_of(rule)
+        mark = render.mark_of(rule)
         if mark in expected:
             expected.discard(mark)  # a duplicate is superfluous
         elif mark or rule.target in stale:
@@ -222,14 +207,14 @@ def plan_sets(wanted: Mapping[str, AddressSet], actual: Mapping[str, AddressSet]
         if there is None:
             lines += _filled(entry, name)
         elif dataclasses.replace(there, members=entry.members) != entry:
-            new = temporary_set(name)
+            new = render.temporary_set(name)
             passing.add(new)
             left_behind = [f"destroy {new}"] if new in actual else []
             lines += [*left_behind, *_filled(entry, new), f"swap {new} {name}", f"destroy {new}"]
         else:
             lines += [f"add {name} {member}" for member in sorted(entry.members - there.members)]
             lines += [f"del {name} {member}" for member in sorted(there.members - entry.members)]
-    ours = {name for name in actual if is_our_set(name)}
+    ours = {name for name in actual if render.is_our_set(name)}
     return _text(lines), _text(f"destroy {name}" for name in sorted(ours - wanted.keys() - passing))
 
 
@@ -243,34 +228,11 @@ def _text(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def plan_changes(
-    ports: tuple[LocalPort, ...],
-    blocked: frozenset[str],
-    remotes: Remotes,
+def _reduced(
+    ports: Iterable[LocalPort],
+    wanted: render.DesiredRules,
     rules: Mapping[int, Tables],
     sets: Mapping[str, AddressSet],
-    settings: Mapping[str, bool],
-) -> HybridPlan:
-    """The changes from the actual state, as read, to the desired one."""
-    by_device = {**read_zones(rules[6]), **read_zones(rules[4])}
-    held = {port.id: by_device.get(port_device("tap", port.id), 0) for port in ports}
-    zones = allocate((port.id for port in ports if is_tracked(port)), held, numbers=ZONES)
-    wanted = render(ports, blocked, remotes, zones)
-    kept = {port.id for port in ports if held[port.id] == zones.get(port.id)}
-    set_text, unused = plan_sets(wanted.sets, sets)
-    return HybridPlan(
-        settings=tuple(name for name, on in settings.items() if not on),
-        sets=set_text,
-        rules={family: _plan_rules(wanted.tables[family], wanted.jumps, rules[family]) for family in rules},
-        fresh_zones=tuple(sorted(zone for port_id, zone in zones.items() if port_id not in kept)),
-        audits={zones[port.id]: port for port in _reduced(ports, wanted, rules, sets) if port.id in kept},
-        remotes=remotes,
-        unused_sets=unused,
-    )
-
-
-def _reduced(
-    ports: Iterable[LocalPort], wanted: DesiredRules, rules: Mapping[int, Tables], sets: Mapping[str, AddressSet]
 ) -> Iterator[LocalPort]:
     """The ports whose rules or addresses changed, or that have a rule with a remote group that lost members."""
     changed = {
@@ -281,13 +243,13 @@ def _reduced(
     }
     losing = {name for name, entry in wanted.sets.items() if name in sets and sets[name].members - entry.members}
     for port in ports:
-        chains = {port_chain(kind, port.id) for kind in "ios"}
-        named = {set_name(rule.remote, rule.family) for rule in port.rules if rule.remote is not None}
+        chains = {render.port_chain(kind, port.id) for kind in "ios"}
+        named = {render.set_name(rule.remote, rule.family) for rule in port.rules if rule.remote is not None}
         if chains & changed or named & losing:
             yield port
 
 
 def read_zones(tables: Tables) -> dict[str, int]:
     """The zones of taps in the rules of a family."""
-    found = (_ZONE.search(rule.text) for rule in tables.get("raw", {}).get(PREROUTING, ()))
+    found = (_ZONE.search(rule.text) for rule in tables.get("raw", {}).get(render.PREROUTING, ()))
     return {match["device"]: int(match["zone"]) for match in found if match and match["device"].startswith("tap")}

@@ -110,9 +110,6 @@ def _check(port_ids: Sequence[str]) -> None:
             raise ConflictingPorts(f"ports {other} and {port_id} have the same chain {chain}")
 
 
-# --- tracking ---
-
-
 def _tracking(ports: Sequence[LocalPort], zones: Mapping[str, int], family: int) -> Iterator[Line]:
     """The conntrack zone of a packet; the first matching rule decides."""
     yield _NOT_BRIDGED
@@ -229,9 +226,6 @@ def _rules_of(port: LocalPort, family: int, *, stateful: bool) -> list[Effective
     return sorted(chosen, key=repr)
 
 
-# --- sets ---
-
-
 def render_sets(ports: Iterable[LocalPort], remotes: Remotes) -> dict[str, AddressSet]:
     """The sets of remote groups, each once for all ports and rules."""
     uses = {(rule.remote, rule.family) for port in ports if port.secured for rule in port.rules if rule.remote}
@@ -251,9 +245,6 @@ def _members(address: str, family: int) -> tuple[str, ...]:
         return ()
     parts = [network] if network.prefixlen else network.subnets()
     return tuple(canonical_member(str(part)) for part in parts)
-
-
-# --- matches ---
 
 
 def _icmp(kind: int, family: int, code: int | None = None) -> str:

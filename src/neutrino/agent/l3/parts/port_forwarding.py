@@ -12,6 +12,7 @@ Single ports are in `forwarded`, which is a hash.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from neutrino.dataplane.conntrack.api import SCTP, TCP, UDP, ConntrackFlush
@@ -111,12 +112,7 @@ def _parsed(elements: Mapping[str, Iterable[str]]) -> Iterator[_Forwarded]:
 
 def _ranges(ports: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Joins consecutive ports: a range is one flush, not one for each port."""
-    first = last = -1
-    for port in sorted(ports):
-        if port > last + 1 and last >= 0:
-            yield first, last
-        if port > last + 1 or last < 0:
-            first = port
-        last = port
-    if last >= 0:
-        yield first, last
+    # Within a run of consecutive numbers, the distance of a number to its index stays the same.
+    for _, run in groupby(enumerate(sorted(set(ports))), key=lambda each: each[1] - each[0]):
+        numbers = [port for _, port in run]
+        yield numbers[0], numbers[-1]

@@ -4,10 +4,11 @@ Addresses are unique within a scope and may repeat between scopes, so what is fo
 one. All networks without a scope count as one scope. A packet belongs to the scope of the device by which it came in,
 whatever its source address.
 
-    from        to          forwarded internal    internal    within one scope; and packets to a floating IP or a
-    forwarded port internal    external    within one scope; with IPv4 also what is source-translated: all, where the
-    router has SNAT, else instances with a floating IP external    internal    within one scope; and replies, and
-    connections to translated addresses
+    from        to          forwarded
+    internal    internal    within one scope; and packets to a floating IP or a forwarded port
+    internal    external    within one scope; with IPv4 also what is source-translated: all, where the router has SNAT,
+                            else instances with a floating IP
+    external    internal    within one scope; and replies, and connections to translated addresses
 
 IPv6 is never translated: a network reaches the outside only if both have the same scope, or none, or if its prefix was
 delegated from outside.

@@ -36,17 +36,25 @@ class ConnectionFailed(Exception):
 
 
 class HttpConnection:
+    """`seconds` is the time that the peer may stall."""
+
     def __init__(
-        self, role: type[h11.CLIENT] | type[h11.SERVER], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        role: type[h11.CLIENT] | type[h11.SERVER],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        seconds: float,
     ) -> None:
         self.http = h11.Connection(role, max_incomplete_event_size=MAX_HEAD_BYTES)
         self.reader = reader
         self.writer = writer
+        self.seconds = seconds
         self.used = False  # a request was completed on it before
 
-    async def next(self, seconds: float) -> Event:
+    async def next(self, seconds: float | None = None) -> Event:
         """The next event: a whole head, or the next piece of a body. The timeout is of the whole head, so that a client
         that trickles it in is late too."""
+        seconds = seconds or self.seconds
         try:
             async with asyncio.timeout(seconds):
                 while (event := self.http.next_event()) is h11.NEED_DATA:
@@ -59,17 +67,17 @@ class HttpConnection:
             raise ConnectionFailed(self, explain(error, first=self._is_first_over_tls())) from None
         return event  # type: ignore[return-value]
 
-    async def send(self, seconds: float, *events: h11.Event) -> None:
+    async def send(self, *events: h11.Event) -> None:
         """Send the events in one write, and wait until a slow peer has taken them."""
         data = b"".join(part for part in map(self.http.send, events) if part)
         if not data:
             return
         try:
             self.writer.write(data)
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self.seconds):
                 await self.writer.drain()
         except TimeoutError:
-            raise ConnectionFailed(self, f"takes nothing for {seconds:g} s", late=True) from None
+            raise ConnectionFailed(self, f"takes nothing for {self.seconds:g} s", late=True) from None
         except OSError as error:
             raise ConnectionFailed(self, explain(error, first=self._is_first_over_tls())) from None
 

@@ -19,7 +19,7 @@ from http import HTTPStatus
 
 import h11
 
-from neutrino.agent.metadata.messages import Instance, ProxySettings, Sources, Timeouts
+from neutrino.agent.metadata.messages import Instance, ProxySettings, Sources
 from neutrino.agent.metadata.proxy.connection import ConnectionFailed, HttpConnection
 from neutrino.agent.metadata.proxy.directory import Directory
 from neutrino.agent.metadata.proxy.nova_client import NovaClient
@@ -96,6 +96,7 @@ def _end_to_end(headers: Headers) -> Iterable[tuple[bytes, bytes]]:
     connection = [value for name, value in headers if name.lower() == b"connection"]
     named = {part.strip().lower() for value in connection for part in value.split(b",")}
     for name, value in headers:
+        # `Connection: content-length` must not remove the length: Nova would take the body for the next request.
         if name.lower() not in _HOP_BY_HOP and (name.lower() not in named or name.lower() == b"content-length"):
             yield name, value
 
@@ -148,7 +149,7 @@ class HttpProxy:
         """Requests in progress complete with the settings that they began with."""
         if settings == self._settings:
             return
-        nova = NovaClient(settings)
+        nova = NovaClient(settings)  # first: invalid certificates raise here, and the old settings stay in force
         self._nova.close()
         self._nova, self._settings, self._limiter = nova, settings, RateLimiter(settings.limit)
 
@@ -159,7 +160,7 @@ class HttpProxy:
             return
         counted = (client.key, client.address), (client.key, "")
         self._connections.update(counted)
-        connection = HttpConnection(h11.SERVER, reader, writer)
+        connection = HttpConnection(h11.SERVER, reader, writer, self._settings.timeouts.timeout_client)
         try:
             await self._serve_requests(connection, client)
         except ConnectionFailed as failed:
@@ -214,7 +215,7 @@ class HttpProxy:
         if last or (connection.http.their_state is not h11.DONE and not _is_complete(connection)):
             headers.append(("connection", "close"))
         response = h11.Response(status_code=status.value, reason=status.phrase.encode(), headers=headers)
-        await connection.send(self._settings.timeouts.timeout_client, response, h11.Data(data=body), h11.EndOfMessage())
+        await connection.send(response, h11.Data(data=body), h11.EndOfMessage())
 
     async def _forward_request(self, connection: HttpConnection, request: h11.Request, client: Client) -> None:
         fault = framing_fault(request.http_version, request.headers)
@@ -224,6 +225,7 @@ class HttpProxy:
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method.decode()} is not forwarded", last=True)
         if not self._limiter.allows(client.key, client.address, time.monotonic()):
             raise HttpError(HTTPStatus.TOO_MANY_REQUESTS, "the rate limit is exceeded")
+        # At each request, not once per connection: the address may belong to another port by now.
         instance = self.directory.find(client.sources(), client.device, client.address, client.mac)
         if instance is None:
             text = f"no instance, or more than one, has the address {client.address} here"
@@ -252,17 +254,16 @@ class HttpProxy:
 
     async def _forward(self, client: HttpConnection, nova_client: NovaClient, request: h11.Request) -> None:
         """Send the request to Nova and its response back; repeated once if Nova had closed the kept connection."""
-        timeouts = self._settings.timeouts
         repeatable = request.method in REPEATABLE and not _has_body(request.headers)
         nova = await nova_client.acquire()
         while True:
             try:
-                await nova.send(timeouts.timeout_server, request)
-                await _forward_body(client, nova, timeouts)
-                response = await _read_response(nova, timeouts)
+                await _send_request(client, nova, request)
+                response = await _read_response(nova)
                 break
             except BaseException as error:
                 nova.close()
+                # Nova may close a kept connection at any time, also just before the request arrives.
                 stale = (
                     nova.used and isinstance(error, ConnectionFailed) and error.connection is nova and not error.late
                 )
@@ -272,7 +273,7 @@ class HttpProxy:
         try:
             headers = render_response(response.headers)
             head = h11.Response(status_code=response.status_code, reason=response.reason, headers=headers)
-            await _forward_response(client, nova, head, timeouts)
+            await _copy(nova, client, head)
         except BaseException:
             nova.close()
             raise
@@ -289,41 +290,33 @@ def _is_complete(connection: HttpConnection) -> bool:
         return False
 
 
-async def _forward_body(client: HttpConnection, nova: HttpConnection, timeouts: Timeouts) -> None:
-    if client.http.their_state is h11.DONE:  # at the second attempt
-        await nova.send(timeouts.timeout_server, h11.EndOfMessage())
+async def _send_request(client: HttpConnection, nova: HttpConnection, request: h11.Request) -> None:
+    if client.http.their_state is h11.DONE:  # at the second attempt, which is only for requests without a body
+        await nova.send(request, h11.EndOfMessage())
         return
     if client.http.they_are_waiting_for_100_continue:
-        await client.send(timeouts.timeout_client, h11.InformationalResponse(status_code=100, headers=[]))
-    while True:
-        event = await client.next(timeouts.timeout_client)
-        if isinstance(event, h11.EndOfMessage):
-            await nova.send(timeouts.timeout_server, h11.EndOfMessage())
-            return
-        if not isinstance(event, h11.Data):
-            raise ConnectionFailed(client, "it ended in the middle of its request")
-        await nova.send(timeouts.timeout_server, h11.Data(data=event.data))
+        await client.send(h11.InformationalResponse(status_code=100, headers=[]))
+    await _copy(client, nova, request)
 
 
-async def _read_response(nova: HttpConnection, timeouts: Timeouts) -> h11.Response:
+async def _read_response(nova: HttpConnection) -> h11.Response:
     while True:
-        event = await nova.next(timeouts.timeout_server)
+        event = await nova.next()
         if isinstance(event, h11.Response):
             return event
         if not isinstance(event, h11.InformationalResponse):
             raise ConnectionFailed(nova, "Nova closed the connection")
 
 
-async def _forward_response(
-    client: HttpConnection, nova: HttpConnection, head: h11.Response, timeouts: Timeouts
-) -> None:
-    pending: list[h11.Event] = [head]  # sent with the first piece of the body: mostly that is all of it, in one packet
+async def _copy(source: HttpConnection, target: HttpConnection, head: h11.Event) -> None:
+    """Send a head, and the body as it arrives. Both go out together at first: mostly that is all, in one packet."""
+    pending: list[h11.Event] = [head]
     while True:
-        event = await nova.next(timeouts.timeout_server)
+        event = await source.next()
         if isinstance(event, h11.EndOfMessage):
-            await client.send(timeouts.timeout_client, *pending, h11.EndOfMessage())
+            await target.send(*pending, h11.EndOfMessage())
             return
         if not isinstance(event, h11.Data):
-            raise ConnectionFailed(nova, "Nova ended in the middle of its response")
-        await client.send(timeouts.timeout_client, *pending, h11.Data(data=event.data))
+            raise ConnectionFailed(source, "the connection was closed in the middle of a message")
+        await target.send(*pending, h11.Data(data=event.data))
         pending = []

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import dataclasses
 import errno
+import fcntl
 import functools
 import ipaddress
 import logging
@@ -144,11 +145,13 @@ class Listeners:
         opened = self._namespaces.get(key)
         if not peer or not _is_metadata_address(local) or opened is None:
             return None
-        index = arrival_device(writer.get_extra_info("socket"))
+        connection = writer.get_extra_info("socket")
+        index = arrival_device(connection)
         if index is None:
             return None
         address = ipaddress.ip_address(peer[0].partition("%")[0])
-        device, mac = read_device(opened.netlink, index), None
+        device, mac = device_name(connection, index), None
+        # An instance may choose any link-local address; its MAC is checked by port security.
         if isinstance(address, ipaddress.IPv6Address) and address.is_link_local:
             mac = read_mac(opened.netlink, index, str(address)) or ""
         LOG.debug("%s at %s: by device %s, MAC %s", address, key, device, mac)
@@ -175,6 +178,7 @@ _IN6_PKTINFO = struct.Struct("=16xi")  # address, index
 def arrival_device(connection: socket.socket) -> int | None:
     """The device's index; None if the connection is gone."""
     try:
+        # Enabled first: the answer has only the kinds of information that are enabled.
         if connection.family == socket.AF_INET6:
             connection.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
             answer = connection.getsockopt(socket.IPPROTO_IPV6, _IPV6_2292PKTOPTIONS, 256)
@@ -194,36 +198,35 @@ def arrival_device(connection: socket.socket) -> int | None:
 
 # --- queries of the namespace's kernel tables ---
 
+_SIOCGIFNAME = 0x8910  # linux/sockios.h
+_IFREQ = struct.Struct("=16si20x")  # name, index
 _NLMSG = struct.Struct("=IHHII")  # length, type, flags, sequence, port
-_LINK = struct.Struct("=BxHiII")  # family, type, index, flags, change
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")  # family, index, state, flags, type
 _ANSWER_BYTES = 1 << 15
 
 
-def read_device(netlink: socket.socket, index: int) -> str | None:
-    """The device's current name; None if no device has that index."""
-    body = _LINK.pack(socket.AF_UNSPEC, 0, index, 0, 0)
-    name = _query(netlink, linux.RTM_GETLINK, body, linux.RTM_NEWLINK, _LINK.size).get(linux.IFLA_IFNAME)
-    return name.rstrip(b"\0").decode(errors="replace") if name is not None else None
+def device_name(connection: socket.socket, index: int) -> str | None:
+    """The current name of a device of the connection's namespace; None if no device has that index."""
+    try:
+        answer = fcntl.ioctl(connection, _SIOCGIFNAME, _IFREQ.pack(b"", index))
+    except OSError:
+        return None
+    return answer[:16].rstrip(b"\0").decode(errors="replace")
 
 
 def read_mac(netlink: socket.socket, device: int, address: str) -> str | None:
-    """The MAC of an IPv6 neighbour; None if the kernel has no entry."""
-    target = attribute(linux.NDA_DST, socket.inet_pton(socket.AF_INET6, address))
-    body = _NEIGHBOUR.pack(socket.AF_INET6, device, 0, 0, 0) + target
-    mac = _query(netlink, linux.RTM_GETNEIGH, body, linux.RTM_NEWNEIGH, _NEIGHBOUR.size).get(linux.NDA_LLADDR)
-    return mac.hex(":") if mac is not None and len(mac) == 6 else None
-
-
-def _query(netlink: socket.socket, request: int, body: bytes, expected: int, fixed_bytes: int) -> dict[int, bytes]:
-    """The attributes of the single answer, which the kernel gives at once; empty if it refuses."""
+    """The MAC of an IPv6 neighbour; None if the kernel has no entry. The kernel answers at once, or refuses."""
+    body = _NEIGHBOUR.pack(socket.AF_INET6, device, 0, 0, 0)
+    body += attribute(linux.NDA_DST, socket.inet_pton(socket.AF_INET6, address))
     with contextlib.suppress(OSError):
         while True:
             netlink.recv(_ANSWER_BYTES, socket.MSG_DONTWAIT)  # drop answers of failed queries
     try:
-        netlink.send(_NLMSG.pack(_NLMSG.size + len(body), request, linux.NLM_F_REQUEST, 1, 0) + body)
+        netlink.send(_NLMSG.pack(_NLMSG.size + len(body), linux.RTM_GETNEIGH, linux.NLM_F_REQUEST, 1, 0) + body)
         answer = netlink.recv(_ANSWER_BYTES, socket.MSG_DONTWAIT)
     except OSError:
-        return {}
+        return None
     length, kind, *_ = _NLMSG.unpack_from(answer)
-    return read_attributes(answer[_NLMSG.size : length], fixed_bytes) if kind == expected else {}
+    found = read_attributes(answer[_NLMSG.size : length], _NEIGHBOUR.size) if kind == linux.RTM_NEWNEIGH else {}
+    mac = found.get(linux.NDA_LLADDR, b"")
+    return mac.hex(":") if len(mac) == 6 else None

@@ -42,7 +42,7 @@ class NovaClient:
             raise ConnectionFailed(None, f"no connection to {self.host} in {seconds:g} s", late=True) from None
         except OSError as error:
             raise ConnectionFailed(None, f"no connection to {self.host}: {explain(error)}") from None
-        return HttpConnection(h11.CLIENT, reader, writer)
+        return HttpConnection(h11.CLIENT, reader, writer, self._settings.timeouts.timeout_server)
 
     def release(self, connection: HttpConnection) -> None:
         """After a complete response; kept if the next request may follow on it."""

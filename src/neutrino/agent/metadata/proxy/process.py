@@ -15,13 +15,14 @@ import os
 import resource
 import signal
 import socket
+from dataclasses import dataclass
 
 from neutrino import __version__
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, listen
 from neutrino.agent.metadata.messages import AGENT_MESSAGES, AgentMessage, Hello, SetListener, TakeOver
 from neutrino.agent.metadata.proxy.directory import Directory
 from neutrino.agent.metadata.proxy.http_proxy import HttpProxy
-from neutrino.agent.metadata.proxy.listener import Listeners
+from neutrino.agent.metadata.proxy.listener import PAUSE_SECONDS, Listeners
 
 LOG = logging.getLogger(__name__)
 DESCRIPTOR_SHARE = 8  # a namespace may use an eighth of the descriptors; each connection may need another one to Nova
@@ -31,6 +32,7 @@ def run(path: str, uid: int, gid: int, monitor: str, interval: float) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     control = listen(path)
     monitor_file = os.open(monitor, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644) if monitor else None
+    # The soft limit is usually 1024, for programs that use select(); a connection needs two descriptors with Nova's.
     _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     _drop_privileges(uid, gid)
@@ -48,14 +50,15 @@ def _drop_privileges(uid: int, gid: int) -> None:
         os.setuid(uid)
 
 
+@dataclass
 class Process:
-    def __init__(
-        self, control: socket.socket, monitor_file: int | None, interval: float, *, max_connections: int
-    ) -> None:
-        self._control = control
-        self._monitor_file = monitor_file
-        self._interval = interval
-        self._proxy = HttpProxy(max_connections)
+    control: socket.socket
+    monitor_file: int | None
+    interval: float
+    max_connections: int
+
+    def __post_init__(self) -> None:
+        self._proxy = HttpProxy(self.max_connections)
         self._listeners = Listeners(self._proxy)
         self._agent: Channel[AgentMessage] | None = None
 
@@ -64,53 +67,68 @@ class Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
-        tasks = [asyncio.create_task(self._accept()), asyncio.create_task(self._write_monitor_file())]
-        stopping = asyncio.create_task(stop.wait())
-        done, _ = await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        for task in done - {stopping}:
-            task.result()  # it has failed: the process exits, and the supervisor respawns it
+        self._listen()
+        while not stop.is_set():
+            self._write_monitor_file()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.interval):
+                    await stop.wait()
 
-    async def _write_monitor_file(self) -> None:
+    def _write_monitor_file(self) -> None:
         """Written by the loop that serves: when the loop hangs, the time in the file stands still."""
-        while True:
-            if self._monitor_file is not None:
-                now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-                with contextlib.suppress(OSError):  # a full disk must not stop the service
-                    os.pwrite(self._monitor_file, f"{now}\n".encode(), 0)
-            await asyncio.sleep(self._interval)
+        if self.monitor_file is not None:
+            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            with contextlib.suppress(OSError):  # a full disk must not stop the service
+                os.pwrite(self.monitor_file, f"{now}\n".encode(), 0)
 
     # --- agents -----------------------------------------------------------------------------------------------------
 
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as group:
-            while True:
-                connection, _ = await loop.sock_accept(self._control)
-                group.create_task(self._serve_agent(Channel(connection, AGENT_MESSAGES)))
+    def _listen(self) -> None:
+        asyncio.get_running_loop().add_reader(self.control, self._accept)
 
-    async def _serve_agent(self, channel: Channel[AgentMessage]) -> None:
+    def _accept(self) -> None:
         try:
-            await channel.send(Hello(__version__, self._listeners.current()))
-            while True:
-                message, descriptors = await channel.receive()
+            connection, _ = self.control.accept()
+        except OSError as error:  # no free descriptor; the socket stays readable: without a pause, the loop would spin
+            LOG.warning("an agent cannot connect for now: %s", error)
+            asyncio.get_running_loop().remove_reader(self.control)
+            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._listen)
+            return
+        connection.setblocking(False)
+        channel = Channel(connection, AGENT_MESSAGES)
+        try:
+            channel.send(Hello(__version__, self._listeners.current()))
+        except ChannelClosed:
+            connection.close()
+        else:
+            asyncio.get_running_loop().add_reader(connection, self._receive, channel)
+
+    def _receive(self, channel: Channel[AgentMessage]) -> None:
+        try:
+            while True:  # all that have been sent: a client that connects then sees the result
+                message, descriptors = channel.receive()
                 self._handle(channel, message, descriptors)
+        except BlockingIOError:
+            return
         except ChannelClosed as closed:
             LOG.debug("%s", closed)
+            self._disconnect(channel)
         except (ValueError, OSError) as error:
             LOG.error("a message of the agent cannot be carried out: %s", error)
-        finally:
-            channel.close()
-            if self._agent is channel:
-                self._agent = None
+            self._disconnect(channel)
+
+    def _disconnect(self, channel: Channel[AgentMessage]) -> None:
+        asyncio.get_running_loop().remove_reader(channel.socket)
+        channel.socket.close()
+        if self._agent is channel:
+            self._agent = None
 
     def _handle(self, channel: Channel[AgentMessage], message: AgentMessage, descriptors: list[int]) -> None:
         if isinstance(message, TakeOver):
-            before, self._agent = self._agent, channel
-            if before is not None:
-                before.close()
+            if self._agent is not None:
+                self._disconnect(self._agent)
+            self._agent = channel
             self._proxy.configure(message.settings)
-        elif channel is not self._agent:
-            raise ValueError("another agent has taken over")
         elif isinstance(message, SetListener):
             self._listeners.set(message.namespace, message.listener, descriptors)
         else:

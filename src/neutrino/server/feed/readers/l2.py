@@ -28,7 +28,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.routers import RouterHosts, read_router_hosts
 from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, grouped, read_ids, read_rows, texts
 from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord
-from neutrino.server.feed.report_rules import tunnel_address
+from neutrino.server.feed.reports.rules import tunnel_address
 from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.routers.port_layout import DVR_INTERFACE
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -106,6 +106,7 @@ _TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_
 
 def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]:
     bindings = grouped(read_rows(connection, _BINDINGS, _b.port_id, ids), "port_id", lambda row: row)
+    # Of some ports only their segments are looked up; at the start all tunnel segments are read in one query.
     segments = {_segment_id(b) for each in bindings.values() for b in each} if ids is not None else None
     tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
     hosts = read_router_hosts(connection, ids)
@@ -139,6 +140,7 @@ def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterH
     members |= {Member(p.ip_address, p.mac_address) for p in pairs}
     names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
     dhcp = build(DhcpPort, row, host=row.active_host, names=names, options=options, **addresses)
+    # Without groups it adds its addresses to none: the empty set is shared, and most of a large cloud's memory is ports.
     shared = frozenset(members) if groups else frozenset[Member]()
     return PortRecord(row.id, row.network_id, bound, forwarding, frozenset(groups), shared, dhcp)
 

@@ -36,7 +36,7 @@ from neutrino.server.l3.routers.port_layout import (
     SNAT,
 )
 from neutrino.server.l3.scheduling.candidates import DVR_MODES
-from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES, ROUTED_LOCALLY
+from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES, LOCAL_HOSTS
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 AgentModes = Mapping[str, str]  # host → agent_mode of its L3 agent
@@ -45,7 +45,7 @@ Placement = tuple[str | None, str | None]  # id of the host's HA port, HA state 
 Interfaces = defaultdict[str, list[tuple[str, m.RouterInterface]]]  # router → port type, interface
 _r, _rp, _ra, _p, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.ports.c, t.agents.c
 _n, _s, _pool, _f, _pf = t.networks.c, t.subnets.c, t.subnetpools.c, t.floatingips.c, t.port_forwardings.c
-_h, _al, _b = t.conntrack_helpers.c, t.ip_allocations.c, t.port_bindings.c
+_h, _al = t.conntrack_helpers.c, t.ip_allocations.c
 
 _LOWEST_PRIORITY, _PRIORITIES = 150, 101
 _REPLICATED = (HA_INTERFACE, GATEWAY, SNAT)
@@ -131,17 +131,8 @@ def read_local_hosts(connection: Connection, ids: Ids, modes: AgentModes) -> dic
     """Distributed router → the hosts with ports on its subnets."""
     if not modes:
         return {}
-    theirs = t.ip_allocations.alias()
-    statement = (
-        sa.select(_rp.router_id, _b.host)
-        .join(t.routers, sa.and_(_r.id == _rp.router_id, _r.distributed.is_(True)))
-        .join(t.ip_allocations, _al.port_id == _rp.port_id)
-        .join(theirs, theirs.c.subnet_id == _al.subnet_id)
-        .join(t.ports, sa.and_(_p.id == theirs.c.port_id, ROUTED_LOCALLY))
-        .join(t.port_bindings, _b.port_id == _p.id)
-        .where(_rp.port_type.in_(INTERFACES), _b.host != "", _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
-        .distinct()
-    )
+    bound = LOCAL_HOSTS.where(t.port_bindings.c.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
+    statement = bound.join(t.routers, sa.and_(_r.id == _rp.router_id, _r.distributed.is_(True)))
     found = grouped(read_rows(connection, statement, _rp.router_id, ids), "router_id", attrgetter("host"))
     return {router_id: local for router_id, hosts in found.items() if (local := frozenset(hosts) & modes.keys())}
 
@@ -185,6 +176,7 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
             continue
         outside = gateways.get(base.gateway.network_id, {}) if base.gateway is not None else {}
         by_host = dict(render_for_hosts(base, local.get(row.id, frozenset()), frozenset(central), modes, outside))
+        # The SNAT of a distributed HA router fails over by VRRP: its hosts need the HA port as those of a centralized one.
         for host, router in central.items() if base.gateway is not None else ():
             by_host[host] = msgspec.structs.replace(by_host[host], ha=router.ha)
         yield row.id, RouterRecord(by_host)
@@ -243,10 +235,11 @@ def render_for_hosts(
     """
     outward = {host for host in local if modes.get(host) in EXTERNAL_MODES}
     for host in sorted(local | central):
+        # Without its own port on the external network the host does not reach that network yet.
         floating = [fip for fip in base.floating_ips if fip.host == host and host in outward and host in gateways]
         if host in central:
             others = (fip for fip in base.floating_ips if fip.host not in outward)
-            floating += [msgspec.structs.replace(fip, host="") for fip in others]
+            floating += [msgspec.structs.replace(fip, host="") for fip in others]  # no host: translated centrally
         router = msgspec.structs.replace(
             base,
             floating_ips=tuple(floating),
@@ -346,22 +339,10 @@ def _port_forwardings(connection: Connection, ids: Ids) -> defaultdict[str, list
 
 
 def _port_forwarding(row: Any) -> m.PortForwarding:
-    (external_first, external_last), (internal_first, internal_last) = (
-        _range(text) for text in (row.external_port_range, row.internal_port_range)
-    )
-    return build(
-        m.PortForwarding,
-        row,
-        external_port_first=external_first,
-        external_port_last=external_last,
-        internal_port_first=internal_first,
-        internal_port_last=internal_last,
-    )
-
-
-def _range(text: str) -> tuple[int, int]:
-    first, _, last = text.partition(":")
-    return int(first), int(last or first)
+    ports = {}
+    for side, text in (("external", row.external_port_range), ("internal", row.internal_port_range)):
+        ports[f"{side}_port_first"], ports[f"{side}_port_last"] = map(int, text.split(":"))
+    return build(m.PortForwarding, row, **ports)
 
 
 def _conntrack_helpers(connection: Connection, ids: Ids) -> defaultdict[str, list[m.ConntrackHelper]]:

@@ -19,7 +19,7 @@ from neutrino.server.bulk import one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
 from neutrino.server.l3.lookups import check_external, load, visible_port
@@ -130,32 +130,33 @@ class FloatingIps:
     # --- creating -------------------------------------------------------------------------------------------------
 
     def create(self, context: Context, values: Object) -> Object:
-        def attempt() -> tuple[Object, Object | None]:
-            with self.db.read() as connection:
-                new = fresh({n: v for n, v in values.items() if n != "subnet_id"}, revision=0)
-                external_port = self._external_port(connection, context, values, new["id"])
-                new |= {
-                    "status": DOWN,
-                    "floating_port_id": external_port.context.current["id"],
-                    "floating_ip_address": _first_ipv4(external_port.context.current, values["floating_network_id"]),
-                    "port_forwardings": [],
-                    **NOT_ASSOCIATED,
-                }
-                association = _associate(connection, context, new, values)
-                floating_ip = {**new, **association.values}
-                limit = self.quotas.limit(connection, "floatingip", floating_ip["project_id"])
-            with self.operations.write([external_port.context]) as tx:
-                external_port.write(tx)
-                # The port only holds the address and is never bound: as in Neutron it has no status.
-                tx.execute(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
-                tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
-                bump_routers(tx, association.routers)
-                tx.use("floatingip", floating_ip["project_id"], 1, limit)
-            return floating_ip, association.port
-
-        floating_ip, port = self.db.retrying(attempt)
+        floating_ip, port = self._create(context, values)
         self.notify(None, floating_ip, _by_id(port))
         return _api_floating_ip(floating_ip, port)
+
+    @retried
+    def _create(self, context: Context, values: Object) -> tuple[Object, Object | None]:
+        with self.db.read() as connection:
+            new = fresh({n: v for n, v in values.items() if n != "subnet_id"}, revision=0)
+            external_port = self._external_port(connection, context, values, new["id"])
+            new |= {
+                "status": DOWN,
+                "floating_port_id": external_port.context.current["id"],
+                "floating_ip_address": _first_ipv4(external_port.context.current, values["floating_network_id"]),
+                "port_forwardings": [],
+                **NOT_ASSOCIATED,
+            }
+            association = _associate(connection, context, new, values)
+            floating_ip = {**new, **association.values}
+            limit = self.quotas.limit(connection, "floatingip", floating_ip["project_id"])
+        with self.operations.write([external_port.context]) as tx:
+            external_port.write(tx)
+            # The port only holds the address and is never bound: as in Neutron it has no status.
+            tx.execute(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
+            tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
+            bump_routers(tx, association.routers)
+            tx.use("floatingip", floating_ip["project_id"], 1, limit)
+        return floating_ip, association.port
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(
@@ -181,51 +182,55 @@ class FloatingIps:
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         requested = values or {"port_id": None}  # as in Neutron, an empty update disassociates
-
-        def attempt() -> tuple[Object, Object, Object | None, Mapping[str, Object]]:
-            with self.db.read() as connection:
-                before = load_floating_ip(connection, key)
-                check_revision(before, revision)
-                association = _associate(connection, context, before, requested)
-                left = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
-            description = requested.get("description", before["description"])
-            after = {**before, **association.values, "description": description}
-            if after["port_id"] != before["port_id"] or after["fixed_ip_address"] != before["fixed_ip_address"]:
-                after["status"] = DOWN  # until a host reports that it translates the address
-            if after == before and "port_id" not in requested:
-                return before, before, association.port, {}
-            now = changed(before, after)
-            with self.operations.write([]) as tx:
-                update_row(tx, t.floatingips, before, now)
-                bump_routers(tx, association.routers)
-            return before, now, association.port, {**_by_id(left), **_by_id(association.port)}
-
-        before, after, port, ports = self.db.retrying(attempt)
+        before, after, port, ports = self._update(context, key, requested, revision)
         self.notify(before, after, ports)
         return _api_floating_ip(after, port)
+
+    @retried
+    def _update(
+        self, context: Context, key: str, requested: Object, revision: int | None
+    ) -> tuple[Object, Object, Object | None, Mapping[str, Object]]:
+        """The floating IP before and after, its port, and the ports that it was and is associated with."""
+        with self.db.read() as connection:
+            before = load_floating_ip(connection, key)
+            check_revision(before, revision)
+            association = _associate(connection, context, before, requested)
+            left = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
+        description = requested.get("description", before["description"])
+        after = {**before, **association.values, "description": description}
+        if after["port_id"] != before["port_id"] or after["fixed_ip_address"] != before["fixed_ip_address"]:
+            after["status"] = DOWN  # until a host reports that it translates the address
+        if after == before and "port_id" not in requested:
+            return before, before, association.port, {}
+        now = changed(before, after)
+        with self.operations.write([]) as tx:
+            update_row(tx, t.floatingips, before, now)
+            bump_routers(tx, association.routers)
+        return before, now, association.port, {**_by_id(left), **_by_id(association.port)}
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> tuple[Object, Object | None]:
-            with self.db.read() as connection:
-                before = load_floating_ip(connection, key)
-                check_revision(before, revision)
-                if before["port_forwardings"]:
-                    raise errors.FipInUseByPortForwarding(id=key)
-                external_port = self.ports.load(connection, before["floating_port_id"])
-                network = self.networks.load(connection, before["floating_network_id"])
-                port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
-                routers = revisions_of(connection, before["router_id"])
-            deleted = self.ports.prepare_delete(external_port, network)
-            with self.operations.write([deleted.context]) as tx:
-                delete_floating_ip(tx, before)
-                deleted.write(tx)
-                bump_routers(tx, routers)
-            return before, port
-
-        before, port = self.db.retrying(attempt)
+        before, port = self._delete(key, revision)
         self.notify(before, None, _by_id(port))
+
+    @retried
+    def _delete(self, key: str, revision: int | None) -> tuple[Object, Object | None]:
+        with self.db.read() as connection:
+            before = load_floating_ip(connection, key)
+            check_revision(before, revision)
+            if before["port_forwardings"]:
+                raise errors.FipInUseByPortForwarding(id=key)
+            external_port = self.ports.load(connection, before["floating_port_id"])
+            network = self.networks.load(connection, before["floating_network_id"])
+            port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
+            routers = revisions_of(connection, before["router_id"])
+        deleted = self.ports.prepare_delete(external_port, network)
+        with self.operations.write([deleted.context]) as tx:
+            delete_floating_ip(tx, before)
+            deleted.write(tx)
+            bump_routers(tx, routers)
+        return before, port
 
 
 @dataclass(frozen=True)
@@ -298,6 +303,7 @@ def _first_ipv4(port: Mapping[str, Any], network_id: str) -> str:
 
 def _associate(connection: Connection, context: Context, floating_ip: Object, values: Object) -> Association:
     """The association of a floating IP after a request, checked."""
+    # The router that loses the floating IP changes too: its hosts have to remove the address.
     before = revisions_of(connection, floating_ip["router_id"])
     port_id = values.get("port_id", floating_ip["port_id"])
     if values.get("fixed_ip_address") is not None and not port_id:

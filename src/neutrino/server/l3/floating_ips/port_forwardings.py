@@ -4,7 +4,7 @@ A floating IP with port forwardings is associated with no port itself; its route
 Forwardings are written on the floating IP's revision, so two requests cannot forward the same external port.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,8 +14,8 @@ from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, new_id, update_row
-from neutrino.server.db.session import Database, Stale
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.transaction import UNLIMITED
 from neutrino.server.db.view import View
 from neutrino.server.l3.floating_ips import floating_ips
 from neutrino.server.l3.floating_ips.floating_ips import (
@@ -54,64 +54,55 @@ class PortForwardings(ChildViewCollection):
         self._max_shifted = max_shifted
 
     def create(self, context: Context, floatingip_id: str, values: Object) -> Object:
-        def attempt() -> Object:
-            new = _with_ranges({"id": new_id(), **{n: v for n, v in values.items() if n != "project_id"}}, values)
-            with self.db.read() as connection:
-                floating_ip = load_floating_ip(connection, floatingip_id)
-                self._check(connection, floating_ip, new)
-                router = _router_of(connection, context, floating_ip, new)
-                project_id = floating_ip["project_id"]
-                limit = self._quotas.limit(connection, QUOTA, project_id)
-            with self.db.transaction() as tx:
-                tx.insert(t.port_forwardings, [as_row(t.port_forwardings, {**new, "floatingip_id": floatingip_id})])
-                forwarded = [*floating_ip["port_forwardings"], _in_floating_ip(new)]
-                _update_floating_ip(tx, floating_ip, forwarded, router.router_id)
-                # Only the first forwarding makes it a floating IP of the router: that is a change of the router.
-                first = floating_ip["router_id"] is None
-                bump_routers(tx, [(router.router_id, router.revision)], bump=1 if first else 0)
-                tx.use(QUOTA, project_id, 1, limit)
-            return new
-
-        return self.db.retrying(attempt)
+        return self._put(context, floatingip_id, None, values)
 
     def update(self, context: Context, floatingip_id: str, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                floating_ip = load_floating_ip(connection, floatingip_id)
-                before = _load(connection, floatingip_id, key)
-                new = _with_ranges({**before, **values}, values)
-                self._check(connection, floating_ip, new, other_port="internal_port_id" in values)
-                router = _router_of(connection, context, floating_ip, new)
-            with self.db.transaction() as tx:
-                row = as_row(t.port_forwardings, new)
-                # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
-                if tx.execute(sa.update(t.port_forwardings).where(_c.id == key).values(row)).rowcount != 1:
-                    raise Stale
-                forwarded = [
-                    _in_floating_ip(new) if one["id"] == key else one for one in floating_ip["port_forwardings"]
-                ]
-                _update_floating_ip(tx, floating_ip, forwarded, router.router_id)
-                bump_routers(tx, [(router.router_id, router.revision)], bump=0)
-            return new
+        return self._put(context, floatingip_id, key, values)
 
-        return self.db.retrying(attempt)
+    @retried
+    def _put(self, context: Context, floatingip_id: str, key: str | None, values: Object) -> Object:
+        """Create (without a key) or update a forwarding, in its own row and in the floating IP's."""
+        given = {name: value for name, value in values.items() if name != "project_id"}
+        with self.db.read() as connection:
+            floating_ip = load_floating_ip(connection, floatingip_id)
+            before = {"id": new_id()} if key is None else _load(connection, floatingip_id, key)
+            new = _with_ranges({**before, **given}, given)
+            self._check(connection, floating_ip, new, other_port="internal_port_id" in given)
+            router = _router_of(connection, context, floating_ip, new)
+            project_id = floating_ip["project_id"]
+            limit = self._quotas.limit(connection, QUOTA, project_id) if key is None else UNLIMITED
+        row = as_row(t.port_forwardings, {**new, "floatingip_id": floatingip_id})
+        with self.db.transaction() as tx:
+            if key is None:
+                tx.insert(t.port_forwardings, [row])
+                tx.use(QUOTA, project_id, 1, limit)
+            # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
+            elif tx.execute(sa.update(t.port_forwardings).where(_c.id == key).values(row)).rowcount != 1:
+                raise Stale
+            listed = {one["id"]: one for one in floating_ip["port_forwardings"]}
+            listed[new["id"]] = _in_floating_ip(new)
+            after = {"port_forwardings": list(listed.values()), "router_id": router.router_id}
+            update_row(tx, t.floatingips, floating_ip, after)
+            # Only the first forwarding makes it a floating IP of the router: that is a change of the router.
+            is_first = floating_ip["router_id"] is None
+            bump_routers(tx, [(router.router_id, router.revision)], bump=1 if is_first else 0)
+        return new
 
+    @retried
     def delete(self, context: Context, floatingip_id: str, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self.db.read() as connection:
-                floating_ip = load_floating_ip(connection, floatingip_id)
-                _load(connection, floatingip_id, key)
-                routers = revisions_of(connection, floating_ip["router_id"])
-            with self.db.transaction() as tx:
-                tx.execute(sa.delete(t.port_forwardings).where(_c.id == key))
-                left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
-                _update_floating_ip(tx, floating_ip, left, floating_ip["router_id"] if left else None)
-                bump_routers(tx, routers, bump=0)
-                tx.use(QUOTA, floating_ip["project_id"], -1)
+        with self.db.read() as connection:
+            floating_ip = load_floating_ip(connection, floatingip_id)
+            _load(connection, floatingip_id, key)
+            routers = revisions_of(connection, floating_ip["router_id"])
+        with self.db.transaction() as tx:
+            tx.execute(sa.delete(t.port_forwardings).where(_c.id == key))
+            left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
+            after = {"port_forwardings": left, "router_id": floating_ip["router_id"] if left else None}
+            update_row(tx, t.floatingips, floating_ip, after)
+            bump_routers(tx, routers, bump=0)
+            tx.use(QUOTA, floating_ip["project_id"], -1)
 
-        self.db.retrying(attempt)
-
-    def _check(self, connection: Connection, floating_ip: Object, new: Object, other_port: bool = True) -> None:
+    def _check(self, connection: Connection, floating_ip: Object, new: Object, *, other_port: bool) -> None:
         _check_ranges(new, self._max_shifted)
         _check_collisions(connection, floating_ip["id"], new)
         if other_port:
@@ -217,9 +208,3 @@ def _in_floating_ip(forwarding: Mapping[str, Any]) -> Object:
         if forwarding[single] is None:
             shown[several] = forwarding[several]
     return shown
-
-
-def _update_floating_ip(
-    tx: Transaction, floating_ip: Object, forwarded: Sequence[Object], router_id: str | None
-) -> None:
-    update_row(tx, t.floatingips, floating_ip, {"port_forwardings": list(forwarded), "router_id": router_id})

@@ -4,42 +4,44 @@ A project has one, created with its first HA router and deleted with its last. I
 finds it in lists. A constraint keeps the VRRP id of a router unique on it.
 """
 
-import ipaddress
 import logging
+from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
+from msgspec import UNSET
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
+from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.subnets import Subnets
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
 MAX_VR_ID: Final = 255
+_DEFAULTS = {a.name: a.default for a in NETWORK.attributes if a.post and a.default is not UNSET}
+_NETWORK: Final[Object] = {**_DEFAULTS, "project_id": "", "port_security_enabled": False}
+_SUBNET: Final[Object] = {
+    "project_id": "",
+    "description": "",
+    "ip_version": 4,
+    "enable_dhcp": False,
+    "gateway_ip": None,
+}
 _h, _r = t.ha_networks.c, t.routers.c
 
 
+@dataclass(frozen=True)
 class HaNetworks:
-    def __init__(
-        self,
-        db: Database,
-        networks: Networks,
-        subnets: Subnets,
-        cidr: str,
-        network_type: str = "",
-        physical_network: str = "",
-    ) -> None:
-        self._db = db
-        self._networks = networks
-        self._subnets = subnets
-        self._cidr = str(ipaddress.ip_network(cidr))
-        provider = {"provider:network_type": network_type, "provider:physical_network": physical_network}
-        self._provider = {name: value for name, value in provider.items() if value}
+    db: Database
+    networks: Networks
+    subnets: Subnets
+    cidr: str
+    provider: Object  # provider attributes of the networks; none: as those of tenants
 
     def ensure(self, project_id: str) -> str:
         """The id of the project's HA network, which is created if there is none."""
@@ -47,27 +49,28 @@ class HaNetworks:
         if found is not None:
             return found
         own = admin_context()
-        values = {**_NETWORK, "name": f"HA network tenant {project_id}", **self._provider}
-        network_id: str = self._networks.create(own, values)["id"]
-        subnet = {**_SUBNET, "name": f"HA subnet tenant {project_id}", "network_id": network_id, "cidr": self._cidr}
-        self._subnets.create(own, subnet)
+        network = {**_NETWORK, "name": f"HA network tenant {project_id}", **self.provider}
+        network_id: str = self.networks.create(own, network)["id"]
+        subnet = {"name": f"HA subnet tenant {project_id}", "network_id": network_id, "cidr": self.cidr}
+        self.subnets.create(own, {**_SUBNET, **subnet})
         # The primary key decides between concurrent requests; no lock is held while drivers create the network.
-        kept = self._db.retrying(lambda: self._keep(project_id, network_id))
+        kept = self._keep(project_id, network_id)
         if kept != network_id:  # a concurrent request created one first
-            self._networks.delete(own, network_id, None)
+            self.networks.delete(own, network_id, None)
         return kept
 
+    @retried
     def _keep(self, project_id: str, network_id: str) -> str:
         """Record the network as the project's HA network, unless it has one; gives the id of the recorded one."""
         found = self._find(project_id)
         if found is not None:
             return found
-        with self._db.transaction() as tx:
+        with self.db.transaction() as tx:
             tx.insert(t.ha_networks, [{"project_id": project_id, "network_id": network_id}])
         return network_id
 
     def _find(self, project_id: str) -> str | None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found: str | None = connection.execute(sa.select(_h.network_id).where(_h.project_id == project_id)).scalar()
         return found
 
@@ -84,27 +87,11 @@ class HaNetworks:
         network_id = self._find(project_id)
         if network_id is None:
             return
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             used = connection.execute(sa.select(_r.id).where(_r.ha_network_id == network_id).limit(1)).first()
         if used is not None:
             return
         try:
-            self._networks.delete(admin_context(), network_id, None)
+            self.networks.delete(admin_context(), network_id, None)
         except errors.ApiError as error:  # a router was created meanwhile, and has ports on it
             LOG.info("HA network %s is kept: %s", network_id, error.message)
-
-
-_NETWORK: Object = {
-    "project_id": "",
-    "admin_state_up": True,
-    "shared": False,
-    "router:external": False,
-    "is_default": False,
-    "mtu": 0,
-    "port_security_enabled": False,
-    "dns_domain": "",
-    "availability_zone_hints": [],
-    "description": "",
-    "extra_dhcp_opts": None,
-}
-_SUBNET: Object = {"project_id": "", "ip_version": 4, "enable_dhcp": False, "gateway_ip": None, "description": ""}

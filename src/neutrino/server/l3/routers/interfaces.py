@@ -11,7 +11,7 @@ from neutrino.server import errors
 from neutrino.server.access.sharing import SHARED
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.l3.lookups import visible_port, visible_subnet
 from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules
@@ -61,28 +61,27 @@ class Interfaces:
     # --- adding ---------------------------------------------------------------------------------------------------
 
     def add_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
-        port_id, subnet_id = rules.interface_of(body)
-
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                router = router_view.load(connection, router_id)
-                ports = read_ports(connection, router_id)
-                external = subnets_of(connection, [g])[g] if (g := router["gw_network_id"]) else []
-                # The first interface may make an agent necessary: assigned now, so that the port is bound to its host.
-                assigned = self.scheduler.assign(connection, router)
-                state = _State(router, ports, assigned.agents, external)
-                if port_id is not None:
-                    change = self._add_port(connection, context, state, port_id)
-                else:
-                    assert subnet_id is not None
-                    change = self._add_subnet(connection, context, state, subnet_id)
-                others = self.ports.reconcile(connection, router, change.ports, assigned.agents)
-            self.scheduler.commit(router, assigned.writes + change.writes + others)
-            return _answer(router_id, change.port, [s["id"] for s in change.subnets], change.subnets[-1]["id"])
-
-        answer = self.db.retrying(attempt)
+        answer = self._add(context, router_id, *rules.interface_of(body))
         self.scheduler.status(router_id)
         return answer
+
+    @retried
+    def _add(self, context: Context, router_id: str, port_id: str | None, subnet_id: str | None) -> Object:
+        with self.db.read() as connection:
+            router = router_view.load(connection, router_id)
+            ports = read_ports(connection, router_id)
+            external = subnets_of(connection, [g])[g] if (g := router["gw_network_id"]) else []
+            # The first interface may make an agent necessary: assigned now, so that the port is bound to its host.
+            assigned = self.scheduler.assign(connection, router)
+            state = _State(router, ports, assigned.agents, external)
+            if port_id is not None:
+                change = self._add_port(connection, context, state, port_id)
+            else:
+                assert subnet_id is not None
+                change = self._add_subnet(connection, context, state, subnet_id)
+            others = self.ports.reconcile(connection, router, change.ports, assigned.agents)
+        self.scheduler.commit(router, assigned.writes + change.writes + others)
+        return _answer(router_id, change.port, [s["id"] for s in change.subnets], change.subnets[-1]["id"])
 
     def _add_subnet(self, connection: Connection, context: Context, state: _State, subnet_id: str) -> _InterfaceChange:
         """An interface with the subnet's gateway address."""
@@ -134,30 +133,27 @@ class Interfaces:
 
     # --- removing -------------------------------------------------------------------------------------------------
 
+    @retried
     def remove_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
         port_id, subnet_id = rules.interface_of(body, removal=True)
-
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                router = router_view.load(connection, router_id)
-                ports = read_ports(connection, router_id)
-                if port_id is None and subnet_id is not None:
-                    visible_subnet(connection, context, subnet_id)
-                found = _find_interface(ports, router_id, port_id, subnet_id)
-                # By port all its addresses are removed, by subnet that one: an IPv6 port stays with its other prefixes.
-                removed = [a for a in found.addresses if port_id is not None or a.subnet_id == subnet_id]
-                for address in removed:
-                    _check_unused(connection, router, address)
-                change = self._remove(connection, ports, found, removed)
-                agents = read_agents(connection, router_id)
-                others = self.ports.reconcile(connection, router, change.ports, agents)
-                released = self.delegation.release(connection, ports, [s["id"] for s in change.subnets])
-            self.scheduler.commit(router, change.writes + others + released)
-            self.delegation.notify(released.ports)
-            ids = [subnet["id"] for subnet in change.subnets]
-            return _answer(router_id, change.port, ids, ids[0] if ids else None)
-
-        return self.db.retrying(attempt)
+        with self.db.read() as connection:
+            router = router_view.load(connection, router_id)
+            ports = read_ports(connection, router_id)
+            if port_id is None and subnet_id is not None:
+                visible_subnet(connection, context, subnet_id)
+            found = _find_interface(ports, router_id, port_id, subnet_id)
+            # By port all its addresses are removed, by subnet that one: an IPv6 port stays with its other prefixes.
+            removed = [a for a in found.addresses if port_id is not None or a.subnet_id == subnet_id]
+            for address in removed:
+                _check_unused(connection, router, address)
+            change = self._remove(connection, ports, found, removed)
+            agents = read_agents(connection, router_id)
+            others = self.ports.reconcile(connection, router, change.ports, agents)
+            released = self.delegation.release(connection, ports, [s["id"] for s in change.subnets])
+        self.scheduler.commit(router, change.writes + others + released)
+        self.delegation.notify(released.ports)
+        ids = [subnet["id"] for subnet in change.subnets]
+        return _answer(router_id, change.port, ids, ids[0] if ids else None)
 
     def _remove(
         self, connection: Connection, ports: Sequence[RouterPort], found: RouterPort, removed: Sequence[Address]

@@ -19,7 +19,7 @@ from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.ipam.delegated import PROVISIONAL, is_delegated, usable_prefix
 from neutrino.server.ipam.subnet_rules import check_overlap as check_siblings
 from neutrino.server.l3.routers.port_layout import ACTIVE, INTERFACES, SNAT, RouterPort
@@ -75,10 +75,11 @@ class PrefixDelegation:
             LOG.warning("host %s reports an unusable prefix for subnet %s: %.100r", host, subnet_id, text)
             return False
         rounds = 0
-        while rounds < ROUNDS and self.db.retrying(lambda: self._renumber(host, subnet_id, cidr)):
+        while rounds < ROUNDS and self._renumber(host, subnet_id, cidr):
             rounds += 1
         return rounds > 0
 
+    @retried
     def _renumber(self, host: str, subnet_id: str, cidr: str) -> bool:
         with self.db.read() as connection:
             found = connection.execute(_ROUTER, {"subnet": subnet_id, "on_host": host}).first()

@@ -1,9 +1,13 @@
-"""Routers: created, updated and deleted, each with its gateway, agents and ports in one transaction."""
+"""Routers: created, updated and deleted, each with its gateway, agents and ports in one transaction.
+
+The external gateway is the port by which a router reaches an external network.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
@@ -14,32 +18,59 @@ from neutrino.server.api.types import parse_attribute
 from neutrino.server.bulk import one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
-from neutrino.server.db.session import Database
+from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, new_id, update_row
+from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.flavors import check_flavor
+from neutrino.server.l3.lookups import check_external
 from neutrino.server.l3.routers import view as router_view
-from neutrino.server.l3.routers.gateways import GatewayRequest, Gateways, check_unused
 from neutrino.server.l3.routers.ha_networks import HaNetworks
-from neutrino.server.l3.routers.port_layout import GATEWAY, RouterPort, central_host
+from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, read_ports
-from neutrino.server.l3.routers.rules import check_routes, refuse, routes_added, routes_removed
+from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.views import subnets_of
 from neutrino.server.quota.quotas import Quotas
 
 Object = dict[str, Any]
+_f = t.floatingips.c
 KIND = ("distributed", "ha")  # the attributes that make a router's kind
 NOT_COLUMNS = ("external_gateway_info", *KIND)
 
 
 @dataclass(frozen=True)
 class RouterDefaults:
-    """The kind of a new router whose request does not set it."""
+    """What a request for a new router or gateway may leave out."""
 
     distributed: bool
     ha: bool
+    enable_snat: bool
+
+
+@dataclass(frozen=True)
+class _GatewayRequest:
+    """The checked `external_gateway_info` of a request; without a network: no gateway."""
+
+    network_id: str | None
+    subnets: Sequence[Object] = ()
+    fixed_ips: Sequence[Mapping[str, Any]] = ()
+    enable_snat: bool = True
+
+    @property
+    def router_values(self) -> Object:
+        """The columns of the router, but for the gateway port's id."""
+        return {"gw_network_id": self.network_id, "enable_snat": self.enable_snat}
+
+
+@dataclass(frozen=True)
+class _GatewayChange:
+    """The gateway port after a request; `fixed_ips` is None where they stay."""
+
+    writes: RouterWrites
+    port_id: str | None
+    fixed_ips: Sequence[Object] | None
 
 
 @dataclass(frozen=True)
@@ -57,7 +88,6 @@ class Routers:
     operations: Operations
     quotas: Quotas
     ports: RouterPorts
-    gateways: Gateways
     scheduler: L3Scheduler
     ha_networks: HaNetworks
     delegation: PrefixDelegation
@@ -70,41 +100,41 @@ class Routers:
         kind = {name: self._kind(values, name) for name in KIND}
         # In transactions of its own, before the router's: a network is created by drivers, like that of any request.
         ha_network = self.ha_networks.ensure(values["project_id"]) if kind["ha"] else None
-        made: list[str] = []
-
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                check_hints(connection, values["availability_zone_hints"], words.L3)
-                if values.get("flavor_id"):
-                    check_flavor(connection, values["flavor_id"])
-                request = self.gateways.request(connection, context, values["external_gateway_info"])
-                ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
-                decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
-                router = decision.router
-                limit = self.quotas.limit(connection, "router", router["project_id"])
-            made[:] = [router["id"]]
-            with self.operations.write(decision.writes.contexts) as tx:
-                tx.insert(t.routers, [as_row(t.routers, router)])
-                decision.writes.write(tx)
-                tx.use("router", router["project_id"], 1, limit)
-            return router_view.api_router(router, decision.gateway_ips, (), self.scheduler.status(router["id"]))
-
+        key = new_id()  # chosen here: a router whose postcommit fails has to be deleted again
         try:
-            return self.db.retrying(attempt)
+            decision = self._create(context, {"id": key, **values}, kind, ha_network)
         except errors.MechanismDriverError:  # its ports are taken back by the core plugin, the router here
-            self._take_back(made[0])
+            self._take_back(key)
             raise
+        return router_view.api_router(decision.router, decision.gateway_ips, (), self.scheduler.status(key))
+
+    @retried
+    def _create(self, context: Context, values: Object, kind: Object, ha_network: str | None) -> _Decision:
+        with self.db.read() as connection:
+            check_hints(connection, values["availability_zone_hints"], words.L3)
+            if values.get("flavor_id"):
+                check_flavor(connection, values["flavor_id"])
+            request = self._gateway_request(connection, context, values["external_gateway_info"])
+            ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
+            decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
+            router = decision.router
+            limit = self.quotas.limit(connection, "router", router["project_id"])
+        with self.operations.write(decision.writes.contexts) as tx:
+            tx.insert(t.routers, [as_row(t.routers, router)])
+            decision.writes.write(tx)
+            tx.use("router", router["project_id"], 1, limit)
+        return decision
 
     def _kind(self, values: Mapping[str, Any], name: str) -> bool:
         requested = values.get(name)
         return bool(getattr(self.defaults, name) if requested is None else requested)
 
-    def _decide_create(self, connection: Connection, router: Object, request: GatewayRequest) -> _Decision:
+    def _decide_create(self, connection: Connection, router: Object, request: _GatewayRequest) -> _Decision:
         has_gateway = request.network_id is not None
         assigned = self.scheduler.assign(connection, router, new=True, needed=router["ha"] or has_gateway)
         writes, gateway_ips = assigned.writes, ()  # type: tuple[RouterWrites, Sequence[Object]]
         if has_gateway:
-            gateway = self.gateways.change(connection, router, request, central_host(assigned.agents))
+            gateway = self._change_gateway(connection, router, request, central_host(assigned.agents))
             router = {**router, "gw_port_id": gateway.port_id}
             writes, gateway_ips = writes + gateway.writes, gateway.fixed_ips or ()
         return _Decision(router, gateway_ips, writes + self.ports.reconcile(connection, router, (), assigned.agents))
@@ -121,22 +151,24 @@ class Routers:
     # --- updating -------------------------------------------------------------------------------------------------
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> tuple[Object, Object]:
-            with self.db.read() as connection:
-                before = router_view.load(connection, key)
-                check_revision(before, revision)
-                kind = _changed_kind(before, values)
-            ha_network = self.ha_networks.ensure(before["project_id"]) if kind.get("ha") else None
-            with self.db.read() as connection:
-                if ha_network is not None:
-                    kind = {**kind, **self.ha_networks.values(connection, ha_network)}
-                decision = self._decide_update(connection, context, before, values, kind)
-            return before, self._write_update(before, decision)
-
-        before, after = self.db.retrying(attempt)
+        before, after = self._update(context, key, values, revision)
         if before["ha"] and not after["ha"]:
             self.ha_networks.delete_unused(before["project_id"])
         return after
+
+    @retried
+    def _update(self, context: Context, key: str, values: Object, revision: int | None) -> tuple[Object, Object]:
+        """The router before, and as the API shows it after."""
+        with self.db.read() as connection:
+            before = router_view.load(connection, key)
+            check_revision(before, revision)
+            kind = _changed_kind(before, values)
+        ha_network = self.ha_networks.ensure(before["project_id"]) if kind.get("ha") else None
+        with self.db.read() as connection:
+            if ha_network is not None:
+                kind = {**kind, **self.ha_networks.values(connection, ha_network)}
+            decision = self._decide_update(connection, context, before, values, kind)
+        return before, self._write_update(before, decision)
 
     def _decide_update(
         self, connection: Connection, context: Context, before: Object, values: Object, kind: Object
@@ -147,8 +179,8 @@ class Routers:
         ports = read_ports(connection, before["id"])
         request = None
         if "external_gateway_info" in values:
-            request = self.gateways.request(connection, context, values["external_gateway_info"])
-            self.gateways.check(connection, before, ports, request, after["routes"])
+            request = self._gateway_request(connection, context, values["external_gateway_info"])
+            _check_gateway(connection, before, ports, request, after["routes"])
             after |= request.router_values
         elif "routes" in values:
             addresses = [address for port in ports for address in port.addresses]
@@ -163,7 +195,7 @@ class Routers:
         # Both update the gateway port, and both updates are prepared from the same revision: the second would be stale.
         if kind and request.fixed_ips and request.network_id == before["gw_network_id"]:
             raise refuse("the kind of a router and its gateway's addresses cannot be changed at once")
-        gateway = self.gateways.change(connection, before, request, host)
+        gateway = self._change_gateway(connection, before, request, host)
         after["gw_port_id"] = gateway.port_id
         if before["gw_network_id"] not in (None, request.network_id):
             # Prefixes were delegated through that gateway: the routers outside do not route them any more.
@@ -202,6 +234,46 @@ class Routers:
             zones = router_view.zones_of(connection, before["id"])
         return router_view.api_router(after, decision.gateway_ips, zones, self.scheduler.status(before["id"]))
 
+    # --- gateway --------------------------------------------------------------------------------------------------
+
+    def _gateway_request(
+        self, connection: Connection, context: Context, info: Mapping[str, Any] | None
+    ) -> _GatewayRequest:
+        """The checked `external_gateway_info` of a request."""
+        if not info:
+            return _GatewayRequest(None, enable_snat=self.defaults.enable_snat)
+        network_id, fixed = info["network_id"], info.get("external_fixed_ips") or ()
+        check_external(connection, context, network_id, "router")
+        subnets = subnets_of(connection, [network_id])[network_id]
+        gateways = {subnet["gateway_ip"] for subnet in subnets} - {None}
+        for address in fixed:
+            if address.get("ip_address") in gateways:
+                raise refuse(f"{address['ip_address']} is the gateway of the external network itself")
+        return _GatewayRequest(network_id, subnets, fixed, info.get("enable_snat", self.defaults.enable_snat))
+
+    def _change_gateway(
+        self, connection: Connection, router: Mapping[str, Any], request: _GatewayRequest, host: str
+    ) -> _GatewayChange:
+        """From the router's current gateway to the requested one, on a host."""
+        port_id = router["gw_port_id"]
+        if port_id is not None and router["gw_network_id"] == request.network_id:
+            if not request.fixed_ips:
+                return _GatewayChange(NOTHING, port_id, None)
+            writes = self.ports.readdress(connection, port_id, request.fixed_ips)
+            return _GatewayChange(writes, port_id, writes.contexts[0].current["fixed_ips"] if writes.ports else None)
+        removed = self.ports.delete(connection, port_id)[0] if port_id is not None else NOTHING
+        if request.network_id is None:
+            return _GatewayChange(removed, None, [])
+        created, port = self.ports.create(
+            connection,
+            router,
+            request.network_id,
+            PortTarget(GATEWAY, host),
+            request.fixed_ips or None,
+            subnets=request.subnets,
+        )
+        return _GatewayChange(removed + created, port["id"], port["fixed_ips"])
+
     # --- extra routes ---------------------------------------------------------------------------------------------
 
     def add_extraroutes(self, context: Context, key: str, body: Any) -> Object:
@@ -210,6 +282,7 @@ class Routers:
     def remove_extraroutes(self, context: Context, key: str, body: Any) -> Object:
         return self._change_routes(context, key, _routes_in(body), routes_removed)
 
+    @retried
     def _change_routes(
         self,
         context: Context,
@@ -218,44 +291,68 @@ class Routers:
         change: Callable[[Sequence[Object], Sequence[Object]], list[dict[str, str]]],
     ) -> Object:
         """Applied to the routes of each attempt, so that the routes of a concurrent request are not lost."""
-
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                before = router_view.load(connection, key)
-                values = {"routes": change(before["routes"], routes)}
-                decision = self._decide_update(connection, context, before, values, {})
-            return self._write_update(before, decision)
-
-        return {"router": self.db.retrying(attempt)}
+        with self.db.read() as connection:
+            before = router_view.load(connection, key)
+            values = {"routes": change(before["routes"], routes)}
+            decision = self._decide_update(connection, context, before, values, {})
+        return {"router": self._write_update(before, decision)}
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                before = router_view.load(connection, key)
-                check_revision(before, revision)
-                ports = read_ports(connection, key)
-                interfaces = [port.id for port in ports if port.is_interface]
-                if interfaces:
-                    raise errors.RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")
-                check_unused(connection, before)
-                writes = NOTHING
-                for port in ports:
-                    writes += self.ports.delete(connection, port.id)[0]
-            with self.operations.write(writes.contexts) as tx:
-                writes.write(tx)
-                delete_row(tx, t.routers, before)
-                sharing.forget(tx, key)
-                tx.use("router", before["project_id"], -1)
-            return before
-
-        deleted = self.db.retrying(attempt)
+        deleted = self._delete(key, revision)
         if deleted["ha"]:
             self.ha_networks.delete_unused(deleted["project_id"])
 
+    @retried
+    def _delete(self, key: str, revision: int | None) -> Object:
+        with self.db.read() as connection:
+            before = router_view.load(connection, key)
+            check_revision(before, revision)
+            ports = read_ports(connection, key)
+            interfaces = [port.id for port in ports if port.is_interface]
+            if interfaces:
+                raise errors.RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")
+            _check_unused(connection, before)
+            writes = NOTHING
+            for port in ports:
+                writes += self.ports.delete(connection, port.id)[0]
+        with self.operations.write(writes.contexts) as tx:
+            writes.write(tx)
+            delete_row(tx, t.routers, before)
+            sharing.forget(tx, key)
+            tx.use("router", before["project_id"], -1)
+        return before
 
-def _new(values: Object, kind: Mapping[str, Any], request: GatewayRequest) -> Object:
+
+def _check_gateway(
+    connection: Connection,
+    router: Mapping[str, Any],
+    ports: Sequence[RouterPort],
+    request: _GatewayRequest,
+    routes: Sequence[Mapping[str, str]],
+) -> None:
+    """Refuse a change that would break floating IPs or routes, or whose subnets overlap with the router's."""
+    inside = [port for port in ports if port.type != GATEWAY]
+    if router["gw_network_id"] != request.network_id:
+        # Floating IPs are addresses of the old network: without its gateway they are unreachable.
+        if router["gw_port_id"] is not None:
+            _check_unused(connection, router)
+        if request.network_id is not None:
+            check_overlap(inside, request.subnets)
+    if routes:
+        cidrs = [a.cidr for port in inside for a in port.addresses] + [s["cidr"] for s in request.subnets]
+        check_routes(routes, cidrs, [a.ip_address for port in inside for a in port.addresses])
+
+
+def _check_unused(connection: Connection, router: Mapping[str, Any]) -> None:
+    """Refuse to remove a gateway through which floating IPs are reached."""
+    used = connection.execute(sa.select(_f.id).where(_f.router_id == router["id"]).limit(1)).first()
+    if used is not None:
+        raise errors.RouterExternalGatewayInUseByFloatingIp(router_id=router["id"], net_id=router["gw_network_id"])
+
+
+def _new(values: Object, kind: Mapping[str, Any], request: _GatewayRequest) -> Object:
     """A new router without its gateway port."""
     given = {name: value for name, value in values.items() if name not in NOT_COLUMNS}
     # Neutron counts setting the gateway as a second change.

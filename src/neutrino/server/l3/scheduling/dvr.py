@@ -6,9 +6,10 @@ the ports and stored nowhere. A host with floating IPs has one port of its own o
 MAC address of a router's interface is on every host, and switches would see it flap between ports.
 """
 
+import contextlib
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,8 +19,9 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.server import errors
+from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.registry import Report
 from neutrino.server.l3.routers.port_layout import AGENT_GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import Networks
@@ -33,7 +35,8 @@ _PORT_NAMESPACE: Final = uuid.UUID("b5b0fb2a-6c37-4f0e-9d3c-0d9b1b9f6a11")
 EXTERNAL_MODES: Final = frozenset({"dvr", "dvr_snat"})  # agent modes of hosts that reach external networks themselves
 LOG = logging.getLogger(__name__)
 _p, _a, _rp, _g, _m = t.ports.c, t.ip_allocations.c, t.router_ports.c, t.agents.c, t.dvr_host_macs.c
-_f, _r = t.floatingips.c, t.routers.c
+_f, _r, _b = t.floatingips.c, t.routers.c, t.port_bindings.c
+_local = t.ip_allocations.alias("local_allocations")
 # Ports whose packets their host routes itself.
 ROUTED_LOCALLY: Final = sa.or_(
     _p.device_owner.like("compute:%"),
@@ -41,19 +44,22 @@ ROUTED_LOCALLY: Final = sa.or_(
 )
 
 
+# Routers and the hosts with such ports on their subnets. By bindings: the host that a live migration prepares needs the
+# router before the instance runs there.
+LOCAL_HOSTS: Final = (
+    sa.select(_rp.router_id, _b.host)
+    .join(t.ip_allocations, _a.port_id == _rp.port_id)
+    .join(_local, _local.c.subnet_id == _a.subnet_id)
+    .join(t.ports, sa.and_(_p.id == _local.c.port_id, ROUTED_LOCALLY))
+    .join(t.port_bindings, _b.port_id == _p.id)
+    .where(_rp.port_type.in_(INTERFACES), _b.host != "")
+    .distinct()
+)
+
+
 def agents_with_ports(connection: Connection, router_id: str) -> list[str]:
     """The L3 agents on the hosts that need a distributed router, by the ports on its subnets."""
-    on = t.ip_allocations.alias()
-    subnets = (
-        sa.select(on.c.subnet_id)
-        .select_from(t.router_ports.join(on, on.c.port_id == _rp.port_id))
-        .where(_rp.router_id == router_id, _rp.port_type.in_(INTERFACES))
-    )
-    hosts = (
-        sa.select(_p.host)
-        .select_from(t.ports.join(t.ip_allocations, _a.port_id == _p.id))
-        .where(_a.subnet_id.in_(subnets), _p.host != "", ROUTED_LOCALLY)
-    )
+    hosts = LOCAL_HOSTS.with_only_columns(_b.host).where(_rp.router_id == router_id)
     return list(connection.execute(sa.select(_g.id).where(_g.agent_type == words.L3, _g.host.in_(hosts))).scalars())
 
 
@@ -65,62 +71,52 @@ class DvrHosts:
     ports: Ports
     base_mac: str
 
+    @retried
     def mac_of(self, host: str) -> str:
         """The MAC address with which the host sends for distributed routers: generated once, never changed."""
+        with self.db.read() as connection:
+            found = connection.execute(sa.select(_m.mac_address).where(_m.host == host)).scalar()
+        if found is not None:
+            return str(found)
+        row = {"host": host, "mac_address": new_mac(self.base_mac)}
+        with self.db.transaction() as tx:
+            tx.insert(t.dvr_host_macs, [row])
+            agents = sa.select(_g.id).where(_g.agent_type == words.OVS, _g.host == host)
+            # Flows of all hosts match the MAC addresses of the others, which the feed sends with the agents.
+            for agent_id in list(tx.execute(agents).scalars()):
+                tx.record("agent", agent_id)
+        return row["mac_address"]
 
-        def attempt() -> str:
-            with self.db.read() as connection:
-                found = connection.execute(sa.select(_m.mac_address).where(_m.host == host)).scalar()
-            if found is not None:
-                return str(found)
-            row = {"host": host, "mac_address": new_mac(self.base_mac)}
-            with self.db.transaction() as tx:
-                tx.insert(t.dvr_host_macs, [row])
-                agents = sa.select(_g.id).where(_g.agent_type == words.OVS, _g.host == host)
-                # Flows of all hosts match the MAC addresses of the others, which the feed sends with the agents.
-                for agent_id in list(tx.execute(agents).scalars()):
-                    tx.record("agent", agent_id)  # all hosts get the MAC addresses of all others
-            return row["mac_address"]
-
-        return self.db.retrying(attempt)
-
+    @retried
     def gateway_port(self, network_id: str, host: str) -> Object:
         """The host's own port on an external network, created when it is first needed."""
-
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                found = PORTS.load_where(
-                    connection, _p.network_id == network_id, _p.device_owner == AGENT_GATEWAY, _p.host == host
-                )
-                if found:
-                    return found[0]
-                agent_id = connection.execute(
-                    sa.select(_g.id).where(_g.agent_type == words.L3, _g.host == host)
-                ).scalar()
-                if agent_id is None:
-                    raise errors.AgentNotFound(id=f"{words.L3} on {host}")
-                network = self.networks.load(connection, network_id)
-                subnets = subnets_of(connection, [network_id])[network_id]
-                values = service_port(network_id, "", agent_id, AGENT_GATEWAY, host)
-                # Derived, so that the database refuses the second of two concurrent creates.
-                values["id"] = str(uuid.uuid5(_PORT_NAMESPACE, f"{network_id} {host}"))
-                step = self.ports.prepare_create(connection, values, network, subnets)
-            with self.operations.write([step.context]) as tx:
-                step.write(tx)
-            return dict(step.context.current)
-
-        return self.db.retrying(attempt)
+        with self.db.read() as connection:
+            found = PORTS.load_where(
+                connection, _p.network_id == network_id, _p.device_owner == AGENT_GATEWAY, _p.host == host
+            )
+            if found:
+                return found[0]
+            agent_id = connection.execute(sa.select(_g.id).where(_g.agent_type == words.L3, _g.host == host)).scalar()
+            if agent_id is None:
+                raise errors.AgentNotFound(id=f"{words.L3} on {host}")
+            network = self.networks.load(connection, network_id)
+            subnets = subnets_of(connection, [network_id])[network_id]
+            values = service_port(network_id, "", agent_id, AGENT_GATEWAY, host)
+            # Derived, so that the database refuses the second of two concurrent creates.
+            values["id"] = str(uuid.uuid5(_PORT_NAMESPACE, f"{network_id} {host}"))
+            step = self.ports.prepare_create(connection, values, network, subnets)
+        with self.operations.write([step.context]) as tx:
+            step.write(tx)
+        return dict(step.context.current)
 
     def reported(self, report: Report) -> None:
         """A host with distributed routing gets its MAC address with its first report."""
-        if report.needs_everything and report.agent_type == words.OVS and self._distributes(report.host):
-            self.mac_of(report.host)
-
-    def _distributes(self, host: str) -> bool:
-        statement = sa.select(_g.configurations).where(_g.agent_type == words.OVS, _g.host == host)
+        if not report.needs_everything or report.agent_type != words.OVS:
+            return
         with self.db.read() as connection:
-            found = connection.execute(statement).scalar()
-        return found is not None and bool(msgspec.json.decode(found).get(words.ENABLE_DISTRIBUTED_ROUTING))
+            text = connection.execute(sa.select(_g.configurations).where(_g.id == report.agent_id)).scalar()
+        if text is not None and msgspec.json.decode(text).get(words.ENABLE_DISTRIBUTED_ROUTING):
+            self.mac_of(report.host)
 
     def settle(self) -> int:
         """Create and delete the hosts' own ports on external networks as floating IPs need them; how many changed."""
@@ -132,25 +128,11 @@ class DvrHosts:
             try:
                 self.gateway_port(network_id, host)
             except errors.ApiError as error:
-                LOG.warning(
-                    "host %s gets no port of its own on external network %s: %s", host, network_id, error.message
-                )
+                LOG.warning("host %s gets no port on external network %s: %s", host, network_id, error.message)
         for key in existing.keys() - wanted:
-            self._delete(existing[key])
+            with contextlib.suppress(errors.NotFound):  # another server was first
+                self.ports.delete(admin_context(), existing[key]["id"], None, checked=False)
         return len(wanted ^ existing.keys())
-
-    def _delete(self, port: Mapping[str, Any]) -> None:
-        def attempt() -> None:
-            with self.db.read() as connection:
-                found = PORTS.load_where(connection, _p.id == port["id"])
-                if not found:
-                    return
-                network = self.networks.load(connection, port["network_id"])
-            step = self.ports.prepare_delete(found[0], network)
-            with self.operations.write([step.context]) as tx:
-                step.write(tx)
-
-        self.db.retrying(attempt)
 
 
 def _wanted_gateways(connection: Connection) -> Iterator[tuple[str, str]]:

@@ -123,6 +123,8 @@ class L3Scheduler(AgentScheduler):
                 router = router_view.load(connection, object_id)
                 ports = read_ports(connection, object_id)
                 before = read_agents(connection, object_id)
+                # Agents, ports and revision are read together, and the write is conditional on the revision: the plan of
+                # ports is never written for other agents than it was made for.
                 staying = tuple(agent for agent in before if agent.agent_id not in leave)
                 joining = (
                     [agent for agent in self._candidates(connection) if agent.id in change.join] if change.join else []
@@ -144,7 +146,7 @@ class L3Scheduler(AgentScheduler):
 
         move = self._db.retrying(attempt)
         if move is not None:
-            self.status(object_id)
+            self.status(object_id)  # logs the reason if the router is left without an agent
         return move
 
     # --- status ---------------------------------------------------------------------------------------------------

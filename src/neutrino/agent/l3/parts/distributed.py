@@ -1,4 +1,4 @@
-"""Policy routing of a distributed router: how packets leave `qrouter-…` on each host.
+"""Routing of a distributed router on each host: how packets leave `qrouter-…`, and its neighbours. Pure.
 
 It has no default route. After the main table, which has the router's own subnets, rules by source decide:
 
@@ -6,24 +6,36 @@ It has no default route. After the main table, which has the router's own subnet
     ……      from any other address of a subnet → the subnet's own table, to `snat-…` (its sg-… port)
 
 Neighbours are permanent entries from the server's ports, never resolved: the router's ports are on many hosts, and an
-ARP reply would go to the router of the host that answers.
+ARP reply would go to the router of the host that answers. An address is at, in this order:
+
+1. the port that has it as a fixed IP and is bound to a host;
+2. the MAC of the allowed address pairs that name it, of bound ports. Several ports may use it in turns, as with VRRP:
+   then it is known only if all have the same MAC, which is then at whichever of them is active;
+3. a port that has it as a fixed IP and is not bound, such as one that reserves it.
+
+An address that several ports use in turns, each with its own MAC, is left to ARP, which finds those of this host.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator
-from ipaddress import ip_network
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import NamedTuple
 
-from neutrino.agent.l3.dvr.neighbours import PORT, render_neighbours, routers_on_network
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
 from neutrino.agent.l3.names import INTERNAL, SNAT_PORT, TO_FIP, TO_ROUTER, device, fip_namespace
 from neutrino.agent.namespaces import DesiredDevice
-from neutrino.dataplane.netlink.values import address, route, rule
+from neutrino.dataplane.netlink.values import Neighbour, address, neighbour, route, rule
 from neutrino.feed.state import StateChange
+from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router, RouterAddress, RouterInterface
+from neutrino.model.state import Object
 
+PORT = "dhcp_port"  # the feed's kind of ports on a network
 FLOATING_TABLE = 16
 FLOATING_PRIORITY = 57481
 _FIRST_FREE = 1 << 15  # lower tables and priorities are used by others
+_OWN, _PAIRED, _RESERVED = 1, 2, 3  # claims to an address, as in the list above
 
 
 class DistributedRouting(L3Extension):
@@ -65,7 +77,13 @@ class DistributedRouting(L3Extension):
         )
 
     def routers_affected(self, change: StateChange, routers: Iterable[Router]) -> Iterator[str]:
-        return routers_on_network(change, routers)
+        """Those whose neighbours a port's change affects: with an interface on its network."""
+        if _location(change.old) == _location(change.new):
+            return
+        networks = {each.network_id for each in (change.old, change.new) if isinstance(each, DhcpPort)}
+        for router in routers:
+            if router.distributed and any(interface.network_id in networks for interface in router.interfaces):
+                yield router.id
 
 
 def asymmetric(devices: Iterable[str]) -> dict[str, str]:
@@ -93,3 +111,61 @@ def _by_snat(router: Router) -> Iterator[tuple[RouterInterface, RouterAddress, R
         for each in interface.addresses if interface.admin_state_up else ():
             if each.subnet_id in central and each.version in outward:
                 yield interface, each, central[each.subnet_id]
+
+
+# --- neighbours -------------------------------------------------------------------------------------------------------
+
+
+def _location(port: Object | None) -> object:
+    if not isinstance(port, DhcpPort):
+        return None
+    return port.network_id, port.mac_address, port.fixed_ips, port.allowed_address_pairs, is_reachable(port)
+
+
+def is_reachable(port: DhcpPort) -> bool:
+    """Whether packets to its MAC reach somebody. A distributed router's port has no host, and is on every host."""
+    return bool(port.host) or port.device_owner.startswith("network:")
+
+
+class _Link(NamedTuple):
+    device: str
+    network_id: str
+    subnet_id: str
+    cidr: IPv4Network | IPv6Network
+
+
+def render_neighbours(router: Router, ports: Mapping[str, Object]) -> Iterator[Neighbour]:
+    links = [
+        _Link(device(INTERNAL, interface.id), interface.network_id, each.subnet_id, ip_network(each.cidr))
+        for interface in router.interfaces
+        if interface.admin_state_up
+        for each in interface.addresses
+    ]
+    own = {interface.id for interface in router.interfaces}  # the router's own addresses are on its devices
+    networks = {link.network_id for link in links}
+    subnets = {link.subnet_id: link.device for link in links}
+    claims: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)  # device, address → claim, MAC
+    for port in list(ports.values()):  # a copy: the feed changes it while a worker thread renders
+        if not isinstance(port, DhcpPort) or port.network_id not in networks or port.id in own:
+            continue
+        claim = _OWN if is_reachable(port) else _RESERVED
+        for fixed in port.fixed_ips:
+            if fixed.subnet_id in subnets:
+                claims[subnets[fixed.subnet_id], fixed.ip_address].append((claim, port.mac_address.lower()))
+        for key, mac in _paired(port, links):
+            claims[key].append((_PAIRED, mac))
+    for (name, ip), several in claims.items():
+        best, mac = min(several, key=lambda each: each[0])
+        # Port security lets only one port use a fixed IP; addresses of pairs may be at several MACs.
+        if best != _PAIRED or {mac} == {other for claim, other in several if claim == _PAIRED}:
+            yield neighbour(name, ip, mac)
+
+
+def _paired(port: DhcpPort, links: Iterable[_Link]) -> Iterator[tuple[tuple[str, str], str]]:
+    """Single addresses of a port's allowed address pairs, each on its link; pairs of whole prefixes are left out."""
+    for pair in port.allowed_address_pairs if is_reachable(port) else ():
+        prefix = ip_network(pair.ip_address, strict=False)
+        if prefix.num_addresses == 1:
+            for link in links:
+                if link.network_id == port.network_id and prefix.network_address in link.cidr:
+                    yield (link.device, str(prefix.network_address)), pair.mac_address.lower()

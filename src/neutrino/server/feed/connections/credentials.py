@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from neutrino.model.roles import ROLES, parse_roles
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 
 KIND = "host_credential"  # in the change log, without an id: feed processes read all credentials again
 _c = t.host_credentials.c
@@ -35,24 +35,21 @@ class HostCredential:
     roles: tuple[str, ...]  # that the host may have
 
 
+@dataclass(frozen=True)
 class Credentials:
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    db: Database
 
+    @retried
     def add(self, host: str, roles: Sequence[str] = ROLES) -> str:
         """Create the credential of a new host, for these roles."""
         check_name(host)
         credential, row = _new(host)
         row["roles"] = ",".join(parse_roles(",".join(roles)))
-
-        def attempt() -> None:
-            with self._db.read() as connection:
-                if connection.execute(sa.select(_c.host).where(_c.host == host)).first() is not None:
-                    raise HostExists(f"host {host} has a credential: rotate it, or remove the host")
-            with self._db.transaction() as tx:
-                tx.insert(t.host_credentials, [row])
-
-        self._db.retrying(attempt)
+        with self.db.read() as connection:
+            if connection.execute(sa.select(_c.host).where(_c.host == host)).first() is not None:
+                raise HostExists(f"host {host} has a credential: rotate it, or remove the host")
+        with self.db.transaction() as tx:
+            tx.insert(t.host_credentials, [row])
         return credential
 
     def rotate(self, host: str) -> str:
@@ -68,29 +65,28 @@ class Credentials:
     def remove(self, host: str) -> None:
         self._change(host, sa.delete(t.host_credentials), deleted=True)
 
+    @retried
     def _change(self, host: str, statement: Any, *, deleted: bool = False) -> None:
-        def attempt() -> None:
-            with self._db.transaction() as tx:
-                if not tx.execute(statement.where(_c.host == host)).rowcount:
-                    raise UnknownHost(f"there is no host {host}")
-                tx.record(KIND, "-", deleted=deleted)
-
-        self._db.retrying(attempt)
+        with self.db.transaction() as tx:
+            if not tx.execute(statement.where(_c.host == host)).rowcount:
+                raise UnknownHost(f"there is no host {host}")
+            tx.record(KIND, "-", deleted=deleted)
 
     def all(self) -> list[tuple[str, str, tuple[str, ...]]]:
         """Every host with the time when its credential was created, and its roles."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             rows = connection.execute(sa.select(_c.host, _c.created_at, _c.roles).order_by(_c.host))
             return [(row.host, row.created_at, _roles(row.roles)) for row in rows]
 
     def known(self) -> Mapping[str, HostCredential]:
         """All credentials by host."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             rows = connection.execute(sa.select(_c.host, _c.digest, _c.roles))
             return {row.host: HostCredential(row.digest, _roles(row.roles)) for row in rows}
 
 
 def digest(credential: str) -> str:
+    # Without salt and stretching: 256 random bits cannot be guessed, and every login of every host computes it.
     return hashlib.sha256(credential.encode()).hexdigest()
 
 

@@ -21,7 +21,7 @@ from websockets.http11 import Request, Response
 
 from neutrino.feed.messages import HOST_HEADER
 from neutrino.server import errors
-from neutrino.server.feed.credentials import HostCredential, digest
+from neutrino.server.feed.connections.credentials import HostCredential, digest
 
 LOG = logging.getLogger(__name__)
 DATABASE_ERRORS: Final = (sa.exc.SQLAlchemyError, errors.ApiError)
@@ -103,6 +103,7 @@ class LimitedConnection(ServerConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         address = source_address(transport.get_extra_info("peername"))
+        # Here, before TLS and the upgrade request: clients that connect and send nothing must not use up the open files.
         if self._limits.enter(address):
             self._counted = address
         else:
@@ -141,6 +142,7 @@ class Admission:
             text = "too many failed logins from this address: try again later\n"
             return connection.respond(http.HTTPStatus.TOO_MANY_REQUESTS, text)
         if known is None:
+            # Counted before the lookup: parallel attempts would all pass the limit while the first one waits for it.
             self.limits.failed(address)
             try:
                 await self._look_up()

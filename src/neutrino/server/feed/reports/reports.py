@@ -1,6 +1,6 @@
 """Reports of hosts: batched across hosts into few transactions, and written to the database.
 
-`report_rules.py` has refused invalid messages before, and those on agents of other hosts. A report on a port that is not
+`rules.py` has refused invalid messages before, and those on agents of other hosts. A report on a port that is not
 bound to the host changes nothing.
 """
 
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from neutrino.feed.messages import PortDown, PortReady, PortUp, Problem, Report, Status
 from neutrino.model.agents import AgentState
 from neutrino.server import errors
-from neutrino.server.feed.port_status import DistributedPortStatus
+from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.registry import Report as AgentReport
 from neutrino.server.ml2.ports.provisioning import L2, Done, Provisioning

@@ -29,34 +29,26 @@ STATUSES: Final[Mapping[str, frozenset[str]]] = {
 }
 SUBNET: Final = "subnet"  # its status is the prefix delegated to it
 
-_PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z"
-_Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, pattern=_PRINTABLE)]
-_OptionalName = Annotated[str, Meta(max_length=MAX_NAME, pattern=_PRINTABLE)] | None
+_Name = Annotated[str, Meta(min_length=1)]
 _Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 _Number = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
-_Names = Annotated[list[_Name], Meta(max_length=MAX_ENTRIES)]
-_SomeEntries = Meta(max_length=MAX_ENTRIES)
-
 
 # Keys of an agent's `configurations` that the server, other hosts or tools read; other keys are stored unchecked.
+# Length and characters of names are checked by `_names_in`.
 _TYPES: Final[Mapping[str, Any]] = {
-    "bridge_mappings": Annotated[dict[_Name, _Name], _SomeEntries],
-    # Not _Name | _Names: msgspec 0.22 corrupts memory on a union of a str and a list that both have constraints.
-    "device_mappings": Annotated[dict[_Name, str | list[_Name]], _SomeEntries],
-    "tunnel_types": Annotated[list[Literal["gre", "vxlan", "geneve"]], _SomeEntries],
-    "tunneling_ip": str | None,
-    "extensions": _Names,
+    "bridge_mappings": dict[_Name, _Name],
+    "device_mappings": dict[_Name, str | list[_Name]],
+    "tunnel_types": list[Literal["gre", "vxlan", "geneve"]],
+    "extensions": list[_Name],
     "datapath_type": Literal["system", "netdev", "dummy"],
-    "ovs_capabilities": Annotated[dict[_Name, _Names], _SomeEntries],
+    "ovs_capabilities": dict[_Name, list[_Name]],
     "integration_bridge": _Name,
     "agent_mode": Literal["legacy", "dvr", "dvr_snat", "dvr_no_external"],
     "dataplane": _Text,
     # Names in it are the host's own: it must be able to report a problem with any object, whatever its id.
     "problems": dict[_Text, _Text] | list[_Text],
-    **dict.fromkeys(
-        ("vhostuser_socket_dir", "gateway_external_network_id", "external_network_bridge", "interface_driver"),
-        _OptionalName,
-    ),
+    **dict.fromkeys(("tunneling_ip", "vhostuser_socket_dir", "gateway_external_network_id"), str | None),
+    **dict.fromkeys(("external_network_bridge", "interface_driver"), str | None),
     **dict.fromkeys(("l2_population", "arp_responder_enabled", "enable_distributed_routing", "ovs_hybrid_plug"), bool),
     **dict.fromkeys(("in_distributed_mode", "log_agent_heartbeats", "handle_internal_only_routers"), bool),
     **dict.fromkeys(("dhcp_port_by_server", "dhcp_distributed", "use_gateway_ips"), bool),
@@ -151,8 +143,8 @@ def _agent(state: AgentState, host: str, roles: Collection[str]) -> str:
 def _names_in(value: object) -> str:
     """The fault of a name or list in a value of configurations, at any depth.
 
-    Names reach logs and the API: format characters such as bidirectional overrides, which the types' pattern lets pass,
-    would make a line read as another one.
+    Names reach logs and the API: control and format characters, such as bidirectional overrides, would make a line read
+    as another one.
     """
     match value:
         case str():

@@ -9,14 +9,13 @@ Reports on all other ports go to `others`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.feed.readers.routers import read_router_hosts
 from neutrino.server.l3.routers.router_ports import VIF_DISTRIBUTED
@@ -73,6 +72,7 @@ class DistributedPortStatus:
         for start in range(0, len(ids), BATCH):
             batch = ids[start : start + BATCH]
             with self.db.read() as connection:
+                # Read first, without locks: a host repeats its reports for all ports after a start, and most are stored.
                 ports = {row.id: row for row in connection.execute(_DISTRIBUTED, {"among": batch})}
                 if not ports:
                     continue
@@ -86,13 +86,15 @@ class DistributedPortStatus:
                 ]
                 asked = sorted({one.port_id for one in changed})
                 needing = read_router_hosts(connection, asked).distributed if changed else {}
+            # A host that lost its last port on the router's subnets may still report: its row would keep the port ACTIVE.
             needed = [one for one in changed if one.host in needing.get(one.port_id, ())]
             if needed:
-                self.db.retrying(partial(self._complete, needed))
+                self._complete(needed)
         rest = [one for one in reports if one.port_id not in distributed]
         if rest:
             self.others.complete_all(rest, component)
 
+    @retried
     def _complete(self, reports: Sequence[Done]) -> None:
         ids = sorted({one.port_id for one in reports})
         with self.db.transaction() as tx:
@@ -111,19 +113,16 @@ class DistributedPortStatus:
     def ready(self, port_id: str, component: str, revision: int, host: str) -> bool:
         return self.others.ready(port_id, component, revision, host)
 
+    @retried
     def lost(self, port_id: str, host: str) -> bool:
         """Take a `port_down` report; whether the port became DOWN by it."""
         with self.db.read() as connection:
             distributed = connection.execute(_DISTRIBUTED, {"among": [port_id]}).first()
         if distributed is None:
             return self.others.lost(port_id, host)
-
-        def attempt() -> None:
-            with self.db.transaction() as tx:
-                tx.execute(_LOCK, {"among": [port_id]})
-                tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id == port_id, _w.host == host))
-
-        self.db.retrying(attempt)
+        with self.db.transaction() as tx:
+            tx.execute(_LOCK, {"among": [port_id]})
+            tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id == port_id, _w.host == host))
         return bool(self._set_down([port_id]))
 
     def settle(self) -> int:
@@ -132,19 +131,16 @@ class DistributedPortStatus:
             ids = list(connection.execute(_UNUSED).scalars())
         return sum(len(self._set_down(ids[start : start + BATCH])) for start in range(0, len(ids), BATCH))
 
+    @retried
     def _set_down(self, ids: Sequence[str]) -> list[str]:
         """Set those of these ports DOWN that no host has wired."""
-
-        def attempt() -> list[str]:
-            with self.db.transaction() as tx:
-                ports = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)})}
-                gone = list(tx.execute(_UNUSED.where(_port.c.id.in_(list(ids)))).scalars())
-                for port_id in sorted(gone):
-                    _set_status(tx, ports[port_id], DOWN)
-                tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id.in_(gone)))
-            return gone
-
-        return self.db.retrying(attempt)
+        with self.db.transaction() as tx:
+            ports = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)})}
+            gone = list(tx.execute(_UNUSED.where(_port.c.id.in_(list(ids)))).scalars())
+            for port_id in sorted(gone):
+                _set_status(tx, ports[port_id], DOWN)
+            tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id.in_(gone)))
+        return gone
 
 
 def _is_current(one: Done, port: Any) -> bool:

@@ -1,11 +1,38 @@
-"""Statuses of floating IPs, as the L3 role reports them to the server."""
+"""The feed as the L3 role uses it: routers that this host serves, objects of extensions, statuses of floating IPs."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Protocol
 
-from neutrino.agent.l3.desired import RouterFeed
+from neutrino.agent.l3.extension_api import Objects
+from neutrino.agent.role import RoleFeed
 from neutrino.model.routing import FloatingIp, Router
 
-FLOATING_IP = "floatingip"
+ROUTER, FLOATING_IP = "router", "floatingip"
+
+
+class RouterFeed(RoleFeed, Protocol):
+    def status(self, kind: str, key: str, status: str) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class DesiredRouters:
+    """As the feed has them at the moment of each call, from any thread."""
+
+    feed: RouterFeed
+    refusal: Callable[[Router], str | None] = lambda router: None  # why this host does not serve a router
+    kinds: frozenset[str] = frozenset()  # of the objects that extensions read
+
+    def all(self) -> list[Router]:
+        # A copy first: a worker thread reads the routers while the event loop changes them.
+        known = list(self.feed.state.objects[ROUTER].values())
+        return [each for each in known if isinstance(each, Router)]
+
+    def served(self) -> list[Router]:
+        return [each for each in self.all() if each.admin_state_up and self.refusal(each) is None]
+
+    def objects(self) -> Objects:
+        return {kind: self.feed.state.objects[kind] for kind in self.kinds}
 
 
 @dataclasses.dataclass

@@ -15,11 +15,11 @@ from websockets.exceptions import ConnectionClosed
 from neutrino.feed import messages as m
 from neutrino.model.agents import FEED_BEHIND
 from neutrino.server import errors
-from neutrino.server.feed.credentials import HostCredential
+from neutrino.server.feed.connections.credentials import HostCredential
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.pending import Pending
-from neutrino.server.feed.report_rules import refusal
-from neutrino.server.feed.reports import HostReport
+from neutrino.server.feed.reports.reports import HostReport
+from neutrino.server.feed.reports.rules import refusal
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
@@ -66,17 +66,17 @@ class Session:
 
     async def _hello(self) -> m.Hello | None:
         """The first message, or None after a refusal."""
+        hello = None
         try:
             async with asyncio.timeout(HELLO_SECONDS):
-                first = READER.read(await self._connection.recv())
+                messages = READER.read(await self._connection.recv())
+            hello = messages[0] if messages else None
+            reason = self._fault(hello)
         except TimeoutError:
-            await self._refuse(f"no hello within {HELLO_SECONDS:g} s")
-            return None
+            reason = f"no hello within {HELLO_SECONDS:g} s"
         except m.NotUnderstood as error:
-            await self._refuse(str(error))
-            return None
-        hello = first[0] if first else None
-        if reason := self._fault(hello):
+            reason = str(error)
+        if reason:
             await self._refuse(reason)
             return None
         return hello

@@ -1,1 +1,0 @@
-"""Distributed routers: routing on every host, SNAT on one, floating IPs on the host of their port."""
