@@ -28,12 +28,7 @@ Pools = list[tuple[int, int]]
 _n, _s, _a = t.networks.c, t.subnets.c, t.ip_allocations.c
 MAX_IDS = 500  # network ids in one statement; for more networks, all subnets are read
 DETAILED = frozenset({"subnet_ip_availability", "ip_availability_details"})
-DETAILS = (
-    "total_ips_in_subnet",
-    "total_ips_in_allocation_pool",
-    "used_ips_in_subnet",
-    "used_ips_in_allocation_pool",
-)
+DETAILS = ("total_ips_in_subnet", "total_ips_in_allocation_pool", "used_ips_in_subnet", "used_ips_in_allocation_pool")
 OF_NETWORK = ("network_id", "network_name", "project_id", "tenant_id")
 
 

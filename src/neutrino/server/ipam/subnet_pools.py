@@ -1,4 +1,4 @@
-"""Subnet pools: prefixes from which subnets are allocated without overlap.
+"""Subnet pools: prefixes from which subnets are allocated without overlap; and address scopes, which pools are in.
 
 The prefix of a new subnet is chosen by what was read before the transaction (`choose_prefix`). The transaction that inserts
 the subnet then raises the pool's `allocation_version` if it is unchanged (`claim`). Of several writers that chose from the
@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.subnetpool import MAX_PREFIXES, SUBNETPOOL
+from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE, MAX_PREFIXES, SUBNETPOOL
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
@@ -26,9 +26,9 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import shareable_view, viewed_by
 from neutrino.server.ipam import prefixes
-from neutrino.server.ipam.address_scopes import VIEW as SCOPES
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 _c, _s = t.subnetpools.c, t.subnets.c
@@ -36,6 +36,9 @@ SMALLEST_MIN_PREFIXLEN = {4: 8, 6: 64}  # unless the pool says otherwise
 FIRST_REVISION = 0
 LENGTHS = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
 VIEW = shareable_view(t.subnetpools, errors.SubnetPoolNotFound, hidden=("allocation_version",))
+SCOPES = shareable_view(
+    t.address_scopes, errors.AddressScopeNotFound, hidden=("description", "created_at", "updated_at", "tags")
+)
 
 
 # --- allocation, for subnets ------------------------------------------------------------------------------------------
@@ -93,7 +96,7 @@ def claim(tx: Transaction, pool: Object) -> None:
     tx.change_one(sa.update(t.subnetpools).where(unchanged).values(allocation_version=seen + 1))
 
 
-# --- the API ----------------------------------------------------------------------------------------------------------
+# --- the API of subnet pools -----------------------------------------------------------------------------------------
 
 
 class SubnetPools:
@@ -354,3 +357,47 @@ def _prefixes_of(body: Any) -> list[str]:
     if not given or not isinstance(given, list):
         raise errors.HTTPBadRequest("The body must have a list of prefixes under 'prefixes'.")
     return list(parse_attribute("prefixes", SUBNETPOOL.by_name["prefixes"].type, given))
+
+
+# --- the API of address scopes ---------------------------------------------------------------------------------------
+
+
+class AddressScopes(ViewCollection):
+    """Address scopes: prefixes are unique within one, so that its networks route to each other without NAT."""
+
+    extensions = (Extension("address-scope", "Address scope", "Address scopes for subnet pools."),)
+
+    def __init__(self, db: Database) -> None:
+        super().__init__(db, SCOPES)
+        self.collections = ((ADDRESS_SCOPE, self),)
+
+    @retried
+    def create(self, context: Context, values: Object) -> Object:
+        made = fresh(values)
+        with self.db.transaction() as tx:
+            tx.insert(t.address_scopes, [as_row(t.address_scopes, made)])
+            if made["shared"]:
+                sharing.share_with_all(tx, "address_scope", made["id"], made["project_id"])
+        return {**made, "tenant_id": made["project_id"]}
+
+    @retried
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        with self.db.read() as connection:
+            before = SCOPES.get(connection, key, context.project_id)
+        if before["shared"] and values.get("shared") is False:
+            raise errors.AddressScopeUpdateError(id=key, reason="it is shared, and sharing cannot be taken back")
+        with self.db.transaction() as tx:
+            stamp = update_row(tx, t.address_scopes, before, values)
+            if values.get("shared") and not before["shared"]:
+                sharing.share_with_all(tx, "address_scope", key, before["project_id"])
+        return {**before, **values, **stamp}
+
+    @retried
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            before = SCOPES.get(connection, key, context.project_id)
+            if exists(connection, t.subnetpools.c.address_scope_id == key):
+                raise errors.AddressScopeInUse(id=key)
+        with self.db.transaction() as tx:
+            sharing.forget(tx, key)
+            delete_row(tx, t.address_scopes, before)

@@ -156,12 +156,7 @@ class Subnets:
         return pool
 
     def _decide(
-        self,
-        connection: Connection,
-        values: Object,
-        network: Object,
-        siblings: Sequence[Object],
-        pool: Object | None,
+        self, connection: Connection, values: Object, network: Object, siblings: Sequence[Object], pool: Object | None
     ) -> Object:
         _check_affinity(values["ip_version"], pool, siblings)
         check_mtu(network["id"], network["mtu"], [values["ip_version"]])
@@ -177,11 +172,7 @@ class Subnets:
             rules.check_gateway(subnet["gateway_ip"], prefix)
         rules.check_ipv6_modes(subnet)
         rules.check_lists(
-            values,
-            values["ip_version"],
-            values["name"] or str(prefix),
-            self.max_dns_nameservers,
-            self.max_host_routes,
+            values, values["ip_version"], values["name"] or str(prefix), self.max_dns_nameservers, self.max_host_routes
         )
         subnet["allocation_pools"] = values.get("allocation_pools")
         if not subnet["allocation_pools"]:  # clients send an empty list for the default
@@ -243,11 +234,7 @@ class Subnets:
         delegated.check_update(before, values)
         rules.check_ipv6_modes(after)
         rules.check_lists(
-            values,
-            before["ip_version"],
-            before["name"] or before["id"],
-            self.max_dns_nameservers,
-            self.max_host_routes,
+            values, before["ip_version"], before["name"] or before["id"], self.max_dns_nameservers, self.max_host_routes
         )
         if values.get("enable_dhcp") and not before["enable_dhcp"]:
             rules.check_prefix(before["cidr"], before["ip_version"], True)

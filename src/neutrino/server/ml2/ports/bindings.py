@@ -16,11 +16,11 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
-from neutrino.server.ml2.driver_api import VIF_UNBOUND, DriverContext
+from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.ports import provisioning
-from neutrino.server.ml2.ports.binding import Binder, binding_row
+from neutrino.server.ml2.ports.binding import UNBOUND, Binder, binding_row
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.views import PORT_RENAMED
 from neutrino.server.query import Query
@@ -31,12 +31,6 @@ NAMES = ("host", "status", "vnic_type", "vif_type", "profile", "vif_details")
 VIEW = View(t.port_bindings, columns=NAMES, key="host", scope=sa.true())  # policy decides by the port's project
 _ROWS = View(t.port_bindings, key="host", scope=sa.true())
 ACTIVE, INACTIVE = "ACTIVE", "INACTIVE"
-_UNBOUND = {
-    "binding:host_id": "",
-    "binding:vif_type": VIF_UNBOUND,
-    "binding:vif_details": {},
-    "status": provisioning.DOWN,
-}
 
 
 @dataclass(eq=False)
@@ -112,7 +106,7 @@ class PortBindings:
         contexts = [_context("delete", before, port, network)]
         after = None
         if before["status"] == ACTIVE:
-            after = changed(port, _UNBOUND)
+            after = changed(port, {"binding:host_id": "", **UNBOUND.port_values})
             contexts.append(DriverContext("update", "port", after, port, network=network))
         with self.operations.write(contexts) as tx:
             tx.execute(sa.delete(t.port_bindings).where(_b.port_id == port_id, _b.host == host))

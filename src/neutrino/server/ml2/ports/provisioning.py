@@ -34,8 +34,7 @@ _WAITS = _WAITING.where(_p.id == sa.bindparam("port"))
 _BLOCKS = sa.select(_b.component).where(_b.port_id == sa.bindparam("port"))
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
 _UNFINISHED = sa.select(_p.id, _p.host).where(
-    _p.id.in_(_AMONG),
-    sa.or_(_p.status != ACTIVE, sa.exists(sa.select(_b.port_id).where(_b.port_id == _p.id))),
+    _p.id.in_(_AMONG), sa.or_(_p.status != ACTIVE, sa.exists(sa.select(_b.port_id).where(_b.port_id == _p.id)))
 )
 _LOCK = (
     sa.select(_p.id, _p.host, _p.status, _p.revision_number, _p.vif_type)
