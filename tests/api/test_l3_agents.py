@@ -152,7 +152,7 @@ def test_a_dead_agent_is_relieved(cloud: Any) -> None:
     l3_agent(server, "h1")
     router = admin.make("router", external_gateway_info=gateway(outside(admin)))
     set_clock(server, 1000)
-    assert plugin.scheduler.reschedule_dead() == []  # there is nobody else
+    assert plugin.scheduler.reschedule_dead() == []  # there is no other agent
     assert agents_of(admin, router) == ["h1"]
     l3_agent(server, "h2")
     assert len(plugin.scheduler.reschedule_dead()) == 1

@@ -150,11 +150,11 @@ def test_the_default_pool_of_ipv6(cloud: Any) -> None:
     other.post("/subnets", {"subnet": {"network_id": other.network()["id"], **default}}).expect(400)
 
 
-# --- a prefix is reported and withdrawn -------------------------------------------------------------------------------
+# --- renumbering ----------------------------------------------------------------------------------------------------
 
 
 def routed(admin: Api, **router: Any) -> tuple[Object, Object, Object, Object]:
-    """A network with a subnet that waits for a prefix, a port on it, and a router with a gateway."""
+    """A network with a subnet that requests a prefix, a port on it, and a router with a gateway."""
     network = admin.network()
     subnet = asking(admin, network)
     port = admin.port(network)

@@ -296,7 +296,7 @@ def test_objects_that_a_router_uses_cannot_be_deleted(api: Api, admin: Api, exte
 
 @pytest.mark.parametrize("router_kind", [{}, {"ha": True}, {"distributed": True}])
 def test_a_port_in_use_does_not_become_an_interface(api: Api, admin: Api, router_kind: Any) -> None:
-    """A router's interface is trusted: an instance that keeps the port would send whatever it likes."""
+    """A router's interface is trusted: an instance that keeps the port could send with any address."""
     network, _ = inside(api)
     router = admin.make("router", project_id=api.project, **router_kind)
     service = admin.as_service()
@@ -310,7 +310,7 @@ def test_a_port_in_use_does_not_become_an_interface(api: Api, admin: Api, router
         for caller in (api, admin):
             attach(caller, router, port_id=port["id"]).refused(409, "PortInUse")
     service.put(path, {"port": {"binding:host_id": "", "device_owner": ""}}).expect(200)
-    attach(api, router, port_id=port["id"]).expect(200)  # nobody has it any more
+    attach(api, router, port_id=port["id"]).expect(200)  # no instance has it any more
 
 
 @pytest.mark.parametrize("owner", ["compute:nova", "baremetal:none", "network:dhcp", "network:router_gateway"])
@@ -389,7 +389,7 @@ def test_routes_keep_the_gateway(api: Api, external: dict[str, Any]) -> None:
     assert api.put(f"/routers/{router['id']}", both).expect(200).body["router"]["external_gateway_info"] is None
 
 
-# --- around them ------------------------------------------------------------------------------------------------------
+# --- related objects ---------------------------------------------------------------------------------------------------
 
 
 def test_several_at_once_or_none(api: Api, external: dict[str, Any]) -> None:

@@ -62,7 +62,7 @@ def test_a_reported_prefix_renumbers_the_subnet(server: Server, tmp_path: Path) 
         ):
 
             def known() -> Known:
-                """What h1 knows: the router's delegations and inner addresses, the port's, and the network's prefixes."""
+                """Records on h1: the router's delegations and inner addresses, the port's, and the network's prefixes."""
                 there = h1.client.state.get("router", router["id"])
                 wired, around = h1.client.state.get("port", port["id"]), h1.client.state.get("network", network["id"])
                 if not (isinstance(there, Router) and isinstance(wired, Port) and isinstance(around, Network)):

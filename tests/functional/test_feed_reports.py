@@ -155,7 +155,7 @@ def test_ports_that_are_lost_and_found(server: Server, api: Api) -> None:
 
 
 def counted(server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many transactions were begun since it was last asked."""
+    """How many transactions were begun since the last call."""
     real, begun = server.db.transaction, [0]
 
     def transaction() -> Any:

@@ -86,7 +86,7 @@ def test_ports_of_an_ha_router_are_on_its_hosts_and_forwarded_to_the_active_one(
                     assert where(end) == (active if end.host == other else None)
                 assert h3.client.state.get("port", inner) is None
                 assert where(h3) == active
-            # A host that gives it up, and a router that goes.
+            # A host loses the router, then the router is deleted.
             agents = admin.get("/agents", {"host": "h2", "agent_type": "L3 agent"}).body["agents"]
             path = f"/agents/{agents[0]['id']}/l3-routers/{router['id']}"
             await asyncio.to_thread(lambda: admin.delete(path).expect(204))
@@ -177,7 +177,7 @@ def test_a_distributed_router_is_where_something_is_on_its_subnets(
             assert (there.centralized, there.ha) == (False, None)
             assert there.agent_gateway is not None
             assert all(getattr(router_of(end, router), "floating_ips", None) == () for end in central)
-            # Its port is up where somebody has wired it, and as long as somebody has.
+            # The port is ACTIVE while at least one host that needs it has it wired.
             port = h3.client.state.get("port", inner)
             assert isinstance(port, Port)
             assert port.distributed
@@ -195,7 +195,7 @@ def test_a_distributed_router_is_where_something_is_on_its_subnets(
             assert status() == "ACTIVE"
             central[0].client.port_down(inner, "unplugged")
             await until(lambda: status() == "DOWN", "nobody has it")
-            # Who needs it no more is not asked.
+            # A host that no longer needs the port does not count.
             newest = h3.client.state.get("port", inner)
             assert newest is not None
             await all_right()

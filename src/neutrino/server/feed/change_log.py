@@ -131,21 +131,21 @@ class ChangeLog:
             return tx.execute(sa.delete(t.changes).where(_c.position <= last)).rowcount
 
 
+@dataclass
 class Pace:
     """How often to read the log: single changes at once, under load several together.
 
     Reading one change costs nearly as much as reading twenty, and takes processor time from the API that makes them.
     """
 
-    def __init__(self, share: float = READING_SHARE, burst: float = READING_BURST) -> None:
-        self._share = share
-        self._burst = burst
-        self._left = burst
-        self._last_end = 0.0
+    share: float = READING_SHARE
+    burst: float = READING_BURST
+    _left: float = READING_BURST
+    _last_end: float = 0.0
 
     def pause(self, began: float, ended: float) -> float:
         """Seconds to wait after a read that took from `began` to `ended`."""
-        regained = (ended - self._last_end) * self._share
-        self._left = min(self._burst, self._left + regained) - (ended - began)
+        regained = (ended - self._last_end) * self.share
+        self._left = min(self.burst, self._left + regained) - (ended - began)
         self._last_end = ended
-        return max(0.0, -self._left / self._share)
+        return max(0.0, -self._left / self.share)

@@ -7,6 +7,7 @@ digest of a set is the sum of its members' hashes: adding or removing one member
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -25,17 +26,15 @@ def digest(value: int) -> str:
     return f"{value % _MODULUS:016x}"
 
 
+@dataclass(slots=True, eq=False)
 class Item:
     """An object with its `put` message and digest, both made on first use."""
 
-    __slots__ = ("_digest", "_encoded", "_number", "kind", "object")
-
-    def __init__(self, kind: str, value: Object) -> None:
-        self.kind = kind
-        self.object = value
-        self._encoded: bytes | None = None
-        self._number: int | None = None
-        self._digest: str | None = None
+    kind: str
+    object: Object
+    _encoded: bytes | None = None
+    _number: int | None = None
+    _digest: str | None = None
 
     @property
     def number(self) -> int:
@@ -65,14 +64,12 @@ def gone(kind: str, key: str) -> bytes:
     return encode_one(Gone(kind=kind, id=key))
 
 
+@dataclass(slots=True, eq=False)
 class MemberSet:
     """The members of one security group, each counted as often as ports bring it."""
 
-    __slots__ = ("_counts", "_number")
-
-    def __init__(self) -> None:
-        self._counts: Counter[Member] = Counter()
-        self._number = 0
+    _counts: Counter[Member] = field(default_factory=Counter)
+    _number: int = 0
 
     def __bool__(self) -> bool:
         return bool(self._counts)

@@ -5,6 +5,7 @@ outgrows the number of objects. For security group members the difference is kep
 """
 
 from collections.abc import Callable, Collection, Iterator, Set
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -13,12 +14,10 @@ from neutrino.model.state import Member
 ALL: Final = "all"
 
 
+@dataclass(slots=True)
 class MemberDifference:
-    __slots__ = ("added", "removed")
-
-    def __init__(self) -> None:
-        self.added: set[Member] = set()
-        self.removed: set[Member] = set()
+    added: set[Member] = field(default_factory=set)
+    removed: set[Member] = field(default_factory=set)
 
     def extend(self, added: Set[Member], removed: Set[Member]) -> None:
         self.removed |= removed - self.added

@@ -28,7 +28,7 @@ from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.kinds import SERVED_KINDS, readers
 from neutrino.server.feed.readers import read_all, read_changed
 from neutrino.server.feed.records import Records
-from neutrino.server.feed.reports.reports import HostReports, ReportBatches, Reports
+from neutrino.server.feed.reports.reports import ReportBatches, Reports
 from neutrino.server.feed.stores import ServedKind
 from neutrino.server.feed.wake import wake
 
@@ -82,7 +82,7 @@ class FeedServer:
         self._admission = Admission(functools.partial(self._run, self._logins, credentials.known))
         self._woken = asyncio.Event()
         self._unsettled = asyncio.Event()  # distributed routers may need ports or statuses of ports
-        self._batches = ReportBatches(self._write_reports, options.report_delay)
+        self._batches = ReportBatches(functools.partial(self._run, self._writing, reports.write), options.report_delay)
         self._sessions: set[Session] = set()
         self._database = ""  # identity of the database whose positions we send
         self.fanout = Fanout(kinds)
@@ -272,6 +272,3 @@ class FeedServer:
         for session in closing:
             LOG.warning("closing the connection of host %s: %s", session.host, reason)
         await asyncio.gather(*(session.close(reason) for session in closing), return_exceptions=True)
-
-    async def _write_reports(self, batch: Sequence[HostReports]) -> list[list[str]]:
-        return await self._run(self._writing, self._reports.write, batch)

@@ -1,8 +1,8 @@
 """Stores: the objects of one kind, which hosts receive them, and what a change or a subscription marks as due. Pure.
 
 `ServedKind` is the server's half of a kind's declaration; `kinds.py` has the list. Each store answers the same questions:
-`put` a record's new value, `notify` that a host gained or lost a topic, `lookup` an object for a host, and the `digests` of
-everything a host should have. The store class says how objects are shared out:
+`put` a record's new value, `notify` that a host gained or lost a topic, `lookup` an object for a host, the `digests` of
+everything a host should have, and what to `touch` where a digest differs. The store class says how objects are shared out:
 
 - `SharedObjects`: one value for all hosts subscribed to its topic;
 - `PeerHosts`: hosts receive each other while they have a tunnelled network in common;
@@ -75,11 +75,12 @@ class Store(ABC):
         """Take a record's new value; None: there is none."""
 
     def notify(self, host: str, key: str) -> None:
-        """A host gained or lost a topic. A kind without topics has nothing to mark as due."""
-        return None
+        """A host gained or lost a topic: mark what belongs to it as due."""
+        for pending in self._watchers.of([host]):
+            self.touch(pending, key)
 
     def lookup(self, host: str, key: str) -> Item | None:
-        """The object as the host should have it, or None."""
+        """The object as the host should have it, or None. Looked up when a frame is built, so always the newest."""
         return None
 
     def digests(self, host: str) -> dict[str, str]:
@@ -291,10 +292,6 @@ class MemberSets(Store):
             if added or removed:
                 for pending in self._watchers.of(self._subscriptions.hosts(self.name, group_id)):
                     pending.touch_members(self.name, group_id, added, removed)
-
-    def notify(self, host: str, key: str) -> None:
-        for pending in self._watchers.of([host]):
-            self.touch(pending, key)
 
     def touch(self, pending: Pending, key: str) -> None:
         pending.touch(self.name, key, ALL)

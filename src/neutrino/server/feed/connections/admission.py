@@ -12,6 +12,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -33,23 +34,23 @@ MAX_UNAUTHENTICATED: Final = 256  # connections of one address without a credent
 MAX_UNAUTHENTICATED_ALL: Final = 4096
 
 
+@dataclass
 class LoginLimits:
-    """Counts failed logins and unauthenticated connections by source address. A Unix socket has no address and no limits:
-    the mode of its file decides who may connect. `clock`: monotonic seconds."""
+    """Counts failed logins and unauthenticated connections by source address.
 
-    def __init__(
-        self, clock: Callable[[], float], most: int = MAX_UNAUTHENTICATED, most_all: int = MAX_UNAUTHENTICATED_ALL
-    ) -> None:
-        self._clock = clock
-        self._most = most
-        self._most_all = most_all
-        self._failures: dict[str, tuple[float, float]] = {}  # number, time of the last one
-        self._unauthenticated: Counter[str] = Counter()
+    A Unix socket has no address and no limits: the mode of its file decides who may connect.
+    """
+
+    clock: Callable[[], float]  # monotonic seconds
+    most: int = MAX_UNAUTHENTICATED
+    most_all: int = MAX_UNAUTHENTICATED_ALL
+    _failures: dict[str, tuple[float, float]] = field(default_factory=dict)  # number, time of the last one
+    _unauthenticated: Counter[str] = field(default_factory=Counter)
 
     def enter(self, address: str) -> bool:
         """Count a new connection; False: there are too many, and it is not counted."""
         of_address, of_all = self._unauthenticated[address], self._unauthenticated.total()
-        if address and (of_address >= self._most or of_all >= self._most_all):
+        if address and (of_address >= self.most or of_all >= self.most_all):
             return False
         self._unauthenticated[address] += 1
         return True
@@ -69,13 +70,13 @@ class LoginLimits:
             return
         count = self._recent(address) + 1
         self._failures.pop(address, None)  # re-inserted at the end: the dict is in order of the last failure
-        self._failures[address] = count, self._clock()
+        self._failures[address] = count, self.clock()
         if len(self._failures) > MAX_ADDRESSES:
             del self._failures[next(iter(self._failures))]
 
     def _recent(self, address: str) -> float:
         count, at = self._failures.get(address, (0.0, 0.0))
-        return max(0.0, count - (self._clock() - at) / FAILURE_SECONDS)
+        return max(0.0, count - (self.clock() - at) / FAILURE_SECONDS)
 
 
 def source_address(peer: object) -> str:
