@@ -198,3 +198,29 @@ def test_nothing_is_removed_from_the_proxy_before_the_first_sync(cause: str, tmp
             await running
 
     asyncio.run(scenario())
+
+
+class IncompatibleProcess(MetadataProcess):
+    """A proxy of a release with other messages."""
+
+    def _serve(self, channel: Channel[AgentMessage]) -> None:
+        channel.send(UpdatePorts())
+
+
+def test_a_proxy_whose_first_message_cannot_be_read_is_restarted(tmp_path: Path) -> None:
+    """Without that, the agent would connect to it again and again."""
+    process = IncompatibleProcess(tmp_path / "metadata_proxy")
+
+    async def scenario() -> None:
+        running = asyncio.create_task(asyncio.to_thread(process.run))
+        await eventually(process.path.exists, "the proxy does not listen")
+        try:
+            async with Agent(tmp_path, Cache(), synced=True) as agent:
+                processes = agent.role.supervisor.processes
+                assert isinstance(processes, FakeProcesses)
+                await eventually(lambda: len(processes.started) > 1, "the proxy is not restarted")
+        finally:
+            process.stop()
+            await running
+
+    asyncio.run(scenario())
