@@ -28,7 +28,7 @@ def test_a_port_without_a_host_is_unbound(api: Api, admin: Api) -> None:
     assert seen["status"] == "DOWN"
 
 
-def test_a_tunnel_is_bound_where_an_agent_speaks_it(server: Server, admin: Api) -> None:
+def test_a_tunnel_is_bound_where_the_agent_reports_its_type(server: Server, admin: Api) -> None:
     switch(server, "h1")
     port = admin.port(admin.network(), binding__host_id="h1")
     assert port["binding:vif_type"] == "ovs"
@@ -118,7 +118,7 @@ def test_no_dead_or_disabled_agent_binds(server: Server, admin: Api, nova: Api) 
     assert nova.change("port", port["id"], binding__host_id="fading")["binding:vif_type"] == "ovs"
 
 
-def test_a_port_that_moves_is_bound_anew(server: Server, admin: Api) -> None:
+def test_another_host_rebinds_the_port(server: Server, admin: Api) -> None:
     switch(server, "from")
     switch(server, "to", ovs_hybrid_plug=True)
     port = admin.port(admin.network(), binding__host_id="from", **VM)
@@ -130,8 +130,8 @@ def test_a_port_that_moves_is_bound_anew(server: Server, admin: Api) -> None:
     assert [b["host"] for b in admin.all(f"/ports/{port['id']}/bindings")] == ["to"]
     assert not server.core.provisioning.complete(port["id"], "L2", "from")
     assert admin.show("port", port["id"])["status"] == "DOWN"
-    gone = admin.change("port", port["id"], binding__host_id="")
-    assert (gone["binding:vif_type"], gone["binding:vif_details"]) == ("unbound", {})
+    unbound = admin.change("port", port["id"], binding__host_id="")
+    assert (unbound["binding:vif_type"], unbound["binding:vif_details"]) == ("unbound", {})
     assert admin.all(f"/ports/{port['id']}/bindings") == []
 
 
@@ -181,7 +181,7 @@ def test_live_migration(server: Server, admin: Api, nova: Api) -> None:
     assert admin.show("port", port["id"])["status"] == "ACTIVE"
 
 
-def test_a_migration_that_is_called_off(server: Server, admin: Api, nova: Api) -> None:
+def test_a_cancelled_migration(server: Server, admin: Api, nova: Api) -> None:
     switch(server, "stay")
     switch(server, "leave")
     port = admin.port(admin.network(), binding__host_id="stay", **VM)
@@ -200,7 +200,7 @@ def test_refusals_of_bindings(server: Server, api: Api, admin: Api, nova: Api) -
     network = admin.network()
     port, no_vm = admin.port(network, binding__host_id="here", **VM), admin.port(network)
     path = f"/ports/{port['id']}/bindings"
-    nova.post(path, {"binding": {"host": "unheard-of"}}).refused(409, "PortBindingError")
+    nova.post(path, {"binding": {"host": "unknown"}}).refused(409, "PortBindingError")
     nova.post(path, {"binding": {}}).expect(400)
     nova.post(f"/ports/{no_vm['id']}/bindings", {"binding": {"host": "here"}}).expect(400)
     api.post(path, {"binding": {"host": "here"}}).refused(403)
@@ -208,7 +208,7 @@ def test_refusals_of_bindings(server: Server, api: Api, admin: Api, nova: Api) -
     nova.get("/ports/00000000-0000-0000-0000-000000000000/bindings").refused(404, "PortNotFound")
 
 
-def test_a_port_takes_its_bindings_along(server: Server, admin: Api, nova: Api) -> None:
+def test_bindings_are_deleted_with_their_port(server: Server, admin: Api, nova: Api) -> None:
     switch(server, "one")
     switch(server, "two")
     port = admin.port(admin.network(), binding__host_id="one", **VM)
@@ -220,7 +220,7 @@ def test_a_port_takes_its_bindings_along(server: Server, admin: Api, nova: Api) 
 # --- ACTIVE -------------------------------------------------------------------------------------------------------
 
 
-def test_a_port_is_active_when_it_is_wired(server: Server, admin: Api) -> None:
+def test_a_wired_port_is_active(server: Server, admin: Api) -> None:
     switch(server, "host-l2")
     port = admin.port(admin.network(), binding__host_id="host-l2")
     provisioning = server.core.provisioning
@@ -246,7 +246,7 @@ def test_an_unbound_port_is_never_active(server: Server, admin: Api) -> None:
     assert not server.core.provisioning.complete("no-such-port", "L2", "h")
 
 
-def test_dhcp_is_waited_for_where_it_is_served(another_server: Any) -> None:
+def test_dhcp_blocks_a_port_on_a_served_subnet(another_server: Any) -> None:
     server = another_server()
     admin = Api(server.app).as_admin()
     switch(server, "h")
@@ -259,7 +259,7 @@ def test_dhcp_is_waited_for_where_it_is_served(another_server: Any) -> None:
     assert admin.show("port", port["id"])["status"] == "DOWN"
     assert server.core.provisioning.complete(port["id"], "DHCP", "h")
     assert admin.show("port", port["id"])["status"] == "ACTIVE"
-    # A dead agent gives no leases, so nobody waits for them.
+    # A dead agent gives no leases, so it does not block the port.
     set_clock(server, 1000)
     switch(server, "h")
     second = admin.port(network, binding__host_id="h")

@@ -34,7 +34,7 @@ class Log:
 
     @contextmanager
     def leaves(self, *expected: Row) -> Iterator[None]:
-        """What is done here leaves exactly these rows: kind, id, whether it is gone."""
+        """The block adds exactly these rows to the log: kind, id, whether it is a deletion."""
         point = self.last()
         yield
         assert sorted((r.kind, r.object_id, bool(r.deleted)) for r in self.since(point)) == sorted(expected)

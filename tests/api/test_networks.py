@@ -7,7 +7,7 @@ import pytest
 from tests.api.client import Api
 
 
-def test_a_project_gets_a_tunnel_and_does_not_see_which(api: Api, admin: Api) -> None:
+def test_provider_attributes_are_hidden_from_projects(api: Api, admin: Api) -> None:
     made = api.network(name="blue")
     assert "provider:network_type" not in made
     seen = admin.show("network", made["id"])
@@ -26,16 +26,16 @@ def test_a_project_gets_a_tunnel_and_does_not_see_which(api: Api, admin: Api) ->
         ({"provider:network_type": "vlan", "provider:physical_network": "physnet1"}, 1500),
     ],
 )
-def test_each_kind_of_network_has_its_mtu(admin: Api, provider: dict[str, str], mtu: int) -> None:
+def test_mtu_by_network_type(admin: Api, provider: dict[str, str], mtu: int) -> None:
     assert admin.post("/networks", {"network": provider}).expect(201).body["network"]["mtu"] == mtu
 
 
-def test_an_mtu_is_set_within_its_bounds(admin: Api) -> None:
+def test_mtu_limits(admin: Api) -> None:
     made = admin.network(mtu=1400)
     assert made["mtu"] == 1400
     assert admin.change("network", made["id"], mtu=1450)["mtu"] == 1450
     admin.put(f"/networks/{made['id']}", {"network": {"mtu": 1451}}).refused(400, "InvalidInput")
-    assert admin.change("network", made["id"], mtu=60)["mtu"] == 60  # without subnets nobody minds
+    assert admin.change("network", made["id"], mtu=60)["mtu"] == 60  # without subnets there is no minimum
     conflict = "NetworkMTUSubnetConflict"
     subnet = {"subnet": {"network_id": made["id"], "ip_version": 4, "cidr": "10.0.0.0/24"}}
     admin.post("/subnets", subnet).refused(409, conflict)
@@ -49,7 +49,7 @@ def test_an_mtu_is_set_within_its_bounds(admin: Api) -> None:
     admin.put(f"/networks/{made['id']}", {"network": {"mtu": 1279}}).refused(409, conflict)
 
 
-def test_a_segment_is_of_one_network(admin: Api) -> None:
+def test_a_segment_in_use_is_refused(admin: Api) -> None:
     vlan = {"provider__network_type": "vlan", "provider__physical_network": "physnet1"}
     made = admin.network(**vlan, provider__segmentation_id=3150)
     body = {"network": {k.replace("__", ":"): v for k, v in vlan.items()} | {"provider:segmentation_id": 3150}}
@@ -61,7 +61,7 @@ def test_a_segment_is_of_one_network(admin: Api) -> None:
     admin.post("/networks", body).expect(201)
 
 
-def test_a_flat_network_has_its_physical_network_alone(admin: Api) -> None:
+def test_one_flat_network_per_physical_network(admin: Api) -> None:
     body = {"network": {"provider:network_type": "flat", "provider:physical_network": "physnet9"}}
     made = admin.post("/networks", body).expect(201).body["network"]
     admin.post("/networks", body).refused(409, "FlatNetworkInUse")
@@ -73,7 +73,7 @@ def test_a_flat_network_has_its_physical_network_alone(admin: Api) -> None:
     "provider",
     [
         {"provider:network_type": "vlan"},
-        {"provider:network_type": "vlan", "provider:physical_network": "unheard-of"},
+        {"provider:network_type": "vlan", "provider:physical_network": "unknown"},
         {"provider:network_type": "vlan", "provider:physical_network": "physnet1", "provider:segmentation_id": 5000},
         {"provider:network_type": "flat"},
         {"provider:network_type": "local", "provider:segmentation_id": 5},
@@ -82,11 +82,11 @@ def test_a_flat_network_has_its_physical_network_alone(admin: Api) -> None:
         {"provider:segmentation_id": 5},
     ],
 )
-def test_a_segment_that_cannot_be_is_refused(admin: Api, provider: dict[str, object]) -> None:
+def test_invalid_segments_are_refused(admin: Api, provider: dict[str, object]) -> None:
     admin.post("/networks", {"network": provider}).expect(400)
 
 
-def test_several_segments_are_shown_as_such(api: Api, admin: Api) -> None:
+def test_a_network_with_several_segments_shows_them_as_a_list(api: Api, admin: Api) -> None:
     segments = [
         {"provider:network_type": "vlan", "provider:physical_network": "physnet1", "provider:segmentation_id": 3160},
         {"provider:network_type": "vxlan", "provider:physical_network": None, "provider:segmentation_id": 100001},
@@ -101,7 +101,7 @@ def test_several_segments_are_shown_as_such(api: Api, admin: Api) -> None:
     api.post("/networks", {"network": {"segments": segments}}).refused(403)
 
 
-def test_an_external_network_is_everyones_to_see(api: Api, admin: Api) -> None:
+def test_external_networks_are_visible_to_all_projects(api: Api, admin: Api) -> None:
     made = admin.network(router__external=True)
     stranger = api.as_stranger()
     assert stranger.show("network", made["id"])["router:external"] is True
@@ -110,7 +110,7 @@ def test_an_external_network_is_everyones_to_see(api: Api, admin: Api) -> None:
     stranger.get(f"/networks/{made['id']}").refused(404, "NetworkNotFound")
 
 
-def test_a_network_in_use_stays_shared(api: Api, admin: Api) -> None:
+def test_a_network_used_by_others_cannot_be_unshared(api: Api, admin: Api) -> None:
     made = admin.network(shared=True)
     stranger = api.as_stranger()
     port = stranger.port(made)
@@ -120,7 +120,7 @@ def test_a_network_in_use_stays_shared(api: Api, admin: Api) -> None:
     stranger.get(f"/networks/{made['id']}").refused(404)
 
 
-def test_a_network_goes_with_its_subnets_but_not_with_ports(api: Api) -> None:
+def test_delete_removes_subnets_and_is_refused_with_ports(api: Api) -> None:
     network = api.network()
     subnet = api.subnet(network)
     port = api.port(network)
@@ -131,7 +131,7 @@ def test_a_network_goes_with_its_subnets_but_not_with_ports(api: Api) -> None:
     api.delete(f"/networks/{network['id']}").refused(404, "NetworkNotFound")
 
 
-def test_a_dhcp_port_goes_with_its_network(api: Api, admin: Api) -> None:
+def test_a_dhcp_port_is_deleted_with_its_network(api: Api, admin: Api) -> None:
     network = api.network()
     api.subnet(network)
     port = admin.port(network, device_owner="network:dhcp", device_id="dhcp-1")
@@ -139,14 +139,14 @@ def test_a_dhcp_port_goes_with_its_network(api: Api, admin: Api) -> None:
     admin.get(f"/ports/{port['id']}").refused(404)
 
 
-def test_several_are_made_all_or_none(api: Api) -> None:
+def test_a_bulk_create_is_all_or_nothing(api: Api) -> None:
     both = api.post("/networks", {"networks": [{"name": "a"}, {"name": "b"}]}).expect(201).body["networks"]
     assert [n["name"] for n in both] == ["a", "b"]
     api.post("/networks", {"networks": [{"name": "c"}, {"name": "d", "mtu": 999999}]}).expect(400)
     assert sorted(n["name"] for n in api.all("/networks")) == ["a", "b"]
 
 
-def test_an_update_counts_and_a_void_one_does_not(api: Api) -> None:
+def test_only_a_real_update_raises_the_revision(api: Api) -> None:
     made = api.network(name="a")
     same = api.change("network", made["id"], name="a")
     assert same["revision_number"] == made["revision_number"]

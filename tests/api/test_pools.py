@@ -11,7 +11,7 @@ def pool(api: Api, *prefixes: str, **values: Any) -> dict[str, Any]:
     return api.make("subnetpool", prefixes=list(prefixes) or ["10.0.0.0/16"], name="pool", **values)
 
 
-def test_prefixes_are_given_out_until_none_is_left(api: Api) -> None:
+def test_prefixes_are_allocated_until_the_pool_is_full(api: Api) -> None:
     made = pool(api, "10.0.0.0/24", default_prefixlen=26)
     cidrs = []
     network = api.network()
@@ -23,7 +23,7 @@ def test_prefixes_are_given_out_until_none_is_left(api: Api) -> None:
     api.delete(f"/subnetpools/{made['id']}").refused(400, "SubnetPoolDeleteError")
 
 
-def test_a_prefix_of_ones_own(api: Api) -> None:
+def test_a_requested_prefix(api: Api) -> None:
     made = pool(api, min_prefixlen=20, max_prefixlen=28, default_prefixlen=24)
     network = api.network()
     assert api.subnet(network, None, subnetpool_id=made["id"], prefixlen=28)["cidr"].endswith("/28")

@@ -31,7 +31,7 @@ def test_one_address_of_each_version(api: Api, network: dict[str, Any]) -> None:
     assert api.port(network, fixed_ips=[])["fixed_ips"] == []
 
 
-def test_an_address_is_taken_once(api: Api, network: dict[str, Any]) -> None:
+def test_an_address_is_allocated_once(api: Api, network: dict[str, Any]) -> None:
     port = api.port(network, fixed_ips=[{"ip_address": "10.0.0.7"}])
     body = {"port": {"network_id": network["id"], "fixed_ips": [{"ip_address": "10.0.0.7"}]}}
     api.post("/ports", body).refused(409, "IpAddressAlreadyAllocated")
@@ -60,7 +60,7 @@ def test_several_at_once_get_different_addresses(api: Api, network: dict[str, An
     assert len(api.all("/ports")) == 42
 
 
-def test_a_mac_is_on_a_network_once(api: Api, admin: Api, network: dict[str, Any]) -> None:
+def test_a_mac_is_unique_on_a_network(api: Api, admin: Api, network: dict[str, Any]) -> None:
     first = api.port(network, mac_address="FA:16:3E:00:00:0A")
     assert first["mac_address"] == "fa:16:3e:00:00:0a"
     assert admin.change("port", first["id"], mac_address="11:22:33:44:55:66")["mac_address"] == "11:22:33:44:55:66"
@@ -76,7 +76,7 @@ def test_a_mac_is_on_a_network_once(api: Api, admin: Api, network: dict[str, Any
     assert admin.change("port", second["id"], mac_address="fa:16:3e:00:00:0c")["mac_address"].endswith("0c")
 
 
-def test_a_mac_is_made_anew_and_addresses_follow(api: Api, admin: Api) -> None:
+def test_slaac_addresses_follow_a_new_mac(api: Api, admin: Api) -> None:
     network = api.network()
     api.subnet(network, "10.0.0.0/24")
     api.subnet(network, "fd00:9::/64", ipv6_ra_mode="slaac", ipv6_address_mode="slaac")
@@ -89,7 +89,7 @@ def test_a_mac_is_made_anew_and_addresses_follow(api: Api, admin: Api) -> None:
     assert changed["fixed_ips"][1]["ip_address"].endswith(changed["mac_address"][-5:].replace(":", "").lstrip("0"))
 
 
-def test_names_in_dns(api: Api, network: dict[str, Any]) -> None:
+def test_dns_names(api: Api, network: dict[str, Any]) -> None:
     port = api.port(network, dns_name="web", fixed_ips=[{"ip_address": "10.0.0.20"}])
     assert port["dns_assignment"] == [{"hostname": "web", "ip_address": "10.0.0.20", "fqdn": "web.example.org."}]
     changed = api.change("port", port["id"], dns_name="db")
@@ -116,7 +116,9 @@ def test_a_name_is_a_label_or_within_the_domain(api: Api, network: dict[str, Any
     api.post("/ports", bulk).refused(400, "HTTPBadRequest")
 
 
-def test_a_name_of_old_answers_for_no_other_domain(api: Api, server: Server, network: dict[str, Any]) -> None:
+def test_a_dns_name_from_before_the_rules_stays_within_the_domain(
+    api: Api, server: Server, network: dict[str, Any]
+) -> None:
     port = api.port(network, dns_name="www", fixed_ips=[{"ip_address": "10.0.0.20"}])
     with server.db.transaction() as tx:
         ports = t.ports.c
@@ -184,7 +186,7 @@ def test_groups_of_a_port(api: Api, network: dict[str, Any]) -> None:
     api.put(f"/ports/{port['id']}", {"port": {"security_groups": [theirs["id"]]}}).refused(404)
 
 
-def test_status_words(api: Api, admin: Api, network: dict[str, Any]) -> None:
+def test_status(api: Api, admin: Api, network: dict[str, Any]) -> None:
     port = api.port(network, propagate_uplink_status=False)
     assert port["propagate_uplink_status"] is False
     assert port["ip_allocation"] == "immediate"
@@ -200,7 +202,7 @@ def test_tags_with_bulk_creation(api: Api, network: dict[str, Any]) -> None:
     assert [p["id"] for p in api.all("/ports", {"tags": "blue"})] == [made[1]["id"]]
 
 
-def test_what_a_port_cannot_be(api: Api, network: dict[str, Any]) -> None:
+def test_invalid_ports_are_refused(api: Api, network: dict[str, Any]) -> None:
     for values in (
         {"network_id": "00000000-0000-0000-0000-000000000000"},
         {"network_id": network["id"], "fixed_ips": [{"subnet_id": "00000000-0000-0000-0000-000000000000"}]},

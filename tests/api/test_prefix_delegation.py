@@ -83,7 +83,7 @@ def test_a_subnet_without_a_prefix_yet(api: Api, modes: Object) -> None:
     api.delete(f"/subnets/{subnet['id']}").expect(204)
 
 
-def test_several_of_a_network_and_none_beside_them(api: Api) -> None:
+def test_delegated_subnets_share_a_network_only_with_each_other(api: Api) -> None:
     network = api.network()
     asking(api, network)
     asking(api, network)
@@ -107,7 +107,7 @@ def test_several_of_a_network_and_none_beside_them(api: Api) -> None:
         ({"enable_dhcp": False}, "enable_dhcp"),
     ],
 )
-def test_what_cannot_be_asked_for(api: Api, values: Object, named: str) -> None:
+def test_invalid_requests_are_refused(api: Api, values: Object, named: str) -> None:
     network = api.network()
     body = {"subnet": {"network_id": network["id"], **ASKING, **values}}
     refused = api.post("/subnets", body).expect(400)
@@ -115,7 +115,7 @@ def test_what_cannot_be_asked_for(api: Api, values: Object, named: str) -> None:
     assert api.show("network", network["id"])["subnets"] == []
 
 
-def test_who_names_a_prefix_gets_that_one(api: Api) -> None:
+def test_a_requested_prefix_is_not_delegated(api: Api) -> None:
     subnet = asking(api, api.network(), cidr="fd00:5::/64")
     assert (subnet["cidr"], subnet["subnetpool_id"]) == ("fd00:5::/64", None)
 
@@ -130,7 +130,7 @@ def test_who_names_a_prefix_gets_that_one(api: Api) -> None:
         ("allocation_pools", [{"start": "::2", "end": "::9"}]),
     ],
 )
-def test_what_comes_with_the_prefix_is_nobodys_to_change(api: Api, name: str, value: Any) -> None:
+def test_attributes_derived_from_the_prefix_cannot_be_changed(api: Api, name: str, value: Any) -> None:
     subnet = asking(api, api.network())
     refused = api.put(f"/subnets/{subnet['id']}", {"subnet": {name: value}}).expect(400)
     assert name in refused.message
@@ -163,7 +163,7 @@ def routed(admin: Api, **router: Any) -> tuple[Object, Object, Object, Object]:
     return network, subnet, port, made
 
 
-def test_a_host_has_a_prefix_and_everything_follows(cloud: Any) -> None:
+def test_a_delegated_prefix_renumbers_subnet_and_ports(cloud: Any) -> None:
     server, admin = cloud()
     network, subnet, port, router = routed(admin)
     assert report_prefix(server, "h1", subnet, FIRST)
@@ -188,7 +188,7 @@ def test_a_host_has_a_prefix_and_everything_follows(cloud: Any) -> None:
     assert addresses(admin, port) == {eui64(PROVISIONAL, port["mac_address"])}
 
 
-def test_a_port_does_not_wait_for_a_lease_that_nobody_can_give(cloud: Any) -> None:
+def test_dhcp_does_not_block_a_port_before_the_prefix_is_delegated(cloud: Any) -> None:
     server, admin = cloud()
     report(server, DHCP, "h2")
     network, subnet, _, _ = routed(admin)
@@ -202,7 +202,7 @@ def test_a_port_does_not_wait_for_a_lease_that_nobody_can_give(cloud: Any) -> No
     assert wired(admin.port(network, binding__host_id="h2", device_owner="compute:nova")) == "DOWN"
 
 
-def test_the_prefix_goes_with_the_interface(cloud: Any) -> None:
+def test_removing_the_interface_withdraws_the_prefix(cloud: Any) -> None:
     server, admin = cloud()
     _, subnet, port, router = routed(admin)
     report_prefix(server, "h1", subnet, FIRST)
@@ -218,7 +218,7 @@ def test_the_prefix_goes_with_the_interface(cloud: Any) -> None:
     assert addressing(admin, subnet)[0] == PROVISIONAL
 
 
-def test_the_prefix_goes_with_the_gateway(cloud: Any) -> None:
+def test_clearing_the_gateway_withdraws_the_prefix(cloud: Any) -> None:
     server, admin = cloud()
     _, subnet, port, router = routed(admin)
     second = asking(admin, {"id": subnet["network_id"]})
@@ -241,7 +241,7 @@ def test_the_prefix_goes_with_the_gateway(cloud: Any) -> None:
     assert addressing(admin, subnet)[0] == PROVISIONAL
 
 
-def test_a_host_speaks_for_the_routers_that_it_has(cloud: Any) -> None:
+def test_reports_count_only_for_routers_on_the_host(cloud: Any) -> None:
     server, admin = cloud()
     _, subnet, _, router = routed(admin)
     assert not report_prefix(server, "h2", subnet, FIRST)
@@ -256,7 +256,7 @@ def test_a_host_speaks_for_the_routers_that_it_has(cloud: Any) -> None:
 @pytest.mark.parametrize(
     "prefix", ["", "nonsense", "10.0.0.0/24", "2001:db8::/56", "2001:db8::1/64", "ff02::/64", "fe80::/64", "::/0"]
 )
-def test_what_is_no_prefix_for_a_subnet(cloud: Any, prefix: str) -> None:
+def test_unusable_prefixes_are_ignored(cloud: Any, prefix: str) -> None:
     server, admin = cloud()
     _, subnet, _, _ = routed(admin)
     assert not report_prefix(server, "h1", subnet, prefix)
@@ -273,7 +273,7 @@ def test_a_prefix_that_the_router_has_already_is_not_taken(cloud: Any) -> None:
     assert report_prefix(server, "h1", subnet, SECOND)
 
 
-def test_only_the_active_host_of_an_ha_router_says_it(cloud: Any) -> None:
+def test_only_the_active_host_of_an_ha_router_reports_prefixes(cloud: Any) -> None:
     server, admin = cloud()
     l3_agent(server, "h2")
     _, subnet, port, router = routed(admin, ha=True)

@@ -51,7 +51,7 @@ def test_rules_belong_to_their_group(api: Api) -> None:
     assert by_port == []
 
 
-def test_rules_that_cannot_be(api: Api) -> None:
+def test_invalid_rules_are_refused(api: Api) -> None:
     group = api.make("security_group", name="web")
     for values in (
         {"port_range_min": 80, "port_range_max": 80},
@@ -72,7 +72,7 @@ def test_rules_that_cannot_be(api: Api) -> None:
     assert len(api.show("security_group", group["id"])["security_group_rules"]) == 2
 
 
-def test_rules_are_made_all_or_none(api: Api) -> None:
+def test_a_bulk_create_of_rules_is_all_or_nothing(api: Api) -> None:
     group = api.make("security_group", name="web")
     one = {"security_group_id": group["id"], "direction": "ingress", "protocol": "tcp"}
     api.post("/security-group-rules", {"security_group_rules": [one, one]}).expect(409)
@@ -81,7 +81,7 @@ def test_rules_are_made_all_or_none(api: Api) -> None:
     assert len(api.post("/security-group-rules", both).expect(201).body["security_group_rules"]) == 2
 
 
-def test_a_group_takes_rules_about_it_along(api: Api) -> None:
+def test_rules_that_refer_to_a_group_are_deleted_with_it(api: Api) -> None:
     one, two = api.make("security_group", name="one"), api.make("security_group", name="two")
     about = rule(api, two, remote_group_id=one["id"])
     api.delete(f"/security-groups/{one['id']}").expect(204)

@@ -53,14 +53,14 @@ POOL = [{"start": "10.0.0.2", "end": "10.0.0.9"}]
         ({"cidr": "10.0.0.0/24", "ip_version": 5}, 400),
     ],
 )
-def test_what_cannot_be(api: Api, values: dict[str, Any], status: int) -> None:
+def test_invalid_subnets_are_refused(api: Api, values: dict[str, Any], status: int) -> None:
     network = api.network()
     api.post("/subnets", {"subnet": {"network_id": network["id"], **values}}).expect(status)
     assert api.show("network", network["id"])["subnets"] == []
 
 
 @pytest.mark.parametrize(("version", "cidr", "others"), [(4, "10.0.0.0/24", "fd00::53"), (6, "fd00::/64", "10.9.9.9")])
-def test_name_servers_are_of_the_subnets_version(api: Api, version: int, cidr: str, others: str) -> None:
+def test_name_servers_need_the_subnets_ip_version(api: Api, version: int, cidr: str, others: str) -> None:
     network = api.network()
     own = {4: "192.0.2.53", 6: "2001:db8::53"}[version]
     body = {"network_id": network["id"], "ip_version": version, "cidr": cidr}
@@ -73,7 +73,7 @@ def test_name_servers_are_of_the_subnets_version(api: Api, version: int, cidr: s
     assert api.change("subnet", subnet["id"], dns_nameservers=[])["dns_nameservers"] == []
 
 
-def test_no_pools_are_the_usual_ones(api: Api) -> None:
+def test_an_empty_list_of_pools_means_the_default(api: Api) -> None:
     for cidr in ("10.0.0.0/24", "fd00::/64"):
         usual = api.subnet(api.network(), cidr)["allocation_pools"]
         assert usual
@@ -91,7 +91,7 @@ def test_prefixes_of_a_network_do_not_overlap(api: Api) -> None:
     api.subnet(api.network(), "10.0.0.128/25")
 
 
-def test_several_are_made_all_or_none(api: Api) -> None:
+def test_a_bulk_create_is_all_or_nothing(api: Api) -> None:
     network = api.network()
     good = {"network_id": network["id"], "ip_version": 4, "cidr": "10.1.0.0/24"}
     api.post("/subnets", {"subnets": [good, {**good, "cidr": "10.1.0.0/25"}]}).expect(400)
@@ -119,7 +119,7 @@ def test_update(api: Api) -> None:
     api.put(f"/subnets/{subnet['id']}", {"subnet": {"cidr": "10.8.0.0/24"}}).expect(400)
 
 
-def test_a_subnet_in_use_stays(api: Api, admin: Api) -> None:
+def test_a_subnet_in_use_cannot_be_deleted(api: Api, admin: Api) -> None:
     network = api.network()
     subnet = api.subnet(network)
     dhcp = admin.port(network, device_owner="network:dhcp", device_id="agent")
@@ -131,7 +131,7 @@ def test_a_subnet_in_use_stays(api: Api, admin: Api) -> None:
     assert api.show("network", network["id"])["subnets"] == []
 
 
-def test_addresses_run_out_and_come_back(api: Api) -> None:
+def test_exhausted_and_released_addresses(api: Api) -> None:
     network = api.network()
     api.subnet(network, "10.0.0.0/28", allocation_pools=[{"start": "10.0.0.4", "end": "10.0.0.9"}])
     made = [api.port(network) for _ in range(6)]
@@ -142,7 +142,7 @@ def test_addresses_run_out_and_come_back(api: Api) -> None:
     assert addresses(api.port(network, fixed_ips=[{"ip_address": "10.0.0.12"}])) == ["10.0.0.12"]  # outside of the pool
 
 
-def test_a_second_subnet_helps_when_the_first_is_full(api: Api) -> None:
+def test_a_full_subnet_is_followed_by_the_next(api: Api) -> None:
     network = api.network()
     api.subnet(network, "10.0.0.0/30")
     second = api.subnet(network, "10.0.1.0/30")
@@ -153,7 +153,7 @@ def test_a_second_subnet_helps_when_the_first_is_full(api: Api) -> None:
 
 
 @pytest.mark.parametrize("mode", [SLAAC, STATELESS])
-def test_addresses_that_hosts_form_come_and_go_with_their_subnet(api: Api, mode: dict[str, str]) -> None:
+def test_slaac_addresses_follow_their_subnet(api: Api, mode: dict[str, str]) -> None:
     network = api.network()
     api.subnet(network)
     before = api.port(network, mac_address="fa:16:3e:11:22:33", dns_name="web")
@@ -170,7 +170,7 @@ def test_addresses_that_hosts_form_come_and_go_with_their_subnet(api: Api, mode:
     assert own not in {entry["ip_address"] for entry in left["dns_assignment"]}
 
 
-def test_a_managed_ipv6_subnet_gives_addresses(api: Api) -> None:
+def test_a_stateful_ipv6_subnet_allocates_addresses(api: Api) -> None:
     network = api.network()
     subnet = api.subnet(network, "fd00:2::/64", **STATEFUL)
     port = api.port(network)
@@ -178,7 +178,7 @@ def test_a_managed_ipv6_subnet_gives_addresses(api: Api) -> None:
     api.delete(f"/subnets/{subnet['id']}").refused(409, "SubnetInUse")
 
 
-def test_one_cannot_choose_an_address_that_hosts_form(api: Api) -> None:
+def test_a_slaac_address_cannot_be_chosen(api: Api) -> None:
     network = api.network()
     subnet = api.subnet(network, "fd00:3::/64", **SLAAC)
     fixed_ip = {"subnet_id": subnet["id"], "ip_address": "fd00:3::5"}

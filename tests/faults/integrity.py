@@ -51,8 +51,8 @@ def _ports(rows: Any) -> None:
         assert hosts.get(key, set()) == ({port["host"]} if port["host"] else set()), f"port {key}: binding"
         assert set(json.loads(port["tags"])) == tags.get(key, set()), f"port {key}: tags"
         assert "port" in known[key], f"port {key}: not in the change log"
-    assert not addresses, "addresses of ports that are not there"
-    assert not groups, "groups of ports that are not there"
+    assert not addresses, "addresses of ports that do not exist"
+    assert not groups, "groups of ports that do not exist"
 
 
 def _networks(rows: Any) -> None:
@@ -62,8 +62,8 @@ def _networks(rows: Any) -> None:
         key = network["id"]
         assert set(json.loads(network["subnets"])) == subnets.pop(key, set()), f"network {key}: subnets"
         assert segments.pop(key, None), f"network {key}: no segment"
-    assert not subnets, "subnets of networks that are not there"
-    assert not segments, "segments of networks that are not there"
+    assert not subnets, "subnets of networks that do not exist"
+    assert not segments, "segments of networks that do not exist"
 
 
 def _routers(rows: Any) -> None:
@@ -85,7 +85,7 @@ def _routers(rows: Any) -> None:
 
 def _delegations(rows: Any) -> None:
     """A delegated prefix is routed by a router with a gateway, and all addresses of the subnet are in it."""
-    ways_out = {router["id"] for router in rows["routers"] if router["gw_network_id"]}
+    with_gateway = {router["id"] for router in rows["routers"] if router["gw_network_id"]}
     routers = {row["port_id"]: row["router_id"] for row in rows["router_ports"]}
     delegated = {subnet["id"]: subnet for subnet in rows["subnets"] if subnet["prefix_delegated"]}
     gateways = set()
@@ -94,7 +94,7 @@ def _delegations(rows: Any) -> None:
         if subnet is not None:
             inside = ipaddress.ip_address(row["ip_address"]) in ipaddress.ip_network(subnet["cidr"])
             assert inside, f"port {row['port_id']}: its address is not on the prefix of subnet {subnet['id']}"
-            if row["ip_address"] == subnet["gateway_ip"] and routers.get(row["port_id"]) in ways_out:
+            if row["ip_address"] == subnet["gateway_ip"] and routers.get(row["port_id"]) in with_gateway:
                 gateways.add(subnet["id"])
     for key, subnet in delegated.items():
         assert subnet["cidr"] == "::/64" or key in gateways, f"subnet {key}: no router routes its prefix"

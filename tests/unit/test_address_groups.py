@@ -61,7 +61,7 @@ def test_plugin_has_a_method_for_every_verb(addresses: AddressGroups) -> None:
     assert set(served.actions) == {"add_addresses", "remove_addresses"}
 
 
-def test_group_is_shown_as_made(addresses: AddressGroups, db: Database) -> None:
+def test_a_group_is_shown_as_created(addresses: AddressGroups, db: Database) -> None:
     made = make(addresses, name="ag", addresses=["10.0.0.5/24", "192.0.2.7/32"])
     assert made["addresses"] == ["10.0.0.0/24", "192.0.2.7/32"]
     assert (made["revision_number"], made["shared"], made["description"]) == (2, False, "")
@@ -73,7 +73,7 @@ def test_group_is_shown_as_made(addresses: AddressGroups, db: Database) -> None:
     assert make(addresses)["revision_number"] == 0
 
 
-def test_addresses_come_and_go(addresses: AddressGroups, db: Database) -> None:
+def test_addresses_are_added_and_removed(addresses: AddressGroups, db: Database) -> None:
     key = make(addresses, addresses=["10.0.0.0/24", "2001:db8::/64"])["id"]
     body = {"addresses": ["198.51.100.7/24", "192.0.2.7", "192.0.2.7/32"]}
     changed = addresses.add_addresses(ALICE, key, body)["address_group"]
@@ -138,7 +138,7 @@ def test_rules_refer_to_groups_of_their_project(addresses: AddressGroups, plugin
         make_rule(plugin, make_group(plugin)["id"], remote_address_group_id=foreign)
 
 
-def test_nothing_added_at_once_is_lost(addresses: AddressGroups) -> None:
+def test_concurrent_additions_are_not_lost(addresses: AddressGroups) -> None:
     key = make(addresses)["id"]
     at_once(lambda n: [addresses.add_addresses(ALICE, key, {"addresses": [f"10.{n}.{i}.0/24"]}) for i in range(3)])
     found = addresses.show(ALICE, key, ("addresses", "revision_number"), False)

@@ -1,4 +1,4 @@
-"""Binding: drivers in their order, over one level or several, and always with an end."""
+"""Binding: drivers in the order of the configuration, over one level or several."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Driver:
 
 @dataclasses.dataclass
 class Listener:
-    """A driver that hears of changes alone."""
+    """A driver that is only notified of changes and does not bind."""
 
     name: str = "listener"
 
@@ -37,7 +37,7 @@ def port(*segments: Segment) -> PortToBind:
 
 
 def binds(segment: Segment, vif_type: str = "ovs") -> Callable[[PortToBind], Answer]:
-    """Whoever knows this segment binds it, and nothing else."""
+    """Binds this segment only."""
     return lambda asked: Bound(segment, vif_type) if segment in asked.segments else None
 
 
@@ -70,12 +70,12 @@ def test_a_switch_above_passes_a_segment_of_its_own_to_the_host_below() -> None:
     assert (host.asked, rack.asked) == ([(FABRIC,), (RACK,)], [(FABRIC,)])
 
 
-def test_a_level_that_leads_nowhere_is_left_for_the_next_driver() -> None:
+def test_a_level_that_cannot_be_completed_is_left_to_the_next_driver() -> None:
     drivers = [Driver("tor", passes_on(FABRIC, OTHER)), Driver("openvswitch", binds(FABRIC))]
     assert levels(bind(port(FABRIC), drivers)) == [(0, "openvswitch", "fabric")]
 
 
-def test_nobody_binds() -> None:
+def test_without_a_driver_that_binds_the_binding_fails() -> None:
     found = bind(port(RACK), [Driver("a", binds(FABRIC))])
     assert (found.vif_type, found.is_bound, found.levels) == ("binding_failed", False, ())
 
@@ -89,13 +89,13 @@ def test_a_driver_that_raises_is_passed_over(caplog: pytest.LogCaptureFixture) -
     assert "driver broken failed to bind port p1" in caplog.text
 
 
-def test_a_driver_does_not_go_round_in_a_circle() -> None:
+def test_a_driver_is_not_asked_twice_for_a_segment() -> None:
     around = Driver("around", passes_on(FABRIC, FABRIC))
     assert not bind(port(FABRIC), [around]).is_bound
     assert len(around.asked) == 1
 
 
-def test_levels_without_end_have_one() -> None:
+def test_the_number_of_levels_is_limited() -> None:
     def ever_deeper(asked: PortToBind) -> Answer:
         depth = int(asked.segments[0].id)
         return Continue(asked.segments[0], [Segment("vlan", "p", depth + 1, str(depth + 1))])

@@ -31,8 +31,8 @@ def out(db: Database) -> int:
     return db._reads.pool.checkedout()  # type: ignore[attr-defined]
 
 
-def test_a_thread_that_ends_leaves_its_connection_to_others(db: Database) -> None:
-    gc.disable()  # nobody else gives it back
+def test_the_connection_of_an_ended_thread_returns_to_the_pool(db: Database) -> None:
+    gc.disable()  # only the end of the thread returns the connection
     try:
         for _ in range(100):  # more than the pool has
             in_a_thread(db, "SELECT 1")
@@ -42,7 +42,7 @@ def test_a_thread_that_ends_leaves_its_connection_to_others(db: Database) -> Non
     db.close()
 
 
-def test_a_thread_keeps_one_for_all_its_reads(db: Database) -> None:
+def test_a_thread_keeps_one_connection_for_all_its_reads(db: Database) -> None:
     with db.read() as first:
         pass
     with db.read() as second:
@@ -51,7 +51,7 @@ def test_a_thread_keeps_one_for_all_its_reads(db: Database) -> None:
     db.close()
 
 
-def test_one_that_failed_is_not_kept(db: Database) -> None:
+def test_a_failed_connection_is_not_kept(db: Database) -> None:
     with db.read() as first:
         pass
     with pytest.raises(sa.exc.SQLAlchemyError), db.read() as connection:

@@ -21,7 +21,7 @@ ADMIN = admin_context("admin")
 Object = dict[str, Any]
 
 
-class World:
+class Cloud:
     def __init__(self, path: Path) -> None:
         self.db = Database(f"sqlite:///{path}/n.db", sqlite_durable=False)
         t.metadata.create_all(self.db.engine())
@@ -58,8 +58,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+def cloud(tmp_path: Path) -> Iterator[Cloud]:
+    made = Cloud(tmp_path)
     yield made
     made.db.close()
 
@@ -73,13 +73,13 @@ def details(subnet: int, pool: int, used: int, pooled: int) -> Object:
     }
 
 
-def test_a_network_adds_up_its_subnets(world: World) -> None:
-    network = world.insert(t.networks, name="n3")
-    first = world.subnet(network, "10.50.0.0/24", ("10.50.0.2", "10.50.0.254"))
-    second = world.subnet(network, "10.51.0.0/24", ("10.51.0.2", "10.51.0.9"), ("10.51.0.20", "10.51.0.21"))
-    world.take(network, first, "10.50.0.1", "10.50.0.2", "10.50.0.254")
-    world.take(network, second, "10.51.0.15")
-    found = world.plugin.show(ADMIN, network, None, True)
+def test_numbers_of_a_network_are_sums_of_its_subnets(cloud: Cloud) -> None:
+    network = cloud.insert(t.networks, name="n3")
+    first = cloud.subnet(network, "10.50.0.0/24", ("10.50.0.2", "10.50.0.254"))
+    second = cloud.subnet(network, "10.51.0.0/24", ("10.51.0.2", "10.51.0.9"), ("10.51.0.20", "10.51.0.21"))
+    cloud.take(network, first, "10.50.0.1", "10.50.0.2", "10.50.0.254")
+    cloud.take(network, second, "10.51.0.15")
+    found = cloud.plugin.show(ADMIN, network, None, True)
     assert found is not None
     found["subnet_ip_availability"].sort(key=lambda s: s["cidr"])
     common = {"subnet_name": "", "ip_version": 4}
@@ -110,58 +110,58 @@ def test_a_network_adds_up_its_subnets(world: World) -> None:
         "total_ips": 263,
         "ip_availability_details": details(508, 263, 4, 2),
     }
-    listed = world.list()
+    listed = cloud.list()
     listed[0]["subnet_ip_availability"].sort(key=lambda s: s["cidr"])
     assert listed == [found]
 
 
-def test_without_pools_all_addresses_count_and_ipv6_is_large(world: World) -> None:
-    network = world.insert(t.networks)
-    world.subnet(network, "2001:db8::/64", ip_version=6)
-    found = world.list()[0]
+def test_without_pools_all_addresses_count_and_ipv6_is_large(cloud: Cloud) -> None:
+    network = cloud.insert(t.networks)
+    cloud.subnet(network, "2001:db8::/64", ip_version=6)
+    found = cloud.list()[0]
     assert found["total_ips"] == 2**64
     assert found["ip_availability_details"] == details(2**64, 0, 0, 0)
     assert b"18446744073709551616" in msgspec.json.encode(found)
 
 
-def test_a_network_without_subnets_has_nothing(world: World) -> None:
-    world.insert(t.networks)
-    found = world.list()[0]
+def test_a_network_without_subnets_has_nothing(cloud: Cloud) -> None:
+    cloud.insert(t.networks)
+    found = cloud.list()[0]
     assert (found["total_ips"], found["used_ips"], found["subnet_ip_availability"]) == (0, 0, [])
-    assert world.plugin.show(ADMIN, new_id(), None, True) is None
+    assert cloud.plugin.show(ADMIN, new_id(), None, True) is None
 
 
-def test_filters(world: World) -> None:
-    four, both = world.insert(t.networks, name="four"), world.insert(t.networks, name="both", project_id="b")
-    world.subnet(four, "10.0.0.0/24")
-    world.subnet(both, "10.1.0.0/24")
-    world.subnet(both, "2001:db8::/64", ip_version=6)
-    assert [n["network_id"] for n in world.list(network_name="four")] == [four]
-    assert [n["network_id"] for n in world.list(project_id="b")] == [both]
-    assert [n["network_name"] for n in world.list(network_id=both)] == ["both"]
-    six = world.list(ip_version=6)
+def test_filters(cloud: Cloud) -> None:
+    four, both = cloud.insert(t.networks, name="four"), cloud.insert(t.networks, name="both", project_id="b")
+    cloud.subnet(four, "10.0.0.0/24")
+    cloud.subnet(both, "10.1.0.0/24")
+    cloud.subnet(both, "2001:db8::/64", ip_version=6)
+    assert [n["network_id"] for n in cloud.list(network_name="four")] == [four]
+    assert [n["network_id"] for n in cloud.list(project_id="b")] == [both]
+    assert [n["network_name"] for n in cloud.list(network_id=both)] == ["both"]
+    six = cloud.list(ip_version=6)
     assert [n["network_id"] for n in six] == [both]
     assert [s["ip_version"] for s in six[0]["subnet_ip_availability"]] == [6]
-    assert world.plugin.index(ADMIN, Query()) == []  # only the caller's own
+    assert cloud.plugin.index(ADMIN, Query()) == []  # only the caller's own
 
 
-def test_pages_follow_the_order(world: World) -> None:
-    keys = sorted(world.insert(t.networks) for _ in range(5))
-    page = world.plugin.index(ADMIN, Query(limit=2, marker=keys[1], everyone=True))
+def test_pages_follow_the_order(cloud: Cloud) -> None:
+    keys = sorted(cloud.insert(t.networks) for _ in range(5))
+    page = cloud.plugin.index(ADMIN, Query(limit=2, marker=keys[1], everyone=True))
     assert [n["network_id"] for n in page] == keys[2:4]
 
 
 @pytest.mark.parametrize("fields", [None, ("network_id", "used_ips", "total_ips")])
-def test_three_queries_however_many_networks(world: World, fields: tuple[str, ...] | None) -> None:
+def test_three_queries_however_many_networks(cloud: Cloud, fields: tuple[str, ...] | None) -> None:
     number = MAX_IDS + 5
     networks = [fresh({"name": "n", "project_id": "a"}) for _ in range(number)]
-    with world.db.transaction() as tx:
+    with cloud.db.transaction() as tx:
         tx.execute(sa.insert(t.networks), [as_row(t.networks, n) for n in networks])
     key = networks[0]["id"]
-    world.take(key, world.subnet(key, "10.0.0.0/24", ("10.0.0.2", "10.0.0.254")), "10.0.0.7")
+    cloud.take(key, cloud.subnet(key, "10.0.0.0/24", ("10.0.0.2", "10.0.0.254")), "10.0.0.7")
     statements: list[str] = []
-    sa.event.listen(world.db._reads, "before_cursor_execute", lambda c, cursor, text, *rest: statements.append(text))
-    found = world.list(fields=fields)
+    sa.event.listen(cloud.db._reads, "before_cursor_execute", lambda c, cursor, text, *rest: statements.append(text))
+    found = cloud.list(fields=fields)
     assert len(found) == number
     assert len(statements) == 3
     assert sum(n["used_ips"] for n in found) == 1

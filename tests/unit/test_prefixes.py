@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from neutrino.server.ipam import prefixes
 
 
-def test_neighbours_become_one_prefix() -> None:
+def test_adjacent_prefixes_are_joined() -> None:
     assert prefixes.compact(["10.129.0.0/16", "10.128.0.0/16"]) == ["10.128.0.0/15"]
 
 
-def test_what_does_not_fit_one_prefix_stays_several() -> None:
+def test_ranges_that_are_no_prefix_stay_several() -> None:
     assert prefixes.compact(["10.1.0.0/16", "10.2.0.0/16", "10.2.5.0/24"]) == ["10.1.0.0/16", "10.2.0.0/16"]
 
 
@@ -70,7 +70,7 @@ def test_quota_is_counted_in_addresses_or_in_64s() -> None:
     assert prefixes.within_quota(6, ["2001:db8::/65"], 65, 1)
 
 
-def test_covers_knows_both_versions() -> None:
+def test_covers_handles_both_ip_versions() -> None:
     assert prefixes.covers(["10.0.0.0/8", "2001:db8::/32"], ["10.1.0.0/16"])
     assert not prefixes.covers(["10.0.0.0/9"], ["10.0.0.0/8"])
     assert not prefixes.covers([], ["10.0.0.0/8"])

@@ -75,7 +75,7 @@ def test_plugin_has_a_method_for_every_verb(plugin: SecurityGroups) -> None:
 
 
 class TestDefaultGroup:
-    def test_is_there_when_one_looks(self, plugin: SecurityGroups) -> None:
+    def test_a_list_creates_it(self, plugin: SecurityGroups) -> None:
         listed = plugin.index(ALICE, Query({"name": ("default",)}))
         assert len(listed) == 1
         group = shown(plugin, listed[0]["id"])
@@ -94,22 +94,22 @@ class TestDefaultGroup:
             assert rule["belongs_to_default_sg"] is True
             assert (rule["revision_number"], rule["description"], rule["tags"]) == (0, None, [])
 
-    def test_is_made_once_and_then_found_with_one_query(self, plugin: SecurityGroups, db: Database) -> None:
+    def test_is_created_once_and_then_found_with_one_query(self, plugin: SecurityGroups, db: Database) -> None:
         first = plugin.ensure_default("alice")
         assert count_queries(db, lambda: plugin.ensure_default("alice")) == 1
         assert plugin.ensure_default("alice") == first
         assert plugin.ensure_default("bob") != first
 
-    def test_is_made_by_a_list_of_rules(self, plugin: SecurityGroups) -> None:
+    def test_is_created_by_a_list_of_rules(self, plugin: SecurityGroups) -> None:
         assert len(plugin.rules.index(ALICE, Query())) == 4
 
-    def test_is_made_for_the_project_that_an_admin_asks_about(self, plugin: SecurityGroups, db: Database) -> None:
+    def test_is_created_for_the_project_in_an_administrators_filter(self, plugin: SecurityGroups, db: Database) -> None:
         plugin.index(BOB, Query({"project_id": ("alice",)}))
         assert counted(db, t.security_groups) == 0
         plugin.index(ADMIN, Query({"project_id": ("alice",)}, everyone=True))
         assert counted(db, t.security_groups, t.security_groups.c.project_id == "alice") == 1
 
-    def test_is_made_whatever_the_quota_and_counted(self, db: Database) -> None:
+    def test_is_created_above_the_quota_and_counted(self, db: Database) -> None:
         plugin = make_plugin(db, groups=0, rules=0)
         plugin.ensure_default("alice")
         assert (used(db, "security_group"), used(db, "security_group_rule")) == (1, 4)
@@ -136,7 +136,7 @@ class TestDefaultGroup:
         assert plugin.ensure_default("alice") != key
         assert (used(db, "security_group"), used(db, "security_group_rule")) == (1, 4)
 
-    def test_many_at_once_make_one(self, plugin: SecurityGroups, db: Database) -> None:
+    def test_concurrent_requests_create_one(self, plugin: SecurityGroups, db: Database) -> None:
         found = at_once(lambda _: plugin.ensure_default("alice"))
         assert len(set(found)) == 1
         assert (counted(db, t.security_groups), counted(db, t.security_group_rules)) == (1, 4)
@@ -144,7 +144,7 @@ class TestDefaultGroup:
 
 
 class TestGroups:
-    def test_new_group_lets_everything_out(self, plugin: SecurityGroups, db: Database) -> None:
+    def test_a_new_group_allows_all_egress(self, plugin: SecurityGroups, db: Database) -> None:
         made = make_group(plugin, name="web", description="web")
         group = shown(plugin, made["id"])
         made.pop("is_default")
@@ -158,7 +158,7 @@ class TestGroups:
         assert counted(db, t.security_groups) == 2, "the default group is made first"
         assert logged(db, group["id"]) == [False]
 
-    def test_rules_in_a_group_are_as_they_are_alone(self, plugin: SecurityGroups) -> None:
+    def test_rules_in_a_group_equal_the_rules_resource(self, plugin: SecurityGroups) -> None:
         key = make_group(plugin)["id"]
         made = make_rule(plugin, key, protocol="tcp", port_range_min=1, port_range_max=2)
         alone = plugin.rules.show(ALICE, made["id"], None, True)
@@ -199,7 +199,7 @@ class TestGroups:
         with pytest.raises(errors.RevisionNumberConstraintFailed):
             plugin.update(ALICE, key, {"name": "web3"}, 1)
 
-    def test_kind_stays_while_in_use(self, plugin: SecurityGroups, db: Database) -> None:
+    def test_stateful_cannot_change_while_in_use(self, plugin: SecurityGroups, db: Database) -> None:
         key = make_group(plugin)["id"]
         put_on_port(db, key)
         with pytest.raises(errors.SecurityGroupInUse):
@@ -248,7 +248,7 @@ class TestSharing:
         listed = plugin.index(BOB, Query({"shared": (False,)}))
         assert [group["name"] for group in listed] == ["default"]
 
-    def test_what_a_port_may_have(self, plugin: SecurityGroups, db: Database) -> None:
+    def test_groups_that_a_port_may_have(self, plugin: SecurityGroups, db: Database) -> None:
         own, foreign = plugin.ensure_default("alice"), make_group(plugin, BOB)["id"]
         stateless = make_group(plugin, stateful=False)["id"]
         with db.read() as connection:
@@ -275,7 +275,7 @@ class TestSharing:
 
 
 class TestRules:
-    def test_rule_is_shown_as_made(self, plugin: SecurityGroups) -> None:
+    def test_a_rule_is_shown_as_created(self, plugin: SecurityGroups) -> None:
         key = make_group(plugin)["id"]
         made = make_rule(
             plugin, key, protocol="tcp", port_range_min=22, port_range_max=22, remote_ip_prefix="10.0.0.5/8"
@@ -352,13 +352,13 @@ class TestRules:
         assert counted(db, t.security_group_rules) == 4 + 2
         assert shown(plugin, key)["revision_number"] == 1
 
-    def test_group_has_to_be_there(self, plugin: SecurityGroups) -> None:
+    def test_a_rule_needs_an_existing_group(self, plugin: SecurityGroups) -> None:
         with pytest.raises(errors.SecurityGroupNotFound):
             make_rule(plugin, NOWHERE)
         with pytest.raises(errors.SecurityGroupNotFound):
             plugin.rules.target(ALICE, {"security_group_id": NOWHERE})
 
-    def test_policy_learns_whose_the_group_is(self, plugin: SecurityGroups) -> None:
+    def test_policy_target_is_the_owner_of_the_group(self, plugin: SecurityGroups) -> None:
         key = make_group(plugin)["id"]
         expected = {"security_group:project_id": "alice"}
         assert plugin.rules.target(BOB, {"security_group_id": key}) == expected
@@ -377,7 +377,7 @@ class TestRules:
         of_default = plugin.rules.index(ALICE, Query({"belongs_to_default_sg": (True,)}))
         assert len(of_default) == 4
 
-    def test_a_rule_does_not_change(self, plugin: SecurityGroups) -> None:
+    def test_a_rule_is_immutable(self, plugin: SecurityGroups) -> None:
         made = make_rule(plugin, make_group(plugin)["id"], description="x")
         with pytest.raises(errors.HTTPBadRequest):
             plugin.rules.update(ALICE, made["id"], {"description": "y"}, None)

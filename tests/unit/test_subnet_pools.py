@@ -29,7 +29,7 @@ ALICE, BOB, ADMIN = Context("a"), Context("b"), admin_context("admin")
 Object = dict[str, Any]
 
 
-class World:
+class Cloud:
     def __init__(self, path: Path) -> None:
         self.db = Database(f"sqlite:///{path}/n.db", sqlite_durable=False)
         t.metadata.create_all(self.db.engine())
@@ -93,8 +93,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+def cloud(tmp_path: Path) -> Iterator[Cloud]:
+    made = Cloud(tmp_path)
     yield made
     made.db.close()
 
@@ -102,9 +102,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 # --- making and changing them -----------------------------------------------------------------------------------------
 
 
-def test_a_new_pool_shows_its_compacted_prefixes_and_bounds(world: World) -> None:
-    scope = world.scope()
-    made = world.pool(
+def test_a_new_pool_shows_its_compacted_prefixes_and_bounds(cloud: Cloud) -> None:
+    scope = cloud.scope()
+    made = cloud.pool(
         "10.128.0.0/16",
         "10.129.0.0/16",
         default_prefixlen="26",
@@ -112,7 +112,7 @@ def test_a_new_pool_shows_its_compacted_prefixes_and_bounds(world: World) -> Non
         max_prefixlen=28,
         address_scope_id=scope,
     )
-    shown = world.pools.show(ALICE, made["id"], None, False)
+    shown = cloud.pools.show(ALICE, made["id"], None, False)
     assert shown is not None
     shown = subnet_pools.VIEW.decoded(shown)
     assert shown == {
@@ -141,8 +141,8 @@ def test_a_new_pool_shows_its_compacted_prefixes_and_bounds(world: World) -> Non
 @pytest.mark.parametrize(
     ("cidr", "bounds"), [("10.0.0.0/8", ("8", "8", "32")), ("2001:db8:f000::/40", ("64", "64", "128"))]
 )
-def test_bounds_that_are_not_given_follow_the_ip_version(world: World, cidr: str, bounds: tuple[str, str, str]) -> None:
-    made = world.pool(cidr)
+def test_bounds_that_are_not_given_follow_the_ip_version(cloud: Cloud, cidr: str, bounds: tuple[str, str, str]) -> None:
+    made = cloud.pool(cidr)
     assert (made["default_prefixlen"], made["min_prefixlen"], made["max_prefixlen"]) == bounds
 
 
@@ -158,96 +158,96 @@ def test_bounds_that_are_not_given_follow_the_ip_version(world: World, cidr: str
         (("10.0.0.0/8",), {"address_scope_id": new_id()}, errors.AddressScopeNotFound),
     ],
 )
-def test_what_a_pool_cannot_be(
-    world: World, cidrs: tuple[str, ...], values: Object, error: type[errors.ApiError]
+def test_invalid_pools_are_refused(
+    cloud: Cloud, cidrs: tuple[str, ...], values: Object, error: type[errors.ApiError]
 ) -> None:
     with pytest.raises(error):
-        world.pool(*cidrs, **values)
+        cloud.pool(*cidrs, **values)
 
 
-def test_prefixes_only_grow(world: World) -> None:
-    made = world.pool("10.128.0.0/15")
-    same = world.pools.update(ALICE, made["id"], {"prefixes": ["10.128.0.0/15"]}, None)
+def test_prefixes_only_grow(cloud: Cloud) -> None:
+    made = cloud.pool("10.128.0.0/15")
+    same = cloud.pools.update(ALICE, made["id"], {"prefixes": ["10.128.0.0/15"]}, None)
     assert same["revision_number"] == 1
-    more = world.pools.update(ALICE, made["id"], {"prefixes": ["10.128.0.0/14", "10.128.0.0/15"]}, None)
+    more = cloud.pools.update(ALICE, made["id"], {"prefixes": ["10.128.0.0/14", "10.128.0.0/15"]}, None)
     assert more["prefixes"] == ["10.128.0.0/14"]
     for fewer in (["10.128.0.0/17"], []):
         with pytest.raises(errors.IllegalSubnetPoolPrefixUpdate):
-            world.pools.update(ALICE, made["id"], {"prefixes": fewer}, None)
+            cloud.pools.update(ALICE, made["id"], {"prefixes": fewer}, None)
     with pytest.raises(errors.PrefixVersionMismatch):
-        world.pools.update(ALICE, made["id"], {"prefixes": ["10.0.0.0/8", "2001:db8::/32"]}, None)
+        cloud.pools.update(ALICE, made["id"], {"prefixes": ["10.0.0.0/8", "2001:db8::/32"]}, None)
     with pytest.raises(errors.IllegalSubnetPoolPrefixBounds):
-        world.pools.update(ALICE, made["id"], {"max_prefixlen": 7}, None)
+        cloud.pools.update(ALICE, made["id"], {"max_prefixlen": 7}, None)
 
 
-def test_an_update_that_insists_on_a_revision_gets_it_or_nothing(world: World) -> None:
-    made = world.pool("10.0.0.0/8")
-    assert world.pools.update(ALICE, made["id"], {"name": "x"}, 0)["revision_number"] == 1
+def test_if_match_is_checked(cloud: Cloud) -> None:
+    made = cloud.pool("10.0.0.0/8")
+    assert cloud.pools.update(ALICE, made["id"], {"name": "x"}, 0)["revision_number"] == 1
     with pytest.raises(errors.RevisionNumberConstraintFailed):
-        world.pools.update(ALICE, made["id"], {"name": "y"}, 0)
+        cloud.pools.update(ALICE, made["id"], {"name": "y"}, 0)
 
 
-def test_one_default_pool_per_ip_version(world: World) -> None:
-    world.pool("10.0.0.0/8", context=ADMIN, is_default=True)
-    world.pool("2001:db8::/32", context=ADMIN, is_default=True)
+def test_one_default_pool_per_ip_version(cloud: Cloud) -> None:
+    cloud.pool("10.0.0.0/8", context=ADMIN, is_default=True)
+    cloud.pool("2001:db8::/32", context=ADMIN, is_default=True)
     with pytest.raises(errors.InvalidInput):
-        world.pool("11.0.0.0/8", context=ADMIN, is_default=True)
-    other = world.pool("11.0.0.0/8", context=ADMIN)
+        cloud.pool("11.0.0.0/8", context=ADMIN, is_default=True)
+    other = cloud.pool("11.0.0.0/8", context=ADMIN)
     with pytest.raises(errors.InvalidInput):
-        world.pools.update(ADMIN, other["id"], {"is_default": True}, None)
-    with world.db.read() as connection:
+        cloud.pools.update(ADMIN, other["id"], {"is_default": True}, None)
+    with cloud.db.read() as connection:
         found = subnet_pools.load_default(connection, 6, None, everyone=True)
         assert found is not None
         assert found["prefixes"] == ["2001:db8::/32"]
         assert subnet_pools.load_default(connection, 6, "a", everyone=False) is None  # it is not shared
 
 
-def test_prefixes_can_be_added_and_removed(world: World) -> None:
-    pool = world.pool("10.0.0.0/16")
-    world.subnet(pool, "10.0.0.0/24")
-    assert world.pools.add_prefixes(ALICE, pool["id"], {"prefixes": ["10.1.0.0/16"]}) == {"prefixes": ["10.0.0.0/15"]}
-    assert world.pools.remove_prefixes(ALICE, pool["id"], {"prefixes": ["10.1.0.0/16", "2001:db8::/32"]}) == {
+def test_prefixes_can_be_added_and_removed(cloud: Cloud) -> None:
+    pool = cloud.pool("10.0.0.0/16")
+    cloud.subnet(pool, "10.0.0.0/24")
+    assert cloud.pools.add_prefixes(ALICE, pool["id"], {"prefixes": ["10.1.0.0/16"]}) == {"prefixes": ["10.0.0.0/15"]}
+    assert cloud.pools.remove_prefixes(ALICE, pool["id"], {"prefixes": ["10.1.0.0/16", "2001:db8::/32"]}) == {
         "prefixes": ["10.0.0.0/16"]
     }
-    unchanged = world.pools.remove_prefixes(ALICE, pool["id"], {"prefixes": ["192.168.0.0/16"]})
+    unchanged = cloud.pools.remove_prefixes(ALICE, pool["id"], {"prefixes": ["192.168.0.0/16"]})
     assert unchanged == {"prefixes": ["10.0.0.0/16"]}
     with pytest.raises(errors.IllegalSubnetPoolPrefixUpdate):
-        world.pools.remove_prefixes(ALICE, pool["id"], {"prefixes": ["10.0.0.128/25"]})
+        cloud.pools.remove_prefixes(ALICE, pool["id"], {"prefixes": ["10.0.0.128/25"]})
     refused: list[Any] = [{}, {"prefixes": []}, {"prefixes": "x"}, {"prefixes": ["x"]}, []]
     for body in refused:
         with pytest.raises(errors.HTTPBadRequest):
-            world.pools.add_prefixes(ALICE, pool["id"], body)
+            cloud.pools.add_prefixes(ALICE, pool["id"], body)
 
 
-def test_a_pool_with_subnets_stays(world: World) -> None:
-    pool = world.pool("10.0.0.0/16")
-    subnet = world.subnet(pool, "10.0.0.0/24")
+def test_a_pool_with_subnets_cannot_be_deleted(cloud: Cloud) -> None:
+    pool = cloud.pool("10.0.0.0/16")
+    subnet = cloud.subnet(pool, "10.0.0.0/24")
     with pytest.raises(errors.SubnetPoolDeleteError):
-        world.pools.delete(ALICE, pool["id"], None)
-    with world.db.transaction() as tx:
+        cloud.pools.delete(ALICE, pool["id"], None)
+    with cloud.db.transaction() as tx:
         tx.execute(sa.delete(t.subnets).where(t.subnets.c.id == subnet))
-    world.pools.delete(ALICE, pool["id"], None)
-    assert world.pools.show(ALICE, pool["id"], None, True) is None
+    cloud.pools.delete(ALICE, pool["id"], None)
+    assert cloud.pools.show(ALICE, pool["id"], None, True) is None
     with pytest.raises(errors.SubnetPoolNotFound):
-        world.pools.delete(ALICE, pool["id"], None)
+        cloud.pools.delete(ALICE, pool["id"], None)
 
 
-def test_a_shared_pool_is_seen_by_all_and_others_by_their_owner(world: World) -> None:
-    world.pool("10.0.0.0/16")
-    shared = world.pool("10.0.0.0/16", context=ADMIN, shared=True)
-    seen = world.pools.index(BOB, Query(fields=("id", "shared")))
+def test_shared_pools_are_visible_to_all_others_to_their_owner(cloud: Cloud) -> None:
+    cloud.pool("10.0.0.0/16")
+    shared = cloud.pool("10.0.0.0/16", context=ADMIN, shared=True)
+    seen = cloud.pools.index(BOB, Query(fields=("id", "shared")))
     assert seen == [{"id": shared["id"], "shared": True}]
 
 
-def test_a_bulk_create_is_all_or_nothing(world: World) -> None:
-    scope = world.scope()
+def test_a_bulk_create_is_all_or_nothing(cloud: Cloud) -> None:
+    scope = cloud.scope()
     values = {"name": "p", "project_id": "a", "is_default": False, "shared": False, "address_scope_id": scope}
     with pytest.raises(errors.AddressScopePrefixConflict):
-        world.pools.create_several(
+        cloud.pools.create_several(
             ALICE, [{**values, "prefixes": ["10.0.0.0/16"]}, {**values, "prefixes": ["10.0.0.0/17"]}]
         )
-    assert world.pools.index(ALICE, Query()) == []
-    made = world.pools.create_several(
+    assert cloud.pools.index(ALICE, Query()) == []
+    made = cloud.pools.create_several(
         ALICE, [{**values, "prefixes": ["10.0.0.0/16"]}, {**values, "prefixes": ["10.1.0.0/16"]}]
     )
     assert len(made) == 2
@@ -256,68 +256,68 @@ def test_a_bulk_create_is_all_or_nothing(world: World) -> None:
 # --- address scopes ---------------------------------------------------------------------------------------------------
 
 
-def test_no_prefix_twice_in_an_address_scope(world: World) -> None:
-    scope = world.scope()
-    world.pool("10.128.0.0/15", address_scope_id=scope)
+def test_prefixes_are_unique_in_an_address_scope(cloud: Cloud) -> None:
+    scope = cloud.scope()
+    cloud.pool("10.128.0.0/15", address_scope_id=scope)
     with pytest.raises(errors.AddressScopePrefixConflict):
-        world.pool("10.128.0.0/17", address_scope_id=scope)
-    other = world.pool("10.130.0.0/16", address_scope_id=scope)
+        cloud.pool("10.128.0.0/17", address_scope_id=scope)
+    other = cloud.pool("10.130.0.0/16", address_scope_id=scope)
     with pytest.raises(errors.AddressScopePrefixConflict):
-        world.pools.add_prefixes(ALICE, other["id"], {"prefixes": ["10.129.0.0/16"]})
+        cloud.pools.add_prefixes(ALICE, other["id"], {"prefixes": ["10.129.0.0/16"]})
 
 
-def test_an_address_scope_has_one_ip_version_and_is_its_owners(world: World) -> None:
+def test_a_pool_needs_a_scope_of_its_ip_version_and_project(cloud: Cloud) -> None:
     with pytest.raises(errors.IllegalSubnetPoolIpVersionAssociationToAddressScope):
-        world.pool("10.0.0.0/8", address_scope_id=world.scope(ip_version=6))
+        cloud.pool("10.0.0.0/8", address_scope_id=cloud.scope(ip_version=6))
     with pytest.raises(errors.AddressScopeNotFound):
-        world.pool("10.0.0.0/8", address_scope_id=world.scope(BOB))
-    shared = world.scope(ADMIN, shared=True)
-    pool = world.pool("10.0.0.0/8", address_scope_id=shared)
+        cloud.pool("10.0.0.0/8", address_scope_id=cloud.scope(BOB))
+    shared = cloud.scope(ADMIN, shared=True)
+    pool = cloud.pool("10.0.0.0/8", address_scope_id=shared)
     with pytest.raises(errors.IllegalSubnetPoolUpdate):  # the scope's owner decides what is in it
-        world.pools.update(ALICE, pool["id"], {"name": "x"}, None)
+        cloud.pools.update(ALICE, pool["id"], {"name": "x"}, None)
     with pytest.raises(errors.InvalidInput):
-        world.pool("11.0.0.0/8", context=ADMIN, shared=True, address_scope_id=world.scope(ADMIN))
+        cloud.pool("11.0.0.0/8", context=ADMIN, shared=True, address_scope_id=cloud.scope(ADMIN))
 
 
-def test_networks_follow_their_pool_into_another_scope(world: World) -> None:
-    pool = world.pool("10.0.0.0/8")
-    network = world.network()
-    world.subnet(pool, "10.0.0.0/24", network)
-    world.subnet(pool, "10.0.1.0/24", network)
-    unrelated = world.network()
-    scope = world.scope()
-    world.pools.update(ALICE, pool["id"], {"address_scope_id": scope}, None)
+def test_networks_follow_their_pool_into_another_scope(cloud: Cloud) -> None:
+    pool = cloud.pool("10.0.0.0/8")
+    network = cloud.network()
+    cloud.subnet(pool, "10.0.0.0/24", network)
+    cloud.subnet(pool, "10.0.1.0/24", network)
+    unrelated = cloud.network()
+    scope = cloud.scope()
+    cloud.pools.update(ALICE, pool["id"], {"address_scope_id": scope}, None)
     c = t.networks.c
-    with world.db.read() as connection:
+    with cloud.db.read() as connection:
         rows = connection.execute(sa.select(c.id, c.ipv4_address_scope, c.ipv6_address_scope, c.revision_number)).all()
         logged = (
             connection.execute(sa.select(t.changes.c.object_id).where(t.changes.c.kind == "network")).scalars().all()
         )
     assert set(rows) == {(network, scope, None, 2), (unrelated, None, None, 1)}
     assert logged == [network]
-    world.pools.update(ALICE, pool["id"], {"address_scope_id": None}, None)
-    with world.db.read() as connection:
+    cloud.pools.update(ALICE, pool["id"], {"address_scope_id": None}, None)
+    with cloud.db.read() as connection:
         assert connection.execute(sa.select(c.ipv4_address_scope).where(c.id == network)).scalar() is None
 
 
-def test_a_pool_that_shares_a_network_stays_in_its_scope(world: World) -> None:
-    pool, network = world.pool("10.0.0.0/8"), world.network()
-    world.subnet(pool, "10.0.0.0/24", network)
-    world.subnet(None, "192.168.0.0/24", network)
+def test_a_pool_that_shares_a_network_stays_in_its_scope(cloud: Cloud) -> None:
+    pool, network = cloud.pool("10.0.0.0/8"), cloud.network()
+    cloud.subnet(pool, "10.0.0.0/24", network)
+    cloud.subnet(None, "192.168.0.0/24", network)
     with pytest.raises(errors.NetworkAddressScopeAffinityError):
-        world.pools.update(ALICE, pool["id"], {"address_scope_id": world.scope()}, None)
+        cloud.pools.update(ALICE, pool["id"], {"address_scope_id": cloud.scope()}, None)
 
 
 # --- allocation -------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_subnet_gets_from_a_pool(world: World) -> None:
-    pool = world.pool("10.128.0.0/15", default_prefixlen=26, min_prefixlen=20, max_prefixlen=28)
-    assert world.choose(pool) == "10.128.0.0/26"
-    world.subnet(pool, "10.128.0.0/26")
-    assert world.choose(pool, 24) == "10.128.1.0/24"
-    assert world.choose(pool, cidr="10.129.4.0/24") == "10.129.4.0/24"
-    world.subnet(pool, "10.129.4.0/24")
+def test_prefix_chosen_for_a_subnet(cloud: Cloud) -> None:
+    pool = cloud.pool("10.128.0.0/15", default_prefixlen=26, min_prefixlen=20, max_prefixlen=28)
+    assert cloud.choose(pool) == "10.128.0.0/26"
+    cloud.subnet(pool, "10.128.0.0/26")
+    assert cloud.choose(pool, 24) == "10.128.1.0/24"
+    assert cloud.choose(pool, cidr="10.129.4.0/24") == "10.129.4.0/24"
+    cloud.subnet(pool, "10.129.4.0/24")
     refused: list[tuple[Object, type[errors.ApiError]]] = [
         ({"prefixlen": 29}, errors.MaxPrefixSubnetAllocationError),
         ({"prefixlen": 8}, errors.MinPrefixSubnetAllocationError),
@@ -325,35 +325,35 @@ def test_what_a_subnet_gets_from_a_pool(world: World) -> None:
         ({"cidr": "10.129.4.0/25"}, errors.SubnetAllocationError),
         ({"cidr": "10.200.4.0/24"}, errors.SubnetAllocationError),
     ]
-    for wish, error in refused:
+    for prefix, error in refused:
         with pytest.raises(error):
-            world.choose(pool, **wish)
+            cloud.choose(pool, **prefix)
 
 
-def test_a_pool_without_room_says_so(world: World) -> None:
-    pool = world.pool("10.0.0.0/24")
-    world.subnet(pool, "10.0.0.0/24")
+def test_a_full_pool_is_an_allocation_error(cloud: Cloud) -> None:
+    pool = cloud.pool("10.0.0.0/24")
+    cloud.subnet(pool, "10.0.0.0/24")
     with pytest.raises(errors.SubnetAllocationError):
-        world.choose(pool, 28)
+        cloud.choose(pool, 28)
 
 
-def test_the_pools_quota_is_each_projects_own(world: World) -> None:
-    pool = world.pool("10.0.0.0/16", default_quota=300)
-    world.subnet(pool, "10.0.0.0/24", project="a")
+def test_the_pools_quota_is_each_projects_own(cloud: Cloud) -> None:
+    pool = cloud.pool("10.0.0.0/16", default_quota=300)
+    cloud.subnet(pool, "10.0.0.0/24", project="a")
     with pytest.raises(errors.SubnetPoolQuotaExceeded):
-        world.choose(pool, 24, project="a")
-    assert world.choose(pool, 27, project="a") == "10.0.1.0/27"
-    assert world.choose(pool, 24, project="b") == "10.0.1.0/24"
+        cloud.choose(pool, 24, project="a")
+    assert cloud.choose(pool, 27, project="a") == "10.0.1.0/27"
+    assert cloud.choose(pool, 24, project="b") == "10.0.1.0/24"
 
 
-def test_a_choice_is_void_once_another_has_claimed(world: World) -> None:
-    pool = world.pool("10.0.0.0/16")
-    with world.db.read() as connection:
+def test_a_choice_is_stale_after_another_claim(cloud: Cloud) -> None:
+    pool = cloud.pool("10.0.0.0/16")
+    with cloud.db.read() as connection:
         seen = subnet_pools.load(connection, pool["id"])
     assert seen is not None
-    with world.db.transaction() as tx:
+    with cloud.db.transaction() as tx:
         claim(tx, seen)
-    with pytest.raises(Stale), world.db.transaction() as tx:
+    with pytest.raises(Stale), cloud.db.transaction() as tx:
         claim(tx, seen)
 
 
@@ -364,15 +364,15 @@ def test_a_choice_is_void_once_another_has_claimed(world: World) -> None:
         lambda w, key: w.pools.update(ALICE, key, {"address_scope_id": w.scope()}, None),
     ],
 )
-def test_a_choice_is_void_once_the_pool_lost_prefixes_or_moved(
-    world: World, change: Callable[[World, str], object]
+def test_a_choice_is_stale_after_prefixes_were_removed_or_the_pool_was_rescoped(
+    cloud: Cloud, change: Callable[[Cloud, str], object]
 ) -> None:
-    pool = world.pool("10.0.0.0/16")
-    with world.db.read() as connection:
+    pool = cloud.pool("10.0.0.0/16")
+    with cloud.db.read() as connection:
         seen = subnet_pools.load(connection, pool["id"])
     assert seen is not None
-    change(world, pool["id"])
-    with pytest.raises(Stale), world.db.transaction() as tx:
+    change(cloud, pool["id"])
+    with pytest.raises(Stale), cloud.db.transaction() as tx:
         claim(tx, seen)
 
 
@@ -387,37 +387,37 @@ def together(work: Callable[[int], Any], threads: int = 8) -> list[Any]:
         return list(executor.map(start, range(threads)))
 
 
-def test_eight_writers_never_get_overlapping_prefixes(world: World) -> None:
-    pool = world.pool("10.0.0.0/16")
-    network = world.network()
+def test_eight_writers_never_get_overlapping_prefixes(cloud: Cloud) -> None:
+    pool = cloud.pool("10.0.0.0/16")
+    network = cloud.network()
     lengths = [24, 26, 25, 24, 27, 28, 26, 25]
-    got = together(lambda number: [world.allocate(pool, lengths[(number + i) % 8], network) for i in range(6)])
+    got = together(lambda number: [cloud.allocate(pool, lengths[(number + i) % 8], network) for i in range(6)])
     cidrs = [ipaddress.ip_network(cidr) for cidr in itertools.chain.from_iterable(got)]
     assert len(cidrs) == 48
     assert not any(a.overlaps(b) for a, b in itertools.combinations(cidrs, 2))
 
 
-def test_eight_writers_never_pass_the_quota(world: World) -> None:
+def test_eight_writers_never_pass_the_quota(cloud: Cloud) -> None:
     def make(number: int) -> int:
         done = 0
         for _ in range(5):
             try:
-                world.pool("10.0.0.0/16")
+                cloud.pool("10.0.0.0/16")
                 done += 1
             except errors.OverQuota:
                 pass
         return done
 
     assert sum(together(make)) == 20
-    assert len(world.pools.index(ALICE, Query())) == 20
+    assert len(cloud.pools.index(ALICE, Query())) == 20
 
 
-def test_eight_writers_never_put_a_prefix_twice_in_a_scope(world: World) -> None:
-    scope = world.scope()
+def test_eight_writers_never_put_a_prefix_twice_in_a_scope(cloud: Cloud) -> None:
+    scope = cloud.scope()
 
     def make(number: int) -> int:
         try:
-            world.pool("10.0.0.0/16", address_scope_id=scope)
+            cloud.pool("10.0.0.0/16", address_scope_id=scope)
         except errors.AddressScopePrefixConflict:
             return 0
         return 1

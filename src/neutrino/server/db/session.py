@@ -74,8 +74,8 @@ class Database:
                 with self._writes.begin() as connection:
                     tx = Transaction(connection)
                     yield tx
-                    tx.flush()
-                if self._notifier is not None and self.notifies and tx.has_changes:
+                    has_changes = tx.flush()
+                if self._notifier is not None and self.notifies and has_changes:
                     self._notifier.notify()
             except sa.exc.DBAPIError as error:
                 _raise_api_error(error)

@@ -59,11 +59,6 @@ class Transaction:
         """Log a change of an object for the hosts, once per transaction. Only kinds that the feed reads are logged."""
         self._changes[kind, object_id] = deleted
 
-    @property
-    def has_changes(self) -> bool:
-        """Whether the feed has something to read."""
-        return bool(self._changes)
-
     def use(self, resource: str, project_id: str, amount: int, limit: int = UNLIMITED) -> None:
         """Add `amount` (which may be negative) to a project's usage of a resource, up to `limit`."""
         if limit == UNCOUNTED:
@@ -74,7 +69,8 @@ class Transaction:
         if amount > 0:
             self._limits[key] = limit
 
-    def flush(self) -> None:
+    def flush(self) -> bool:
+        """Write the change log rows and the counters; returns whether the feed has something to read."""
         if self._changes:
             at = now()
             rows: list[dict[str, Any]] = [
@@ -87,6 +83,7 @@ class Transaction:
         for key in sorted(self._usage):  # the same order in all writers, so that they cannot deadlock
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
+        return bool(self._changes)
 
     def _assign_positions(self, rows: Sequence[dict[str, Any]]) -> None:
         """SQLite has one writer, so the order of commits is known here, and the feed need not assign the positions."""

@@ -89,11 +89,9 @@ class Networks:
     def policy_target(self, context: Context, key: str, everyone: bool) -> Object:
         """Attributes of a network, for policy rules on what is created on it."""
         with self.db.read() as connection:
-            found = self.view.show(connection, key, project=context.project_id, everyone=everyone)
-        if found is None:
-            raise errors.NetworkNotFound(id=key)
-        self._cache.put((key, context.project_id), self.view.decoded(found))
-        return {"network:project_id": found["project_id"], "network:shared": found["shared"]}
+            network = self.view.get(connection, key, context.project_id, everyone=everyone)
+        self._cache.put((key, context.project_id), network)
+        return {"network:project_id": network["project_id"], "network:shared": network["shared"]}
 
     def load_again(self, connection: Connection, key: str, project: str | None) -> Object:
         """The network, which `policy_target` may have read for the same request."""

@@ -129,30 +129,27 @@ class Subnets:
         if delegated.asks_for_delegation(values, self.delegates_by_default):
             delegated.check_request(values)
             return DELEGATION
-        pool_id = values.get("subnetpool_id")
+        pool_id, cidr, ip_version = values.get("subnetpool_id"), values.get("cidr"), values["ip_version"]
         if pool_id == delegated.POOL:  # with a requested prefix nothing is delegated
             pool_id = None
         if pool_id is None and values.get("use_default_subnetpool"):
-            if values.get("cidr"):
-                raise errors.BadRequest(resource="subnets", msg="a CIDR and the default subnet pool exclude each other")
-            default = subnet_pools.load_default(
-                connection, values["ip_version"], context.project_id, everyone=context.is_admin
-            )
+            if cidr:
+                raise _refused("a CIDR and the default subnet pool exclude each other")
+            default = subnet_pools.load_default(connection, ip_version, context.project_id, everyone=context.is_admin)
             if default is None:
-                msg = f"there is no default subnet pool for IPv{values['ip_version']}"
-                raise errors.BadRequest(resource="subnets", msg=msg)
+                raise _refused(f"there is no default subnet pool for IPv{ip_version}")
             return default
         if pool_id is None:
-            if not values.get("cidr"):
-                raise errors.BadRequest(resource="subnets", msg="a cidr or a subnetpool_id is needed")
+            if not cidr:
+                raise _refused("a cidr or a subnetpool_id is needed")
             if "prefixlen" in values:
-                raise errors.BadRequest(resource="subnets", msg="prefixlen needs a subnet pool")
+                raise _refused("prefixlen needs a subnet pool")
             return None
-        if values.get("cidr") and "prefixlen" in values:
-            raise errors.BadRequest(resource="subnets", msg="cidr and prefixlen exclude each other")
+        if cidr and "prefixlen" in values:
+            raise _refused("cidr and prefixlen exclude each other")
         pool = subnet_pools.load(connection, pool_id, context.project_id, everyone=context.is_admin)
-        if pool["ip_version"] != values["ip_version"]:
-            raise errors.BadRequest(resource="subnets", msg=f"the subnet pool is one of IPv{pool['ip_version']}")
+        if pool["ip_version"] != ip_version:
+            raise _refused(f"the subnet pool is one of IPv{pool['ip_version']}")
         return pool
 
     def _decide(
@@ -279,6 +276,10 @@ class Subnets:
         return network, before, writes
 
 
+def _refused(msg: str) -> errors.BadRequest:
+    return errors.BadRequest(resource="subnets", msg=msg)
+
+
 def _without(writes: Sequence[PendingWrite], ports: Sequence[Any]) -> list[Any]:
     """The rows of ports that no service changes in the same write."""
     written = {pending.context.current["id"] for pending in writes}
@@ -288,9 +289,8 @@ def _without(writes: Sequence[PendingWrite], ports: Sequence[Any]) -> list[Any]:
 def _check_affinity(ip_version: int, pool: Object | None, siblings: Sequence[Mapping[str, Any]]) -> None:
     """Refuse a subnet from another pool than the network's other subnets of its IP version."""
     pool_id = pool["id"] if pool else None
-    for other in siblings:
-        if other["ip_version"] == ip_version and other["subnetpool_id"] != pool_id:
-            raise errors.NetworkSubnetPoolAffinityError()
+    if any(other["subnetpool_id"] != pool_id for other in siblings if other["ip_version"] == ip_version):
+        raise errors.NetworkSubnetPoolAffinityError()
 
 
 def _scope_name(subnet: Object) -> str:

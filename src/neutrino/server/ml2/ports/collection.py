@@ -8,7 +8,7 @@ again with the decision. Other services change ports as a part of their own writ
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,10 +170,8 @@ class Ports:
         for values, (port, _) in zip(several, made, strict=True):
             if not values.get("mac_address"):
                 continue
-            mac = port["network_id"], port["mac_address"]
-            if mac in requested or _is_mac_used(connection, port):
-                raise errors.MacAddressInUse(network_id=port["network_id"], mac_address=port["mac_address"])
-            requested.add(mac)
+            _check_mac_free(connection, port, requested)
+            requested.add((port["network_id"], port["mac_address"]))
 
     def _insert(self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int]) -> None:
         tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made])
@@ -254,8 +252,7 @@ class Ports:
         is_bound = before["binding:vif_type"] not in (VIF_UNBOUND, VIF_FAILED)
         if is_bound and before["device_owner"].startswith("compute:"):  # the guest would keep the old one
             raise errors.PortBound(port_id=before["id"], vif_type=before["binding:vif_type"])
-        if _is_mac_used(connection, after):
-            raise errors.MacAddressInUse(network_id=after["network_id"], mac_address=after["mac_address"])
+        _check_mac_free(connection, after)
 
     def prepare_update(
         self,
@@ -367,7 +364,9 @@ def _address_rows(port: Object, fixed_ips: Sequence[Object]) -> list[Object]:
     return [{**fixed, "port_id": port["id"], "network_id": port["network_id"]} for fixed in fixed_ips]
 
 
-def _is_mac_used(connection: Connection, port: Object) -> bool:
-    p = t.ports.c
-    same = (p.network_id == port["network_id"], p.mac_address == port["mac_address"])
-    return exists(connection, *same, p.id != port["id"])
+def _check_mac_free(connection: Connection, port: Object, requested: Collection[tuple[str, str]] = ()) -> None:
+    """`requested`: networks and MACs of other ports of the same request."""
+    p, network_id, mac = t.ports.c, port["network_id"], port["mac_address"]
+    same = p.network_id == network_id, p.mac_address == mac, p.id != port["id"]
+    if (network_id, mac) in requested or exists(connection, *same):
+        raise errors.MacAddressInUse(network_id=network_id, mac_address=mac)
