@@ -65,7 +65,7 @@ class Api:
         return replace(self, roles=SERVICE)
 
     def as_stranger(self) -> Api:
-        """A member of a project that nobody has heard of yet."""
+        """A member of a project without any objects yet."""
         return self.as_member(uuid.uuid4().hex)
 
     # --- requests -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from tests.api.client import Api
 
 
 def serve(server: Server, host: str) -> str:
-    """A host that wires ports and serves DHCP; the DHCP agent's id."""
+    """A host with an L2 and a DHCP agent; the DHCP agent's id."""
     switch(server, host)
     return report(server, DHCP, host, dhcp_port_by_server=True).agent_id
 

@@ -221,19 +221,19 @@ def test_a_port_takes_its_bindings_along(server: Server, admin: Api, nova: Api) 
 
 
 def test_a_port_is_active_when_it_is_wired(server: Server, admin: Api) -> None:
-    switch(server, "wires")
-    port = admin.port(admin.network(), binding__host_id="wires")
+    switch(server, "host-l2")
+    port = admin.port(admin.network(), binding__host_id="host-l2")
     provisioning = server.core.provisioning
     assert port["status"] == "DOWN"
     assert not provisioning.complete(port["id"], "L2", "another-host")
-    assert provisioning.complete(port["id"], "L2", "wires")
+    assert provisioning.complete(port["id"], "L2", "host-l2")
     active = admin.show("port", port["id"])
     assert (active["status"], active["revision_number"]) == ("ACTIVE", port["revision_number"] + 1)
-    assert not provisioning.complete(port["id"], "L2", "wires")
+    assert not provisioning.complete(port["id"], "L2", "host-l2")
     assert admin.show("port", port["id"]) == active
-    provisioning.lost(port["id"], "wires")
+    provisioning.lost(port["id"], "host-l2")
     assert admin.show("port", port["id"])["status"] == "DOWN"
-    assert provisioning.complete(port["id"], "L2", "wires")
+    assert provisioning.complete(port["id"], "L2", "host-l2")
 
 
 def test_an_unbound_port_is_never_active(server: Server, admin: Api) -> None:

@@ -41,7 +41,7 @@ def test_a_port_waits_for_l2_and_dhcp(fresh: Fresh) -> None:
     assert not provisioning.complete(port["id"], "L2", "h1")
     assert not provisioning.ready(port["id"], "DHCP", revision - 1, "d1"), "news of an older state"
     assert not provisioning.ready(port["id"], "DHCP", revision, "h1"), "h1 does not serve the network"
-    assert not provisioning.ready(port["id"], "L2", revision, "d1"), "d1 does not wire it"
+    assert not provisioning.ready(port["id"], "L2", revision, "d1"), "the port is not bound to d1"
     assert provisioning.ready(port["id"], "DHCP", revision, "d1")
     assert api.get(f"/ports/{port['id']}").body["port"]["status"] == "ACTIVE"
 

@@ -175,7 +175,7 @@ def test_status_changes_are_notified(api: Api, server: Server, tmp_path: Path) -
     port = admin.port(api.network(), **{"binding:host_id": "h"})
     provisioning = server.core.provisioning
     assert provisioning.complete(port["id"], "L2", "h")
-    (tmp_path / "fail-update_port_postcommit").touch()  # nobody could be told: the status stays
+    (tmp_path / "fail-update_port_postcommit").touch()  # the drivers could not be notified: the status stays
     assert provisioning.lost(port["id"], "h")
     assert api.show("port", port["id"])["status"] == "DOWN"
     lines = log(tmp_path, kind="port", operation="update", phase="postcommit")

@@ -65,7 +65,7 @@ def address(i: int, first: str = "10") -> str:
 
 
 @dataclass(frozen=True)
-class World:
+class LimitSetup:
     """A server where every list can be filled, and what the lists refer to."""
 
     server: Server
@@ -99,51 +99,56 @@ def routes(n: int, hop: str) -> list[Object]:
     return [{"destination": f"{address(i, '11')}/32", "nexthop": hop} for i in range(n)]
 
 
-Fill = Callable[[World, int], tuple[str, Object]]
+Fill = Callable[[LimitSetup, int], tuple[str, Object]]
 FILLS: dict[str, Fill] = {
-    "network.availability_zone_hints": lambda w, n: (
+    "network.availability_zone_hints": lambda setup, n: (
         "/networks",
         {"network": {"availability_zone_hints": [f"zone{i}" for i in range(n)]}},
     ),
-    "network.extra_dhcp_opts": lambda w, n: ("/networks", {"network": {"extra_dhcp_opts": options(n)}}),
-    "network.segments": lambda w, n: ("/networks", {"network": {"segments": [vlan(100 + i) for i in range(n)]}}),
-    "subnet.allocation_pools": lambda w, n: w.own_subnet(
+    "network.extra_dhcp_opts": lambda setup, n: ("/networks", {"network": {"extra_dhcp_opts": options(n)}}),
+    "network.segments": lambda setup, n: ("/networks", {"network": {"segments": [vlan(100 + i) for i in range(n)]}}),
+    "subnet.allocation_pools": lambda setup, n: setup.own_subnet(
         allocation_pools=[{"start": address(4 * i + 4), "end": address(4 * i + 5)} for i in range(n)]
     ),
-    "subnet.dns_nameservers": lambda w, n: w.own_subnet(dns_nameservers=[address(i) for i in range(1, n + 1)]),
-    "subnet.host_routes": lambda w, n: w.own_subnet(host_routes=routes(n, "10.0.0.9")),
-    "subnet.service_types": lambda w, n: w.own_subnet(service_types=[f"compute:{i}" for i in range(n)]),
-    "port.fixed_ips": lambda w, n: w.port(fixed_ips=fixed_ips(w.subnet, n, 300)),
-    "port.security_groups": lambda w, n: w.port(security_groups=(w.groups * 20)[:n]),
-    "port.allowed_address_pairs": lambda w, n: w.port(
+    "subnet.dns_nameservers": lambda setup, n: setup.own_subnet(dns_nameservers=[address(i) for i in range(1, n + 1)]),
+    "subnet.host_routes": lambda setup, n: setup.own_subnet(host_routes=routes(n, "10.0.0.9")),
+    "subnet.service_types": lambda setup, n: setup.own_subnet(service_types=[f"compute:{i}" for i in range(n)]),
+    "port.fixed_ips": lambda setup, n: setup.port(fixed_ips=fixed_ips(setup.subnet, n, 300)),
+    "port.security_groups": lambda setup, n: setup.port(security_groups=(setup.groups * 20)[:n]),
+    "port.allowed_address_pairs": lambda setup, n: setup.port(
         allowed_address_pairs=[{"ip_address": address(i)} for i in range(1, n + 1)]
     ),
-    "port.extra_dhcp_opts": lambda w, n: w.port(extra_dhcp_opts=options(n)),
-    "port.tags": lambda w, n: w.port(tags=[f"t{i}" for i in range(n)]),
-    "subnetpool.prefixes": lambda w, n: (
+    "port.extra_dhcp_opts": lambda setup, n: setup.port(extra_dhcp_opts=options(n)),
+    "port.tags": lambda setup, n: setup.port(tags=[f"t{i}" for i in range(n)]),
+    "subnetpool.prefixes": lambda setup, n: (
         "/subnetpools",
         {"subnetpool": {"name": "p", "prefixes": [f"{address(i * 512)}/24" for i in range(n)]}},
     ),
-    "address_group.addresses": lambda w, n: (
+    "address_group.addresses": lambda setup, n: (
         "/address-groups",
         {"address_group": {"name": "g", "addresses": [f"{address(i)}/32" for i in range(n)]}},
     ),
-    "router.external_gateway_info.external_fixed_ips": lambda w, n: (
+    "router.external_gateway_info.external_fixed_ips": lambda setup, n: (
         "/routers",
         {
             "router": {
-                "external_gateway_info": gateway(w.external, external_fixed_ips=fixed_ips(w.external["subnet"], n, 300))
+                "external_gateway_info": gateway(
+                    setup.external, external_fixed_ips=fixed_ips(setup.external["subnet"], n, 300)
+                )
             }
         },
     ),
-    "router.routes": lambda w, n: (f"/routers/{routed(w)['id']}", {"router": {"routes": routes(n, "10.9.0.9")}}),
-    "router.availability_zone_hints": lambda w, n: (
+    "router.routes": lambda setup, n: (
+        f"/routers/{routed(setup)['id']}",
+        {"router": {"routes": routes(n, "10.9.0.9")}},
+    ),
+    "router.availability_zone_hints": lambda setup, n: (
         "/routers",
         {"router": {"availability_zone_hints": [f"zone{i}" for i in range(n)]}},
     ),
-    "flavor.service_profiles": lambda w, n: (
+    "flavor.service_profiles": lambda setup, n: (
         "/flavors",
-        {"flavor": {"name": "f", "service_type": "L3_ROUTER_NAT", "service_profiles": (w.profiles * 20)[:n]}},
+        {"flavor": {"name": "f", "service_type": "L3_ROUTER_NAT", "service_profiles": (setup.profiles * 20)[:n]}},
     ),
 }
 
@@ -157,17 +162,19 @@ def options(n: int) -> list[Object]:
     return [{"opt_name": f"{i}", "opt_value": "x"} for i in range(1, n + 1)]
 
 
-def routed(w: World) -> Object:
+def routed(setup: LimitSetup) -> Object:
     """A router with an interface, where routes have a nexthop."""
-    network = w.admin.network()
-    subnet = w.admin.subnet(network, "10.9.0.0/16")
-    router = w.admin.make("router")
-    w.admin.put(f"/routers/{router['id']}/add_router_interface", {"subnet_id": subnet["id"]}).expect(200)
+    network = setup.admin.network()
+    subnet = setup.admin.subnet(network, "10.9.0.0/16")
+    router = setup.admin.make("router")
+    setup.admin.put(f"/routers/{router['id']}/add_router_interface", {"subnet_id": subnet["id"]}).expect(200)
     return router
 
 
 @pytest.fixture(scope="module")
-def world(request: pytest.FixtureRequest, database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def limit_setup(
+    request: pytest.FixtureRequest, database: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LimitSetup]:
     from tests.api.conftest import new_database, start
 
     directory = tmp_path_factory.mktemp("limits")
@@ -184,62 +191,64 @@ def world(request: pytest.FixtureRequest, database: str, tmp_path_factory: pytes
     groups = [group["id"] for group in admin.post("/security-groups", body).expect(201).body["security_groups"]]
     driver = "neutron.services.l3_router.service_providers.single_node.SingleNodeDriver"
     profiles = [admin.make("service_profile", driver=driver, description=f"{i}")["id"] for i in range(100)]
-    yield World(server, admin, network, subnet, external, groups, profiles)
+    yield LimitSetup(server, admin, network, subnet, external, groups, profiles)
     server.close()
 
 
-def send(w: World, name: str, n: int) -> Any:
-    path, body = FILLS[name](w, n)
-    return w.admin.put(path, body) if "/routers/" in path else w.admin.post(path, body)
+def send(setup: LimitSetup, name: str, n: int) -> Any:
+    path, body = FILLS[name](setup, n)
+    return setup.admin.put(path, body) if "/routers/" in path else setup.admin.post(path, body)
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_list_that_clients_give_has_a_limit(world: World) -> None:
-    known = limits(world.server)
+def test_every_list_that_clients_give_has_a_limit(limit_setup: LimitSetup) -> None:
+    known = limits(limit_setup.server)
     assert [name for name, most in known.items() if most is None] == []
     assert set(known) == set(FILLS)
 
 
 @pytest.mark.parametrize("name", FILLS)
-def test_a_list_at_its_limit_is_taken_and_a_longer_one_is_refused_by_name(world: World, name: str) -> None:
-    most = limits(world.server)[name]
+def test_a_list_at_its_limit_is_taken_and_a_longer_one_is_refused_by_name(limit_setup: LimitSetup, name: str) -> None:
+    most = limits(limit_setup.server)[name]
     assert most is not None
-    answer = send(world, name, most)
+    answer = send(limit_setup, name, most)
     assert answer.status in (200, 201), answer.body
     resource, _, path = name.partition(".")
     shown = answer.body[resource]
     for part in path.split("."):
         shown = shown[part]
     assert len(shown) == most
-    refused = send(world, name, most + 1).refused(400, "HTTPBadRequest")
+    refused = send(limit_setup, name, most + 1).refused(400, "HTTPBadRequest")
     assert path.split(".")[0] in refused.message
     assert f"at most {most}" in refused.message
-    tenfold = send(world, name, 10 * most)
+    tenfold = send(limit_setup, name, 10 * most)
     assert (tenfold.status, tenfold.error) in ((400, "HTTPBadRequest"), (413, "HTTPRequestEntityTooLarge"))
     if tenfold.status == 400:
         assert path.split(".")[0] in tenfold.message
 
 
-ACTIONS: dict[str, tuple[Callable[[World], str], Callable[[int], Object], int]] = {
+ACTIONS: dict[str, tuple[Callable[[LimitSetup], str], Callable[[int], Object], int]] = {
     "add_addresses": (
-        lambda w: f"/address-groups/{w.admin.make('address_group', name='g')['id']}/add_addresses",
+        lambda setup: f"/address-groups/{setup.admin.make('address_group', name='g')['id']}/add_addresses",
         lambda n: {"addresses": [f"{address(i)}/32" for i in range(n)]},
         1000,
     ),
     "add_prefixes": (
-        lambda w: f"/subnetpools/{w.admin.make('subnetpool', name='p', prefixes=['10.0.0.0/24'])['id']}/add_prefixes",
+        lambda setup: (
+            f"/subnetpools/{setup.admin.make('subnetpool', name='p', prefixes=['10.0.0.0/24'])['id']}/add_prefixes"
+        ),
         lambda n: {"prefixes": [f"{address(i * 512)}/24" for i in range(n)]},
         1000,
     ),
     "add_extraroutes": (
-        lambda w: f"/routers/{routed(w)['id']}/add_extraroutes",
+        lambda setup: f"/routers/{routed(setup)['id']}/add_extraroutes",
         lambda n: {"router": {"routes": routes(n, "10.9.0.9")}},
         1000,
     ),
     "tags": (
-        lambda w: f"/networks/{w.admin.network()['id']}/tags",
+        lambda setup: f"/networks/{setup.admin.network()['id']}/tags",
         lambda n: {"tags": [f"t{i}" for i in range(n)]},
         50,
     ),
@@ -247,54 +256,56 @@ ACTIONS: dict[str, tuple[Callable[[World], str], Callable[[int], Object], int]] 
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_list_of_an_action_has_a_limit(world: World, action: str) -> None:
+def test_a_list_of_an_action_has_a_limit(limit_setup: LimitSetup, action: str) -> None:
     path, body, most = ACTIONS[action]
-    world.admin.put(path(world), body(most)).expect(200)
-    refused = world.admin.put(path(world), body(most + 1))
+    limit_setup.admin.put(path(limit_setup), body(most)).expect(200)
+    refused = limit_setup.admin.put(path(limit_setup), body(most + 1))
     assert refused.status == 400
     assert "at most" in refused.message
-    assert world.admin.put(path(world), body(10 * most)).status in (400, 413)
+    assert limit_setup.admin.put(path(limit_setup), body(10 * most)).status in (400, 413)
 
 
-def test_a_pool_does_not_grow_beyond_its_limit_by_many_requests(world: World) -> None:
+def test_a_pool_does_not_grow_beyond_its_limit_by_many_requests(limit_setup: LimitSetup) -> None:
     prefixes = [f"{address(i * 512)}/24" for i in range(1000)]
-    pool = world.admin.make("subnetpool", name="p", prefixes=prefixes)
+    pool = limit_setup.admin.make("subnetpool", name="p", prefixes=prefixes)
     path = f"/subnetpools/{pool['id']}"
-    refused = world.admin.put(f"{path}/add_prefixes", {"prefixes": ["192.168.0.0/24"]}).refused(400, "HTTPBadRequest")
+    refused = limit_setup.admin.put(f"{path}/add_prefixes", {"prefixes": ["192.168.0.0/24"]}).refused(
+        400, "HTTPBadRequest"
+    )
     assert "prefixes" in refused.message
-    world.admin.put(f"{path}/remove_prefixes", {"prefixes": ["10.0.0.128/32"]}).refused(400, "HTTPBadRequest")
-    assert sorted(world.admin.show("subnetpool", pool["id"])["prefixes"]) == sorted(prefixes)
+    limit_setup.admin.put(f"{path}/remove_prefixes", {"prefixes": ["10.0.0.128/32"]}).refused(400, "HTTPBadRequest")
+    assert sorted(limit_setup.admin.show("subnetpool", pool["id"])["prefixes"]) == sorted(prefixes)
 
 
 # --- objects at once --------------------------------------------------------------------------------------------------
 
 
-def test_objects_at_once_have_a_limit(world: World) -> None:
-    for resource in world.server.resources:
+def test_objects_at_once_have_a_limit(limit_setup: LimitSetup) -> None:
+    for resource in limit_setup.server.resources:
         if not resource.owned or "create" not in resource.verbs or resource.parent:
             continue
         path = f"/{PLURALS.get(resource.name, resource.collection)}"
         for n in (MAX_BULK + 1, 10 * MAX_BULK):
-            refused = world.admin.post(path, {resource.collection: [{}] * n}).refused(400, "HTTPBadRequest")
+            refused = limit_setup.admin.post(path, {resource.collection: [{}] * n}).refused(400, "HTTPBadRequest")
             assert resource.collection in refused.message
-    made = world.admin.post("/networks", {"networks": [{}] * MAX_BULK}).expect(201)
+    made = limit_setup.admin.post("/networks", {"networks": [{}] * MAX_BULK}).expect(201)
     assert len(made.body["networks"]) == MAX_BULK
 
 
-def test_a_hundred_full_ports_fit_into_a_body(world: World) -> None:
+def test_a_hundred_full_ports_fit_into_a_body(limit_setup: LimitSetup) -> None:
     one = {
-        "network_id": world.network["id"],
+        "network_id": limit_setup.network["id"],
         "name": "n" * 64,
-        "fixed_ips": [{"subnet_id": world.subnet["id"]}],
-        "security_groups": world.groups[:5],
-        "device_id": world.subnet["id"],
+        "fixed_ips": [{"subnet_id": limit_setup.subnet["id"]}],
+        "security_groups": limit_setup.groups[:5],
+        "device_id": limit_setup.subnet["id"],
         "device_owner": "compute:nova",
         "binding:host_id": "h" * 64,
         "allowed_address_pairs": [{"ip_address": "10.0.0.1"}],
         "tags": ["a", "b"],
     }
-    assert len(json.dumps({"ports": [one] * 100})) < world.server.conf.oslo_middleware.max_request_body_size
-    assert len(world.admin.post("/ports", {"ports": [one] * 100}).expect(201).body["ports"]) == 100
+    assert len(json.dumps({"ports": [one] * 100})) < limit_setup.server.conf.oslo_middleware.max_request_body_size
+    assert len(limit_setup.admin.post("/ports", {"ports": [one] * 100}).expect(201).body["ports"]) == 100
 
 
 def test_the_body_limit_is_an_option(another_server: Callable[..., Server]) -> None:

@@ -62,7 +62,7 @@ def test_a_segment_is_of_one_network(admin: Api) -> None:
 
 
 def test_a_flat_network_has_its_physical_network_alone(admin: Api) -> None:
-    body = {"network": {"provider:network_type": "flat", "provider:physical_network": "wire"}}
+    body = {"network": {"provider:network_type": "flat", "provider:physical_network": "physnet9"}}
     made = admin.post("/networks", body).expect(201).body["network"]
     admin.post("/networks", body).refused(409, "FlatNetworkInUse")
     admin.delete(f"/networks/{made['id']}").expect(204)

@@ -44,7 +44,7 @@ def resolved(spec: Json, schema: Json) -> Json:
 
 
 def check(spec: Json, method: str, path: str, status: str, value: Any) -> None:
-    """The answer is what the document says of it, and says no more than that."""
+    """The response matches its documented schema and has no undocumented attribute."""
     response = spec["paths"][path][method.lower()]["responses"][status]
     if "$ref" in response:
         response = spec["components"]["responses"][response["$ref"].rpartition("/")[2]]

@@ -35,13 +35,13 @@ class Decider:
     """An HTTP server that decides as `http:` rules ask it to."""
 
     def __init__(self) -> None:
-        self.asked: list[Object] = []
+        self.requests: list[Object] = []
         decider = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                decider.asked.append(body)
+                decider.requests.append(body)
                 answer = b"True" if str(body["target"].get("name", "")).startswith("open") else b"False"
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(answer)))
@@ -92,7 +92,7 @@ def test_each_row_of_a_list_is_asked_for(with_rules: Make, decider: Decider, che
     made = {name: api.network(name=name)["id"] for name in ("open1", "shut1", "open2", "shut2")}
     stranger = api.as_stranger()
     stranger.network(name="open3")
-    assert names(api) == ["open1", "open2"]  # of its own: a rule that has to be asked opens no other project's rows
+    assert names(api) == ["open1", "open2"]  # its own only: an external check gives no access to other projects' rows
     assert names(api.as_admin()) == ["open1", "open2", "open3"]
     for name, key in made.items():
         api.get(f"/networks/{key}").expect(200 if name.startswith("open") else 404)
@@ -117,12 +117,12 @@ def test_a_check_sees_the_whole_object_with_plain_values(with_rules: Make, decid
     network = api.network()
     subnet = api.subnet(network)
     port = api.port(network, name="open", fixed_ips=[{"subnet_id": subnet["id"]}])
-    decider.asked.clear()
+    decider.requests.clear()
     assert names(api, "/ports") == ["open"]
-    (asked,) = decider.asked
-    assert asked["rule"] == "get_port"
-    assert asked["target"]["fixed_ips"] == port["fixed_ips"]
-    assert asked["target"]["network:project_id"] == api.project
+    (request,) = decider.requests
+    assert request["rule"] == "get_port"
+    assert request["target"]["fixed_ips"] == port["fixed_ips"]
+    assert request["target"]["network:project_id"] == api.project
     assert api.get("/ports", {"fields": "id"}).body == {"ports": [{"id": port["id"]}]}
 
 

@@ -104,7 +104,7 @@ def test_scopes(api: Api, admin: Api) -> None:
     scope = api.make("address_scope", name="s", ip_version=6)
     assert api.change("address_scope", scope["id"], name="t")["name"] == "t"
     api.put(f"/address-scopes/{scope['id']}", {"address_scope": {"ip_version": 4}}).expect(400)
-    for shared in (True, False):  # also what it is already is not theirs to say
+    for shared in (True, False):  # refused even if the value stays the same
         api.put(f"/address-scopes/{scope['id']}", {"address_scope": {"shared": shared}}).refused(403)
     assert api.get(f"/address_scopes/{scope['id']}").expect(200)  # by either spelling
     assert admin.change("address_scope", scope["id"], shared=True)["shared"] is True

@@ -139,7 +139,7 @@ def test_addresses_run_out_and_come_back(api: Api) -> None:
     api.post("/ports", {"port": {"network_id": network["id"]}}).refused(409, "IpAddressGenerationFailure")
     api.delete(f"/ports/{made[2]['id']}").expect(204)
     assert addresses(api.port(network)) == addresses(made[2])
-    assert addresses(api.port(network, fixed_ips=[{"ip_address": "10.0.0.12"}])) == ["10.0.0.12"]  # beside the pool
+    assert addresses(api.port(network, fixed_ips=[{"ip_address": "10.0.0.12"}])) == ["10.0.0.12"]  # outside of the pool
 
 
 def test_a_second_subnet_helps_when_the_first_is_full(api: Api) -> None:
@@ -181,16 +181,16 @@ def test_a_managed_ipv6_subnet_gives_addresses(api: Api) -> None:
 def test_one_cannot_choose_an_address_that_hosts_form(api: Api) -> None:
     network = api.network()
     subnet = api.subnet(network, "fd00:3::/64", **SLAAC)
-    wish = {"subnet_id": subnet["id"], "ip_address": "fd00:3::5"}
-    api.post("/ports", {"port": {"network_id": network["id"], "fixed_ips": [wish]}}).expect(400)
+    fixed_ip = {"subnet_id": subnet["id"], "ip_address": "fd00:3::5"}
+    api.post("/ports", {"port": {"network_id": network["id"], "fixed_ips": [fixed_ip]}}).expect(400)
     port = api.port(network, fixed_ips=[{"subnet_id": subnet["id"]}], mac_address="fa:16:3e:00:00:01")
     assert addresses(port) == ["fd00:3::f816:3eff:fe00:1"]
 
 
 def test_service_types(api: Api, admin: Api) -> None:
     network = api.network()
-    wish = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24", "service_types": ["compute:nova"]}
-    api.post("/subnets", {"subnet": wish}).refused(403, "PolicyNotAuthorized")
+    values = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24", "service_types": ["compute:nova"]}
+    api.post("/subnets", {"subnet": values}).refused(403, "PolicyNotAuthorized")
     kept = admin.subnet(network, "10.0.0.0/24", service_types=["network:floatingip"], project_id=api.project)
     api.put(f"/subnets/{kept['id']}", {"subnet": {"service_types": []}}).refused(403, "PolicyNotAuthorized")
     assert api.change("subnet", kept["id"], name="named")["service_types"] == ["network:floatingip"]

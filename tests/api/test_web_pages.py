@@ -25,7 +25,7 @@ def test_a_body_must_say_that_it_is_json(api: Api, type_: str) -> None:
     network = api.network()["id"]
     api.put(f"/networks/{network}", {"network": {"name": "x"}}, headers={"Content-Type": type_}).expect(415)
     api.delete(f"/networks/{network}", {}, headers={"Content-Type": type_}).expect(415)
-    api.put(f"/networks/{network}/tags/x").expect(201)  # without a body there is nothing to say
+    api.put(f"/networks/{network}/tags/x").expect(201)  # a request without a body needs no content type
     api.delete(f"/networks/{network}", headers={"Content-Type": type_}).expect(204)
 
 
@@ -89,7 +89,7 @@ def test_a_site_that_the_operator_lets_in(another_server: Callable[..., Server])
 
 
 def test_beyond_loopback_any_name_is_answered_to(another_server: Callable[..., Server]) -> None:
-    """The operator has said so; pages of other sites still do not get in."""
+    """allow_noauth_beyond_loopback: pages of other sites are still refused."""
     for host in ("0.0.0.0", "127.0.0.1"):
         options = {"bind_host": host, "allow_noauth_beyond_loopback": "true"}
         api = Api(another_server({"DEFAULT": options}).app)

@@ -173,7 +173,7 @@ async def measure(host: Host, networks: int, ports: int, seconds: float) -> None
             for each in (dhcp_port(name), *(port(name, 5 + k, f"10.0.0.{5 + k}") for k in range(ports))):
                 host.feed.put("dhcp_port", each.id, each)
         await until(lambda: next(iter(role.describe())).configurations["listening"] == networks, 60)
-        print(f"{networks} networks with {ports} ports told in {time.perf_counter() - begun:8.2f} s")
+        print(f"{networks} networks with {ports} ports sent in {time.perf_counter() - begun:8.2f} s")
         await asyncio.sleep(0.5)
         print(f"process with them                  {pss(pid) / 1024:8.1f} MB PSS")
         for number in range(min(4, networks)):
@@ -202,7 +202,7 @@ async def measure(host: Host, networks: int, ports: int, seconds: float) -> None
 
 def _answers(host: Host, name: str) -> bool:
     try:
-        return host.ask(name)[0] == 200
+        return host.fetch(name)[0] == 200
     except OSError:
         return False
 

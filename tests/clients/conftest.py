@@ -98,14 +98,14 @@ def report_agents(server: Neutrino) -> None:
         # The agents do not run: one report has to last for the whole session.
         registry = Registry(database, clock=lambda: FAR)
         for host in HOSTS:
-            wires = {
+            l2 = {
                 "tunnel_types": ["vxlan"],
                 "tunneling_ip": f"192.0.2.{HOSTS.index(host) + 1}",
                 "bridge_mappings": {"physnet1": "br-physnet1"},
             }
             registry.report_all(
                 [
-                    AgentState(agents.OVS, "neutrino-agent", host, "N/A", configurations=wires),
+                    AgentState(agents.OVS, "neutrino-agent", host, "N/A", configurations=l2),
                     AgentState(agents.DHCP, "neutrino-agent", host, "dhcp_agent", availability_zone="nova"),
                 ]
             )

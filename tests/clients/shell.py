@@ -42,7 +42,7 @@ def run_program(command: str, variables: dict[str, str]) -> str:
 
 
 class Shell:
-    """`shell("network create blue")`: what the command says, read as JSON where it has a form to read."""
+    """`shell("network create blue")`: runs the command; its output is parsed if it is JSON."""
 
     def __init__(self, variables: dict[str, str]) -> None:
         self._variables = variables

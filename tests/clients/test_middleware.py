@@ -67,8 +67,8 @@ def test_a_browser_at_an_allowed_origin_may_ask(call: Caller) -> None:
     assert answer.headers["Access-Control-Allow-Origin"] == ORIGIN
     assert "X-Openstack-Request-Id".lower() in answer.headers["Access-Control-Expose-Headers"].lower()
     for verb in ("PUT", "POST", "DELETE"):
-        asked = {"Origin": ORIGIN, "Access-Control-Request-Method": verb}
-        assert call("OPTIONS", "/v2.0/networks", headers=asked).headers["Access-Control-Allow-Methods"] == verb
+        preflight = {"Origin": ORIGIN, "Access-Control-Request-Method": verb}
+        assert call("OPTIONS", "/v2.0/networks", headers=preflight).headers["Access-Control-Allow-Methods"] == verb
     other = call("GET", "/v2.0/networks", headers={"Origin": "https://elsewhere.example.org"})
     assert "Access-Control-Allow-Origin" not in other.headers
 
@@ -98,14 +98,14 @@ class OtherServer(Neutrino):
 
 
 def other_servers() -> list[object]:
-    beside = str(Path(sys.executable).parent)
+    directory = str(Path(sys.executable).parent)
     found: list[object] = [pytest.param([sys.executable, "-c", WSGIREF, "{port}"], id="wsgiref")]
     application = "neutrino.server.wsgi:application"
-    if gunicorn := shutil.which("gunicorn", path=beside):
+    if gunicorn := shutil.which("gunicorn", path=directory):
         found.append(
             pytest.param([gunicorn, "--bind", "127.0.0.1:{port}", "--threads", "2", application], id="gunicorn")
         )
-    if uwsgi := shutil.which("uwsgi", path=beside):
+    if uwsgi := shutil.which("uwsgi", path=directory):
         argv = [uwsgi, "--http-socket", "127.0.0.1:{port}", "--enable-threads", "--module", application]
         found.append(pytest.param(argv, id="uwsgi"))
     return found

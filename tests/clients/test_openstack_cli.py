@@ -51,21 +51,21 @@ def test_networks(shell: Shell) -> None:
 
 def test_provider_networks(shell: Shell) -> None:
     made = shell.json(
-        "network create wire --provider-network-type vlan --provider-physical-network physnet1 --provider-segment 150"
+        "network create vlan150 --provider-network-type vlan --provider-physical-network physnet1 --provider-segment 150"
         " --external --default --share"
     )
     assert made["provider:network_type"] == "vlan"
     assert (made["provider:physical_network"], made["provider:segmentation_id"]) == ("physnet1", 150)
     assert (made["router:external"], made["is_default"], made["shared"]) == (True, True, True)
     listed = "network list --provider-network-type vlan --provider-physical-network physnet1 --provider-segment 150"
-    assert names(shell.json(listed)) == ["wire"]
+    assert names(shell.json(listed)) == ["vlan150"]
     assert "150" in shell.refused(
         "network create twice --provider-network-type vlan --provider-physical-network physnet1 --provider-segment 150"
     )
-    shell("network set wire --provider-segment 151 --no-default")
-    assert shell.json("network show wire")["provider:segmentation_id"] == 151
+    shell("network set vlan150 --provider-segment 151 --no-default")
+    assert shell.json("network show vlan150")["provider:segmentation_id"] == 151
     shell("network create flat --provider-network-type flat --provider-physical-network physnet2")
-    shell("network delete wire flat")
+    shell("network delete vlan150 flat")
 
 
 def test_subnets(shell: Shell) -> None:
@@ -225,7 +225,7 @@ def test_subnet_pools_and_address_scopes(shell: Shell) -> None:
     shell("subnet pool set pool --name pools --pool-prefix 10.11.0.0/16 --default-prefix-length 25 --no-default")
     shell("subnet pool set pools --min-prefix-length 20 --max-prefix-length 30 --default-quota 8192 --description e")
     seen = shell.json("subnet pool show pools")
-    # Neighbours become one prefix.
+    # Adjacent prefixes become one.
     assert (seen["prefixes"], seen["default_prefixlen"], seen["is_default"]) == (["10.10.0.0/15"], 25, False)
     assert (seen["min_prefixlen"], seen["max_prefixlen"], seen["default_quota"]) == (20, 30, 8192)
     shell("network create pooled")
@@ -306,7 +306,7 @@ def test_what_there_is(shell: Shell) -> None:
     shell("network delete counted")
 
 
-# The command asks Keystone for the project's name, so it is only of use where there is one.
+# The command reads the project's name from Keystone, so it needs one.
 @pytest.mark.parametrize("cloud", [pytest.param("keystone", marks=pytest.mark.keystone)], indirect=True)
 def test_quotas(shell: Shell, cloud: Cloud) -> None:
     shell("quota set --networks 7 --subnets 8 --ports 9 --secgroups 3 --secgroup-rules 33 --rbac-policies 2 others")

@@ -140,18 +140,18 @@ def _fact(name: str, spec: Mapping[str, Any]) -> Fact:
     )
 
 
-def _spelled_out(words: str | tuple[str, Any]) -> dict[str, Any]:
-    text, *default = (words,) if isinstance(words, str) else words
-    said = set(text.split())
+def _spelled_out(described: str | tuple[str, Any]) -> dict[str, Any]:
+    text, *default = (described,) if isinstance(described, str) else described
+    words = set(text.split())
     spec: dict[str, Any] = {
-        "allow_post": "post" in said,
-        "allow_put": "put" in said,
-        "is_visible": "hidden" not in said,
-        "is_filter": "filter" in said,
-        "is_sort_key": "sort" in said,
+        "allow_post": "post" in words,
+        "allow_put": "put" in words,
+        "is_visible": "hidden" not in words,
+        "is_filter": "filter" in words,
+        "is_sort_key": "sort" in words,
     }
     if default:
         spec["default"] = default[0]
-    elif "decided" in said:
+    elif "decided" in words:
         spec["default"] = constants.ATTR_NOT_SPECIFIED
     return spec

@@ -1,6 +1,6 @@
 """Attributes of the extensions that Neutron 29 defines itself, and that are not in neutron-lib.
 
-An attribute is said in words: post and put (it can be given), decided (the server chooses where it is not), hidden (it
+An attribute is described by words: post and put (it can be given), decided (the server chooses where it is not), hidden (it
 is not shown), filter and sort (a list goes by it); with a default, as a pair.
 """
 

@@ -108,14 +108,14 @@ def report_agents(server: Neutrino) -> None:
     try:
         registry = Registry(database, clock=lambda: FAR)
         for number, host in enumerate(HOSTS, 1):
-            wires = {
+            l2 = {
                 agents.TUNNEL_TYPES: ["vxlan"],
                 agents.TUNNELING_IP: f"192.0.2.{number}",
                 agents.BRIDGE_MAPPINGS: {"physnet1": "br-physnet1"},
             }
             registry.report_all(
                 [
-                    AgentState(agents.OVS, "neutrino-agent", host, "N/A", configurations=wires),
+                    AgentState(agents.OVS, "neutrino-agent", host, "N/A", configurations=l2),
                     AgentState(agents.DHCP, "neutrino-agent", host, "dhcp_agent", availability_zone="nova"),
                     AgentState(
                         agents.L3,

@@ -36,7 +36,7 @@ _NEEDED = """
 """
 NEEDED = _NEEDED.split()
 
-# Advertising one of these would make clients use a missing feature. Nova's own trap: with `segment` it asks for segments.
+# Advertising one of these would make clients use a missing feature. With `segment`, Nova lists segments.
 NOT_HERE = ("segment", "qos", "trunk", "port-resource-request", "agent-resources-synced")
 
 
@@ -145,7 +145,7 @@ def bindings_of(server: LiveServer, port_id: str) -> list[Object]:
     return found
 
 
-# --- what an alias brings beside attributes that are shown ------------------------------------------------------------
+# --- what an alias adds to the attributes that are shown --------------------------------------------------------------
 
 
 def refused(server: LiveServer, method: str, path: str, body: Any = None, status: int = 400) -> None:

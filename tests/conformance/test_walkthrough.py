@@ -144,14 +144,14 @@ def test_what_was_made_is_shown_and_listed_alike(
 
 
 def test_a_network_by_its_vlan_with_a_subnet_of_few_addresses(server: LiveServer) -> None:
-    asked = {
+    values = {
         "name": "external_om",
         "provider:network_type": "vlan",
         "provider:physical_network": "physnet1",
         "provider:segmentation_id": 1353,
     }
-    network = server.ask("POST", "/v2.0/networks.json", {"network": asked})["network"]
-    assert unlike({**NETWORK, **asked}, network) == {}
+    network = server.ask("POST", "/v2.0/networks.json", {"network": values})["network"]
+    assert unlike({**NETWORK, **values}, network) == {}
     body = {
         "network_id": network["id"],
         "name": "external_om",

@@ -1,4 +1,4 @@
-"""A filter in memory: it takes the same texts as the real one, refuses what that refuses, and shows what it holds."""
+"""iptables and ipset in memory: they accept the same texts as the real driver and refuse what the kernel refuses."""
 
 from __future__ import annotations
 

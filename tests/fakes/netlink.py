@@ -1,9 +1,10 @@
-"""The namespaces of a host in memory: they keep what they are given, refuse what the kernel refuses, and forget what it
-forgets. Nothing is sent anywhere.
+"""The namespaces of a host in memory: they refuse what the kernel refuses, and drop what it drops by itself. Announcements
+are recorded.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 import threading
 from collections.abc import Iterable
@@ -33,6 +34,7 @@ class FakeNetlink:
         self._lock = threading.RLock()
         self._macs = (f"02:00:00:00:{number // 256:02x}:{number % 256:02x}" for number in itertools.count(1))
         self.applied: list[tuple[str, tuple[Change, ...]]] = []
+        self.announced: list[tuple[str, str, str]] = []  # namespace, device, address
 
     def stack(self, namespace: str) -> FakeStack:
         """The namespace itself: another object when one of the same name is made anew."""
@@ -85,6 +87,12 @@ class FakeNetlink:
                     raise
                 except NetlinkError as error:
                     raise NetlinkError(f"{namespace or 'host'}: {change.text()}: {error}") from error
+
+    def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
+        found = self.read_device(namespace, device)
+        if found is None or not found.up:
+            raise NetlinkError(f"{namespace or 'host'}: {device}: addresses cannot be announced: it is not up")
+        self.announced += [(namespace, device, str(ipaddress.ip_address(address))) for address in addresses]
 
     def _carry_out(self, stack: FakeStack, change: Change) -> None:
         match change:

@@ -1,4 +1,4 @@
-"""Tables in memory: kept as they were given, gone with their namespace. The texts of rules are not understood."""
+"""nftables in memory: tables are stored as given and deleted with their namespace; rules are not parsed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterable
 
 from neutrino.dataplane.netlink.api import NetlinkError
-from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, NftError, Set, Table, TableState
+from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, NftError, Set, Table, TablePlan, TableState
 from neutrino.dataplane.nft.elements import key_of
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.netlink_stack import FakeStack
@@ -29,7 +29,16 @@ class FakeNft:
     def table(self, namespace: str, path: str = "inet neutrino") -> Table | None:
         return self._of(namespace).get(path)
 
-    def replace(self, namespace: str, table: Table) -> None:
+    def apply(self, namespace: str, plan: TablePlan) -> None:
+        tables = self._of(namespace)
+        if plan.delete:
+            tables.pop(plan.path, None)
+        elif plan.table is not None:
+            self._replace(namespace, plan.table)
+        elif plan:
+            self._change_elements(namespace, plan.path, plan.elements)
+
+    def _replace(self, namespace: str, table: Table) -> None:
         rules = [rule for chain in table.chains for rule in chain.rules]
         if self.refuses and any(self.refuses in rule for rule in rules):
             raise NftError(f"{namespace or 'host'}: syntax error, unexpected {self.refuses}")
@@ -38,18 +47,14 @@ class FakeNft:
         self._of(namespace)[table.path] = table
         self.replaced.append((namespace, table))
 
-    def delete(self, namespace: str, path: str) -> None:
-        self._of(namespace).pop(path, None)
-
-    def change_elements(self, namespace: str, path: str, changes: Iterable[ElementChange]) -> None:
-        given = [change for change in changes if change.add or change.remove]
+    def _change_elements(self, namespace: str, path: str, changes: Iterable[ElementChange]) -> None:
         table = self.table(namespace, path)
         sets = {each.name: each for each in table.sets} if table else {}
-        for change in given:
+        for change in changes:
             if change.set not in sets:
                 raise NftError(f"{namespace or 'host'}: No such file or directory: {path} {change.set}")
             sets[change.set] = _changed(sets[change.set], change)
-        if table and given:
+        if table:
             self._of(namespace)[path] = dataclasses.replace(table, sets=tuple(sets.values()))
 
     def _of(self, namespace: str) -> dict[str, Table]:

@@ -1,6 +1,6 @@
-"""A switch in memory: it takes flows like the real one, and answers what becomes of a packet.
+"""An OpenFlow switch in memory: it takes flows like the real one, and forwards packets by them.
 
-`send` puts a packet into a port and returns every place where it, or a copy of it, leaves: after following patch ports
+`send` puts a packet into a port and returns every port at which it, or a copy of it, leaves: after following patch ports
 between bridges, recirculation through conntrack, learned flows and the MAC table behind NORMAL. A bridge forwards
 nothing of its own accord, as one in secure fail mode.
 """

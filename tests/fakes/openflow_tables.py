@@ -1,4 +1,4 @@
-"""The flow tables of one fake bridge, and which flow a packet meets in them, conjunctions included."""
+"""The flow tables of one fake bridge, and the lookup of packets in them, conjunctions included."""
 
 from __future__ import annotations
 

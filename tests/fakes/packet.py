@@ -1,4 +1,4 @@
-"""Packets to ask the fake switch about: the fields that flows look at, and nothing else."""
+"""Packets for the fake switch: the fields that flows match, and nothing else."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class FakeProcesses:
         return self._ended.pop(process, ExitStatus())
 
     def end(self, name: str, how: ExitStatus = _KILLED) -> None:
-        """As when somebody kills it, or it gives up."""
+        """The process is killed, or exits."""
         process = self._running.pop(name)
         self._ended[process] = how
         for notify in self._waiting.pop(process, []):

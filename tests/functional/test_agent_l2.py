@@ -76,7 +76,7 @@ def flows(switch: OpenVSwitch, bridge: str = "br-int") -> set[str]:
 
 
 def settled(agent: Agent, switch: OpenVSwitch) -> set[str]:
-    """The flows when what went before is over."""
+    """The flows once earlier changes are applied."""
     assert agent.look("verify").returncode == 0
     return flows(switch)
 
@@ -139,21 +139,21 @@ def test_verify_sees_no_drift_and_sees_a_flow_that_was_deleted(
     unplug(switch, port_id)
 
 
-def test_flows_deleted_by_hand_are_put_back_and_told(
+def test_flows_deleted_by_hand_are_restored_and_reported(
     api: Caller, network: dict[str, Any], switch: OpenVSwitch, agent: Agent
 ) -> None:
     before = settled(agent, switch)
     switch.call("ovs-ofctl", "-O", "OpenFlow14", "del-flows", f"unix:{switch.directory}/br-int.mgmt", "table=60")
     wait_until(lambda: flows(switch) == before, timeout=20, what="the flows", failed=lambda: None)
 
-    def told() -> bool:
+    def reported() -> bool:
         (seen,) = api("GET", "/v2.0/agents?host=h1").json()["agents"]
         return "br-int" in seen["configurations"].get("last_repair", {})
 
-    wait_until(told, timeout=20, what="a report of it", failed=lambda: None)
+    wait_until(reported, timeout=20, what="a report of it", failed=lambda: None)
 
 
-def test_what_changed_while_the_agent_was_away_is_done_when_it_is_back(
+def test_changes_during_downtime_are_applied_at_the_next_start(
     api: Caller, network: dict[str, Any], switch: OpenVSwitch, agent: Agent
 ) -> None:
     staying, going, gone = (bound(api, network) for _ in range(3))
@@ -194,10 +194,10 @@ def test_a_restarted_switch_is_wired_again(
     unplug(switch, port_id)
 
 
-def test_a_port_elsewhere_with_ipv6_costs_nobody_on_a_datapath_that_cannot_answer_for_it(
+def test_a_remote_ipv6_port_affects_no_other_on_a_datapath_without_nd_replies(
     api: Caller, network: dict[str, Any], server: Neutrino, switch: OpenVSwitch, agent: Agent
 ) -> None:
-    """Also where the agent has not noticed what the datapath can do: then the flow is rejected, and the rest applied."""
+    """Also where the agent has not read the datapath's features: then the flow is rejected, and the rest applied."""
 
     def problems() -> dict[str, str]:
         (seen,) = api("GET", "/v2.0/agents?host=h1").json()["agents"]
@@ -231,8 +231,8 @@ def test_a_port_elsewhere_with_ipv6_costs_nobody_on_a_datapath_that_cannot_answe
         unplug(switch, port_id)
 
 
-def test_a_restarted_agent_says_at_once_that_it_is_not_behind(api: Caller, agent: Agent) -> None:
-    """Its first report, before it has compared anything, says that it is; the next regular one is half a minute away."""
+def test_a_restarted_agent_reports_its_position_at_once(api: Caller, agent: Agent) -> None:
+    """Its first report has an old position; without a second one at once, the next would follow after half a minute."""
     (before,) = api("GET", "/v2.0/agents?host=h1").json()["agents"]
     agent.end()
     agent.start()
@@ -268,7 +268,7 @@ def test_a_second_agent_on_the_same_state_is_refused(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "options", "said"),
+    ("section", "options", "message"),
     [
         ("ovs", {"local_ip": ""}, "[ovs] local_ip is not set"),
         ("ovs", {"local_ip": "fd00::1"}, "of IP version 6"),
@@ -283,12 +283,12 @@ def test_a_second_agent_on_the_same_state_is_refused(agent: Agent) -> None:
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused_by_name(
-    server: Neutrino, switch: OpenVSwitch, section: str, options: dict[str, Any], said: str, request: Any
+    server: Neutrino, switch: OpenVSwitch, section: str, options: dict[str, Any], message: str, request: Any
 ) -> None:
     agent = Agent(server, switch, f"bad-{abs(hash(request.node.name))}", {section: options})
     try:
         done = agent.look()
         assert done.returncode == 2
-        assert said in done.stderr
+        assert message in done.stderr
     finally:
         agent.stop()

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from neutrino.dataplane.netlink.announce import Announcer, RealAnnouncer
 from neutrino.dataplane.netlink.api import (
     DeleteDevice,
     DeleteItem,
@@ -35,7 +34,6 @@ from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.tc import Qdisc, htb, htb_class, plan_tc, tbf, u32_filter
 from neutrino.dataplane.netlink.values import HOST, KERNEL, OURS, address, neighbour, route, rule
 from tests.fakes.netlink import FakeNetlink
-from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.support.namespaces import random_router, settle
 
 PROMOTE = "net/ipv4/conf/all/promote_secondaries"
@@ -520,19 +518,15 @@ def test_changes_can_be_printed():
     ]
 
 
-def announcer(place: Place) -> Announcer:
-    return FakeAnnouncer(place.netlink) if isinstance(place.netlink, FakeNetlink) else RealAnnouncer()
-
-
 def test_announcing_where_nobody_is(link):
-    announcer(link).announce(link.router, "qr", ["10.0.0.1", "2001:db8::1"])
+    link.netlink.announce(link.router, "qr", ["10.0.0.1", "2001:db8::1"])
     with pytest.raises(NetlinkError, match="qx"):
-        announcer(link).announce(link.router, "qx", ["10.0.0.1"])
+        link.netlink.announce(link.router, "qx", ["10.0.0.1"])
     with pytest.raises(NamespaceMissing):
-        announcer(link).announce(link.name("none"), "qr", ["10.0.0.1"])
+        link.netlink.announce(link.name("none"), "qr", ["10.0.0.1"])
     link.apply(SetDevice("qr", up=False))
     with pytest.raises(NetlinkError, match="qr"):
-        announcer(link).announce(link.router, "qr", ["10.0.0.1"])
+        link.netlink.announce(link.router, "qr", ["10.0.0.1"])
 
 
 # --- on the kernel alone ---
@@ -600,7 +594,7 @@ def test_an_announcement_makes_others_send_to_the_new_mac(real):
             ["ip", "-n", real.other, "neigh", "replace", ip, "lladdr", "02:00:00:00:00:99", "dev", far, "nud", "stale"],
             check=True,
         )
-        RealAnnouncer().announce(real.router, "qr", [ip], router=True)
+        real.netlink.announce(real.router, "qr", [ip], router=True)
         eventually(lambda ip=ip: learned(real.other, ip) == MAC)
 
 
@@ -614,7 +608,7 @@ def test_frames_of_an_announcement(real):
     with namespaces.run(real.other, listener) as received:
         received.bind(("far", every))
         received.settimeout(0.5)
-        RealAnnouncer().announce(real.router, "qr", ["10.0.0.1"])
+        real.netlink.announce(real.router, "qr", ["10.0.0.1"])
         operations: list[int] = []
         deadline = time.monotonic() + 10
         while len(operations) < 2:
@@ -623,7 +617,7 @@ def test_frames_of_an_announcement(real):
             except TimeoutError:  # the kernel drops frames until it has activated the new link
                 assert time.monotonic() < deadline
                 operations.clear()
-                RealAnnouncer().announce(real.router, "qr", ["10.0.0.1"])
+                real.netlink.announce(real.router, "qr", ["10.0.0.1"])
                 continue
             if struct.unpack_from("!H", frame, 12)[0] == 0x0806:
                 operations.append(struct.unpack_from("!H", frame, 20)[0])

@@ -15,7 +15,7 @@ from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetSysctl, SetVet
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address, route
-from neutrino.dataplane.nft.api import Chain, ElementChange, Hook, Nft, NftError, Table, TableState, nft_set
+from neutrino.dataplane.nft.api import Chain, ElementChange, Hook, Nft, NftError, Table, TablePlan, TableState, nft_set
 from neutrino.dataplane.nft.plan import plan_table
 from neutrino.dataplane.nft.real import RealNft
 from tests.fakes.netlink import FakeNetlink
@@ -64,11 +64,9 @@ class Place:
         return self.nft.read(self.name).get(TABLE.path)
 
     def settle(self, table: Table) -> str:
-        """Make it so; doing it again must change nothing. What was done is answered."""
+        """Apply the plan of a table and return its text; the second plan must be empty."""
         plan = plan_table(table, self.read())
-        if plan.table is not None:
-            self.nft.replace(self.name, plan.table)
-        self.nft.change_elements(self.name, table.path, plan.elements)
+        self.nft.apply(self.name, plan)
         again = plan_table(table, self.read())
         assert not again, again.text()
         return plan.text()
@@ -151,40 +149,42 @@ def test_elements_that_exist_or_are_missing_already(place):
         remove=frozenset({"203.0.113.99 : 10.0.0.99"}),
     )
     for _ in range(2):
-        place.nft.change_elements(place.name, TABLE.path, [change])
+        place.nft.apply(place.name, TablePlan(TABLE.path, elements=(change,)))
         assert place.read().elements["floating"] == change.add
 
 
 def test_elements_of_nothing_are_refused_and_nothing_is_changed(place):
     place.settle(TABLE)
     good = ElementChange("floating", add=frozenset({"203.0.113.9 : 10.0.0.9"}))
+    bad = ElementChange("none", add=frozenset({"10.0.0.1"}))
     with pytest.raises(NftError, match=place.name):
-        place.nft.change_elements(place.name, TABLE.path, [good, ElementChange("none", add=frozenset({"10.0.0.1"}))])
+        place.nft.apply(place.name, TablePlan(TABLE.path, elements=(good, bad)))
     assert place.settle(TABLE) == ""
     with pytest.raises(NftError):
-        place.nft.change_elements(place.name, "inet other", [good])
+        place.nft.apply(place.name, TablePlan("inet other", elements=(good,)))
 
 
 def test_a_key_with_two_values_is_refused(place):
     place.settle(TABLE)
     twice = nft_set("floating", "ipv4_addr : ipv4_addr", ["203.0.113.5 : 10.0.0.5", "203.0.113.5 : 10.0.0.6"])
+    wrong = dataclasses.replace(TABLE, sets=(twice, *TABLE.sets[1:]))
     with pytest.raises(NftError):
-        place.nft.replace(place.name, dataclasses.replace(TABLE, sets=(twice, *TABLE.sets[1:])))
+        place.nft.apply(place.name, TablePlan(TABLE.path, wrong))
     assert place.settle(TABLE) == ""
 
 
 def test_a_table_is_deleted(place):
     place.settle(TABLE)
-    place.nft.delete(place.name, TABLE.path)
-    place.nft.delete(place.name, TABLE.path)
+    place.nft.apply(place.name, TablePlan(TABLE.path, delete=True))
+    place.nft.apply(place.name, TablePlan(TABLE.path, delete=True))
     assert place.read() is None
 
 
 def test_a_missing_namespace(place):
     for call in (
         lambda: place.nft.read("nft-none"),
-        lambda: place.nft.replace("nft-none", TABLE),
-        lambda: place.nft.delete("nft-none", TABLE.path),
+        lambda: place.nft.apply("nft-none", TablePlan(TABLE.path, TABLE)),
+        lambda: place.nft.apply("nft-none", TablePlan(TABLE.path, delete=True)),
     ):
         with pytest.raises(NftError, match="nft-none"):
             call()
@@ -215,7 +215,7 @@ def test_a_refused_table_leaves_the_old_one(real):
     real.settle(TABLE)
     wrong = dataclasses.replace(TABLE, chains=(*TABLE.chains, Chain("wrong", ("jump nowhere",))))
     with pytest.raises(NftError, match="nowhere"):
-        real.nft.replace(real.name, wrong)
+        real.nft.apply(real.name, TablePlan(wrong.path, wrong))
     assert real.settle(TABLE) == ""
 
 
@@ -250,7 +250,7 @@ def test_tables_of_others_are_left(real):
     real.run("add", "table", "inet", "others")
     real.run("add", "chain", "inet", "others", "c")
     real.settle(TABLE)
-    real.nft.delete(real.name, TABLE.path)
+    real.nft.apply(real.name, TablePlan(TABLE.path, delete=True))
     shown = subprocess.run(["ip", "netns", "exec", real.name, "nft", "list", "ruleset"], capture_output=True, text=True)
     assert "table inet others" in shown.stdout
     assert "chain c" in shown.stdout
@@ -338,4 +338,4 @@ def test_a_thousand_elements(real):
 def test_no_program(real, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(NftError, match=r"nft: .*No such file"):
-        RealNft().replace(real.name, TABLE)
+        RealNft().apply(real.name, TablePlan(TABLE.path, TABLE))

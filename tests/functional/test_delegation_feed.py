@@ -43,7 +43,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("server", DATABASES, indirect=True)
-def test_a_prefix_is_told_and_comes_back_as_addresses(server: Server, tmp_path: Path) -> None:
+def test_a_reported_prefix_renumbers_the_subnet(server: Server, tmp_path: Path) -> None:
     admin = Api(server.app).as_admin()
     network = admin.network()
     subnet = admin.make("subnet", network_id=network["id"], **ASKING)

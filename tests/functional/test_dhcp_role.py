@@ -104,8 +104,8 @@ class Host:
 
     async def lease(self, port: Object) -> dict[str, str]:
         client = await self.call(self.lab.client, port["mac_address"])
-        told: dict[str, str] = await self.call(client.udhcpc)
-        return told
+        lease: dict[str, str] = await self.call(client.udhcpc)
+        return lease
 
     def status(self, port: Object) -> str:
         return str(self.api.get(f"/ports/{port['id']}").body["port"]["status"])
@@ -138,9 +138,9 @@ def test_from_a_request_to_a_lease(host: Host) -> None:
             port = await host.vm(network)
             await host.call(host.server.core.provisioning.complete, port["id"], "L2", HOST)
             await until(lambda: host.status(port) == "ACTIVE", "wired, and its lease can be given")
-            told = await host.lease(port)
-            assert (told["ip"], told["router"]) == (address_of(port), "10.0.0.1")
-            await until(lambda: role.applied() == role._feed.position, "it says how far it is")
+            lease = await host.lease(port)
+            assert (lease["ip"], lease["router"]) == (address_of(port), "10.0.0.1")
+            await until(lambda: role.applied() == role._feed.position, "the position is not reported")
             (state,) = role.describe()
             assert (state.configurations["networks"], state.configurations["subnets"]) == (1, 1)
             assert (state.configurations["ports"], state.configurations["problems"]) == (2, {})
@@ -161,7 +161,7 @@ def test_a_port_waits_until_its_lease_can_be_given(host: Host) -> None:
             )
             network, _ = await host.network()
             await until(lambda: host.pid(network) is not None, "served")
-        port = await host.vm(network)  # nobody is there to serve it
+        port = await host.vm(network)  # while no agent runs
         async with host.feed():
             await host.call(host.server.core.provisioning.complete, port["id"], "L2", HOST)
             assert host.status(port) == "DOWN"
@@ -208,7 +208,9 @@ def test_a_restart_by_the_agent_is_no_unexpected_exit(host: Host, caplog: pytest
             second = host.pid(network)
             assert second is not None
             os.kill(second, signal.SIGKILL)
-            await until(lambda: f"dnsmasq {network['id']}: killed by SIGKILL" in caplog.text, "one that did is told of")
+            await until(
+                lambda: f"dnsmasq {network['id']}: killed by SIGKILL" in caplog.text, "an unexpected exit is logged"
+            )
 
     within(60, test())
 
@@ -252,7 +254,7 @@ def test_an_agents_restart_restarts_nothing(host: Host) -> None:
             async with host.agent() as role:
                 await until(lambda: role.applied() is not None, "all is verified")
                 assert {n["id"]: host.pid(n) for n in networks} == before
-                # What went while nobody was there goes now.
+                # Networks that were deleted while no agent was running are removed now.
                 await host.call(host.api.delete, f"/networks/{networks[0]['id']}")
             gone = networks[1]["id"]
             await host.call(host.api.delete, f"/networks/{gone}")

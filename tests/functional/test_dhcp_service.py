@@ -58,7 +58,7 @@ def query(client: Client, name: str, server: str, own: str) -> str:
     return client.lookup(name, server)
 
 
-# --- leases and what comes with them ----------------------------------------------------------------------------------
+# --- leases and their options --------------------------------------------------------------------------------------
 
 
 def test_a_lease_with_its_options(lab: Lab) -> None:
@@ -68,12 +68,12 @@ def test_a_lease_with_its_options(lab: Lab) -> None:
     own = network.dhcp_port(0xD1, "10.0.0.2", "10.0.1.2", on=(v4, other))
     one, two = network.port(1, "10.0.0.11", on=(v4,)), network.port(2, "10.0.1.12", on=(other,))
     lab.serve(network.network((v4, other), own, one, two, mtu=1450))
-    told = lab.client(one).dhclient("-4", options="also request rfc3442-classless-static-routes;")
-    assert (told["new_ip_address"], told["new_subnet_mask"]) == ("10.0.0.11", "255.255.255.0")
-    assert (told["new_routers"], told["new_interface_mtu"]) == ("10.0.0.1", "1450")
-    assert (told["new_domain_name"], told["new_host_name"]) == ("example.org", "vm1")
-    assert told["new_domain_name_servers"] == told["new_dhcp_server_identifier"] == "10.0.0.2"
-    assert told["new_dhcp_lease_time"] == "86400"
+    lease = lab.client(one).dhclient("-4", options="also request rfc3442-classless-static-routes;")
+    assert (lease["new_ip_address"], lease["new_subnet_mask"]) == ("10.0.0.11", "255.255.255.0")
+    assert (lease["new_routers"], lease["new_interface_mtu"]) == ("10.0.0.1", "1450")
+    assert (lease["new_domain_name"], lease["new_host_name"]) == ("example.org", "vm1")
+    assert lease["new_domain_name_servers"] == lease["new_dhcp_server_identifier"] == "10.0.0.2"
+    assert lease["new_dhcp_lease_time"] == "86400"
     second = lab.client(two).udhcpc("-O", "staticroutes", "-O", "mtu")
     assert (second["ip"], second["mask"], second["router"], second["mtu"]) == ("10.0.1.12", "24", "10.0.1.1", "1450")
     assert second["staticroutes"] == "10.0.0.0/24 0.0.0.0 0.0.0.0/0 10.0.1.1"
@@ -93,7 +93,7 @@ def test_extra_options_of_the_network_and_of_the_port(lab: Lab) -> None:
     first = lab.client(plain).udhcpc("-O", "ntpsrv")
     assert (first["ntpsrv"], first["router"]) == ("192.0.2.1", "10.0.0.254")
     second = lab.client(special)
-    assert second.udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.77", "its own comes before the network's"
+    assert second.udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.77", "the port's option overrides the network's"
     assert boot_file(second) is None
     assert boot_file(second, "-x", "0xaf:010101") == "http://boot/ipxe", "iPXE is known by option 175"
 
@@ -113,8 +113,8 @@ def test_options_of_a_port_cannot_affect_other_ports(lab: Lab) -> None:
     for given in (option("wpad", forged), option("client-id", identity)):
         attacker = vm(lab, 3, "10.0.0.13", options=(given,))
         outcome = lab.serve(simple(lab, attacker, victim))
-        told = client.udhcpc("-O", "ntpsrv")
-        assert (told["ip"], told.get("ntpsrv")) == ("10.0.0.12", None)
+        lease = client.udhcpc("-O", "ntpsrv")
+        assert (lease["ip"], lease.get("ntpsrv")) == ("10.0.0.12", None)
         assert len(outcome.problems) == 1
         assert f"port {attacker.id}" in outcome.problems[0]
     lab.serve(simple(lab, vm(lab, 3, "10.0.0.13", options=(option("ntp-server", "192.0.2.77"),)), victim))
@@ -134,8 +134,8 @@ def test_routes_to_many_neighbours(lab: Lab) -> None:
 
 
 def boot_file(client: Client, *words: str) -> str | None:
-    told = client.udhcpc("-O", "bootfile", *words)
-    return told.get("boot_file") or told.get("bootfile")
+    lease = client.udhcpc("-O", "bootfile", *words)
+    return lease.get("boot_file") or lease.get("bootfile")
 
 
 def test_names_are_answered(lab: Lab) -> None:
@@ -178,9 +178,9 @@ def test_stateful_ipv6(lab: Lab) -> None:
     one = network.port(1, "10.0.0.11", "2001:db8:4::11", on=(v4, v6))
     lab.serve(network.network((v4, v6), own, one))
     client = lab.client(one)
-    told = client.dhclient("-6")
-    assert (told["new_ip6_address"], told["new_dhcp6_name_servers"]) == ("2001:db8:4::11", "2001:db8::53")
-    assert told["new_dhcp6_domain_search"].rstrip(".") == "example.org"
+    lease = client.dhclient("-6")
+    assert (lease["new_ip6_address"], lease["new_dhcp6_name_servers"]) == ("2001:db8:4::11", "2001:db8::53")
+    assert lease["new_dhcp6_domain_search"].rstrip(".") == "example.org"
     assert client.dhclient("-4")["new_ip_address"] == "10.0.0.11"
     assert lab.client("fa:16:3e:99:99:99").dhclient("-6", timeout=4) == {}
 
@@ -193,10 +193,10 @@ def test_stateless_ipv6_beside_ipv4(lab: Lab) -> None:
     one = network.port(1, "10.0.0.11", "2001:db8:5::11", on=(v4, v6), options=options)
     lab.serve(network.network((v4, v6), own, one))
     client = lab.client(one)
-    told = client.dhclient("-6", "-S")
-    assert told["new_dhcp6_name_servers"] == "2001:db8::53"
-    assert "new_ip6_address" not in told
-    assert told["new_dhcp6_domain_search"].rstrip(".") == "port.example"
+    lease = client.dhclient("-6", "-S")
+    assert lease["new_dhcp6_name_servers"] == "2001:db8::53"
+    assert "new_ip6_address" not in lease
+    assert lease["new_dhcp6_domain_search"].rstrip(".") == "port.example"
     assert client.udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.7", "the entry for IPv6 is not in the way"
 
 

@@ -138,9 +138,9 @@ def test_a_lost_connection_resumes_with_the_difference(server: Server, keys: dic
             api.delete(f"/ports/{elsewhere[0]['id']}").expect(204)
             async with serving(server, address):
                 await h1.equals_the_database(server)
-            received = {(c.kind, c.id, c.new is None) for c in h1.changes}
-            assert received >= {("port", ports[0]["id"], True), ("forwarding", elsewhere[0]["id"], True)}
-            assert {key for kind, key, _ in received if kind == "port"} == {ports[0]["id"], ports[1]["id"]}
+            notified = {(c.kind, c.id, c.new is None) for c in h1.changes}
+            assert notified >= {("port", ports[0]["id"], True), ("forwarding", elsewhere[0]["id"], True)}
+            assert {key for kind, key, _ in notified if kind == "port"} == {ports[0]["id"], ports[1]["id"]}
             assert len([c for c in h1.changes if c.kind == "forwarding"]) == 1
             assert h1.client.state.get("port", ports[1]["id"]).revision == changed["revision_number"]
 

@@ -1,4 +1,4 @@
-"""Real packets through the Linux bridges of hybrid ports: what their security groups let pass, and when no more."""
+"""Real packets through the Linux bridges of hybrid ports: which connections security groups allow, and what ends them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.hybrid import (
     Instance,
     arrives,
     frame_passes,
+    passes,
     ping_passes,
-    talks,
     tcp_connection,
     tcp_passes,
     udp_passes,
@@ -81,8 +81,8 @@ class TestBothFamilies:
         with tcp_connection(bench.client, bench.server, 80, family) as ends:
             assert ends is not None
             client, server = ends
-            assert talks(client, server, b"question")
-            assert talks(server, client, b"answer")
+            assert passes(client, server, b"question")
+            assert passes(server, client, b"answer")
         assert tcp_passes(bench.other, bench.server, 81, family)
         assert not tcp_passes(bench.client, bench.server, 82, family, expected=False)
         assert not udp_passes(bench.client, bench.server, 80, family, expected=False)
@@ -125,18 +125,18 @@ class TestBothFamilies:
         with tcp_connection(bench.client, bench.server, 80, family) as ends:
             assert ends is not None
             client, server = ends
-            assert talks(client, server, b"one")
-            assert talks(server, client, b"two")
+            assert passes(client, server, b"one")
+            assert passes(server, client, b"two")
             bench.serve(out)
-            assert not talks(server, client, b"three", expected=False)
-            assert not talks(client, server, b"four", expected=False)
-            assert not talks(server, client, b"five", expected=False)
+            assert not passes(server, client, b"three", expected=False)
+            assert not passes(client, server, b"four", expected=False)
+            assert not passes(server, client, b"five", expected=False)
             bench.serve(out, web)
-            assert arrives(server, b"four", within=10)  # sent again, and then the other side is heard too
+            assert arrives(server, b"four", within=10)  # sent again; then packets of the other side pass too
             assert arrives(client, b"five", within=10)
 
     def test_a_one_way_stream_ends_with_its_rule(self, bench, family):
-        """Only the server talks, and it alone keeps the connection alive."""
+        """Only the server sends, and keeps the connection alive."""
         out = rule("egress", ETHERTYPE[family])
         bench.serve(out, rule(ethertype=ETHERTYPE[family], protocol=UDP, port_min=9, port_max=9))
         with stream(bench.client, bench.server, family) as (client, server, to):
@@ -157,7 +157,7 @@ class TestBothFamilies:
             assert not arrives(client, b"two", within=NEVER)
 
     def test_a_stream_that_another_rule_still_allows(self, bench, family):
-        """Without waiting for a packet of the client: it has nothing to say."""
+        """Without waiting for a packet of the client, which sends none."""
         prefix = {4: "10.0.0.0/24", 6: "2001:db8::/64"}[family]
         wide = rule(ethertype=ETHERTYPE[family], protocol=UDP)
         narrow = rule(ethertype=ETHERTYPE[family], protocol=UDP, remote_ip_prefix=prefix, port_min=5, port_max=9)
@@ -173,7 +173,7 @@ def members(name: str, *addresses: str) -> state.GroupMembers:
 
 
 class stream:
-    """A client that asks once over UDP, and a server that has heard it: both sockets, and where to send answers."""
+    """A client that has sent one request over UDP to a server: both sockets, and the address for replies."""
 
     def __init__(self, client: Instance, server: Instance, family: int) -> None:
         self._client = client.socket(socket.SOCK_DGRAM, family)
@@ -189,7 +189,7 @@ class stream:
         self._server.close()
 
 
-def test_a_client_hears_answers_and_nothing_else(bench):
+def test_a_client_receives_replies_and_nothing_else(bench):
     bench.serve(rule(protocol=UDP), rule("egress", protocol=UDP))
     with stream(bench.client, bench.server, 4) as (client, server, to):
         server.sendto(b"answer", to)
@@ -208,7 +208,7 @@ def test_an_address_group(bench):
 
 
 def test_the_rules_themselves_end_a_connection(bench):
-    """Were its mark lost, the next packet of the client would mark it again."""
+    """Without its mark, the next packet of the client would mark it again."""
     bench.serve(rule("egress"), rule(protocol=UDP))
     with stream(bench.client, bench.server, 4) as (client, server, to):
         server.sendto(b"one", to)
@@ -221,7 +221,7 @@ def test_the_rules_themselves_end_a_connection(bench):
         assert not arrives(client, b"three", within=NEVER)
 
 
-# --- what an instance may say it is ---
+# --- spoofing ---
 
 
 def test_spoofed_addresses_are_dropped(bench):
@@ -241,7 +241,7 @@ def test_an_allowed_address_pair(bench):
     assert not frame_passes(bench.client, bench.server, 9, source_ip="10.0.0.80", source_mac=mac(77), expected=False)
 
 
-def test_no_instance_is_a_dhcp_server_and_every_one_may_ask(bench):
+def test_dhcp_replies_of_instances_are_dropped_and_requests_pass(bench):
     bench.serve(rule(), rule("egress"))
     assert not frame_passes(bench.client, bench.server, 68, source_port=67, expected=False)
     bench.host.apply(NET, OPEN, group("none"), hybrid(CLIENT, "open"), hybrid(SERVER, "none"))
@@ -251,7 +251,7 @@ def test_no_instance_is_a_dhcp_server_and_every_one_may_ask(bench):
     assert not frame_passes(bench.server, bench.client, 66, **asking, expected=False)
 
 
-def test_no_instance_is_a_router(bench):
+def test_router_advertisements_of_instances_are_dropped(bench):
     bench.serve(rule("ingress", "IPv6"), rule("egress", "IPv6"))
     assert icmpv6_passes(bench.server, bench.client, 135)
     assert not icmpv6_passes(bench.server, bench.client, 134)
@@ -301,7 +301,7 @@ def test_a_stateless_group(bench):
 
 
 def test_a_stateless_group_beside_a_stateful_one(bench):
-    """Only what the stateless rule allows is not followed."""
+    """Only what the stateless rule allows is not tracked."""
     free = group("free", rule(protocol=UDP, port_min=9, port_max=9), stateful=False)
     web = group("web", rule(protocol=UDP, port_min=10, port_max=10))
     bench.host.apply(NET, OPEN, free, web, hybrid(CLIENT, "open"), hybrid(SERVER, "free", "web"))
@@ -314,7 +314,7 @@ def test_a_stateless_group_beside_a_stateful_one(bench):
 
 
 def tracked(host: HybridHost, port_id: str) -> list:
-    """The connections that are followed for a port."""
+    """The tracked connections of a port."""
     rules = host.iptables.read_rules(4)["raw"][render.PREROUTING]
     zones = [
         rule.text.split()[-1]
@@ -393,7 +393,7 @@ def foreign(saved: str) -> list[str]:
     ],
     ids=range(7),  # names of chains are another for every process
 )
-def test_what_was_damaged_is_repaired(bench, damage):
+def test_damaged_rules_are_repaired(bench, damage):
     rules = [rule(protocol=UDP, remote_group_id="friends")]
     bench.serve(*rules, more=(members("friends", "10.0.0.1"),))
     bench.host.namespace.run(*damage, text="0\n")
@@ -403,7 +403,7 @@ def test_what_was_damaged_is_repaired(bench, damage):
     assert not udp_passes(bench.other, bench.server, 9, expected=False)
 
 
-def test_zones_outlive_the_agent(bench):
+def test_zones_survive_a_restart_of_the_agent(bench):
     bench.serve(rule())
     with stream(bench.client, bench.server, 4) as (client, server, to):
         desired = bench.host.resolve(NET, group("server", rule()), hybrid(SERVER, "server"))

@@ -95,11 +95,11 @@ def test_the_rows_of_an_unplugged_port_are_collected(host: ExtensionHost) -> Non
     assert (host.meters(), host.limited()) == ({}, {})
 
 
-def test_an_agent_without_memory_knows_its_own_and_removes_what_is_stale(host: ExtensionHost) -> None:
+def test_a_restarted_agent_recognises_and_removes_its_stale_state(host: ExtensionHost) -> None:
     limited = (*PORTS, Limit("p1", 100, 1_000_000))
     host.reconcile(*limited)
     host.until(lambda: host.port("p1").settings.qos is not None)
-    host.openflow.apply_meters("br-int", add={7: Meter(7)}, change={}, delete=())  # somebody else's
+    host.openflow.apply_meters("br-int", add={7: Meter(7)}, change={}, delete=())  # of another program
     before = host.meters()
 
     host.restart([])  # the extension is not configured any more

@@ -19,12 +19,11 @@ from neutrino.agent.l3.routers import Routers
 from neutrino.dataplane.netlink.api import DeleteItem, Netlink
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.tc import tbf
-from neutrino.dataplane.nft.api import Nft
+from neutrino.dataplane.nft.api import Nft, TablePlan
 from neutrino.dataplane.nft.real import RealNft
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.model.routing import Router
 from tests.fakes.netlink import FakeNetlink
-from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
 from tests.support.l3_host import Feed, Flushes
@@ -47,7 +46,7 @@ class RouterHost:
         self._interface = msgspec.structs.replace(interface(1), id=str(uuid.uuid4()))
         ovsdb = FakeOvsdb()
         ovsdb.apply([SetBridge("br-int")])
-        drivers = Drivers(netlink, nft, lambda: ovsdb, FakeAnnouncer(), lambda namespace: Flushes())
+        drivers = Drivers(netlink, nft, lambda: ovsdb, lambda namespace: Flushes())
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
         self.routers = Routers(drivers, options, DesiredRouters(Feed()), [self.extension])
 
@@ -105,7 +104,7 @@ def test_drift_of_a_contribution_is_planned_and_repaired(host: RouterHost) -> No
     shaper = tbf(host.outside, kbit=10_000, burst=65_536, limit=262_144)
     assert shaper in host.netlink.read(host.namespace).tc
     host.netlink.apply(host.namespace, [DeleteItem(shaper)])
-    host.nft.delete(host.namespace, "ip neutrino")
+    host.nft.apply(host.namespace, TablePlan("ip neutrino", delete=True))
     plan = host.routers.plan(host.router(9))
     assert f"set qdisc {host.outside} kind=tbf rate=1250000" in plan
     assert "replace table ip neutrino: it does not exist" in plan

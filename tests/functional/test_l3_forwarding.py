@@ -11,8 +11,8 @@ import pytest
 
 from neutrino.agent.l3.parts.port_forwarding import RULES, SAME, SINGLE, TO_ONE, forwarding_maps
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.nft.api import Chain, Hook, Table
-from neutrino.dataplane.nft.plan import TablePlan, plan_table
+from neutrino.dataplane.nft.api import Chain, Hook, Table, TablePlan
+from neutrino.dataplane.nft.plan import plan_table
 from neutrino.model.routing import PortForwarding
 from tests.functional.test_dataplane_nft import Place, connect
 
@@ -47,9 +47,7 @@ class Router:
 
     def settle(self, wanted: Table) -> str:
         plan = self._plan(wanted)
-        if plan.table is not None:
-            self._place.nft.replace(self._place.name, plan.table)
-        self._place.nft.change_elements(self._place.name, wanted.path, plan.elements)
+        self._place.nft.apply(self._place.name, plan)
         again = self._plan(wanted)
         assert not again, again.text()
         return plan.text()

@@ -10,6 +10,7 @@ import pytest
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.dataplane.netlink.namespaces import Namespaces
+from neutrino.dataplane.nft.api import TablePlan
 from tests.functional.test_dataplane_nft import Place
 from tests.support.routing import GATEWAY, QG, rendered, router, table
 
@@ -83,6 +84,6 @@ def external() -> Iterator[External]:
 def test_a_packet_that_a_stale_neighbour_entry_sends_to_the_router_keeps_its_source(external, enable_snat):
     """A floating IP has moved to another host or router. Until the client learns its new MAC, the old one forwards."""
     wanted = table(rendered(router(gateway=GATEWAY, enable_snat=enable_snat), L3Options()))
-    external.router.nft.replace(external.router.name, wanted)
+    external.router.nft.apply(external.router.name, TablePlan(wanted.path, wanted))
     external.set_stale_neighbour()
     assert external.seen_as() == CLIENT

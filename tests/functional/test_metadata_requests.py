@@ -51,13 +51,13 @@ def test_a_slow_nova_is_slow_for_one(host: Host) -> None:
         host.feed.synced()
         async with host.agent():
             await until(lambda: answers(host, "blue", blue) and answers(host, "red", red))
-            slow = asyncio.create_task(host.asks("blue", "/lab/slow/4"))
+            slow = asyncio.create_task(host.fetch_async("blue", "/lab/slow/4"))
             started = time.monotonic()
             for _ in range(20):
-                assert await host.asks("red") == (200, red.device_id)
+                assert await host.fetch_async("red") == (200, red.device_id)
             assert time.monotonic() - started < 2
             assert (await slow)[0] == 504
-            assert await host.asks("blue") == (200, blue.device_id)
+            assert await host.fetch_async("blue") == (200, blue.device_id)
 
     asyncio.run(scenario())
 
@@ -174,9 +174,9 @@ def test_a_source_above_the_rate_limit_gets_429(server: NovaMetadata, tmp_path: 
             host.feed.synced()
             async with host.agent():
                 await until(lambda: answers(host, "other", other))
-                answered = [(await host.asks("blue"))[0] for _ in range(8)]
+                answered = [(await host.fetch_async("blue"))[0] for _ in range(8)]
                 assert answered == [200] * 5 + [429] * 3
-                assert await host.asks("other") == (200, other.device_id)
+                assert await host.fetch_async("other") == (200, other.device_id)
                 assert blue.device_id in server.requested_by
 
         asyncio.run(scenario())
@@ -206,19 +206,19 @@ def test_a_request_whose_end_is_in_doubt_is_the_last_of_its_connection(host: Hos
     def raw(data: bytes) -> bytes:
         with host.connect("blue").sock as sock:
             sock.sendall(data)
-            said = b""
+            response = b""
             while part := sock.recv(65536):
-                said += part
-            return said
+                response += part
+            return response
 
     async def scenario() -> None:
         host.feed.synced()
         async with host.agent():
             await until(lambda: answers(host, "blue", blue))
             for name, rest in DOUBTFUL.items():
-                said = await asyncio.to_thread(raw, b"POST /openstack/latest/user_data " + rest)
-                assert said.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 ")), (name, said)
-                assert said.count(b"HTTP/1.1 ") == 1, (name, said)
+                response = await asyncio.to_thread(raw, b"POST /openstack/latest/user_data " + rest)
+                assert response.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 ")), (name, response)
+                assert response.count(b"HTTP/1.1 ") == 1, (name, response)
                 assert server.passwords == {}, name
             assert answers(host, "blue", blue)
 
@@ -244,7 +244,7 @@ def test_data_after_novas_response_is_dropped(tmp_path: Path) -> None:
             host.feed.synced()
             async with server, host.agent():
                 await until(lambda: status(host, "blue") == 200)
-                assert {await host.asks("blue") for _ in range(5)} == {(200, "right")}
+                assert {await host.fetch_async("blue") for _ in range(5)} == {(200, "right")}
         finally:
             host.close()
 

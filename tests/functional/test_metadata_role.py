@@ -52,7 +52,7 @@ def test_overlapping_networks_each_answer_with_their_own_instance(host: Host, se
         host.feed.synced()
         async with host.agent():
             await until(lambda: answers(host, "blue", blue) and answers(host, "red", red))
-            status, text = await host.asks("red", "/openstack/latest/meta_data.json")
+            status, text = await host.fetch_async("red", "/openstack/latest/meta_data.json")
             assert status == 200
             assert json.loads(text)["uuid"] == red.device_id
             assert json.loads(text)["project_id"] == "p-red"
@@ -67,11 +67,11 @@ def test_overlapping_networks_each_answer_with_their_own_instance(host: Host, se
 def test_headers_of_an_instance_are_not_believed(host: Host) -> None:
     blue = isolated(host, "blue", 5)
     forged = {
-        "X-Instance-ID": "somebody",
+        "X-Instance-ID": "forged",
         "X-Instance-ID-Signature": "00",
         "X-Tenant-ID": "another",
         "X-Forwarded-For": "192.0.2.1",
-        "X_Instance_ID": "somebody",
+        "X_Instance_ID": "forged",
         "X-Metadata-Provider": "me",
         "Forwarded": "for=192.0.2.1",
         "User-Agent": "cloud-init",
@@ -81,7 +81,7 @@ def test_headers_of_an_instance_are_not_believed(host: Host) -> None:
         host.feed.synced()
         async with host.agent():
             await until(lambda: answers(host, "blue", blue))
-            status, text = await host.asks("blue", "/lab/headers", headers=forged)
+            status, text = await host.fetch_async("blue", "/lab/headers", headers=forged)
             assert status == 200
             seen = [(name.lower(), value) for name, value in json.loads(text)]
             values = dict(seen)
@@ -103,12 +103,12 @@ def test_an_unknown_source_and_one_that_two_have_get_404(host: Host) -> None:
         host.feed.synced()
         async with host.agent():
             await until(lambda: answers(host, "blue", blue))
-            status, text = await host.asks("stranger")
+            status, text = await host.fetch_async("stranger")
             assert status == 404
             assert "10.0.0.9" in text
             twin = port("blue", 7, "10.0.0.5")
             host.feed.put("dhcp_port", twin.id, twin)
-            await until(lambda: host.ask("blue")[0] == 404)
+            await until(lambda: host.fetch("blue")[0] == 404)
             host.feed.put("dhcp_port", twin.id, None)
             await until(lambda: answers(host, "blue", blue))
 
@@ -125,10 +125,10 @@ def behind(host: Host, *ports: DhcpPort) -> None:
     host.feed.put("router", "r1", router_of("green", "yellow", ipv6=True))
 
 
-def asked(host: Host, instance: str, where: str) -> tuple[int, str]:
+def fetch_at(host: Host, instance: str, where: str) -> tuple[int, str]:
     """At the router's port, to which its table would redirect."""
     try:
-        return host.ask(instance, where=where, number=9697)
+        return host.fetch(instance, where=where, number=9697)
     except OSError:
         return 0, ""
 
@@ -144,7 +144,7 @@ def test_behind_a_router_the_networks_of_the_router_count(host: Host) -> None:
         async with host.agent():
 
             def status() -> tuple[int, str]:
-                return asked(host, "vm", "10.0.0.1")
+                return fetch_at(host, "vm", "10.0.0.1")
 
             await until(lambda: status() == (200, here.device_id))
             pid = host.pid
@@ -174,19 +174,19 @@ def test_in_a_router_an_instance_is_identified_by_its_device(host: Host) -> None
         host.feed.synced()
         async with host.agent():
             for where in ("10.0.1.1", "fd01::1", "fe80::a9fe:a9fe"):
-                await until(lambda where=where: asked(host, "victim", where) == (200, victim.device_id))
+                await until(lambda where=where: fetch_at(host, "victim", where) == (200, victim.device_id))
             for where in ("10.0.0.1", "fd00::1", "fe80::a9fe:a9fe"):
-                await until(lambda where=where: asked(host, "mine", where) == (200, mine.device_id))
+                await until(lambda where=where: fetch_at(host, "mine", where) == (200, mine.device_id))
             # The extra routes.
             host.run("qrouter-r1", "ip", "route", "add", "10.0.1.5/32", "dev", "qr-r1-green")
             host.run("qrouter-r1", "ip", "-6", "route", "add", "fd01::5/128", "dev", "qr-r1-green")
             for where in ("10.0.0.1", "fd00::1", "fe80::a9fe:a9fe"):
-                await until(lambda where=where: asked(host, "attacker", where)[0] == 404)
+                await until(lambda where=where: fetch_at(host, "attacker", where)[0] == 404)
 
     asyncio.run(scenario())
 
 
-def test_a_link_local_source_is_known_by_the_mac_on_the_wire(host: Host) -> None:
+def test_a_link_local_source_is_known_by_the_mac(host: Host) -> None:
     """Its link-local address proves nothing: an instance can choose any."""
     host.namespace("qdhcp-six", *ADDRESSES, "fe80::a9fe:a9fe/64", "fd00::2/64")
     this, other = port("six", 5, "fd00::5"), port("six", 6, "fd00::6")
@@ -202,18 +202,18 @@ def test_a_link_local_source_is_known_by_the_mac_on_the_wire(host: Host) -> None
         host.feed.synced()
         async with host.agent():
 
-            def ask() -> tuple[int, str]:
+            def fetch() -> tuple[int, str]:
                 try:
-                    return host.ask("vm", where="fe80::a9fe:a9fe")
+                    return host.fetch("vm", where="fe80::a9fe:a9fe")
                 except OSError:
                     return 0, ""
 
-            await until(lambda: ask() == (200, this.device_id))
-            status, text = await host.asks("vm", "/lab/headers", where="fe80::a9fe:a9fe")
+            await until(lambda: fetch() == (200, this.device_id))
+            status, text = await host.fetch_async("vm", "/lab/headers", where="fe80::a9fe:a9fe")
             assert status == 200
             assert dict(json.loads(text))["x-forwarded-for"] == "fe80::f816:3eff:fe00:6"
             with pytest.raises((OSError, ConnectionError)):  # the port is open at the metadata address alone
-                await host.asks("vm", where="fd00::2")
+                await host.fetch_async("vm", where="fd00::2")
 
     asyncio.run(scenario())
 
@@ -222,10 +222,10 @@ def test_a_restart_of_the_agent_interrupts_no_request(host: Host) -> None:
     blue = isolated(host, "blue", 5)
     failures: list[object] = []
 
-    async def keep_asking(stop: asyncio.Event) -> int:
+    async def keep_fetching(stop: asyncio.Event) -> int:
         count = 0
         while not stop.is_set():
-            answer = await host.asks("blue")
+            answer = await host.fetch_async("blue")
             count += 1
             if answer != (200, blue.device_id):
                 failures.append(answer)
@@ -237,11 +237,11 @@ def test_a_restart_of_the_agent_interrupts_no_request(host: Host) -> None:
             await until(lambda: answers(host, "blue", blue))
             pid = host.pid
         stop = asyncio.Event()
-        asking = asyncio.create_task(keep_asking(stop))
+        requests = asyncio.create_task(keep_fetching(stop))
         await asyncio.sleep(0)
         async with host.agent() as role:
             await until(lambda: not next(iter(role.describe())).configurations["problems"])
-            # Before the server has spoken, an agent with an empty memory takes nothing away.
+            # Before the first `synced`, an agent without state removes nothing.
             assert host.pid == pid
         host.feed.is_synced = False
         host.feed.state.objects["dhcp_network"].clear()
@@ -257,7 +257,7 @@ def test_a_restart_of_the_agent_interrupts_no_request(host: Host) -> None:
             assert answers(host, "blue", blue)
             assert (await role.find()).plan == ""
         stop.set()
-        assert await asking > 3
+        assert await requests > 3
         assert failures == []
         assert host.pid == pid
 
@@ -339,7 +339,7 @@ def test_a_routed_network_is_not_isolated(host: Host) -> None:
 
             def refused() -> bool:
                 try:
-                    host.ask("blue")
+                    host.fetch("blue")
                 except OSError:
                     return True
                 return False

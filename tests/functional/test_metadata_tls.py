@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from neutrino.agent.metadata.messages import ProxySettings
-from neutrino.agent.metadata.proxy.connection import explain
+from neutrino.agent.metadata.proxy.connections import explain
 from tests.support.metadata import SECRET, TIMES, Host, dhcp_port, network, port, until
 from tests.support.nova_metadata import NovaMetadata
 
@@ -113,7 +113,7 @@ def test_nova_behind_tls(case: str, authority: Authority, number: int, tmp_path:
 
     def answered() -> bool:
         try:
-            status, text = host.ask("blue")
+            status, text = host.fetch("blue")
         except OSError:
             return False
         return (status, text if status == 200 else None) == wanted

@@ -132,7 +132,7 @@ def site(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Site]:
 
 @contextlib.contextmanager
 def known_outside(site: Site) -> Iterator[None]:
-    """The machine outside has routes to all networks: that nothing comes is the router's doing."""
+    """The machine outside has routes to all networks, so only the router can drop the packets."""
     prefixes = [(version, prefix) for name in NETWORKS for version, prefix in cidrs(name).items()]
     for version, prefix in prefixes:
         site.lab.run(EXTERNAL, ["ip", "route", "add", prefix, "via", site.gateway(version)])

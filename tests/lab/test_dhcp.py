@@ -64,12 +64,12 @@ def test_a_machine_gets_its_lease_keeps_it_and_gives_it_back(lab: Lab) -> None:
     own = address(lab, "a")
     assert addresses(lab, "a") == {f"{own}/24"}
     assert pings(lab, "a", address(lab, "b"))
-    told = dhcp_options(lab.dhcp("a"))
-    assert told["new_dhcp_server_identifier"] == servers(lab, blue)[0]["fixed_ips"][0]["ip_address"]
-    assert (told["new_routers"], told["new_interface_mtu"]) == ("10.0.0.1", "1450")
-    assert told["new_domain_name"] == "openstacklocal"
+    lease = dhcp_options(lab.dhcp("a"))
+    assert lease["new_dhcp_server_identifier"] == servers(lab, blue)[0]["fixed_ips"][0]["ip_address"]
+    assert (lease["new_routers"], lease["new_interface_mtu"]) == ("10.0.0.1", "1450")
+    assert lease["new_domain_name"] == "openstacklocal"
     wait_for_renewal(lab, "a")
-    # Another address: from the old one nothing is let through any more; the machine asks anew when it starts.
+    # Another address: port security drops packets from the old one; the client requests the new one when it starts.
     lab.api.update("port", vm.port_id, fixed_ips=[{"ip_address": "10.0.0.250"}])
     wait_until(lambda: own not in leases(lab, there, blue), 10, "the old lease is kept")
     lab.address("a")
@@ -91,11 +91,11 @@ def test_options_of_a_port_are_changed_without_a_restart(lab: Lab) -> None:
     ]
     lab.api.update("port", vm.port_id, extra_dhcp_opts=options)
 
-    def told() -> bool:
+    def has_options() -> bool:
         now = udhcpc(lab, "a", "-O", "ntpsrv", "-O", "bootfile")
         return (now.get("ntpsrv"), now.get("bootfile", now.get("boot_file"))) == ("192.0.2.9", "pxelinux.0")
 
-    wait_until(told, 10, "the client is not told of the port's options")
+    wait_until(has_options, 10, "the client does not get the port's options")
     assert pid(lab, there, blue) == process
 
 
@@ -113,8 +113,8 @@ def test_subnets_of_both_families_and_every_mode(lab: Lab) -> None:
         fixed = {f["ip_address"] for f in port(lab, f"vm-{name}")["fixed_ips"]}
         assert {text.partition("/")[0] for text in addresses(lab, f"vm-{name}")} == fixed, name
     on_link = lab.run("vm-stateful", ["ip", "route", "show", "10.0.0.0/24"]).stdout
-    assert "scope link" in on_link, "the other subnet is on the same wire"
-    # Stateless: no address, but the rest. SLAAC: nobody is asked.
+    assert "scope link" in on_link, "the other subnet is on-link"
+    # Stateless: options without an address. SLAAC: no DHCP request at all.
     client = lab.dhcp("vm-stateless")
     lab.run("vm-stateless", client.argv(6, "-S", "-1"), timeout=15)
     assert dhcp_options(client)["new_dhcp6_name_servers"] == "2001:db8::53"
@@ -133,9 +133,9 @@ def test_no_answer_to_others(lab: Lab) -> None:
     lab.vm("b", port="any", host="h1")
     for vm, network_id in (("a", blue), ("b", red)):
         assert addresses(lab, vm) == {f"{address(lab, vm)}/24"}
-        told = dhcp_options(lab.dhcp(vm))
+        lease = dhcp_options(lab.dhcp(vm))
         own = servers(lab, network_id)[0]["fixed_ips"][0]["ip_address"]
-        assert told["new_dhcp_server_identifier"] == own
+        assert lease["new_dhcp_server_identifier"] == own
     lab.dhcp("b").remove()
     for mac in (port(lab, "a")["mac_address"], "fa:16:3e:fe:ed:01"):
         lab.run("b", ["ip", "link", "set", "eth0", "address", mac])
@@ -158,12 +158,12 @@ def test_two_agents_give_the_same_lease_and_one_is_enough(lab: Lab) -> None:
         process = pid(lab, other, blue)
         os.kill(process, signal.SIGSTOP)  # it does not answer, and is not started again
         try:
-            told = udhcpc(lab, "a", tries=5)
+            lease = udhcpc(lab, "a", tries=5)
         finally:
             os.kill(process, signal.SIGCONT)
-        offers[host] = told["serverid"]
-        assert told["ip"] == address(lab, "a")
-        assert set(told["dns"].split()) == set(where.values())
+        offers[host] = lease["serverid"]
+        assert lease["ip"] == address(lab, "a")
+        assert set(lease["dns"].split()) == set(where.values())
     assert offers == where
 
 
@@ -176,7 +176,7 @@ def test_what_dies_comes_back_and_what_restarts_leaves_it_alone(lab: Lab) -> Non
     there, away = home(lab, blue), elsewhere(lab, blue)[0]
     lab.vm("a", network="blue", host=away, security_groups=["open"])
     process = pid(lab, there, blue)
-    # The agent: nothing of its goes with it, and nothing is started again.
+    # The agent exits: its daemons stay, and none is restarted.
     for kill in (False, True):
         lab.stop_agent(there, kill=kill)
         wait_for_renewal(lab, "a")
@@ -238,13 +238,13 @@ def test_distributed_each_host_answers_its_own(lab: Lab) -> None:
     lab.vm("a", network="blue", host=there, security_groups=["open"])
     lab.vm("b", network="blue", host=away, security_groups=["open"])
     wait_until(lambda: pid(lab, away, blue) != 0, 10, f"{away} does not answer its own ports")
-    assert pid(lab, bare, blue) == 0, "a host without ports of the network has nobody to answer"
+    assert pid(lab, bare, blue) == 0, "a host without ports of the network serves none"
     (one,) = servers(lab, blue)
     with lab.capture(away, "udp") as seen:
-        told = udhcpc(lab, "b")
-    assert told["serverid"] == one["fixed_ips"][0]["ip_address"]
-    assert told["ip"] == address(lab, "b")
-    assert not [line for line in seen.lines if "67" in line and "68" in line], "asked and answered on the host"
+        lease = udhcpc(lab, "b")
+    assert lease["serverid"] == one["fixed_ips"][0]["ip_address"]
+    assert lease["ip"] == address(lab, "b")
+    assert not [line for line in seen.lines if "67" in line and "68" in line], "requests and replies stay on the host"
     # All others are gone: nothing reaches the host any more.
     assert pings(lab, "b", address(lab, "a"))
     lab.run(away, ["ip", "link", "set", "underlay", "down"])

@@ -1,4 +1,4 @@
-"""Every host answers its own ports, routes for them and tells them who they are: before they are plugged, and alone."""
+"""Every host serves DHCP, routing and metadata for its own ports, from before they are plugged."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_host_that_is_alone_serves_its_ports(lab: Lab) -> None:
 
 def test_the_router_is_there_before_the_tap_and_stays(lab: Lab) -> None:
     blue = inside(lab, "blue", 1, six=False)
-    wait_until(lambda: home(lab, blue["id"]) != "", 10, "blue is scheduled to nobody")
+    wait_until(lambda: home(lab, blue["id"]) != "", 10, "blue is scheduled to no host")
     router = make_router(lab, None, blue, distributed=True)
     (away,) = elsewhere(lab, blue["id"])
     vm = lab.define_vm("a", network="blue", host=away, security_groups=["open"])  # bound, and no more
@@ -85,7 +85,7 @@ def test_the_router_is_there_before_the_tap_and_stays(lab: Lab) -> None:
     assert vm.tap not in lab.run(away, ["ovs-vsctl", "list-ports", "br-int"]).stdout
     wait_until(lambda: not differs(lab, away), 20, f"{away} is not done")
     before, process = in_namespace(lab, away, router), pid(lab, away, blue["id"])
-    # Everything is told anew, by another server and to another agent.
+    # Server and agent are restarted: everything is sent anew.
     lab.stop_server(kill=True)
     lab.start_server()
     lab.stop_agent(away, kill=True)

@@ -1,4 +1,4 @@
-"""Distributed routers on real packets: routed where the sender is, and out by its own host or by one that is for all."""
+"""Distributed routers on real packets: routed on the sender's host, to the outside by that host or by the SNAT's host."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_subnets_are_joined_and_nothing_is_translated(site: Site, source: str, t
 
 
 def test_packets_are_routed_on_the_senders_host(site: Site) -> None:
-    """What goes from host to host is on the receiver's network already, from the host's own MAC, and passes no third."""
+    """Packets between hosts are on the receiver's network already, have the host's own MAC, and pass no third host."""
     lab, numbers = site.lab, {name: site.networks[name]["provider:segmentation_id"] for name in ("blue", "red")}
     assert reaches(lab, "a", site.four("c"))
     with lab.capture("h3", TUNNELLED) as there, lab.capture(CENTRAL, TUNNELLED) as elsewhere:
@@ -149,7 +149,7 @@ def test_packets_are_routed_on_the_senders_host(site: Site) -> None:
 
 
 def _frames(lines: list[str]) -> list[str]:
-    """Each packet as one line: what is inside a tunnel's is on those after."""
+    """Each packet as one line: tcpdump prints the inner packet of a tunnel on the lines after."""
     frames: list[str] = []
     for line in lines:
         if line[:1].isdigit():
@@ -159,7 +159,7 @@ def _frames(lines: list[str]) -> list[str]:
     return frames
 
 
-def test_nobody_but_the_own_host_is_asked_for_the_gateway(site: Site) -> None:
+def test_arp_requests_for_the_gateway_stay_on_the_host(site: Site) -> None:
     lab = site.lab
     with lab.capture("h2", TUNNELLED) as tunnels, lab.capture("h2", "arp", "provider") as wire:
         for name in ("a", "d"):
@@ -175,7 +175,7 @@ def test_security_groups_hold_on_what_is_routed(site: Site) -> None:
     assert not connects(site.lab, "c", "shut", site.four("shut"), 23)
 
 
-# --- to the world -----------------------------------------------------------------------------------------------------
+# --- to the outside ---------------------------------------------------------------------------------------------------
 
 
 def test_without_a_floating_ip_all_go_out_by_one_host(site: Site) -> None:
@@ -269,12 +269,12 @@ def test_an_agent_that_is_killed_and_back_loses_nothing(site: Site, public: Call
         lab.start_agent("h2")
         wait_until_right(lab, "h2")
     assert (gaps(across), gaps(floating)) == ([], [])
-    said = lab.log_tail("h2-agent", 100_000, sizes["h2-agent"]).splitlines()
-    assert [line for line in said if "changes" in line] == []
+    lines = lab.log_tail("h2-agent", 100_000, sizes["h2-agent"]).splitlines()
+    assert [line for line in lines if "changes" in line] == []
 
 
 def test_a_switch_that_restarts_routes_again(site: Site, public: Callable[[str], Object]) -> None:
-    """That of an instance's host, and then that of the SNAT."""
+    """The switch of an instance's host, then that of the SNAT's host."""
     lab, fip = site.lab, public("a")["floating_ip_address"]
     for host in ("h2", CENTRAL):
         lab.stop_ovs(host, kill=True)
@@ -284,7 +284,7 @@ def test_a_switch_that_restarts_routes_again(site: Site, public: Callable[[str],
 
 
 def test_an_address_of_a_pair_is_found_on_another_host(site: Site) -> None:
-    """One that no port has, on a guest that may use it; and one that a port reserves, without being anywhere."""
+    """An address of no port, on a guest with that pair; and one that an unbound port reserves."""
     lab, blue = site.lab, site.networks["blue"]
     reserved = lab.api.create("port", network_id=blue["id"])
     taken = next(each["ip_address"] for each in reserved["fixed_ips"] if "." in each["ip_address"])
@@ -298,7 +298,7 @@ def test_an_address_of_a_pair_is_found_on_another_host(site: Site) -> None:
 
 
 def test_its_ports_are_active_while_a_host_has_them(site: Site) -> None:
-    """Also one that is on no host; it is down when the last that needs it has gone."""
+    """Also an interface that is bound to no host; it is DOWN when the last host that needs it is gone."""
     lab = site.lab
     owners = ("network:router_interface_distributed", "network:router_centralized_snat", "network:router_gateway")
 
@@ -329,17 +329,17 @@ def test_hosts_are_as_they_should_be(site: Site, public: Callable[[str], Object]
         wait_until_right(site.lab, host)
 
 
-def test_who_is_where_is_known_before_anybody_asks(site: Site) -> None:
+def test_neighbours_are_permanent_entries(site: Site) -> None:
     lab = site.lab
-    said = json.loads(in_router(lab, site.router, "h2", "ip", "-j", "neighbour", "show", "nud", "permanent"))
-    known = {each["dst"]: each["lladdr"] for each in said}
+    shown = json.loads(in_router(lab, site.router, "h2", "ip", "-j", "neighbour", "show", "nud", "permanent"))
+    known = {each["dst"]: each["lladdr"] for each in shown}
     for guest in site.guests.values():
         assert known[guest.addresses[4]] == guest.mac
         assert known[guest.addresses[6]] == guest.mac
 
 
 def test_a_deleted_router_leaves_nothing(site: Site) -> None:
-    """Its last floating IP takes along the namespace of floating IPs, and the gateway that of the SNAT."""
+    """fip-… is removed with the last floating IP, and snat-… with the gateway."""
     lab, router = site.lab, site.router
     fip = floating_ip(lab, site.out, site["a"].port_id)
     wait_to_reach(lab, EXTERNAL, fip["floating_ip_address"])

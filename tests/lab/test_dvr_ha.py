@@ -1,4 +1,4 @@
-"""Routers that are distributed and HA at once: each host routes for itself, and the way out moves when its host is lost."""
+"""Routers that are distributed and HA: each host routes its own instances, and the SNAT fails over with its host."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from tests.support.routing_lab import (
     wait_until_right,
 )
 
-CENTRAL = ("h1", "h2")  # hold the SNAT ready; h3 routes for itself alone
+CENTRAL = ("h1", "h2")  # have the SNAT part; h3 routes its own instances only
 FAILOVER_SECONDS = 15.0  # keepalived waits three and a half; the rest is for a busy machine
 CENTRAL_PORTS = ("network:router_centralized_snat", "network:router_gateway")
 INTERFACE = "network:router_interface_distributed"
@@ -63,7 +63,7 @@ def lab() -> Iterator[Lab]:
 
 @dataclasses.dataclass
 class Site:
-    """blue in tunnels and green in VLANs, joined by one router, with somebody on every host."""
+    """blue in tunnels and green in VLANs, joined by one router, with instances on every host."""
 
     lab: Lab
     out: Object
@@ -87,7 +87,7 @@ class Site:
 
     @property
     def active(self) -> str:
-        """The one host that says it is active, once there is one and the other says it is not."""
+        """The host that reports itself active, once the other one reports standby."""
         return active_host(self.lab, self.router, among=CENTRAL)
 
     @property
@@ -99,8 +99,8 @@ class Site:
         ports = self.lab.api.list("port", device_id=self.router["id"])
         return [port for port in ports if port["device_owner"] in owners]
 
-    def places(self) -> set[str]:
-        """Where the API says that the router's way out is."""
+    def bound_hosts(self) -> set[str]:
+        """The hosts that the ports of the router's SNAT part are bound to."""
         return {port["binding:host_id"] for port in self.ports(*CENTRAL_PORTS)}
 
 
@@ -129,16 +129,16 @@ def site(lab: Lab) -> Iterator[Site]:
 # --- as it should be --------------------------------------------------------------------------------------------------
 
 
-def test_two_hosts_hold_the_way_out_ready_and_one_has_it(site: Site) -> None:
+def test_two_hosts_have_the_snat_part_and_one_is_active(site: Site) -> None:
     lab, active = site.lab, site.active
     assert set(site.states) == {"h1", "h2", "h3"}
     assert site.states["h3"] is None
-    wait_until(lambda: site.places() == {active}, SOON, f"the ports are elsewhere: {site.places()}")
+    wait_until(lambda: site.bound_hosts() == {active}, SOON, f"the ports are elsewhere: {site.bound_hosts()}")
     assert {port["binding:host_id"] for port in site.ports("network:router_ha_interface")} == set(CENTRAL)
     assert [len(namespaces(lab, host, "snat-")) for host in ("h1", "h2", "h3")] == [1, 1, 0]
     for host in CENTRAL:
-        said = json.loads(in_snat(lab, site.router, host, "ip", "-j", "address"))
-        held = {each["ifname"]: each.get("addr_info", ()) for each in said if each["ifname"][:3] in ("sg-", "qg-")}
+        shown = json.loads(in_snat(lab, site.router, host, "ip", "-j", "address"))
+        held = {each["ifname"]: each.get("addr_info", ()) for each in shown if each["ifname"][:3] in ("sg-", "qg-")}
         assert len(held) == 5  # two subnets each on two networks, and the gateway
         assert all(bool(found) == (host == active) for found in held.values()), host
         assert "10.0.1.1/24" in in_router(lab, site.router, host, "ip", "address")  # that part is everywhere
@@ -184,18 +184,18 @@ def test_forwarded_ports(site: Site) -> None:
 
 
 def test_a_floating_ip_of_a_host_that_does_not_reach_the_outside(site: Site) -> None:
-    """It comes by the active host."""
+    """It is translated in snat-… of the active host."""
     lab, fip = site.lab, floating_ip(site.lab, site.out, site["c"].port_id)
     address = fip["floating_ip_address"]
     lab.stop_agent("h3")
     lab.start_agent("h3", {"DEFAULT": {"agent_mode": "dvr_no_external"}})
     wait_until(lambda: address in in_snat(lab, site.router, site.active, "ip", "address"), SOON, "it stays on its host")
-    wait_until(lambda: not namespaces(lab, "h3", "fip-"), SOON, "h3 still has a way out of its own")
+    wait_until(lambda: not namespaces(lab, "h3", "fip-"), SOON, "h3 still has fip-…")
     assert seen_as(lab, EXTERNAL, "c", address) == MACHINE
     assert seen_as(lab, "c", EXTERNAL, MACHINE) == address
     lab.stop_agent("h3")
     lab.start_agent("h3", {"DEFAULT": {"agent_mode": "dvr"}})
-    wait_until(lambda: bool(namespaces(lab, "h3", "fip-")), SOON, "h3 has no way out of its own")
+    wait_until(lambda: bool(namespaces(lab, "h3", "fip-")), SOON, "h3 has no fip-…")
     wait_to_reach(lab, EXTERNAL, address)
     lab.api.delete("floatingip", fip["id"])
 
@@ -223,7 +223,7 @@ def test_tenants_with_the_same_addresses(site: Site) -> None:
     check_same_addresses(site.lab, site.out, site["c"], [site.group], site.gateway, distributed=True, ha=True)
 
 
-def test_an_agent_that_is_killed_and_back_changes_nobody(site: Site) -> None:
+def test_an_agent_that_is_killed_and_restarted_causes_no_failover(site: Site) -> None:
     lab, active = site.lab, site.active
     with Pinging(lab, "c", MACHINE) as out, Pinging(lab, "a", site.four("b")) as across:
         for host in (active, site.standby):
@@ -238,10 +238,10 @@ def test_an_agent_that_is_killed_and_back_changes_nobody(site: Site) -> None:
 
 
 def test_the_loss_of_the_active_host(site: Site) -> None:
-    """The way out is back within seconds; what does not go by that host notices nothing."""
+    """The SNAT is back within seconds; traffic that does not pass it is not affected."""
     lab, active, standby = site.lab, site.active, site.standby
     fip = floating_ip(lab, site.out, site["c"].port_id)
-    address, near = fip["floating_ip_address"], next(name for name in ("a", "b") if site[name].host == standby)
+    address, other = fip["floating_ip_address"], next(name for name in ("a", "b") if site[name].host == standby)
     wait_to_reach(lab, EXTERNAL, address)
     back = contextlib.ExitStack()
     with connect(lab, "d", EXTERNAL, MACHINE) as talk, back:
@@ -250,7 +250,7 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
             Pinging(lab, "d", MACHINE) as by_wire,
             Pinging(lab, "e", MACHINE) as by_tunnel,
             Pinging(lab, EXTERNAL, address) as floating,
-            Pinging(lab, near, site.four("c")) as across,
+            Pinging(lab, other, site.four("c")) as across,
         ):
             back.enter_context(lost(lab, site.router, active))
             talk.server.sendall(b"are you there?")
@@ -260,16 +260,16 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
         assert min(outages) > 0
         assert max(outages) < FAILOVER_SECONDS
         assert (gaps(floating), gaps(across)) == ([], [])
-        # What comes again from outside is not answered by a host that has yet to hear of the connection from inside.
+        # A retransmission from outside is dropped, not reset, by a host that has no conntrack entry of the connection yet.
         with lab.capture(standby, f"tcp and host {site.gateway}", "external") as seen:
             seen.wait_for(f"> {site.gateway}.", timeout=20)
             seen.wait_until_quiet()
         assert "Flags [R" not in seen.text
         wait_until(talk.goes_on, SOON, "an established connection did not survive")
-        for name in ("d", "e", near):
+        for name in ("d", "e", other):
             assert seen_as(lab, name, EXTERNAL, MACHINE) == site.gateway
         wait_until(lambda: site.states[active] == "standby", SOON, "the lost one still counts as active")
-        wait_until(lambda: site.places() == {standby}, SOON, "the ports did not follow")
+        wait_until(lambda: site.bound_hosts() == {standby}, SOON, "the ports did not follow")
         with Pinging(lab, "d", MACHINE) as out:
             back.close()
             wait_until_right(lab, active)
@@ -283,10 +283,12 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
 def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
     lab = site.lab
     with deaf(CENTRAL, lambda host, *argv: in_snat(lab, site.router, host, *argv)):
-        wait_until(lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "nobody says it")
+        wait_until(
+            lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "no agent reports the conflict"
+        )
     wait_until(lambda: problems_of(lab) == [], SOON, f"it is still shown: {problems_of(lab)}")
     active = site.active
-    wait_until(lambda: site.places() == {active}, SOON, "the ports are not where the router is")
+    wait_until(lambda: site.bound_hosts() == {active}, SOON, "the ports are not where the router is")
     for guest in site.guests.values():
         wait_to_reach(lab, guest.name, MACHINE)
 
@@ -294,7 +296,7 @@ def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_way_out_comes_and_goes_and_the_rest_stays(site: Site) -> None:
+def test_the_gateway_is_removed_and_added_and_subnets_stay_connected(site: Site) -> None:
     lab, router = site.lab, site.router
     with Pinging(lab, "a", site.four("b")) as across:
         lab.api.update("router", router["id"], external_gateway_info={})

@@ -1,4 +1,4 @@
-"""HA routers on real packets: one host is active, the others are ready, and take over when it is lost."""
+"""HA routers on real packets: one host is active, a standby takes over when it is lost."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class Site:
 
     @property
     def active(self) -> str:
-        """The one host that says it is active, once there is one and the others say they are not."""
+        """The host that reports itself active, once the others report standby."""
         return active_host(self.lab, self.router, among=self.lab.hosts)
 
     def others(self, host: str) -> list[str]:
         return [each for each in self.lab.hosts if each != host]
 
-    def places(self) -> set[str]:
-        """Where the API says that the router's ports are."""
+    def bound_hosts(self) -> set[str]:
+        """The hosts that the router's ports are bound to."""
         ports = self.lab.api.list("port", device_id=self.router["id"])
         return {port["binding:host_id"] for port in ports if port["device_owner"] in ROUTER_PORTS}
 
@@ -106,9 +106,9 @@ def site(lab: Lab) -> Iterator[Site]:
 # --- as it should be --------------------------------------------------------------------------------------------------
 
 
-def test_one_host_is_active_and_the_others_say_nothing(site: Site) -> None:
+def test_one_host_is_active_and_the_others_are_silent(site: Site) -> None:
     lab, active = site.lab, site.active
-    wait_until(lambda: site.places() == {active}, SOON, "the ports are elsewhere")
+    wait_until(lambda: site.bound_hosts() == {active}, SOON, "the ports are elsewhere")
     ports = lab.api.list("port", device_id=site.router["id"], device_owner="network:router_ha_interface")
     assert {port["binding:host_id"] for port in ports} == set(lab.hosts)
     for host in lab.hosts:
@@ -132,7 +132,7 @@ def test_the_router_serves_instances_on_every_host(site: Site) -> None:
             assert seen_as(lab, own.name, other.name, other.addresses[version]) == own.addresses[version]
 
 
-def test_what_is_asked_of_every_router(site: Site) -> None:
+def test_checks_of_every_kind_of_router(site: Site) -> None:
     """Guests are on two subnets and three hosts."""
     lab, gateway = site.lab, gateway_address(site.lab, site.router)
     first, red, second = (site.guests[host] for host in ("h1", "h2", "h3"))
@@ -144,7 +144,7 @@ def test_what_is_asked_of_every_router(site: Site) -> None:
     check_same_addresses(lab, site.out, first, [site.group], gateway, ha=True)
 
 
-def test_an_agent_that_restarts_changes_nobody(site: Site) -> None:
+def test_an_agent_that_restarts_causes_no_failover(site: Site) -> None:
     lab, active = site.lab, site.active
     with Pinging(lab, site.guests["h2"].name, MACHINE) as ping:
         for host in (active, site.others(active)[0]):
@@ -186,7 +186,7 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
         wait_until(lambda: site.states[active] == "standby", SOON, "the lost one still counts as active")
         taken = site.active
         assert taken != active
-        wait_until(lambda: site.places() == {taken}, SOON, "the ports did not follow")
+        wait_until(lambda: site.bound_hosts() == {taken}, SOON, "the ports did not follow")
         with Pinging(lab, EXTERNAL, address) as ping:
             back.close()
             wait_until_right(lab, active)
@@ -198,7 +198,7 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
 
 
 def test_keepalived_killed_is_back_at_once(site: Site) -> None:
-    """What it had set is taken away, by itself or by us, unless it is the active one again."""
+    """The addresses that it had set are removed, by keepalived or by the agent, unless the host becomes active again."""
     lab = site.lab
     kill_keepalived(lab, site.router, site.active)
 
@@ -219,10 +219,12 @@ def test_keepalived_killed_is_back_at_once(site: Site) -> None:
 def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
     lab = site.lab
     with deaf(lab.hosts, lambda host, *argv: in_router(lab, site.router, host, *argv)):
-        wait_until(lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "nobody says it")
+        wait_until(
+            lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "no agent reports the conflict"
+        )
     wait_until(lambda: problems_of(lab) == [], SOON, f"it is still shown: {problems_of(lab)}")
     active = site.active
-    wait_until(lambda: site.places() == {active}, SOON, "the ports are not where the router is")
+    wait_until(lambda: site.bound_hosts() == {active}, SOON, "the ports are not where the router is")
     for guest in site.guests.values():
         wait_to_reach(lab, guest.name, MACHINE)
 

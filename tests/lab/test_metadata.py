@@ -17,7 +17,7 @@ from tests.support.lab_metadata import IDENTITY, SIX, asking, curl, metadata_rou
 
 ROLES = ("l2", "dhcp", "l3", "metadata")
 AGENTS = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
-# What cloud-init asks for, in its order: first as OpenStack's data source, then as EC2's.
+# The requests of cloud-init, in its order: first as OpenStack's data source, then as EC2's.
 CLOUD_INIT = (
     *("/openstack", "/openstack/", "/openstack/latest/meta_data.json", "/openstack/2018-08-27/network_data.json"),
     *("/latest/meta-data/", "/2009-04-04/meta-data/", "/2009-04-04/meta-data/instance-id"),
@@ -77,7 +77,7 @@ def test_overlapping_networks_each_have_their_own_instance(lab: Lab) -> None:
     assert json.loads(text)["project_id"] == port(lab, "red")["project_id"]
     forged = ("-H", f"X-Instance-ID: {red}", "-H", "X-Forwarded-For: 10.9.9.9", "-H", "X-Tenant-ID: mine")
     assert curl(lab, "blue", IDENTITY, *forged) == (200, blue)
-    lab.run("blue", ["ip", "address", "add", "10.0.0.250/24", "dev", "eth0"])  # an address that nobody has
+    lab.run("blue", ["ip", "address", "add", "10.0.0.250/24", "dev", "eth0"])  # an address that no port has
     assert lab.run("h1", lab.agent_command("h1", "verify")).returncode == 0
 
 
@@ -102,12 +102,12 @@ def test_an_isolated_network_answers_by_ipv6(lab: Lab) -> None:
 def test_what_cloud_init_asks_for_is_answered(lab: Lab) -> None:
     open_group(lab)
     blue = isolated(lab, "blue")
-    said = {path: curl(lab, "blue", path, "-A", "Cloud-Init/22.4.2") for path in CLOUD_INIT}
-    assert {status for status, _ in said.values()} == {200}, said
-    assert "latest" in said["/openstack"][1].split()
-    assert json.loads(said["/openstack/latest/meta_data.json"][1])["uuid"] == blue
-    assert "instance-id" in said["/latest/meta-data/"][1].split()
-    assert said["/2009-04-04/meta-data/instance-id"][1] == blue
+    responses = {path: curl(lab, "blue", path, "-A", "Cloud-Init/22.4.2") for path in CLOUD_INIT}
+    assert {status for status, _ in responses.values()} == {200}, responses
+    assert "latest" in responses["/openstack"][1].split()
+    assert json.loads(responses["/openstack/latest/meta_data.json"][1])["uuid"] == blue
+    assert "instance-id" in responses["/latest/meta-data/"][1].split()
+    assert responses["/2009-04-04/meta-data/instance-id"][1] == blue
     assert curl(lab, "blue", "/openstack/latest/user_data")[0] == 404, "Nova's own answer where there is none"
 
 
@@ -132,10 +132,10 @@ def test_an_address_that_no_port_has_is_nobody(lab: Lab) -> None:
     lab.api.update("port", there["id"], allowed_address_pairs=[{"ip_address": "10.0.0.250"}])
     lab.run("blue", ["ip", "address", "add", "10.0.0.250/24", "dev", "eth0"])
 
-    def nobody() -> bool:
+    def is_refused() -> bool:
         return curl(lab, "blue", IDENTITY, "--interface", "10.0.0.250")[0] == 404
 
-    wait_until(nobody, 10, "an address that no port has was answered")
+    wait_until(is_refused, 10, "an address that no port has was answered")
     assert curl(lab, "blue")[0] == 200
 
 
@@ -153,7 +153,7 @@ def test_behind_a_router(lab: Lab) -> None:
     for name in behind:
         wait_for_metadata(lab, name, 15)
     assert curl(lab, "elsewhere") == (200, elsewhere)
-    # By IPv6 the source is link-local, once the VM has such an address: its MAC says who it is.
+    # By IPv6 the source is link-local, once the VM has such an address: it is identified by its MAC.
     wait_for_metadata(lab, "yellow", where=SIX)
     assert lab.run("h1", lab.agent_command("h1", "verify")).returncode == 0
 
@@ -183,8 +183,10 @@ def test_another_networks_metadata_is_not_had_by_way_of_a_router(lab: Lab) -> No
     lab.api.update("router", made["id"], routes=routes)
     in_router = ["ip", "netns", "exec", f"qrouter-{made['id']}"]
     for route in routes:
-        asked = [*in_router, "ip", "route", "get", route["destination"].partition("/")[0]]
-        wait_until(lambda asked=asked, by=route["nexthop"]: by in lab.run("h1", asked).stdout, 10, "no extra route")  # type: ignore[misc]
+        command = [*in_router, "ip", "route", "get", route["destination"].partition("/")[0]]
+        wait_until(
+            lambda command=command, by=route["nexthop"]: by in lab.run("h1", command).stdout, 10, "no extra route"
+        )  # type: ignore[misc]
     for each in forged:
         where, length = (SIX, 128) if ":" in each else ("169.254.169.254", 32)
         lab.run("mallory", ["ip", "address", "add", f"{each}/{length}", "dev", "eth0", *(["nodad"] * (":" in each))])
@@ -194,20 +196,20 @@ def test_another_networks_metadata_is_not_had_by_way_of_a_router(lab: Lab) -> No
     lab.run("mallory", ["ip", "link", "set", "eth0", "address", theirs["mac_address"]])
     lab.run("mallory", ["ip", "-6", "address", "flush", "dev", "eth0"])
     lab.run("mallory", ["ip", "address", "add", "fe80::bad/64", "dev", "eth0", "nodad"])
-    said: list[tuple[int, str]] = []
+    responses: list[tuple[int, str]] = []
 
     def answered() -> bool:
-        said.append(curl(lab, "mallory", IDENTITY, "-m", "2", where=SIX))
-        return said[-1][0] != 0
+        responses.append(curl(lab, "mallory", IDENTITY, "-m", "2", where=SIX))
+        return responses[-1][0] != 0
 
-    wait_until(answered, 15, "nobody answers")
-    assert said[-1][0] == 404
+    wait_until(answered, 15, "no response")
+    assert responses[-1][0] == 404
     lab.api.update("router", made["id"], routes=[])
     wait_for_metadata(lab, "victim", 15)
 
 
 def test_the_agent_may_stop_or_die(lab: Lab) -> None:
-    """And come back, which is when it tells the process everything anew: not one request fails."""
+    """And starts again and sends the proxy everything anew: no request fails."""
     open_group(lab)
     blue = isolated(lab, "blue")
     pid = metadata_pid(lab)
@@ -219,7 +221,7 @@ def test_the_agent_may_stop_or_die(lab: Lab) -> None:
     assert set(answers) == {blue}
     assert len(answers) > 20
     assert metadata_pid(lab) == pid
-    assert Path(f"/proc/{pid}/status").read_text().count("65534") >= 8, "it runs as nobody"
+    assert Path(f"/proc/{pid}/status").read_text().count("65534") >= 8, "the user is nobody"
 
 
 def test_metadata_is_back_after_the_switch(lab: Lab) -> None:

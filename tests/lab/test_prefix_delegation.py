@@ -1,4 +1,4 @@
-"""Prefixes from outside on real packets: a DHCPv6 server delegates them, routers announce them, instances use them."""
+"""Prefix delegation on real packets: a DHCPv6 server delegates prefixes, routers advertise them, instances use them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def isp(lab: Lab) -> Iterator[Isp]:
-    """One for each test: a prefix that one has given back is given to the next."""
+    """One for each test: a released prefix is delegated again."""
     with delegating(lab) as made:
         with routers_cleaned(lab):
             yield made
@@ -66,7 +66,7 @@ def isp(lab: Lab) -> Iterator[Isp]:
 
 @dataclasses.dataclass
 class Site:
-    """A network whose only subnet waits for a prefix, a VM on it, and a router with a way out."""
+    """A network whose only subnet has no prefix yet, a VM on it, and a router with a gateway."""
 
     lab: Lab
     isp: Isp
@@ -109,7 +109,7 @@ def site(lab: Lab, isp: Isp) -> Site:
     return make_site(lab, isp)
 
 
-def test_a_prefix_comes_and_is_given_back(site: Site) -> None:
+def test_a_prefix_is_delegated_and_released(site: Site) -> None:
     lab, host = site.lab, host_of(site.lab, site.router)
     prefix = site.check(site.subnet)
     assert prefix in site.isp.given()
@@ -128,7 +128,7 @@ def test_a_prefix_comes_and_is_given_back(site: Site) -> None:
     assert again == prefix  # by whom it was had last
     lab.api.update("router", site.router["id"], external_gateway_info={})
     wait_for_none(lab, site.subnet)
-    wait_until(lambda: site.isp.said.count(f"releases prefix {again}") == 2, SOON, "it is not given back")
+    wait_until(lambda: site.isp.log.count(f"releases prefix {again}") == 2, SOON, "it is not released")
     wait_until(lambda: clients(lab, host) == {}, SOON, "the client runs on")
 
 
@@ -136,7 +136,7 @@ def test_agents_and_clients_that_restart_keep_the_prefix(site: Site) -> None:
     lab, host = site.lab, host_of(site.lab, site.router)
     prefix = site.check(site.subnet)
     running = clients(lab, host)
-    # A killed agent starts from what it has written down, which it does a second after it heard of it.
+    # A killed agent starts from what it has written down, which it does a second after it received the change.
     cache = lab.paths.host(host) / CACHE
     wait_until(lambda: prefix in cache.read_text(), SOON, "the agent does not write down the prefix")
     with route_back(lab, prefix, site.gateway), Pinging(lab, site.vm, MACHINE6) as ping:
@@ -153,7 +153,7 @@ def test_agents_and_clients_that_restart_keep_the_prefix(site: Site) -> None:
     assert not site.isp.has_released(prefix)
 
 
-def test_each_subnet_has_its_own_and_gives_back_its_own(site: Site) -> None:
+def test_each_subnet_requests_and_releases_its_own_prefix(site: Site) -> None:
     lab, host = site.lab, host_of(site.lab, site.router)
     second = asking(lab, site.network)
     attach(lab, site.router, second)
@@ -178,7 +178,7 @@ def test_a_router_given_to_another_host_keeps_its_prefix(site: Site) -> None:
     assert not site.isp.has_released(prefix)
 
 
-def test_only_the_active_host_asks_and_a_failover_keeps_the_prefix(lab: Lab, isp: Isp) -> None:
+def test_only_the_active_host_requests_a_prefix_and_a_failover_keeps_it(lab: Lab, isp: Isp) -> None:
     def active() -> str:
         return next((host for host, state in hosts_of(lab, made.router).items() if state == "active"), "")
 
@@ -201,7 +201,7 @@ def test_only_the_active_host_asks_and_a_failover_keeps_the_prefix(lab: Lab, isp
     assert not isp.has_released(prefix)
 
 
-def test_a_distributed_router_asks_where_its_way_out_is(lab: Lab, isp: Isp) -> None:
+def test_a_distributed_router_requests_prefixes_on_the_host_of_its_snat(lab: Lab, isp: Isp) -> None:
     made = make_site(lab, isp, distributed=True)
     prefix = made.check(made.subnet)
     (gateway,) = lab.api.list("port", device_id=made.router["id"], device_owner="network:router_gateway")
@@ -212,7 +212,7 @@ def test_a_distributed_router_asks_where_its_way_out_is(lab: Lab, isp: Isp) -> N
     wait_until(lambda: isp.has_released(prefix), SOON, "the prefix is not given back")
 
 
-def test_a_prefix_that_is_not_renewed_goes_and_another_comes(lab: Lab) -> None:
+def test_a_prefix_that_expires_is_replaced(lab: Lab) -> None:
     with routers_cleaned(lab):
         with delegating(lab, lifetime=6) as isp:
             made = make_site(lab, isp)

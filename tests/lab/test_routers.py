@@ -1,4 +1,4 @@
-"""Routers on real packets: between subnets and hosts, to the world and back, and through everything that changes."""
+"""Routers on real packets: between subnets and hosts, to the outside and back, and across changes and restarts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def lab() -> Iterator[Lab]:
 
 @dataclasses.dataclass
 class Site:
-    """blue on both hosts, red on the second; a router between them and to the world, on the first host."""
+    """blue on both hosts, red on the second; a router between them and to the outside, on the first host."""
 
     lab: Lab
     out: Object
@@ -132,7 +132,7 @@ def test_a_route_through_an_instance(site: Site) -> None:
     wait_to_lose(lab, "c", beyond)
 
 
-# --- to the world -----------------------------------------------------------------------------------------------------
+# --- to the outside ---------------------------------------------------------------------------------------------------
 
 
 def test_out_under_the_routers_address_or_without_translation(site: Site) -> None:
@@ -199,7 +199,7 @@ def test_a_floating_ip_that_moves_takes_no_connection_along(site: Site, public: 
 
 
 def test_forwarded_ports(site: Site) -> None:
-    """Single ones and ranges; other ports of the address lead nowhere."""
+    """Single ports and ranges; other ports of the address are not forwarded."""
     lab = site.lab
     fip = floating_ip(lab, site.out)
     address, path = fip["floating_ip_address"], f"/v2.0/floatingips/{fip['id']}/port_forwardings"
@@ -247,8 +247,8 @@ def test_an_agent_that_is_killed_and_back_loses_nothing_and_touches_nothing(
         wait_until(lambda: _looked(lab, "h1", sizes), SOON, "the routers were not looked at")
         assert differs(lab, "h1") == ""
     assert (snat.lost, floating.lost) == (0, 0)
-    said = lab.log_tail("h1-agent", 100_000, sizes["h1-agent"]).splitlines()
-    assert [line for line in said if "changes" in line and "router" in line] == []
+    lines = lab.log_tail("h1-agent", 100_000, sizes["h1-agent"]).splitlines()
+    assert [line for line in lines if "changes" in line and "router" in line] == []
 
 
 def _looked(lab: Lab, host: str, sizes: dict[str, int]) -> bool:
@@ -372,13 +372,13 @@ def test_a_router_made_while_no_agent_was_there(site: Site) -> None:
     delete_router(lab, router["id"])
 
 
-def test_instances_take_address_and_route_from_the_routers_word(site: Site) -> None:
+def test_instances_configure_themselves_by_router_advertisements(site: Site) -> None:
     lab = site.lab
     network = lab.api.create("network", name="slaac")
     modes = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
     cidr = {"cidr": "fd00:66::/64", "ip_version": 6}
     subnet = lab.api.create("subnet", network_id=network["id"], **cidr, **modes, dns_nameservers=["fd00:66::53"])
-    router = make_router(lab, None, name="speaks")
+    router = make_router(lab, None, name="talks")
     attach(lab, router, subnet)
     vm = lab.vm("listens", network=network["id"], host="h2", security_groups=[site.group], wait=False)
     lab.run("listens", ["sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=2"])

@@ -1,4 +1,4 @@
-"""Somebody outside who delegates prefixes: ISC's DHCPv6 server on the external machine of a lab, and what it says.
+"""ISC's DHCPv6 server on the external machine of a lab, which delegates prefixes, and its log.
 
 with delegating(lab) as isp:
     ...
@@ -41,15 +41,15 @@ class Isp:
         self._log = log
 
     @property
-    def said(self) -> str:
+    def log(self) -> str:
         return self._log.read_text(errors="replace").replace("\0", "")
 
     def has_released(self, prefix: str) -> bool:
-        return f"releases prefix {prefix}" in self.said
+        return f"releases prefix {prefix}" in self.log
 
     def given(self) -> list[str]:
-        """The prefixes that it has given, as often as it has."""
-        return re.findall(r"Reply PD: address (\S+) to", self.said)
+        """The prefixes that it has delegated, one entry for each reply."""
+        return re.findall(r"Reply PD: address (\S+) to", self.log)
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def delegating(lab: Lab, lifetime: int = 600) -> Iterator[Isp]:
         server = lab.popen(EXTERNAL, argv, stdout=output, stderr=subprocess.STDOUT)
         try:
             isp = Isp(log)
-            wait_until(lambda: "Server starting service" in isp.said, SOON, "the DHCPv6 server does not start")
+            wait_until(lambda: "Server starting service" in isp.log, SOON, "the DHCPv6 server does not start")
             yield isp
         finally:
             server.terminate()
@@ -93,7 +93,7 @@ def wait_for_none(lab: Lab, subnet: Object) -> None:
 
 
 def clients(lab: Lab, host: str) -> dict[str, int]:
-    """The clients that run on a host: the subnet that each asks for, to its number."""
+    """The clients that run on a host: subnet → process id."""
     found = {}
     for path in (lab.paths.host(host) / "pd").glob("*/*/pid"):
         with contextlib.suppress(OSError, ValueError):
@@ -105,7 +105,7 @@ def clients(lab: Lab, host: str) -> dict[str, int]:
 
 @contextlib.contextmanager
 def route_back(lab: Lab, prefix: str, via: str) -> Iterator[None]:
-    """What a provider has besides: packets to a prefix go to the router that it was delegated to."""
+    """The provider's routes: packets to a prefix go to the router that it was delegated to."""
     lab.run(EXTERNAL, ["ip", "-6", "route", "replace", prefix, "via", via])
     try:
         yield
@@ -114,13 +114,13 @@ def route_back(lab: Lab, prefix: str, via: str) -> Iterator[None]:
 
 
 def formed(lab: Lab, vm: str) -> set[str]:
-    """The global IPv6 addresses that a VM has formed itself, of those that it may use."""
+    """The global IPv6 addresses that a VM has formed itself, except tentative ones."""
     lines = lab.run(vm, ["ip", "-6", "-o", "address", "show", "dev", "eth0", "scope", "global"]).stdout.splitlines()
     return {line.split()[3].partition("/")[0] for line in lines if "tentative" not in line}
 
 
 def expected(lab: Lab, vm: str, prefix: str) -> str:
-    """The VM's address on a prefix, as the API says."""
+    """The VM's address on a prefix in the API."""
     fixed = lab.api.show("port", lab.vms.get(vm).port_id)["fixed_ips"]
     network = ipaddress.IPv6Network(prefix)
     return next((f["ip_address"] for f in fixed if ipaddress.ip_address(f["ip_address"]) in network), "")

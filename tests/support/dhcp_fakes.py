@@ -9,10 +9,10 @@ import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from neutrino.agent.dhcp import command
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.reconcile import Reconciler
+from neutrino.agent.dhcp.render import LEASES
 from neutrino.agent.dhcp.role import DhcpRole
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import SetBridge
@@ -32,7 +32,7 @@ class FakeReleases(Dnsmasq):
     """Releases a lease as the running dnsmasq would: it is removed from the file."""
 
     def release(self, namespace: str, argv: Sequence[str]) -> None:
-        path = self._directory / namespace.removeprefix("qdhcp-") / command.LEASES
+        path = self._directory / namespace.removeprefix("qdhcp-") / LEASES
         lines = path.read_text().splitlines()
         path.write_text("".join(f"{line}\n" for line in lines if not set(line.split()) & set(argv)))
 
@@ -71,7 +71,7 @@ class DhcpHost:
     def file(self, network_id: str, name: str) -> str:
         return (self.directory / network_id / name).read_text()
 
-    def there(self) -> set[str]:
+    def actual(self) -> set[str]:
         """The actual state of the host, a line for each thing."""
         argv = {daemon.name: daemon.argv for daemon in self.processes.started}
         found = {f"running {name} {argv[name]}" for name in self.processes.running()}

@@ -53,14 +53,14 @@ class Client:
         return run("ip", "netns", "exec", self.namespace, *argv, timeout=timeout, check=check)
 
     def dhclient(self, *words: str, options: str = "", timeout: float = 15) -> dict[str, str]:
-        """What the client was told, by the names that it gives to its script; nothing if nobody answered.
+        """The lease, by the names that the client passes to its script; empty without a reply.
 
-        It goes into the background when it has what it wanted, which is when the call ends.
+        The client goes into the background once it has a lease: then the call ends.
         """
         here = self.lab.directory
         paths = {kind: here / f"{self.namespace}.{kind}" for kind in ("cf", "lf", "pf")}
         paths["cf"].write_text(f"timeout 5; initial-interval 1;\n{options}\n")
-        out = here / f"{self.namespace}.told"
+        out = here / f"{self.namespace}.lease"
         out.unlink(missing_ok=True)
         self.lab.dhclients.append(paths["pf"])
         where = [word for kind, path in paths.items() for word in (f"-{kind}", str(path))]
@@ -68,15 +68,15 @@ class Client:
         argv = ("dhclient", "-1", *words, "-sf", str(script), *where, self.device)
         self.inside("timeout", str(timeout), *argv, timeout=timeout + 5, check=False)
         self.lab.end_dhclient(paths["pf"])
-        return _told(out, {"BOUND", "RENEW", "REBOOT", "BOUND6", "REBIND6", "RENEW6"})
+        return _last_lease(out, {"BOUND", "RENEW", "REBOOT", "BOUND6", "REBIND6", "RENEW6"})
 
     def udhcpc(self, *words: str, tries: int = 3) -> dict[str, str]:
-        out = self.lab.directory / f"{self.namespace}.told"
+        out = self.lab.directory / f"{self.namespace}.lease"
         out.unlink(missing_ok=True)
         script = _script(self.lab.directory / f"{self.namespace}.sh", out)
         argv = ("udhcpc", "-f", "-n", "-q", "-t", str(tries), "-T", "1", "-i", self.device, "-s", str(script), *words)
         self.inside(*argv, check=False)
-        return _told(out, None)
+        return _last_lease(out, None)
 
     def lookup(self, name: str, server: str) -> str:
         return self.inside("busybox", "nslookup", name, server, timeout=15, check=False)
@@ -196,7 +196,7 @@ def _script(path: Path, out: Path) -> Path:
     return path
 
 
-def _told(out: Path, reasons: set[str] | None) -> dict[str, str]:
+def _last_lease(out: Path, reasons: set[str] | None) -> dict[str, str]:
     """The last call of the script that was about a lease."""
     text = out.read_text() if out.exists() else ""
     calls = [dict(_pairs(part)) for part in text.split("===\n")]

@@ -1,4 +1,4 @@
-"""Labs whose hosts route for themselves, and what tests of distributed routers ask of them.
+"""Labs with distributed routers, and checks that their tests share.
 
 with distributed_lab(central=("h1",)) as lab:
     router = make_router(lab, outside(lab), inside(lab, "blue", 1), distributed=True)
@@ -24,7 +24,7 @@ BRIDGES = ("br-int", "br-tun", "br-provider", "br-ex")
 
 @contextlib.contextmanager
 def distributed_lab(central: Sequence[str], hosts: int = 3) -> Iterator[Lab]:
-    """The `central` hosts take the part of routers that is at one place; the others route for themselves alone."""
+    """The `central` hosts take SNAT parts of routers (dvr_snat); the others only route their own instances (dvr)."""
     usual, other = ("dvr_snat", "dvr") if len(central) > hosts / 2 else ("dvr", "dvr_snat")
     with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
         options = Path(directory) / "dvr.conf"
@@ -48,12 +48,12 @@ def namespaces(lab: Lab, host: str, prefix: str) -> list[str]:
 
 
 def in_snat(lab: Lab, router: Object, host: str, *argv: str, check: bool = True) -> str:
-    """A command where the router's SNAT is."""
+    """A command in the router's snat-… namespace."""
     return lab.run(host, ["ip", "netns", "exec", f"snat-{router['id']}", *argv], check=check).stdout
 
 
 def gaps(ping: Pinging) -> list[int]:
-    """What was not answered though something later was: the last ones were under way when it ended."""
+    """Requests without a reply before the last one that was answered: later ones were under way at the end."""
     return [number for number in range(1, max(ping.received)) if number not in ping.received]
 
 
@@ -61,7 +61,7 @@ def gaps(ping: Pinging) -> list[int]:
 
 
 def wait_for_nothing_of(lab: Lab, router: Object, devices: list[str], macs: set[str]) -> None:
-    """On no host is anything left of a router that has gone."""
+    """Waits until no host has any state of a deleted router."""
     for host in lab.hosts:
         wait_for_none(lambda host=host: traces_of(lab, router["id"], host, devices), f"on {host}")  # type: ignore[misc]
         wait_for_none(lambda host=host: namespaces(lab, host, "fip-"), f"on {host}")  # type: ignore[misc]

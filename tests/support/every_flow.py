@@ -1,6 +1,6 @@
-"""Clouds in which a host has every flow that the renderers can make: for what a switch makes of them.
+"""Clouds in which a host has every flow that can be rendered, to compare fake and real switches.
 
-`tests/unit/test_l2_every_flow.py` checks that no line of the renderers is missing.
+`tests/unit/test_l2_every_flow.py` checks that they cover every line of the code that renders.
 """
 
 from __future__ import annotations

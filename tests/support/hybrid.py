@@ -108,7 +108,7 @@ def _no_probe(family: int) -> tuple[str, ...]:
 
 
 def arrives(receiver: socket.socket, expected: bytes, *, within: float) -> bool:
-    """Whether a datagram or a part of a stream comes; others are read past."""
+    """Whether a datagram or a part of a stream arrives; others are skipped."""
     while select.select([receiver], [], [], within)[0]:
         if expected in receiver.recv(65536):
             return True
@@ -145,7 +145,7 @@ def _echoed(receiver: socket.socket, reply: bytes, offset: int, within: float) -
 def tcp_connection(
     source: Instance, target: Instance, port: int, family: int = 4, *, expected: bool = True
 ) -> Iterator[tuple[socket.socket, socket.socket] | None]:
-    """Both ends of a connection, or None where none comes about."""
+    """Both ends of a connection, or None if it cannot be opened."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(target.socket(socket.SOCK_STREAM, family, port))
         listener.listen()
@@ -166,7 +166,7 @@ def tcp_passes(source: Instance, target: Instance, port: int, family: int = 4, *
         return ends is not None
 
 
-def talks(sender: socket.socket, receiver: socket.socket, text: bytes, *, expected: bool = True) -> bool:
+def passes(sender: socket.socket, receiver: socket.socket, text: bytes, *, expected: bool = True) -> bool:
     sender.sendall(text)
     return arrives(receiver, text, within=ARRIVES if expected else NEVER)
 
@@ -194,7 +194,7 @@ def send_frame(
 
 
 def frame_passes(source: Instance, target: Instance, port: int, *, expected: bool = True, **spoofed: str | int) -> bool:
-    """Whether a frame comes to the target's device; what the machine there would think of its source does not matter."""
+    """Whether a frame arrives at the target's device, with any source."""
     with target.namespace.socket(socket.AF_PACKET, socket.SOCK_RAW) as receiver:
         receiver.bind(("eth0", _IPV4))
         send_frame(source, target, port, **spoofed)  # type: ignore[arg-type]

@@ -158,7 +158,7 @@ class Cloud:
         self.silent: set[str] = set()
 
     def apply(self, *objects: state.Object) -> None:
-        """The whole state of the cloud; ports say on which host they are."""
+        """Apply the whole state of the cloud; a port has the name of its host."""
         for name, host in self.hosts.items():
             host.apply(self.state_for(name, objects))
 

@@ -78,10 +78,6 @@ class Recorder(L3Extension):
             raise RuntimeError(self.applied_error)
 
 
-class Silent:
-    def announce(self, namespace: str, device: str, addresses: object, *, router: bool = False) -> None: ...
-
-
 class Host:
     def __init__(self, state_path: Path, repair: float = 3600.0) -> None:
         self.feed, self.netlink, self.ovsdb, self.flushes = Feed(), FakeNetlink(), FakeOvsdb(), Flushes()
@@ -95,7 +91,7 @@ class Host:
     def restart(self) -> None:
         """An agent that remembers nothing but what the feed's cache does."""
         options = L3Options(host="h1", state_path=str(self.state_path), veth=True)
-        drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, Silent(), lambda namespace: self.flushes)
+        drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, lambda namespace: self.flushes)
         supervisor = Supervisor(self.processes)
         desired = DesiredRouters(self.feed, lambda router: self.refusals.get(router.id))
         self.role = L3Role(
@@ -111,7 +107,7 @@ class Host:
             port_holds=self.port_holds,
         )
 
-    def tell(self, new: Router | None, key: str = "r1") -> None:
+    def send(self, new: Router | None, key: str = "r1") -> None:
         known = self.feed.state.objects["router"]
         old = known.pop(key, None)
         if new is not None:

@@ -118,7 +118,7 @@ def dhcp_port(network_id: str) -> DhcpPort:
 class Host:
     """A host: its namespaces, its metadata process and, while `agent` runs, its agent."""
 
-    _wires = itertools.count()
+    _links = itertools.count()
 
     def __init__(self, directory: Path, settings: ProxySettings, **dhcp: Any) -> None:
         self.feed = Feed()
@@ -193,10 +193,10 @@ class Host:
     def instance(self, name: str, at: str, this: DhcpPort, *routes: str, bridge: str = "br0") -> None:
         """A namespace with the port's MAC and addresses, on the bridge of another; routes lead to that."""
         self.netlink.create_namespace(name)
-        wire = f"w{next(self._wires)}{self._mark}"[:15]
-        self.netlink.apply(name, [SetDevice("lo", up=True), SetVeth("eth0", wire, MACHINE, this.mac_address, 1500)])
-        self.run("", "ip", "link", "set", wire, "netns", self.namespaces.path(at))
-        self.run(at, "ip", "link", "set", wire, "master", bridge, "up")
+        outer = f"w{next(self._links)}{self._mark}"[:15]
+        self.netlink.apply(name, [SetDevice("lo", up=True), SetVeth("eth0", outer, MACHINE, this.mac_address, 1500)])
+        self.run("", "ip", "link", "set", outer, "netns", self.namespaces.path(at))
+        self.run(at, "ip", "link", "set", outer, "master", bridge, "up")
         self.netlink.apply(name, [SetDevice("eth0", up=True)])
         for fixed in this.fixed_ips:
             length = 64 if ":" in fixed.ip_address else 24
@@ -210,7 +210,7 @@ class Host:
 
         self.namespaces.run(namespace, work)
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     def connect(self, instance: str, where: str = "169.254.169.254", number: int = 80) -> http.client.HTTPConnection:
         def work() -> socket.socket:
@@ -223,7 +223,7 @@ class Host:
         made.sock = self.namespaces.run(instance, work)
         return made
 
-    def ask(self, instance: str, path: str = "/latest/meta-data/instance-id", **more: Any) -> tuple[int, str]:
+    def fetch(self, instance: str, path: str = "/latest/meta-data/instance-id", **more: Any) -> tuple[int, str]:
         """One request; its status and its text."""
         where = {key: more.pop(key) for key in ("where", "number") if key in more}
         connection = self.connect(instance, **where)
@@ -234,8 +234,10 @@ class Host:
         finally:
             connection.close()
 
-    async def asks(self, instance: str, path: str = "/latest/meta-data/instance-id", **more: Any) -> tuple[int, str]:
-        return await asyncio.to_thread(self.ask, instance, path, **more)
+    async def fetch_async(
+        self, instance: str, path: str = "/latest/meta-data/instance-id", **more: Any
+    ) -> tuple[int, str]:
+        return await asyncio.to_thread(self.fetch, instance, path, **more)
 
 
 def isolated(host: Host, network_id: str, number: int, **values: Any) -> DhcpPort:
@@ -252,14 +254,14 @@ def isolated(host: Host, network_id: str, number: int, **values: Any) -> DhcpPor
 
 def answers(host: Host, instance: str, this: DhcpPort) -> bool:
     try:
-        return host.ask(instance) == (200, this.device_id)
+        return host.fetch(instance) == (200, this.device_id)
     except OSError:
         return False
 
 
 def status(host: Host, instance: str) -> int:
     try:
-        return host.ask(instance)[0]
+        return host.fetch(instance)[0]
     except OSError:
         return 0
 

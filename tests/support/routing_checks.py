@@ -1,4 +1,4 @@
-"""What is asked of routers of every kind, on real packets: each check leaves everything as it found it."""
+"""Checks for routers of every kind, on real packets. Each one cleans up after itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.routing_lab import (
 
 
 def check_forwarded_ports(lab: Lab, out: Object, guest: Guest, gateway: str) -> None:
-    """TCP and UDP; other ports of the address lead nowhere, and a connection ends with what forwarded it."""
+    """TCP and UDP; other ports of the address are not forwarded, and a connection ends with its port forwarding."""
     fip = floating_ip(lab, out)
     address, path = fip["floating_ip_address"], f"/v2.0/floatingips/{fip['id']}/port_forwardings"
     inner = {"internal_port_id": guest.port_id, "internal_ip_address": guest.addresses[4]}
@@ -54,7 +54,7 @@ def check_forwarded_ports(lab: Lab, out: Object, guest: Guest, gateway: str) -> 
 
 
 def check_without_translation(lab: Lab, out: Object, router: Object, guest: Guest, gateway: str) -> None:
-    """With enable_snat off, who has no floating IP is seen under its own address."""
+    """With enable_snat off, the source of an instance without floating IP is not translated."""
     info = {"network_id": out["id"]}
     network = guest.addresses[4].rpartition(".")[0] + ".0/24"
     lab.run(EXTERNAL, ["ip", "route", "add", network, "via", gateway])
@@ -80,7 +80,7 @@ def check_ipv6_out(lab: Lab, router: Object, *guests: Guest) -> None:
 
 
 def check_floating_ips(lab: Lab, out: Object, guests: Sequence[Guest], without: Guest, gateway: str) -> None:
-    """In and out, and among themselves; who has none comes under the router's address."""
+    """In and out, and between floating IPs; an instance without one has the router's address as source."""
     made = {guest.name: floating_ip(lab, out, guest.port_id) for guest in guests}
     fips = {name: fip["floating_ip_address"] for name, fip in made.items()}
     for guest in guests:

@@ -1,4 +1,4 @@
-"""Routers in a lab: a network to the outside, routers with what hangs on them, and who is seen as talking to whom.
+"""Routers in a lab: an external network, routers with their networks, and connections with the source that the server sees.
 
 with routed_lab(hosts=2) as lab:
     out = outside(lab)
@@ -38,8 +38,8 @@ INTERFACES = (
 
 @contextlib.contextmanager
 def routed_lab(hosts: int = 2, **settings: Any) -> Iterator[Lab]:
-    """A lab whose hosts route, and put right what is not right every two seconds. They have no part in distributed routers,
-    unless the configuration files given say so."""
+    """A lab whose hosts have the L3 role and repair drift every two seconds. They take no distributed routers, unless the
+    given configuration files set another agent_mode."""
     with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
         options = Path(directory) / "l3.conf"
         options.write_text(
@@ -55,7 +55,7 @@ def routed_lab(hosts: int = 2, **settings: Any) -> Iterator[Lab]:
 
 @contextlib.contextmanager
 def routers_cleaned(lab: Lab) -> Iterator[Lab]:
-    """Routers go first, as they hold what they are connected to."""
+    """Routers are deleted first: they use their networks."""
     try:
         yield lab
     finally:
@@ -93,7 +93,7 @@ def inside(lab: Lab, name: str, number: int, *, six: bool = True, **attributes: 
 
 
 def make_router(lab: Lab, out: Object | None, *networks: Object, **attributes: Any) -> Object:
-    """With a gateway, if there is an outside, and an interface on every subnet of the networks."""
+    """With a gateway on `out`, if given, and an interface on every subnet of the networks."""
     gateway = {"external_gateway_info": {"network_id": out["id"]}} if out is not None else {}
     router = lab.api.create("router", **{"name": "router", **gateway, **attributes})
     for network in networks:
@@ -143,13 +143,13 @@ def l3_agent(lab: Lab, host: str) -> Object | None:
 
 
 def hosts_of(lab: Lab, router: Object) -> dict[str, str | None]:
-    """The hosts that serve a router, with the HA state that each has told."""
+    """The hosts that serve a router, with the HA state that each has reported."""
     found = lab.api.request("GET", f"/v2.0/routers/{router['id']}/l3-agents")["agents"]
     return {agent["host"]: agent["ha_state"] for agent in found}
 
 
 def active_host(lab: Lab, router: Object, *, among: Collection[str]) -> str:
-    """The one of these hosts that says it is active, once there is one and the others say that they are not."""
+    """The one of these hosts that reports itself active, once the others report standby."""
     states: dict[str, str | None] = {}
 
     def settled() -> bool:
@@ -178,14 +178,14 @@ def move_router(lab: Lab, router: Object, host: str) -> None:
 
 
 def problems_of(lab: Lab) -> list[str]:
-    """What the hosts' L3 agents say that is wrong."""
-    said = (l3_agent(lab, host) for host in lab.hosts)
-    return [text for agent in said if agent for text in agent["configurations"].get("problems", {}).values()]
+    """Problems that the hosts' L3 agents report."""
+    found = (l3_agent(lab, host) for host in lab.hosts)
+    return [text for agent in found if agent for text in agent["configurations"].get("problems", {}).values()]
 
 
 @contextlib.contextmanager
 def deaf(hosts: Iterable[str], run: Callable[..., str]) -> Iterator[None]:
-    """Hosts that do not hear each other's keepalived; `run` runs a command on one, where keepalived is."""
+    """Hosts that do not receive each other's VRRP advertisements; `run` runs a command on one, where keepalived is."""
     several = tuple(hosts)
     chain = "add chain ip deaf in { type filter hook input priority -300; }"
     for host in several:
@@ -200,7 +200,7 @@ def deaf(hosts: Iterable[str], run: Callable[..., str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lost(lab: Lab, router: Object, host: str) -> Iterator[None]:
-    """A host without agent, switch and keepalived: to the others it is gone, though its namespaces are as they were."""
+    """A host without agent, switch and keepalived: the others lose it, though its namespaces are unchanged."""
     lab.stop_agent(host, kill=True)
     lab.stop_ovs(host, kill=True)
     kill_keepalived(lab, router, host)
@@ -223,7 +223,7 @@ def in_router(lab: Lab, router: Object, host: str, *argv: str, check: bool = Tru
 
 
 def traces_of(lab: Lab, router_id: str, host: str, devices: list[str]) -> list[str]:
-    """What is on a host of a router: its namespace, devices, ports of the switch, processes, records and files."""
+    """State of a router on a host: its namespace, devices, ports of the switch, processes, records and files."""
     found = [f"namespace {line}" for line in lab.run(host, ["ip", "netns"]).stdout.splitlines() if router_id in line]
     links = lab.run(host, ["ip", "-o", "link"]).stdout + lab.run(host, ["ovs-vsctl", "show"]).stdout
     found += [f"device {name}" for name in devices if name in links]
@@ -263,7 +263,7 @@ def devices_of(lab: Lab, router: Object) -> list[str]:
 
 
 def reaches(lab: Lab, source: str, target: str, by: str | None = None) -> bool:
-    """`by` is the address that it is to speak from, where it has several."""
+    """`by` is the source address, for a machine with several."""
     command = ["ping", "-n", "-q", "-c", "1", "-W", str(FRAMES), *(["-I", by] if by else []), target]
     return lab.run(source, command, check=False).returncode == 0
 
@@ -302,7 +302,7 @@ def connect(lab: Lab, client: str, server: str, target: str, number: int = 8080,
 
 
 class Talk:
-    """A connection with both its ends here; `peer` is who the server says is calling."""
+    """A connection with both its ends here; `peer` is the client's address as the server sees it."""
 
     def __init__(self, client: socket.socket, server: socket.socket, peer: str) -> None:
         self.client, self.server, self.peer = client, server, peer
@@ -315,21 +315,21 @@ class Talk:
         self.server.close()
 
     def goes_on(self, timeout: float = FRAMES) -> bool:
-        """Whether a word comes to the server and another back."""
-        return _says(self.client, self.server, timeout) and _says(self.server, self.client, timeout)
+        """Whether data passes in both directions."""
+        return _passes(self.client, self.server, timeout) and _passes(self.server, self.client, timeout)
 
 
-def _says(speaker: socket.socket, listener: socket.socket, timeout: float) -> bool:
-    word, heard = secrets.token_bytes(8), b""
+def _passes(sender: socket.socket, receiver: socket.socket, timeout: float) -> bool:
+    word, received = secrets.token_bytes(8), b""
     try:
-        speaker.settimeout(timeout)
-        speaker.sendall(word)
-        listener.settimeout(timeout)
-        while word not in heard:
-            part = listener.recv(4096)
+        sender.settimeout(timeout)
+        sender.sendall(word)
+        receiver.settimeout(timeout)
+        while word not in received:
+            part = receiver.recv(4096)
             if not part:
                 return False
-            heard += part
+            received += part
     except OSError:
         return False
     return True
@@ -360,7 +360,7 @@ def connects(lab: Lab, client: str, server: str, target: str, number: int = 8080
 
 
 def asks_by_udp(lab: Lab, client: str, server: str, target: str, number: int, at: int) -> str | None:
-    """Whether a datagram to `target` comes to the server, from whom, and the answer back."""
+    """The source that the server sees of a datagram to `target`, if it and the answer arrive."""
     word = secrets.token_bytes(8)
 
     def bound() -> socket.socket:
@@ -375,19 +375,19 @@ def asks_by_udp(lab: Lab, client: str, server: str, target: str, number: int, at
             end.settimeout(FRAMES)
         try:
             calling.sendto(word, (target, number))
-            heard, peer = listener.recvfrom(100)
+            received, peer = listener.recvfrom(100)
             listener.sendto(word, peer)
             back, sender = calling.recvfrom(100)
         except OSError:
             return None
-    return str(peer[0]) if heard == back == word and sender == (target, number) else None
+    return str(peer[0]) if received == back == word and sender == (target, number) else None
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
 def differs(lab: Lab, host: str) -> str:
-    """What `neutrino agent verify` says; empty if all is as it should be."""
+    """The output of `neutrino agent verify`; empty without drift."""
     done = lab.run(host, lab.agent_command(host, "verify"), check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
@@ -407,5 +407,5 @@ def wait_until_right(lab: Lab, host: str) -> None:
 
 def addresses_in(lab: Lab, router: Object, host: str) -> dict[str, set[str]]:
     """The addresses of global scope in the router's namespace, by device."""
-    said = json.loads(in_router(lab, router, host, "ip", "-j", "address"))
-    return {each["ifname"]: {a["local"] for a in each.get("addr_info", ()) if a["scope"] == "global"} for each in said}
+    shown = json.loads(in_router(lab, router, host, "ip", "-j", "address"))
+    return {each["ifname"]: {a["local"] for a in each.get("addr_info", ()) if a["scope"] == "global"} for each in shown}

@@ -1,4 +1,4 @@
-"""A host on a fake Open vSwitch, wired by the same code that an agent runs."""
+"""A host on a fake Open vSwitch, reconciled by the code of the agent."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from neutrino.agent import extensions
+from neutrino.agent import config
 from neutrino.agent.config import RefusedToStart
 
 GROUP = "neutrino.agent.example_extensions"
@@ -24,11 +24,11 @@ class Second(First):
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [EntryPoint(n.lower(), f"{__name__}:{n}", GROUP) for n in ("First", "Second", "Missing")]
-    monkeypatch.setattr(extensions, "entry_points", lambda group: points if group == GROUP else [])
+    monkeypatch.setattr(config, "entry_points", lambda group: points if group == GROUP else [])
 
 
 def test_extensions_are_instances_in_the_order_of_the_names() -> None:
-    second, first = extensions.load_extensions(GROUP, ["second", "first"], 7)
+    second, first = config.load_extensions(GROUP, ["second", "first"], 7)
     assert isinstance(second, Second)
     assert isinstance(first, First)
     assert first.args == (7,)
@@ -36,7 +36,7 @@ def test_extensions_are_instances_in_the_order_of_the_names() -> None:
 
 def test_an_unknown_name_is_refused_in_one_line_that_lists_what_is_installed() -> None:
     with pytest.raises(RefusedToStart) as refused:
-        extensions.load_extensions(GROUP, ["qos"])
+        config.load_extensions(GROUP, ["qos"])
     assert str(refused.value) == (
         f"extension 'qos' is not installed as entry point of {GROUP} (installed: first, missing, second)"
     )
@@ -44,4 +44,4 @@ def test_an_unknown_name_is_refused_in_one_line_that_lists_what_is_installed() -
 
 def test_an_extension_that_cannot_be_loaded_is_refused_by_its_name() -> None:
     with pytest.raises(RefusedToStart, match=r"extension 'missing' of .* cannot be loaded: AttributeError"):
-        extensions.load_extensions(GROUP, ["missing"])
+        config.load_extensions(GROUP, ["missing"])

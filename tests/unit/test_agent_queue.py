@@ -43,7 +43,7 @@ def test_a_key_put_while_a_worker_has_it_is_taken_once_more() -> None:
         for _ in range(1000):
             queue.put("a")
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(queue.get(), 0.02)  # nobody else may work on it now
+            await asyncio.wait_for(queue.get(), 0.02)  # a key has one worker at a time
         queue.done("a")
         assert await queue.get() == "a"
         queue.done("a")
@@ -81,7 +81,7 @@ def test_a_failed_key_that_is_put_again_is_tried_at_once() -> None:
 def test_waiters_are_woken_when_their_condition_holds() -> None:
     async def scenario() -> None:
         queue: WorkQueue[str] = WorkQueue(first_delay=3600)
-        await asyncio.gather(queue.idle(), queue.tried(), queue.empty())  # nothing has been asked for
+        await asyncio.gather(queue.idle(), queue.tried(), queue.empty())  # the queue is empty
         for key in ("a", "b"):
             queue.put(key)
         first, second = await queue.get(), await queue.get()

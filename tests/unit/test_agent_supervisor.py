@@ -93,7 +93,7 @@ def test_a_daemon_with_another_digest_is_restarted():
             third = await host.ensure(other)
             assert third != second
             await asyncio.sleep(0.02)
-            assert host.events == []  # what we ended ourselves is nobody's surprise
+            assert host.events == []  # an exit that we cause is no event
             assert host.processes.running() == {DNSMASQ.name: third}
 
     asyncio.run(run())

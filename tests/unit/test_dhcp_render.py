@@ -304,7 +304,7 @@ def test_who_wants_metadata() -> None:
     own = dhcp_port(0xD1, "169.254.169.242", on=(link_local,))
     assert serves_metadata(network((link_local,), own, gateway), settings(**isolated, **network_))
     assert not serves_metadata(network((link_local,), own, gateway), settings(**isolated))
-    assert not serves_metadata(network((V4,)), settings(force_metadata=True)), "nobody serves it here"
+    assert not serves_metadata(network((V4,)), settings(force_metadata=True)), "no DHCP port of this host"
 
 
 def test_options_of_ports_by_family() -> None:
@@ -413,11 +413,11 @@ def test_only_as_many_routes_to_other_subnets_as_fit_into_the_option() -> None:
     many = [subnet(0x100 + number, f"10.1.{number}.0/24") for number in range(60)]
     first = subnet(1, host_routes=tuple((f"192.0.2.{number}/32", "10.0.0.9") for number in range(10)))
     this = network((first, *many), OWN)
-    told = render_opts(this, settings(enable_isolated_metadata=True))
-    (line,) = [each for each in lines(told) if f"subnet-{first.id},option:classless-static-route" in each]
+    rendered = render_opts(this, settings(enable_isolated_metadata=True))
+    (line,) = [each for each in lines(rendered) if f"subnet-{first.id},option:classless-static-route" in each]
     routes = line.split(",")[2:]
     assert "192.0.2.9/32" in routes
     assert "169.254.169.254/32" in routes
     assert routes[-2:] == ["0.0.0.0/0", "10.0.0.1"]
-    # 11 routes of 9 bytes, the default route of 5, and neighbours of 8.
+    # 11 routes of 9 bytes, the default route of 5, and on-link routes of 8.
     assert sum(each.startswith("10.1.") for each in routes) == (MAX_ROUTE_BYTES - 11 * 9 - 5) // 8

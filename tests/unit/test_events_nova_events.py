@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.server.events.nova import NovaEvent, events_for_floating_ip, events_for_port, vif_plugged
+from neutrino.server.events.nova import NovaEvent, events_for_floating_ip, events_for_port
 
 SERVER = "8a9f1a54-3d0b-4c55-9d47-0f2a1e0a7c11"
 OTHER_SERVER = "1f6b2c1e-89a5-4f57-8a5c-2d8c3a1f5e22"
@@ -135,21 +135,16 @@ def test_a_deleted_port_is_deleted_and_nothing_else() -> None:
         {"device_id": f"{SERVER}\n"},
     ],
 )
-def test_ports_that_no_server_owns_are_not_told(owner: dict[str, Any]) -> None:
+def test_ports_that_no_server_owns_cause_no_events(owner: dict[str, Any]) -> None:
     before, after = a_port(**owner), a_port(**owner, status="ACTIVE", mac_address="fa:16:3e:00:00:02")
     assert events_for_port(None, after) == []
     assert events_for_port(before, after) == []
     assert events_for_port(before, None) == []
-    assert vif_plugged(before) == []
 
 
 def test_nothing_to_compare_is_no_event() -> None:
     assert events_for_port(None, None) == []
     assert events_for_floating_ip(None, None, {}) == []
-
-
-def test_a_port_wired_on_a_migration_target_is_plugged_whatever_its_status() -> None:
-    assert vif_plugged(a_port(status="ACTIVE")) == [PLUGGED]
 
 
 def test_the_body_that_nova_takes() -> None:

@@ -42,7 +42,7 @@ def test_messages_survive_encoding(messages: list[m.Message], types: dict[Any, A
     assert m.Reader(types).read(m.frame(map(m.encode_one, messages)).decode()) == messages
 
 
-def test_fields_of_a_later_release_are_passed_over() -> None:
+def test_fields_of_a_later_release_are_ignored() -> None:
     data = b'[{"type":"hello","host":"h1","version":2,"colour":"blue","cursor":{"database":"d","position":1,"x":2}}]'
     assert m.Reader(m.FROM_HOST).read(data) == [m.Hello(host="h1", version=2, cursor=m.Cursor("d", 1))]
 
@@ -67,7 +67,7 @@ def test_invalid_messages(data: bytes) -> None:
 # --- the state --------------------------------------------------------------------------------------------------------
 
 
-def test_kinds_and_fields_of_a_later_release_are_passed_over() -> None:
+def test_kinds_and_fields_of_a_later_release_are_ignored() -> None:
     state = State()
     state.apply(m.Put(kind="star", object=msgspec.Raw(b'{"id":"s"}')))
     state.apply(m.Gone(kind="star", id="s"))
@@ -91,7 +91,7 @@ def test_changes_are_taken_once_and_the_newest() -> None:
     assert state.take() is None
 
 
-def test_members_of_a_group_that_was_not_put_are_no_group() -> None:
+def test_members_of_an_unknown_group_are_ignored() -> None:
     state = State()
     state.apply(m.Members(id="g", added=(Member("10.0.0.1", "fa:16:3e:00:00:01"),), digest="x"))
     assert state.get("group_members", "g") is None

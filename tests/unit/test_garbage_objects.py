@@ -244,7 +244,7 @@ def test_l2_wires_the_other_ports(kind: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_l3_makes_the_other_routers(number: int, tmp_path: Path) -> None:
+def test_other_routers_are_applied(number: int, tmp_path: Path) -> None:
     host = L3Host(tmp_path)
     good = router(interface(5), id="good", gateway=None)
     wrong = [each for each in wrong_objects("router") if isinstance(each, Router)][number::4]

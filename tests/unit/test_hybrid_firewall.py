@@ -1,4 +1,4 @@
-"""The firewall of hybrid ports as texts and plans, on drivers in memory."""
+"""The hybrid firewall: rendered rules, plans and audits, on fake drivers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_names_fit():
     assert rendering.is_our_set(rendering.temporary_set(name))
 
 
-def test_ports_with_the_same_beginning_are_refused():
+def test_ports_with_the_same_id_prefix_are_refused():
     ports = [LocalPort(f"0123456789{end}", 1, 1, secured=True) for end in "ab"]
     with pytest.raises(ConflictingPorts, match="0123456789a and 0123456789b"):
         render(ports, (), {}, {})
@@ -126,12 +126,12 @@ def ours(name: str, *addresses: str, capacity: int = CAPACITY) -> dict[str, Addr
     return {name: AddressSet(name, 4, frozenset(addresses), capacity=capacity)}
 
 
-def test_a_change_of_members_is_a_line_each():
+def test_a_changed_member_is_one_line():
     before, after = plan_sets(ours("NIPv4g", "10.0.0.1", "10.0.0.2"), ours("NIPv4g", "10.0.0.2", "10.0.0.3"))
     assert (before, after) == ("add NIPv4g 10.0.0.1\ndel NIPv4g 10.0.0.3\n", "")
 
 
-def test_a_set_of_another_kind_is_swapped():
+def test_a_set_with_other_properties_is_swapped():
     wanted, there = ours("NIPv4g", "10.0.0.1"), ours("NIPv4g", "10.0.0.9", capacity=10)
     iptables = FakeIptables()
     iptables.restore_sets("create NIPv4g hash:net family inet maxelem 10\nadd NIPv4g 10.0.0.9\n")
@@ -143,7 +143,7 @@ def test_a_set_of_another_kind_is_swapped():
     assert iptables.read_sets() == wanted
 
 
-def test_unused_sets_of_ours_go():
+def test_unused_sets_of_ours_are_destroyed():
     there = {**ours("NIPv4g"), **ours("NIPv4h"), **ours("theirs"), **ours(rendering.temporary_set("NIPv4g"))}
     before, after = plan_sets(ours("NIPv4g"), there)
     assert before == ""
@@ -173,7 +173,7 @@ class Kernel:
         return plan
 
     def content(self) -> tuple[object, ...]:
-        """What is there; chains have no order."""
+        """Rules and sets; chains have no order."""
         return self.iptables.read_rules(4), self.iptables.read_rules(6), self.iptables.read_sets()
 
 
@@ -240,7 +240,7 @@ def test_the_result_depends_on_the_state_alone():
 
 
 def without_zones(kernel: Kernel) -> tuple[object, ...]:
-    """Zones are remembered, so they may be other ones; and with them the marks of those rules."""
+    """Zones depend on the history, and with them the marks of their rules."""
     *tables, sets = kernel.content()
     stripped = [
         {
@@ -253,7 +253,7 @@ def without_zones(kernel: Kernel) -> tuple[object, ...]:
     return *stripped, sets
 
 
-def test_nothing_is_left_when_no_port_is():
+def test_without_ports_nothing_of_ours_is_left():
     kernel = Kernel()
     empty = kernel.content()
     kernel.apply(*ALL)
@@ -274,7 +274,7 @@ def test_rules_of_others_stay():
     assert kernel.content() == before
 
 
-def test_a_second_jump_is_one_too_many():
+def test_a_duplicate_jump_is_deleted():
     kernel = Kernel()
     kernel.apply(*ALL)
     (jump,) = kernel.iptables.read_rules(4)["filter"]["FORWARD"]
@@ -322,7 +322,7 @@ def test_the_setting_is_turned_on():
     assert set(kernel.iptables.read_settings().values()) == {True}
 
 
-def test_one_rule_more_changes_one_chain():
+def test_an_added_rule_changes_one_chain():
     kernel = Kernel()
     kernel.apply(*ALL)
     more = group("out", *OUT.rules, rule(protocol=TCP))
@@ -407,7 +407,7 @@ def test_a_removed_rule_marks_its_connections():
     assert {(entry.destination_port, entry.mark) for entry in kernel.conntrack.connections} == {(80, ENDED), (22, 0)}
 
 
-def test_a_zone_that_another_port_had_is_emptied():
+def test_a_reused_zone_is_emptied():
     kernel = Kernel()
     kernel.apply(NET, OPEN, hybrid("p1", 1, "open"))
     kernel.conntrack.connections = {connection(FAR, ONE), connection(FAR, ONE, zone=9)}

@@ -1,4 +1,4 @@
-"""Bridges, patches, tunnels and tags: planned from what the database says, and nothing planned twice."""
+"""Bridges, patches, tunnels and tags: planned from snapshots of OVSDB, and nothing planned twice."""
 
 import dataclasses
 
@@ -43,13 +43,13 @@ def ovsdb() -> FakeOvsdb:
     return made
 
 
-def wire(ovsdb: FakeOvsdb, options: L2Options = OPTIONS, hosts: list[Host] = HOSTS) -> None:
+def configure(ovsdb: FakeOvsdb, options: L2Options = OPTIONS, hosts: list[Host] = HOSTS) -> None:
     ovsdb.apply(plan_bridges(options, ovsdb.read()).changes)
     ovsdb.apply(plan_tunnels(options, hosts, ovsdb.read()).changes)
 
 
-def test_from_nothing(ovsdb):
-    wire(ovsdb)
+def test_bridges_patches_and_tunnels_are_created(ovsdb):
+    configure(ovsdb)
     bridges = ovsdb.read().bridges
     assert set(bridges["br-int"].ports) == {"br-int", "patch-tun", "int-br-ex"}
     assert set(bridges["br-tun"].ports) == {"br-tun", "patch-int", "vxlan-c0000202", "vxlan-c0000203", "gre-c0000203"}
@@ -60,7 +60,7 @@ def test_from_nothing(ovsdb):
 
 
 def test_the_second_plan_is_empty(ovsdb):
-    wire(ovsdb)
+    configure(ovsdb)
     assert plan_bridges(OPTIONS, ovsdb.read()).changes == ()
     assert plan_tunnels(OPTIONS, HOSTS, ovsdb.read()).changes == ()
 
@@ -76,8 +76,8 @@ def test_managers_are_added_and_others_stay():
     assert plan_bridges(options, ovsdb.read()).changes == ()
 
 
-def test_read_back(ovsdb):
-    wire(ovsdb)
+def test_ofports_are_read_from_a_snapshot(ovsdb):
+    configure(ovsdb)
     ovsdb.apply([SetPort("br-int", "tap1", external_ids={"iface-id": "p1"}), SetPort("br-int", "foreign")])
     plugged = read_plugged(OPTIONS, HOSTS, ovsdb.read())
     assert plugged.uplinks == (Uplink("physnet1", "br-ex", 2, 2),)
@@ -86,7 +86,7 @@ def test_read_back(ovsdb):
     assert plugged.ports == {"p1": 3}
 
 
-def test_a_physical_bridge_must_be_there():
+def test_a_missing_physical_bridge_is_a_problem_of_its_network():
     ovsdb = FakeOvsdb()
     planned = plan_bridges(OPTIONS, ovsdb.read())
     assert planned.problems == {"physnet1": "bridge br-ex does not exist"}
@@ -94,15 +94,15 @@ def test_a_physical_bridge_must_be_there():
     assert set(ovsdb.read().bridges) == {"br-int", "br-tun"}
 
 
-def test_a_tunnel_that_leads_to_nobody_is_removed_and_foreign_ports_are_not(ovsdb):
-    wire(ovsdb)
+def test_a_stale_tunnel_is_deleted_and_foreign_ports_are_not(ovsdb):
+    configure(ovsdb)
     ovsdb.apply([SetPort("br-tun", "vxlan-foreign", "vxlan")])
     planned = plan_tunnels(OPTIONS, HOSTS[:1], ovsdb.read())
     assert planned.changes == (DeletePort("br-tun", "vxlan-c0000203"), DeletePort("br-tun", "gre-c0000203"))
 
 
-def test_a_changed_option_is_put_right(ovsdb):
-    wire(ovsdb)
+def test_a_changed_option_changes_the_tunnels(ovsdb):
+    configure(ovsdb)
     changed = dataclasses.replace(OPTIONS, local_ip="192.0.2.9", vxlan_udp_port=8472)
     planned = plan_tunnels(changed, HOSTS, ovsdb.read())
     assert [change.name for change in planned.changes] == ["vxlan-c0000202", "vxlan-c0000203", "gre-c0000203"]
@@ -121,8 +121,8 @@ def test_hosts_that_no_tunnel_can_reach(ovsdb):
     assert planned.problems["b"] == "its address for tunnels, 192.0.2.1, is this host's own"
 
 
-def test_tags_are_set_kept_and_put_right(ovsdb):
-    wire(ovsdb)
+def test_tags_are_set_kept_and_corrected(ovsdb):
+    configure(ovsdb)
     ovsdb.apply([SetPort("br-int", f"tap{n}", external_ids={"iface-id": f"p{n}"}) for n in (1, 2)])
     ovsdb.apply([SetPort("br-int", "foreign", tag=1)])
     state = HostState(
@@ -147,10 +147,10 @@ def test_tags_are_set_kept_and_put_right(ovsdb):
 
 
 def test_a_host_from_its_configuration_to_its_packets():
-    """Bridges, flows and tags as an agent would do them, on a fake Open vSwitch; its restart is noticed and repaired."""
+    """Bridges, flows and tags on a fake Open vSwitch, as the agent applies them; after a restart of the switch, again."""
     host = FakeOpenVSwitch()
     host.ovsdb.apply([SetBridge("br-ex"), SetPort("br-ex", "eth1")])
-    wire(host.ovsdb)
+    configure(host.ovsdb)
     host.ovsdb.apply([SetPort("br-int", f"tap{n}", external_ids={"iface-id": f"p{n}"}) for n in (1, 2)])
     state = HostState(
         networks={"net": network("net", "vlan", 205, "physnet1")},
@@ -182,7 +182,7 @@ def test_a_host_from_its_configuration_to_its_packets():
     assert len(host.openflow.send("br-int", "tap1", asked)) == 2
 
 
-def test_names():
+def test_names_of_patch_ports_and_tunnels():
     assert patch_names("br-ex") == ("int-br-ex", "phy-br-ex")
     long = patch_names("br-provider-network")
     assert [len(name) for name in long] == [15, 15]

@@ -1,4 +1,4 @@
-"""Copies of a DHCP port: each answers the ports of its own host, and no packet of it is seen elsewhere."""
+"""Copies of a DHCP port: each serves the ports of its own host, and none of its packets leaves the host."""
 
 import pytest
 
@@ -42,13 +42,13 @@ def test_a_request_reaches_the_copy_here_and_does_not_leave_the_host(cloud: Clou
         assert cloud.on_wire("h2", "vm2", ask(2)) == []
 
 
-def test_a_renewal_goes_to_the_copy_and_its_answer_to_the_port(cloud: Cloud) -> None:
+def test_a_renewal_reaches_the_copy_and_its_reply_the_port(cloud: Cloud) -> None:
     renewal = packet.udp(end(2), end(9), 67, source_port=68)
     assert set(cloud.send("h2", "vm2", renewal)) == {"copy"}
     assert set(cloud.send("h2", "copy", packet.reply(renewal))) == {"vm2"}
 
 
-def test_a_host_without_one_is_served_from_where_the_network_is_scheduled(cloud: Cloud) -> None:
+def test_a_host_without_a_copy_is_served_by_the_scheduled_host(cloud: Cloud) -> None:
     for ask in (request, request6):
         assert "home" in cloud.send("h3", "vm3", ask(3))
         assert "copy" not in cloud.send("h3", "vm3", ask(3))
@@ -56,19 +56,19 @@ def test_a_host_without_one_is_served_from_where_the_network_is_scheduled(cloud:
     assert set(cloud.send("h1", "home", packet.udp(end(9), end(3), 68, source_port=67))) == {"vm3"}
 
 
-def test_what_a_copy_sends_does_not_leave_its_host(cloud: Cloud) -> None:
+def test_packets_of_a_copy_do_not_leave_its_host(cloud: Cloud) -> None:
     offer = packet.udp(end(9), (EVERYBODY, "255.255.255.255"), 68, source_port=67)
     for sent in (offer, packet.udp(end(9), end(3), 53), packet.udp(end(9), end(77), 53)):
         assert cloud.on_wire("h2", "copy", sent) == []
     assert set(cloud.send("h2", "copy", offer)) == {"vm2"}
 
 
-def test_what_comes_from_outside_does_not_reach_a_copy(cloud: Cloud) -> None:
+def test_packets_from_outside_do_not_reach_a_copy(cloud: Cloud) -> None:
     everybody = packet.udp(end(3), (EVERYBODY, "10.0.0.255"), 9)
     assert set(cloud.send("h3", "vm3", everybody)) == {"vm1", "vm2", "home"}
 
 
-def test_applying_twice_does_nothing(cloud: Cloud) -> None:
+def test_a_second_plan_of_copies_is_empty(cloud: Cloud) -> None:
     for host in cloud.hosts.values():
         assert host.desired is not None
         assert not any(host.plans(host.desired))

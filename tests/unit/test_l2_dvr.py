@@ -49,7 +49,7 @@ def net(request: pytest.FixtureRequest) -> state.Network:
     return request.param  # type: ignore[no-any-return]
 
 
-def test_what_was_routed_leaves_with_the_hosts_mac_and_arrives_with_the_routers(net: state.Network) -> None:
+def test_routed_packets_leave_with_the_hosts_mac_and_arrive_with_the_routers(net: state.Network) -> None:
     hosts = cloud(net)
     sent = packet.tcp(routed("10.0.9.9"), end(2), 80)
     (left,) = hosts.on_wire("h1", "gw-h1", sent)
@@ -75,7 +75,7 @@ def test_packets_to_the_router_and_its_announcements_stay(net: state.Network) ->
     assert hosts.on_wire("h1", "gw-h1", announced) == []
 
 
-def test_instances_talk_among_themselves_as_ever(net: state.Network) -> None:
+def test_packets_between_instances_are_not_rewritten(net: state.Network) -> None:
     hosts = cloud(net)
     sent = packet.udp(end(1), end(2), 53)
     assert hosts.send("h1", "p1", sent) == {"p2": sent}

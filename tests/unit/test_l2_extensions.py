@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from neutrino.agent import extensions as loading
+from neutrino.agent import config as loading
 from neutrino.agent.config import RefusedToStart, configuration
 from neutrino.agent.l2.desired import Desired, LocalPort
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers, use_meter

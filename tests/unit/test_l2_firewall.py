@@ -1,4 +1,4 @@
-"""Security groups as the fake switch applies them: who may open a connection to whom, and what ends one."""
+"""Security groups on the fake switch: which connections may be opened, and what ends them."""
 
 import itertools
 
@@ -205,7 +205,7 @@ def test_a_rule_that_the_switch_cannot_match_allows_nothing():
     assert not arrives(cloud, packet.ip(end(1), end(2), dccp))
 
 
-def test_members_that_leave_are_flushed():
+def test_connections_of_removed_members_are_flushed():
     def desired(*addresses: str) -> object:
         cloud = Cloud("h1")
         members = GroupMembers(id="g", members=frozenset(Member(address, mac(9)) for address in addresses))
@@ -217,8 +217,8 @@ def test_members_that_leave_are_flushed():
     assert plan_flushes(desired("10.0.0.8"), desired("10.0.0.8")) == ()
 
 
-def test_what_the_port_may_answer_anyway_is_not_flushed():
-    """Its answers would open the connection the other way round; the flows' mark ends it for good."""
+def test_connections_that_the_port_may_open_itself_are_not_flushed():
+    """Its replies would open the connection in the other direction; the mark that flows set ends it for good."""
 
     def desired(*rules: object) -> object:
         cloud = Cloud("h1")

@@ -1,4 +1,4 @@
-"""Local VLANs: kept over restarts, given back, and what happens when none is left."""
+"""Local VLANs: kept over restarts, released, exhausted."""
 
 from neutrino.agent.l2.desired import HostState, L2Options, Plugged, resolve, wanted_segments
 from neutrino.agent.l2.local_vlans import VLANS, SegmentKey, allocate, merged, restore
@@ -9,39 +9,39 @@ def key(number: int) -> SegmentKey:
     return SegmentKey(f"net-{number:05}", "vxlan", "", number)
 
 
-def test_the_lowest_free_one_is_given():
+def test_the_lowest_free_vlan_is_allocated():
     assert allocate([key(1), key(2)], {key(2): 1}) == {key(2): 1, key(1): 2}
     assert allocate([key(1)], {}, foreign=[1, 2]) == {key(1): 3}
 
 
-def test_no_two_networks_are_in_one():
+def test_no_two_networks_share_a_vlan():
     assert sorted(allocate([key(1), key(2)], {key(1): 1, key(2): 1}).values()) == [1, 2]
 
 
-def test_a_vlan_given_away_since_is_the_new_owners():
+def test_a_vlan_with_a_new_owner_stays_with_it():
     assert merged({key(2): 1}, {key(1): 1, key(3): 3}) == {key(2): 1, key(3): 3}
     assert merged({key(2): 1}, {key(2): 5}) == {key(2): 1}
 
 
-def test_a_dead_port_stands_in_none():
+def test_other_config_of_a_dead_port_does_not_count():
     assert restore([(4095, key(1).to_config(7)), (7, key(2).to_config(7))]) == {key(2): 7}
 
 
-def test_one_no_longer_wanted_is_given_back():
+def test_an_unwanted_segment_releases_its_vlan():
     assert allocate([key(3)], {key(1): 1, key(2): 2}) == {key(3): 1}
 
 
-def test_the_order_of_arrival_does_not_matter():
+def test_the_allocation_does_not_depend_on_the_order():
     keys = [key(number) for number in range(20)]
     assert allocate(keys, {}) == allocate(reversed(keys), {})
 
 
-def test_what_is_held_stays():
+def test_held_vlans_are_kept():
     held = allocate([key(5), key(6)], {})
     assert allocate([key(number) for number in range(10)], held).items() >= held.items()
 
 
-def test_none_left():
+def test_exhausted_vlans():
     keys = [key(number) for number in range(1, len(VLANS) + 3)]
     allocated = allocate(keys, {})
     assert sorted(allocated.values()) == [*VLANS]
@@ -51,7 +51,7 @@ def test_none_left():
     assert late not in allocate([late, *allocated], allocated)
 
 
-def test_restored_from_the_ports():
+def test_vlans_are_restored_from_ports():
     ports = [(7, key(1).to_config(7)), (None, {}), (9, key(2).to_config(9)), (4095, {"tag": "4095"})]
     assert restore(ports) == {key(1): 7, key(2): 9}
 
@@ -60,12 +60,12 @@ def test_a_tag_changed_by_hand_does_not_move_the_network():
     assert restore([(99, key(1).to_config(7))]) == {key(1): 7}
 
 
-def test_ports_that_disagree():
+def test_the_majority_of_ports_decides():
     ports = [(7, key(1).to_config(7)), (7, key(1).to_config(7)), (8, key(1).to_config(8)), (7, key(2).to_config(7))]
     assert restore(ports) == {key(1): 7}
 
 
-def test_what_other_agents_wrote_is_understood():
+def test_records_of_other_agents_are_read():
     config = {"net_uuid": "n", "network_type": "flat", "physical_network": "physnet1", "segmentation_id": "None"}
     assert restore([(3, config)]) == {SegmentKey("n", "flat", "physnet1", 0): 3}
     assert restore(
@@ -87,7 +87,7 @@ def test_a_port_without_a_vlan_fails_and_the_others_work():
     assert desired.dead == (11,)
 
 
-def test_reasons():
+def test_reasons_why_ports_are_not_wired():
     nets = {
         "far": network("far", "vlan", 5, "physnet9"),
         "tunnel": network("tunnel"),

@@ -20,7 +20,7 @@ from tests.support.switch_host import SwitchHost
 
 
 class Failing(Reconciler):
-    """One whose switch cannot be read, until it can."""
+    """A reconciler whose switch does not answer while `fails` is set."""
 
     fails = True
 
@@ -34,7 +34,7 @@ class Failing(Reconciler):
 
 
 class Watch:
-    """A switch that is always there."""
+    """A switch that never restarts."""
 
     async def present(self, bridge: str) -> None:
         return None
@@ -71,7 +71,7 @@ def test_a_failed_reconciliation_does_not_end_the_agent() -> None:
     asyncio.run(scenario())
 
 
-def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
+def test_a_deleted_port_stays_wired_while_it_is_held() -> None:
     host, feed, port_holds = SwitchHost(), Feed(), PortHolds()
     host.reconcile()
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
@@ -98,7 +98,7 @@ def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
             host.plug(key)
             feed.put("port", key, port(key, 1, "net1"))
         feed.put("network", "net1", network("net1", number=1))
-        port_holds.hold("somebody", "p1")
+        port_holds.hold("holder", "p1")
         role.synced()
         await until(lambda: host.tag("p1") == host.tag("p2") == 1)
         before = flows()
@@ -107,7 +107,7 @@ def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
         await until(lambda: host.tag("p2") == DEAD_VLAN)
         assert host.tag("p1") == 1
         assert flows() == before
-        port_holds.release("somebody")
+        port_holds.release("holder")
         await until(lambda: host.tag("p1") == DEAD_VLAN)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -115,7 +115,7 @@ def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
     asyncio.run(scenario())
 
 
-def test_a_rejected_flow_is_a_problem_of_its_port_until_the_switch_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rejected_flow_is_a_problem_of_its_port_until_it_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     host, feed = SwitchHost(), Feed()
     host.reconcile()
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
@@ -140,7 +140,7 @@ def test_a_rejected_flow_is_a_problem_of_its_port_until_the_switch_takes_it(monk
 
     monkeypatch.setattr(host.switch.openflow, "apply_flows", apply_flows)
 
-    def said() -> tuple[str, dict[str, str]]:
+    def described() -> tuple[str, dict[str, str]]:
         (state,) = role.describe()
         configurations = state.configurations
         return str(configurations[agents.DATAPLANE]), configurations[agents.PROBLEMS]  # type: ignore[return-value]
@@ -153,14 +153,14 @@ def test_a_rejected_flow_is_a_problem_of_its_port_until_the_switch_takes_it(monk
             host.plug(f"p{number}")
             feed.put("port", f"p{number}", port(f"p{number}", number, "net1"))
         role.synced()
-        await until(lambda: up == {"p2"} and "p1" in said()[1])
-        dataplane, problems = said()
+        await until(lambda: up == {"p2"} and "p1" in described()[1])
+        dataplane, problems = described()
         assert dataplane == "up"
         assert problems.keys() == {"p1"}
         for part in ("ARP_SPOOFING", "OFPBAC_BAD", "arp_spa=10.0.0.1,"):
             assert part in problems["p1"]
         rejecting = False
-        await until(lambda: up == {"p1", "p2"} and said() == ("up", {}))
+        await until(lambda: up == {"p1", "p2"} and described() == ("up", {}))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -1,4 +1,4 @@
-"""What an instance may not pretend: another's MAC, ARP, address, or to be a DHCP server or a router."""
+"""Spoofing: an instance must not use another's MAC, ARP or address, nor act as a DHCP server or router."""
 
 import msgspec
 import pytest
@@ -91,7 +91,7 @@ def test_other_fragments_arrive(sent, stateful, kind):
 
 
 def test_a_fragmented_dhcp_reply_to_a_request_is_dropped():
-    """The question is not noted by the sender's firewall, but by the receiver's, in the same zone."""
+    """The request is not tracked by the sender's firewall, but by the receiver's, in the same zone."""
     cloud = in_pieces(stateful=True)
     question = packet.udp(TWO6, ONE6, 547, source_port=546)
     assert cloud.send("h1", "p2", question) == {"p1": question}
@@ -147,12 +147,12 @@ def test_routers_and_dhcp_servers_are_trusted():
         assert set(cloud.send("h1", "r", sent)) == {"p2"}
 
 
-def test_a_machine_that_arrived_by_migration_may_announce_itself():
-    """The switches outside learn from it; other instances have no use for it."""
+def test_rarp_after_a_live_migration_passes():
+    """Switches outside learn the new place from it; it is not copied to other instances."""
     cloud = cloud_of()
-    said = packet.frame(mac(1), packet.BROADCAST, dl_type=0x8035)
-    assert cloud.send("h1", "p1", said) == {}
+    announcement = packet.frame(mac(1), packet.BROADCAST, dl_type=0x8035)
+    assert cloud.send("h1", "p1", announcement) == {}
     cloud = Cloud("h1")
     cloud.apply(network("net", "vlan", 205, "physnet1"), OPEN, port("p1", 1, groups=["open"]))
-    assert [left.port for left in cloud.on_wire("h1", "p1", said)] == ["eth1"]
+    assert [left.port for left in cloud.on_wire("h1", "p1", announcement)] == ["eth1"]
     assert cloud.on_wire("h1", "p1", packet.frame(mac(9), packet.BROADCAST, dl_type=0x8035)) == []

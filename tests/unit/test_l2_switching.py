@@ -1,4 +1,4 @@
-"""Where packets go: networks of every type, on one host and across hosts, asked of the fake switch."""
+"""Switching on the fake switch: networks of every type, on one host and across hosts."""
 
 import pytest
 from msgspec import structs
@@ -85,7 +85,7 @@ def test_unknown_unicast_and_broadcast_go_to_the_hosts_that_have_the_network():
 
 
 @pytest.mark.parametrize("kind", ["vlan", "vxlan"])
-def test_networks_are_apart(kind):
+def test_networks_are_isolated(kind):
     cloud = Cloud("h1", "h2")
     nets = [network("net", kind, 100, "physnet1"), network("other", kind, 101, "physnet1")]
     ports = [port("p1", 1, groups=["open"]), port("p2", 2, "other", groups=["open"])]
@@ -99,7 +99,7 @@ def test_networks_are_apart(kind):
         assert cloud.send("h1", "p1", packet.udp(end(1), end(2), 9).having(vlan=vlan)) == {}
 
 
-def test_what_has_no_translation_is_dropped():
+def test_packets_without_a_vlan_translation_are_dropped():
     cloud = Cloud("h1")
     cloud.apply(network("net", "vlan", 205, "physnet1"), OPEN, port("p1", 1, port_security_enabled=False))
     host = cloud.hosts["h1"]
@@ -170,7 +170,7 @@ def test_a_host_without_l2_population_is_flooded_to_and_learned_from():
 
 
 @pytest.mark.parametrize("net", NETWORKS, ids=name_of)
-def test_machines_behind_an_unsecured_port_are_found_and_followed(net):
+def test_macs_behind_an_unsecured_port_are_learned_and_move(net):
     cloud = Cloud("h1", "h2")
     free = {"port_security_enabled": False}
     ports = [port("p1", 1, **free), *(port(f"p{n}", n, groups=["open"]) for n in (2, 3))]
@@ -193,7 +193,7 @@ def test_machines_behind_an_unsecured_port_are_found_and_followed(net):
 
 
 @pytest.mark.parametrize("net", NETWORKS, ids=name_of)
-def test_an_unsecured_port_does_not_hear_what_others_say_to_each_other(net):
+def test_an_unsecured_port_gets_no_unicast_of_others(net):
     cloud = Cloud("h1", "h2")
     ports = [port("p1", 1, port_security_enabled=False), *(port(f"p{n}", n, groups=["open"]) for n in (2, 3))]
     cloud.apply(net, OPEN, *ports, port("p4", 4, host="h2", groups=["open"]))
@@ -226,7 +226,7 @@ def test_a_network_that_is_down_carries_nothing():
 
 
 def test_a_port_without_flows_reaches_nothing():
-    """Such as one that was plugged a moment ago: it has no tag yet, so any tag of its own would be taken."""
+    """Such as one that was just plugged: it has no tag yet, so the switch would accept any tag from it."""
     cloud = Cloud("h1")
     cloud.apply(network("net"), OPEN, port("p1", 1, groups=["open"]), port("p2", 2, port_security_enabled=False))
     host = cloud.hosts["h1"]

@@ -1,4 +1,4 @@
-"""Prefixes from outside: what clients are told, what they tell, and which of them run."""
+"""Prefix delegation: configuration of DHCPv6 clients, their notifications, and which of them run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def asking(*delegations: Delegation, **values: object) -> Router:
     return router(delegations=delegations or (Delegation(FIRST),), **values)
 
 
-# --- what clients are told --------------------------------------------------------------------------------------------
+# --- configuration of clients -----------------------------------------------------------------------------------------
 
 
 def test_each_client_has_an_address_and_a_name_of_its_own() -> None:
@@ -47,7 +47,7 @@ def test_each_client_has_an_address_and_a_name_of_its_own() -> None:
     assert all(f'iface "{QG}" {{' in text for text in texts)
 
 
-def test_who_asks() -> None:
+def test_which_routers_request_prefixes() -> None:
     assert asked_here(asking())
     assert not asked_here(router())
     assert not asked_here(asking(gateway=None))
@@ -78,7 +78,7 @@ def test_a_delegated_prefix_is_preferred_for_a_short_time_only() -> None:
     )
 
 
-# --- what they tell ---------------------------------------------------------------------------------------------------
+# --- notifications of clients -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_a_delegated_prefix_is_preferred_for_a_short_time_only() -> None:
         ("::/64\n", 0.0, ""),
     ],
 )
-def test_a_prefix_and_for_how_long_it_holds(text: str, age: float, prefix: str) -> None:
+def test_a_prefix_and_its_lifetime(text: str, age: float, prefix: str) -> None:
     assert parse_prefix(text, age) == prefix
 
 
 @pytest.mark.parametrize("text", ["", "nonsense 600", "2001:db8:1::/72 600", "10.0.0.0/24 600"])
-def test_what_is_of_no_use(text: str) -> None:
+def test_invalid_prefixes(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_prefix(text, 0.0)
 
@@ -111,7 +111,7 @@ def notify(directory: Path, what: str, **environment: str) -> None:
     subprocess.run([str(script), what], env={**path, **environment}, check=True, timeout=10, cwd="/")
 
 
-def test_the_script_notes_the_prefix_and_tells_without_waiting(tmp_path: Path) -> None:
+def test_the_script_writes_the_prefix_and_notifies_without_blocking(tmp_path: Path) -> None:
     directory = tmp_path / "pd with a space" / "r1" / FIRST
     directory.mkdir(parents=True)
     found = {"PREFIX1": "2001:db8:1::", "PREFIX1LEN": "64", "PREFIX1VALID": "600"}
@@ -150,7 +150,7 @@ class Host:
         self.reported.append((subnet_id, prefix))
 
     def has(self, subnet_id: str, text: str, age: float = 0.0) -> None:
-        """What a client has written, so long ago."""
+        """A prefix file of a client, `age` seconds old."""
         path = self.base / "r1" / subnet_id / "prefix"
         path.write_text(text)
         at = path.stat().st_mtime - age
@@ -174,7 +174,7 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(work(), 30))
 
 
-def test_a_client_for_each_subnet_and_the_server_hears_what_is_new(host: Host) -> None:
+def test_each_subnet_has_a_client_and_new_prefixes_are_reported(host: Host) -> None:
     async def work() -> None:
         two = asking(Delegation(FIRST), Delegation(SECOND, OTHER))
         assert host.delegations.find(two, active=True) == [f"start dibbler-client r1 {key}" for key in (FIRST, SECOND)]
@@ -187,7 +187,7 @@ def test_a_client_for_each_subnet_and_the_server_hears_what_is_new(host: Host) -
         host.has(SECOND, f"{OTHER} 600\n")
         await host.delegations.ensure(two, active=True)
         assert host.reported == [(FIRST, PREFIX), (SECOND, OTHER)]
-        await host.delegations.ensure(two, active=True)  # the server has not heard of the first
+        await host.delegations.ensure(two, active=True)  # the server does not know the first yet
         assert host.reported[2:] == [(FIRST, PREFIX)]
         known = asking(Delegation(FIRST, PREFIX), Delegation(SECOND, OTHER))
         await host.delegations.ensure(known, active=True)
@@ -201,7 +201,7 @@ def test_a_client_for_each_subnet_and_the_server_hears_what_is_new(host: Host) -
     run(work)
 
 
-def test_what_goes_is_given_back_and_what_moves_is_not(host: Host) -> None:
+def test_a_removed_subnet_releases_its_prefix_and_a_moved_router_does_not(host: Host) -> None:
     async def work() -> None:
         two = asking(Delegation(FIRST, PREFIX), Delegation(SECOND, OTHER))
         await host.delegations.ensure(two, active=True)
@@ -223,7 +223,7 @@ def test_what_goes_is_given_back_and_what_moves_is_not(host: Host) -> None:
     run(work)
 
 
-def test_the_gateways_port_stays_until_the_last_of_its_prefixes_is_given_back(host: Host) -> None:
+def test_the_gateways_port_stays_until_its_last_prefix_is_released(host: Host) -> None:
     async def work() -> None:
         await host.delegations.ensure(asking(Delegation(FIRST), Delegation(SECOND)), active=True)
         running: list[set[str]] = []
@@ -273,7 +273,7 @@ def test_a_distributed_routers_clients_are_where_its_gateway_is(host: Host) -> N
     run(work)
 
 
-def test_what_cannot_be_is_told_and_does_not_stop_the_others(host: Host) -> None:
+def test_an_invalid_prefix_is_a_problem_and_does_not_stop_other_clients(host: Host) -> None:
     async def work() -> None:
         two = asking(Delegation(FIRST), Delegation(SECOND))
         host.processes.broken.add("dibbler-client")

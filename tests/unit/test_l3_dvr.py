@@ -21,7 +21,6 @@ from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRo
 from neutrino.model.state import FixedIp
 from neutrino.server.feed.readers.routers import render_for_hosts
 from tests.fakes.netlink import FakeNetlink
-from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
 from tests.support.l3_host import Feed
@@ -80,8 +79,8 @@ def test_each_host_has_its_own_floating_ips_and_the_snat_host_the_rest() -> None
     fips = (floating(8, "10.0.1.8", "h2"), floating(9, "10.0.1.9", "h3"), floating(10, "10.0.1.10", ""))
     base = router(distributed=True, floating_ips=fips)
     modes = {"h1": "dvr_snat", "h2": "dvr", "h3": "dvr_no_external"}
-    near = frozenset({"h2", "h3"})
-    given = dict(render_for_hosts(base, near, frozenset({"h1"}), modes, {"h2": AGENT_GATEWAY}))
+    local = frozenset({"h2", "h3"})
+    given = dict(render_for_hosts(base, local, frozenset({"h1"}), modes, {"h2": AGENT_GATEWAY}))
     assert {host: [each.id for each in each.floating_ips] for host, each in given.items()} == {
         "h1": ["fip-9", "fip-10"],
         "h2": ["fip-8"],
@@ -89,7 +88,7 @@ def test_each_host_has_its_own_floating_ips_and_the_snat_host_the_rest() -> None
     }
     assert {host: each.centralized for host, each in given.items()} == {"h1": True, "h2": False, "h3": False}
     assert {host: each.agent_gateway for host, each in given.items()} == {"h1": None, "h2": AGENT_GATEWAY, "h3": None}
-    waiting = dict(render_for_hosts(base, near, frozenset({"h1"}), modes, {}))
+    waiting = dict(render_for_hosts(base, local, frozenset({"h1"}), modes, {}))
     assert waiting["h2"].floating_ips == ()
 
 
@@ -196,12 +195,11 @@ class Host:
     def __init__(self, state_path: Path) -> None:
         self.netlink, self.ovsdb = FakeNetlink(), FakeOvsdb()
         self.ovsdb.apply([SetBridge("br-int")])
-        self.announcer = FakeAnnouncer()
         self.feed = Feed()
         self.routers = self.feed.state.objects["router"]
         self.feed.state.objects["dhcp_port"]["p1"] = port("p1", "10.0.1.9")
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
-        drivers = Drivers(self.netlink, FakeNft(self.netlink), lambda: self.ovsdb, self.announcer, lambda name: Quiet())
+        drivers = Drivers(self.netlink, FakeNft(self.netlink), lambda: self.ovsdb, lambda name: Quiet())
         self.dataplane = Routers(drivers, options, DesiredRouters(self.feed, kinds=frozenset({"dhcp_port"})))
 
     def apply(self, new: Router) -> int:
@@ -232,7 +230,7 @@ def test_a_second_time_nothing_is_changed(host: Host) -> None:
     assert host.namespaces == {"qrouter-r1", "snat-r1", "fip-outside"}
     assert host.dataplane.plan(whole) == ""
     assert host.apply(whole) == 0
-    assert ("fip-outside", FG, "203.0.113.9") in host.announcer.announced
+    assert ("fip-outside", FG, "203.0.113.9") in host.netlink.announced
 
 
 def test_namespaces_that_are_not_needed_any_more_are_removed(host: Host) -> None:

@@ -31,7 +31,6 @@ from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router
 from neutrino.model.state import AddressPair
 from tests.fakes.netlink import FakeNetlink
-from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
 from tests.fakes.process import FakeProcesses
@@ -142,14 +141,14 @@ class Host:
     """With `before`, the same machine with a new agent."""
 
     def __init__(self, state_path: Path, before: Host | None = None) -> None:
-        self.feed, self.announcer = Feed(), FakeAnnouncer()
+        self.feed = Feed()
         self.netlink = before.netlink if before is not None else FakeNetlink()
         self.ovsdb = before.ovsdb if before is not None else FakeOvsdb()
         self.nft = before.nft if before is not None else FakeNft(self.netlink)
         self.processes = before.processes if before is not None else FakeProcesses()
         self.ovsdb.apply([SetBridge("br-int")])
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
-        drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, self.announcer, lambda name: Quiet())
+        drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, lambda name: Quiet())
         desired = DesiredRouters(self.feed)
         self.dataplane = Routers(drivers, options, desired)
         watch = Supervisor(self.processes)
@@ -160,7 +159,7 @@ class Host:
             desired, self.dataplane, self.daemons, delegations, watch, description, switch=lambda: self.ovsdb
         )
 
-    def tell(self, new: Router | None) -> None:
+    def send(self, new: Router | None) -> None:
         known = self.feed.state.objects["router"]
         old = known.pop("r1", None)
         if new is not None:
@@ -168,17 +167,17 @@ class Host:
         self.role.changed(StateChange("router", "r1", old, new))
 
     def become_active(self) -> None:
-        """As keepalived does."""
+        """Sets the addresses that keepalived sets on the active host."""
         shown = on_device(HA, primary_address(membership()))
         self.netlink.apply("snat-r1", [SetItem(shown), SetItem(on_device(SG1, "10.0.1.7/24"))])
 
     def addresses(self, namespace: str) -> set[str]:
-        """But for those that the kernel makes."""
+        """Except link-local addresses of the kernel and those of lo."""
         there = self.netlink.read(namespace).addresses
         return {each.address for each in there if each.device != "lo" and not each.by_kernel}
 
     def namespace_of(self, daemon: str) -> str:
-        """The namespace that it runs in."""
+        """The namespace that a daemon runs in."""
         started = (each.namespace for each in reversed(self.processes.started) if each.name == daemon)
         return next(started, "") if daemon in self.processes.running() else ""
 
@@ -192,7 +191,7 @@ class Host:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Its agent."""
+        """Runs the agent."""
         task = asyncio.create_task(self.role.run())
         try:
             self.role.synced()
@@ -222,32 +221,32 @@ def test_addresses_of_keepalived_stay_and_show_the_active_host(host: Host) -> No
     again = host.dataplane.apply(whole)
     assert (again.changes, again.active, host.dataplane.is_active(whole)) == (0, True, True)
     assert host.dataplane.plan(whole) == ""
-    host.announcer.announced.clear()
+    host.netlink.announced.clear()
     host.dataplane.announce(whole)
-    assert {("snat-r1", SG1, "10.0.1.7"), ("qrouter-r1", QR1, "10.0.1.1")} <= set(host.announcer.announced)
+    assert {("snat-r1", SG1, "10.0.1.7"), ("qrouter-r1", QR1, "10.0.1.1")} <= set(host.netlink.announced)
     # A host that comes back removes the addresses that failed over, and only those.
     host.dataplane.deactivate("r1")
     assert host.addresses("snat-r1") == set()
     assert "10.0.1.1/24" in host.addresses("qrouter-r1")
-    host.announcer.announced.clear()
+    host.netlink.announced.clear()
     host.dataplane.announce(whole)
-    assert {name for name, *_ in host.announcer.announced} == {"qrouter-r1"}
+    assert {name for name, *_ in host.netlink.announced} == {"qrouter-r1"}
 
 
 def test_keepalived_runs_in_the_snat_namespace_and_radvd_on_every_host(host: Host) -> None:
     six = interface(3, address("fd00:3::1", "fd00:3::/64", "fd00:3::1", ra_mode="slaac"))
 
     async def test() -> None:
-        host.tell(both(interfaces=(interface(1), six)))
+        host.send(both(interfaces=(interface(1), six)))
         await host.until(lambda: "keepalived r1" in host.processes.running(), "it does not run")
         await host.until(lambda: "radvd r1" in host.processes.running(), "a standby host sends no RAs")
         assert host.namespace_of("keepalived r1") == "snat-r1"
         assert host.namespace_of("radvd r1") == "qrouter-r1"
         await host.until(lambda: ("router", "r1", "standby") in host.feed.statuses, "its state is not reported")
-        host.tell(both(interfaces=(interface(1), six), gateway=None, ha=None))
+        host.send(both(interfaces=(interface(1), six), gateway=None, ha=None))
         await host.until(lambda: "keepalived r1" not in host.processes.running(), "it still runs")
         await host.until(lambda: "snat-r1" not in host.netlink.namespaces(), "snat-r1 is still there")
-        host.tell(None)
+        host.send(None)
         await host.until(lambda: not host.netlink.namespaces() and not host.processes.running(), "something stays")
 
     host.run(test)
@@ -255,14 +254,14 @@ def test_keepalived_runs_in_the_snat_namespace_and_radvd_on_every_host(host: Hos
 
 def test_a_standby_host_reports_its_own_floating_ips(host: Host) -> None:
     async def test() -> None:
-        host.tell(both(floating(9, "10.0.1.9"), floating(10, "10.0.1.10", "")))
+        host.send(both(floating(9, "10.0.1.9"), floating(10, "10.0.1.10", "")))
         await host.until(lambda: ("floatingip", "fip-9", "ACTIVE") in host.feed.statuses, "not reported")
         assert ("floatingip", "fip-10", "ACTIVE") not in host.feed.statuses
         host.become_active()
         fifo = host.daemons.fifo("r1")
         await host.until(fifo.exists, "there is no fifo")
-        with fifo.open("w") as told:
-            told.write('INSTANCE "VR_7" MASTER 150\n')
+        with fifo.open("w") as writer:
+            writer.write('INSTANCE "VR_7" MASTER 150\n')
         await host.until(lambda: ("router", "r1", "active") in host.feed.statuses, "its state is not reported")
         await host.until(lambda: ("floatingip", "fip-10", "ACTIVE") in host.feed.statuses, "not reported when active")
 
@@ -273,15 +272,15 @@ def test_a_standby_host_reports_its_own_floating_ips(host: Host) -> None:
 def test_a_router_that_changed_its_kind_while_the_agent_was_down(tmp_path: Path, centralized_first: bool) -> None:
     kinds = [both(), router(ha=membership())]
     first, second = reversed(kinds) if centralized_first else kinds
-    places = ("qrouter-r1", "snat-r1") if centralized_first else ("snat-r1", "qrouter-r1")
+    namespaces = ("qrouter-r1", "snat-r1") if centralized_first else ("snat-r1", "qrouter-r1")
 
     async def test() -> Host:
         host = None
-        for wanted, place in zip((first, second), places, strict=True):
+        for wanted, namespace in zip((first, second), namespaces, strict=True):
             host = Host(tmp_path, host)
             host.feed.state.objects["router"]["r1"] = wanted  # before the start, as from its cache
             async with host.running():
-                await host.until(lambda: host.namespace_of("keepalived r1") == place, "it is not applied")  # noqa: B023
+                await host.until(lambda: host.namespace_of("keepalived r1") == namespace, "it is not applied")  # noqa: B023
                 await host.role.settle()
         assert host is not None
         return host

@@ -87,7 +87,7 @@ def test_connections_are_stale_where_ports_are_forwarded_elsewhere(
 
 
 def test_a_table_of_an_older_release_keeps_its_connections() -> None:
-    """There, every port of a range was an element of the one map that it had."""
+    """An older release had one map, with an element for every port of a range."""
     written_out = frozenset(f"203.0.113.9 . 6 . {port} : 10.0.1.9 . {port}" for port in range(1000, 1011))
     assert ended({SINGLE: written_out}, RANGE) == set()
     assert ended({SINGLE: written_out}, MOVED) == {(1000, 1010)}

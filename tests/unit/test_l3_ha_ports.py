@@ -32,16 +32,16 @@ class Hosts(Cloud):
         self.objects: list[Object] = [NETWORKS[kind], OPEN, replica("h1"), replica("h2")]
         self.objects += [port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2, 3)]
 
-    def tell(self, active: str) -> None:
+    def apply(self, active: str) -> None:
         entry = Forwarding(
             id="r", network_id="net", host=active, mac_address=mac(ROUTER), ip_addresses=(f"10.0.0.{ROUTER}",)
         )
         for name, host in self.hosts.items():
-            told = self.state_for(name, self.objects)
-            entries = {key: value for key, value in told.forwarding.items() if key != "r"}
+            desired = self.state_for(name, self.objects)
+            entries = {key: value for key, value in desired.forwarding.items() if key != "r"}
             if name != active:
                 entries["r"] = entry
-            host.apply(dataclasses.replace(told, forwarding=entries))
+            host.apply(dataclasses.replace(desired, forwarding=entries))
 
     def answered_at(self, sender: int) -> set[str]:
         """The hosts whose router gets a packet of an instance."""
@@ -65,7 +65,7 @@ def announcement() -> Packet:
 def test_instances_on_all_hosts_reach_the_active_host_after_a_failover(kind: str) -> None:
     cloud = Hosts(kind)
     for active in ("h1", "h2", "h1"):
-        cloud.tell(active)
+        cloud.apply(active)
         cloud.send(active, "r", announcement())
         for sender in (1, 2, 3):
             assert cloud.answered_at(sender) == {active}, (active, sender)
@@ -73,7 +73,7 @@ def test_instances_on_all_hosts_reach_the_active_host_after_a_failover(kind: str
 
 def test_on_a_physical_network_no_server_is_needed() -> None:
     cloud = Hosts("vlan")
-    cloud.tell("h1")
+    cloud.apply("h1")
     cloud.send("h1", "r", announcement())
     cloud.send("h2", "r", announcement())  # it has failed over, and the server does not know yet
     for sender in (1, 2, 3):
@@ -82,6 +82,6 @@ def test_on_a_physical_network_no_server_is_needed() -> None:
 
 def test_before_its_mac_is_learned_packets_are_flooded() -> None:
     cloud = Hosts("vxlan")
-    cloud.tell("h1")
+    cloud.apply("h1")
     for sender in (1, 2, 3):
         assert "h1" in cloud.answered_at(sender)

@@ -60,9 +60,9 @@ def test_without_a_next_hop_for_ipv6_the_gateway_accepts_router_advertisements()
     dual = msgspec.structs.replace(GATEWAY, addresses=(*GATEWAY.addresses, address("2001:db8::5", "2001:db8::/64")))
     silent = rendered(router(gateway=dual), OPTIONS).namespace
     assert silent.sysctls[f"net/ipv6/conf/{QG}/accept_ra"] == "2"
-    told = rendered(router(gateway=dual), L3Options(ipv6_gateway="fe80::1")).namespace
-    assert route("::/0", QG, "fe80::1") in told.routes
-    assert told.sysctls[f"net/ipv6/conf/{QG}/accept_ra"] == "0"
+    configured = rendered(router(gateway=dual), L3Options(ipv6_gateway="fe80::1")).namespace
+    assert route("::/0", QG, "fe80::1") in configured.routes
+    assert configured.sysctls[f"net/ipv6/conf/{QG}/accept_ra"] == "0"
 
 
 def test_floating_ips_and_snat_are_translated_and_nothing_between_internal_subnets() -> None:

@@ -19,7 +19,7 @@ from neutrino.agent.supervisor import Supervisor, wait_reloadable
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
 from neutrino.dataplane.netlink.api import DeleteItem
 from neutrino.dataplane.netlink.values import address as on_device
-from neutrino.dataplane.nft.api import NftError, TableState
+from neutrino.dataplane.nft.api import NftError, TablePlan, TableState
 from neutrino.dataplane.ovsdb.api import DeletePort
 from neutrino.dataplane.process.api import Process
 from neutrino.model.routing import PortForwarding, RouterRoute
@@ -37,7 +37,7 @@ def host(tmp_path: Path) -> Host:
 def test_a_thousand_updates_end_in_the_last_and_a_delete_leaves_nothing(host: Host, tmp_path: Path) -> None:
     async def test() -> None:
         for number in range(1000):
-            host.tell(router(routes=(RouterRoute(f"10.{number // 256 + 100}.{number % 256}.0/24", "10.0.1.9"),)))
+            host.send(router(routes=(RouterRoute(f"10.{number // 256 + 100}.{number % 256}.0/24", "10.0.1.9"),)))
             if number % 50 == 0:
                 await asyncio.sleep(0)
         await host.until(lambda: "10.103.231.0/24" in host.routes(), "the last state is not in force")
@@ -47,7 +47,7 @@ def test_a_thousand_updates_end_in_the_last_and_a_delete_leaves_nothing(host: Ho
         await host.until(
             lambda: host.ovsdb.read().bridges["br-int"].external_ids == DONE, "it is not reported on the bridge"
         )
-        host.tell(None)
+        host.send(None)
         await host.until(lambda: not host.is_there, "it is still there")
         await host.until(lambda: list((tmp_path / "routers").iterdir()) == [], "its record is still there")
         assert set(host.ovsdb.read().bridges["br-int"].ports) <= {"br-int"}
@@ -66,14 +66,14 @@ def test_a_stale_cache_removes_nothing_before_the_first_synced(host: Host) -> No
         return known and any(each.address == "203.0.113.9/32" for each in state.addresses)
 
     async def first() -> None:
-        host.tell(new)
+        host.send(new)
         await host.until(lambda: host.is_there and translates(), "the floating IP is there")
 
     async def with_an_old_cache() -> None:
         await host.until(lambda: "r1" in host.role._applied, "looked at")
         assert translates()
         host.role.synced()  # the server agrees with the cache
-        await host.until(lambda: not translates(), "what the server does not say goes")
+        await host.until(lambda: not translates(), "a floating IP that the server has deleted is still translated")
 
     run(host, first)
     host.restart()
@@ -84,18 +84,18 @@ def test_a_stale_cache_removes_nothing_before_the_first_synced(host: Host) -> No
 def test_floating_ips_are_reported_active_and_one_that_cannot_be_applied_error(host: Host) -> None:
     async def test() -> None:
         first, second = floating(9, "10.0.1.9"), floating(10, "10.0.1.10")
-        host.tell(router(floating_ips=(first,)))
+        host.send(router(floating_ips=(first,)))
         await host.until(lambda: ("floatingip", "fip-9", "ACTIVE") in host.feed.statuses, "not reported")
-        broken, host.nft.change_elements = host.nft.change_elements, _fails  # type: ignore[method-assign, assignment]
-        host.tell(router(floating_ips=(first, second)))
+        broken, host.nft.apply = host.nft.apply, _fails  # type: ignore[method-assign, assignment]
+        host.send(router(floating_ips=(first, second)))
         await host.until(lambda: ("floatingip", "fip-10", "ERROR") in host.feed.statuses, "a failure is not reported")
         assert ("floatingip", "fip-9", "ERROR") not in host.feed.statuses
         assert "no more" in host.problems["r1"]
-        host.nft.change_elements = broken  # type: ignore[method-assign]
+        host.nft.apply = broken  # type: ignore[method-assign]
         await host.until(lambda: host.feed.statuses[-1] == ("floatingip", "fip-10", "ACTIVE"), "it is not tried again")
         await host.until(lambda: not host.problems, "the problem stays")
         # Disassociated and associated again between two rounds: the server waits for another report.
-        host.tell(router(floating_ips=(first, msgspec.structs.replace(second, revision=7))))
+        host.send(router(floating_ips=(first, msgspec.structs.replace(second, revision=7))))
         await host.until(
             lambda: host.feed.statuses.count(("floatingip", "fip-10", "ACTIVE")) == 2, "not reported again"
         )
@@ -111,10 +111,10 @@ def test_drift_is_repaired(tmp_path: Path) -> None:
     host = Host(tmp_path, repair=0.05)
 
     async def test() -> None:
-        host.tell(router())
+        host.send(router())
         await host.until(lambda: host.is_there and bool(host.routes()), "it is not made")
         await host.role.settle()
-        host.nft.delete(NAMESPACE, "ip neutrino")
+        host.nft.apply(NAMESPACE, TablePlan("ip neutrino", delete=True))
         host.netlink.apply(NAMESPACE, [DeleteItem(on_device("qr-00000001-aa", "10.0.1.1/24", nodad=True))])
         assert not await host.verified()
         await host.until(
@@ -131,7 +131,7 @@ def test_a_device_removed_from_the_bridge_is_plugged_again_at_once(host: Host) -
         return "tap00000001-aa" in host.ovsdb.read().bridges["br-int"].ports
 
     async def test() -> None:
-        host.tell(router())
+        host.send(router())
         await host.until(plugged, "it is not plugged")
         await host.role.settle()
         host.ovsdb.apply([DeletePort("br-int", "tap00000001-aa")])
@@ -147,22 +147,22 @@ def test_extensions_are_notified_and_their_failures_are_problems_of_the_router(h
         return [(each.router is not None, each.error) for each in extension.results]
 
     async def test() -> None:
-        host.tell(router())
+        host.send(router())
         await host.until(lambda: notified() == [(True, "")], "not notified of a new router")
         extension.applied_error = "no"
-        host.tell(router(enable_snat=False))
+        host.send(router(enable_snat=False))
         await host.until(lambda: host.problems == {"r1": "extension recorder: no"}, "its failure is not shown")
         # A router that cannot be rendered stays as it is, and is retried.
         extension.applied_error, extension.render_error = "", "cannot"
         there = host.nft.read(NAMESPACE)
-        host.tell(router())
+        host.send(router())
         await host.until(lambda: host.problems == {"r1": "extension recorder: cannot"}, "its failure is not shown")
         assert host.nft.read(NAMESPACE) == there
         extension.render_error = ""
         await host.until(lambda: not host.problems, "it is not retried")
         assert host.nft.read(NAMESPACE) != there
         extension.results.clear()
-        host.tell(None)
+        host.send(None)
         await host.until(lambda: notified() == [(False, "")], "not notified of the removal")
 
     run(host, test)
@@ -174,7 +174,7 @@ def test_keepalived_is_started_after_its_port_is_wired(host: Host) -> None:
     port = membership().interface.id
 
     async def test() -> None:
-        host.tell(router(ha=membership()))
+        host.send(router(ha=membership()))
         await host.until(lambda: any(each.endswith(port[:11]) for each in host.ovsdb.read().interfaces()), "plugged")
         port_holds.set_wired(["another"])
         await asyncio.sleep(0.05)
@@ -190,10 +190,10 @@ def test_a_router_that_is_not_ha_any_more_loses_its_ha_device(host: Host) -> Non
         return set(host.netlink.read(NAMESPACE).devices) if host.is_there else set()
 
     async def test() -> None:
-        host.tell(router(ha=membership()))
+        host.send(router(ha=membership()))
         await host.until(lambda: "ha-ffffffff-aa" in devices(), "it has no HA device")
         await host.role.settle()
-        host.tell(router())
+        host.send(router())
         await host.until(lambda: "ha-ffffffff-aa" not in devices(), "it keeps its HA device")
         await host.role.settle()
         assert await host.verified()
@@ -221,7 +221,7 @@ def test_keepalived_is_reloaded_once_it_handles_signals(tmp_path: Path) -> None:
 
 def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: Host, tmp_path: Path) -> None:
     async def test() -> None:
-        host.tell(router(ha=membership()))
+        host.send(router(ha=membership()))
         await host.until(lambda: "keepalived r1" in host.processes.running(), "it does not run")
         await host.role.settle()
 

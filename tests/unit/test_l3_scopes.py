@@ -41,7 +41,7 @@ def names(*devices: str) -> str:
 
 
 def between(devices: list[str]) -> set[str]:
-    """Each scope, the lack of one among them, and the others."""
+    """Drop rules between scopes; networks without a scope count as one."""
     return {
         f"iifname {names(devices[1])} oifname {names(devices[2], devices[3])} drop",
         f"iifname {names(devices[2])} oifname {names(devices[1], devices[3])} drop",

@@ -12,17 +12,17 @@ DOWN, OWN_DOWN = DhcpAgent("h1", admin_state_up=False), DhcpAgent("h2", admin_st
 @pytest.mark.parametrize(
     ("scheduled", "on_host", "providers"),
     [
-        ([HOME], [], [HOME]),
-        ([HOME], [PLAIN], [HOME]),  # it serves networks that are scheduled to it, and this one is not
-        ([HOME], [OWN], [OWN]),  # requests do not leave its host
-        ([HOME, OWN], [OWN], [OWN]),
-        ([HOME, PLAIN], [PLAIN], [HOME, PLAIN]),
-        ([HOME], [OWN_DOWN], [HOME]),  # it has no copy
-        ([DOWN], [OWN], [OWN]),  # the DHCP port is there, and so is its copy
-        ([DOWN], [PLAIN], []),
-        ([], [OWN], []),  # of no port there is no copy
-        ([], [], []),
+        ([HOME], None, [HOME]),
+        ([HOME], PLAIN, [HOME]),  # it serves networks that are scheduled to it, and this one is not
+        ([HOME], OWN, [OWN]),  # requests do not leave its host
+        ([HOME, OWN], OWN, [OWN]),
+        ([HOME, PLAIN], PLAIN, [HOME, PLAIN]),
+        ([HOME], OWN_DOWN, [HOME]),  # it has no copy
+        ([DOWN], OWN, [OWN]),  # the DHCP port is there, and so is its copy
+        ([DOWN], PLAIN, []),
+        ([], OWN, []),  # without a DHCP port there is no copy of one
+        ([], None, []),
     ],
 )
-def test_lease_providers(scheduled: list[DhcpAgent], on_host: list[DhcpAgent], providers: list[DhcpAgent]) -> None:
+def test_lease_providers(scheduled: list[DhcpAgent], on_host: DhcpAgent | None, providers: list[DhcpAgent]) -> None:
     assert choose_providers(scheduled, on_host) == providers

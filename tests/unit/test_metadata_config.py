@@ -29,7 +29,7 @@ def test_the_secret_is_in_the_settings_and_never_an_argument(tmp_path: Path) -> 
     assert "hush" not in "".join(started.environment.values())
 
 
-def test_who_the_process_is(tmp_path: Path) -> None:
+def test_user_and_group_of_the_process(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         assert user_and_group("", "") == user_and_group("nobody", "")
     assert user_and_group("root", "0") == (0, 0)
@@ -49,7 +49,7 @@ def test_another_user_is_another_daemon(tmp_path: Path) -> None:
 
 def test_files_are_read_where_tls_needs_them(tmp_path: Path) -> None:
     missing = "auth_ca_cert = /no/such/file\n"
-    assert proxy_settings(configuration(tmp_path, missing)).ca == "", "not asked for"
+    assert proxy_settings(configuration(tmp_path, missing)).ca == "", "without TLS it is not needed"
     with pytest.raises(RefusedToStart, match="auth_ca_cert=/no/such/file"):
         proxy_settings(configuration(tmp_path, f"{missing}nova_metadata_protocol = https\n"))
     (tmp_path / "cert.pem").write_text("certificate")

@@ -50,7 +50,7 @@ def router_port(network: DhcpNetwork, router: str, subnet: int = 0) -> DhcpPort:
 def test_an_isolated_network_is_served_where_its_address_is() -> None:
     network = metadata.network("n1")
     assert listener_of(network) == Listener(Sources({ANY_DEVICE: "n1"}), 80, "169.254.169.254")
-    assert listener_of(network, settings=DhcpSettings(HOST, "/dhcp")) is None, "nobody asked for it"
+    assert listener_of(network, settings=DhcpSettings(HOST, "/dhcp")) is None, "enable_isolated_metadata is off"
     assert render_network(served_network(network, (), HOST), ISOLATED, ()) is None, "DHCP is not served here"
 
 
@@ -90,7 +90,7 @@ def test_a_router_is_served_for_its_internal_networks() -> None:
     links = {"qr-00000001-aa": "net-1", "qr-00000002-aa": "net-2"}
     assert render_router(router, 9697) == Listener(Sources(links), 9697)
     assert render_router(router, 0) is None, "enable_metadata_proxy is off"
-    assert render_router(Router(id="r1"), 9697) is None, "nobody could ask"
+    assert render_router(Router(id="r1"), 9697) is None, "it has no interface"
     assert render_router(Router(id="r1", interfaces=(interface(1),), admin_state_up=False), 9697) is None
     six = Router(id="r1", interfaces=(interface(1, address("fd00::1", "fd00::/64")),))
     assert render_router(six, 9697) == Listener(Sources({"qr-00000001-aa": "net-1"}), 9697, ipv6=True)

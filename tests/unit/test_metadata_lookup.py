@@ -22,7 +22,7 @@ ROUTER = Sources({"qr-blue": "blue", "qr-red": "red"})
 SERVICE = Sources({ANY_DEVICE: "service"}, ("blue", "red"), "project")
 
 
-def test_an_address_counts_on_its_network_alone() -> None:
+def test_an_address_identifies_on_its_own_network_only() -> None:
     twin = Instance("p2", "red", "fa:16:3e:00:00:06", ("10.0.0.5",), "vm-2", "project")
     directory = Directory([VM, twin])
     assert directory.find(BLUE, "eth0", "10.0.0.5") is VM
@@ -46,26 +46,26 @@ def test_in_a_router_the_device_decides_the_network() -> None:
 
 def test_a_metadata_network_answers_routed_instances_of_its_own_project() -> None:
     other = Instance("p2", "red", "fa:16:3e:00:00:06", ("10.0.1.5",), "vm-2", "another")
-    near = Instance("p3", "service", "fa:16:3e:00:00:07", ("169.254.169.245",), "vm-3", "another")
-    directory = Directory([VM, other, near])
+    local = Instance("p3", "service", "fa:16:3e:00:00:07", ("169.254.169.245",), "vm-3", "another")
+    directory = Directory([VM, other, local])
     assert directory.find(SERVICE, "tap0", "10.0.0.5") is VM
     assert directory.find(SERVICE, "tap0", "10.0.1.5") is None
-    assert directory.find(SERVICE, "tap0", "169.254.169.245") is near
-    assert directory.find(SERVICE, "tap0", "fe80::1", near.mac) is near
+    assert directory.find(SERVICE, "tap0", "169.254.169.245") is local
+    assert directory.find(SERVICE, "tap0", "fe80::1", local.mac) is local
     assert directory.find(SERVICE, "tap0", "fe80::1", VM.mac) is None, "its MAC would be the router's"
     twin = Instance("p4", "red", "fa:16:3e:00:00:08", ("10.0.0.5",), "vm-4", "project")
     assert Directory([VM, twin]).find(SERVICE, "tap0", "10.0.0.5") is None, "it may be two"
 
 
-def test_a_mac_is_believed_and_the_address_with_it_is_not() -> None:
+def test_a_mac_identifies_and_the_address_with_it_does_not() -> None:
     other = Instance("p2", "blue", "fa:16:3e:00:00:06", ("10.0.0.6",), "vm-2")
     directory = Directory([VM, other])
     assert directory.find(BLUE, "eth0", "fe80::1", VM.mac) is VM
     assert directory.find(BLUE, "eth0", "10.0.0.5", other.mac) is other
-    assert directory.find(BLUE, "eth0", "10.0.0.5", "") is None, "nothing was seen on the wire"
+    assert directory.find(BLUE, "eth0", "10.0.0.5", "") is None, "the kernel has no MAC of it"
 
 
-def test_two_ports_of_one_instance_are_no_doubt() -> None:
+def test_two_ports_of_one_instance_identify_it() -> None:
     second = Instance("p2", "red", "fa:16:3e:00:00:06", ("10.0.0.5",), "vm-1", "project")
     found = Directory([VM, second]).find(SERVICE, "eth0", "10.0.0.5")
     assert found is not None
@@ -136,7 +136,7 @@ def test_ambiguous_framing_is_refused() -> None:
     assert "HTTP/1.1" in framing_fault(b"1.0", [chunked])
 
 
-def test_the_signature_is_what_nova_reckons() -> None:
+def test_the_signature_is_the_one_that_nova_computes() -> None:
     assert sign("vm-1", "secret") == hmac.new(b"secret", b"vm-1", hashlib.sha256).hexdigest()
 
 
@@ -150,7 +150,7 @@ def test_the_signature_is_what_nova_reckons() -> None:
         (b"*", None),
     ],
 )
-def test_only_a_path_is_passed_on(target: bytes, path: bytes | None) -> None:
+def test_only_a_path_is_forwarded(target: bytes, path: bytes | None) -> None:
     assert origin_form(target) == path
 
 
@@ -162,7 +162,7 @@ def test_a_source_has_its_share_and_no_more() -> None:
     assert [limiter.allows("k", "10.0.0.5", 0.0) for _ in range(12)] == [True] * 10 + [False] * 2
     assert limiter.allows("k", "10.0.0.6", 0.0), "others have theirs"
     assert limiter.allows("other", "10.0.0.5", 0.0), "so has the same address elsewhere"
-    assert limiter.allows("k", "fd00::5", 0.0), "IPv6 is not asked for"
+    assert limiter.allows("k", "fd00::5", 0.0), "IPv6 is not limited"
     assert not limiter.allows("k", "10.0.0.5", 10.1), "the window slides: what was before still counts"
     assert limiter.allows("k", "10.0.0.5", 40.0)
 

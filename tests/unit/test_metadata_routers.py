@@ -52,14 +52,14 @@ def test_by_ipv4_only_sources_of_the_devices_own_subnets_are_redirected() -> Non
     """Of two ports on one network, each takes the sources of both subnets: they share a link."""
     twin = interface(3, address("10.0.9.1", "10.0.9.0/24"), network_id="net-1")
     made = rendered(router(FOUR, SIX, twin), ON)
-    asked = "ip daddr 169.254.169.254 tcp dport 80"
+    match = "ip daddr 169.254.169.254 tcp dport 80"
     both = "ip saddr { 10.0.1.0/24, 10.0.9.0/24 }"
     assert rules(made, MARK)[1:] == (
-        f'iifname "qr-00000001-aa" {both} {asked} meta mark set 0x1',
-        f'iifname "qr-00000003-aa" {both} {asked} meta mark set 0x1',
-        f'iifname "qr-*" {asked} meta mark & 0xffff != 0x1 drop',
+        f'iifname "qr-00000001-aa" {both} {match} meta mark set 0x1',
+        f'iifname "qr-00000003-aa" {both} {match} meta mark set 0x1',
+        f'iifname "qr-*" {match} meta mark & 0xffff != 0x1 drop',
     )
-    assert rules(made, DNAT)[-1] == f"meta mark & 0xffff == 0x1 {asked} redirect to :9697"
+    assert rules(made, DNAT)[-1] == f"meta mark & 0xffff == 0x1 {match} redirect to :9697"
     off = table(rendered(router(FOUR, SIX), OFF))
     assert off is not None
     assert "169.254" not in off.text()

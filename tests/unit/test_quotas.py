@@ -36,7 +36,7 @@ def member(project: str) -> Context:
 ALICE, BOB, ADMIN = member("a"), member("b"), admin_context("admin")
 
 
-class World:
+class QuotaSetup:
     def __init__(self, path: Path) -> None:
         self.db = Database(f"sqlite:///{path}/n.db", sqlite_durable=False)
         t.metadata.create_all(self.db.engine())
@@ -64,35 +64,35 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+def quota_setup(tmp_path: Path) -> Iterator[QuotaSetup]:
+    made = QuotaSetup(tmp_path)
     yield made
     made.db.close()
 
 
-def test_a_project_sees_its_limits_and_not_those_of_others(world: World) -> None:
-    assert world.call(ALICE, "GET", "/{key}", "a") == Reply(200, {"quota": DEFAULTS})
-    assert world.call(ALICE, "GET", "/{key}/default", "a") == Reply(200, {"quota": DEFAULTS})
+def test_a_project_sees_its_limits_and_not_those_of_others(quota_setup: QuotaSetup) -> None:
+    assert quota_setup.call(ALICE, "GET", "/{key}", "a") == Reply(200, {"quota": DEFAULTS})
+    assert quota_setup.call(ALICE, "GET", "/{key}/default", "a") == Reply(200, {"quota": DEFAULTS})
     for path in ("/{key}", "/{key}/default", "/{key}/details"):
         with pytest.raises(errors.PolicyNotAuthorized):
-            world.call(ALICE, "GET", path, "b")
+            quota_setup.call(ALICE, "GET", path, "b")
     for method in ("PUT", "DELETE"):
         with pytest.raises(errors.PolicyNotAuthorized):
-            world.call(ALICE, method, "/{key}", "a", {"quota": {"network": 1000}})
+            quota_setup.call(ALICE, method, "/{key}", "a", {"quota": {"network": 1000}})
     with pytest.raises(errors.PolicyNotAuthorized):
-        world.call(ALICE, "GET", "")
+        quota_setup.call(ALICE, "GET", "")
 
 
-def test_an_administrator_sets_limits_and_takes_them_back(world: World) -> None:
+def test_an_administrator_sets_limits_and_takes_them_back(quota_setup: QuotaSetup) -> None:
     changed = DEFAULTS | {"network": 1, "port": -1, "subnet": 0}
-    assert world.put("b", network=1, port=-1, subnet="0") == changed
-    assert world.call(BOB, "GET", "/{key}", "b").body == {"quota": changed}
-    assert world.call(ALICE, "GET", "/{key}", "a").body == {"quota": DEFAULTS}
-    assert world.call(ADMIN, "GET", "").body == {"quotas": [{**changed, "project_id": "b", "tenant_id": "b"}]}
-    assert world.call(ADMIN, "DELETE", "/{key}", "b") == Reply(204)
+    assert quota_setup.put("b", network=1, port=-1, subnet="0") == changed
+    assert quota_setup.call(BOB, "GET", "/{key}", "b").body == {"quota": changed}
+    assert quota_setup.call(ALICE, "GET", "/{key}", "a").body == {"quota": DEFAULTS}
+    assert quota_setup.call(ADMIN, "GET", "").body == {"quotas": [{**changed, "project_id": "b", "tenant_id": "b"}]}
+    assert quota_setup.call(ADMIN, "DELETE", "/{key}", "b") == Reply(204)
     with pytest.raises(errors.TenantQuotaNotFound):
-        world.call(ADMIN, "DELETE", "/{key}", "b")
-    assert world.call(BOB, "GET", "/{key}", "b").body == {"quota": DEFAULTS}
+        quota_setup.call(ADMIN, "DELETE", "/{key}", "b")
+    assert quota_setup.call(BOB, "GET", "/{key}", "b").body == {"quota": DEFAULTS}
 
 
 @pytest.mark.parametrize(
@@ -108,36 +108,36 @@ def test_an_administrator_sets_limits_and_takes_them_back(world: World) -> None:
         (None, errors.HTTPBadRequest),
     ],
 )
-def test_limits_that_make_no_sense(world: World, body: Any, error: type[errors.ApiError]) -> None:
+def test_limits_that_make_no_sense(quota_setup: QuotaSetup, body: Any, error: type[errors.ApiError]) -> None:
     with pytest.raises(error) as caught:
-        world.call(ADMIN, "PUT", "/{key}", "b", body)
+        quota_setup.call(ADMIN, "PUT", "/{key}", "b", body)
     assert caught.value.type == error.__name__
 
 
-def test_a_limit_below_what_is_used_needs_force(world: World) -> None:
-    world.use_networks("b", 2)
-    for asked in ({}, {"check_limit": True}, {"force": False}):
+def test_a_limit_below_what_is_used_needs_force(quota_setup: QuotaSetup) -> None:
+    quota_setup.use_networks("b", 2)
+    for options in ({}, {"check_limit": True}, {"force": False}):
         with pytest.raises(errors.HTTPBadRequest):
-            world.put("b", network=1, **asked)
-    assert world.put("b", network=2)["network"] == 2
-    assert world.put("b", network=-1)["network"] == -1
-    assert world.put("b", network=1, force=True)["network"] == 1
+            quota_setup.put("b", network=1, **options)
+    assert quota_setup.put("b", network=2)["network"] == 2
+    assert quota_setup.put("b", network=-1)["network"] == -1
+    assert quota_setup.put("b", network=1, force=True)["network"] == 1
 
 
-def test_details_tell_limit_and_use(world: World) -> None:
-    world.put("b", network=7)
-    world.use_networks("b", 3)
-    details = world.call(ADMIN, "GET", "/{key}/details", "b").body["quota"]
+def test_details_tell_limit_and_use(quota_setup: QuotaSetup) -> None:
+    quota_setup.put("b", network=7)
+    quota_setup.use_networks("b", 3)
+    details = quota_setup.call(ADMIN, "GET", "/{key}/details", "b").body["quota"]
     assert list(details) == list(DEFAULTS)
     assert details["network"] == {"limit": 7, "used": 3, "reserved": 0}
     assert details["port"] == {"limit": 500, "used": 0, "reserved": 0}
 
 
-def test_who_asks(world: World) -> None:
-    assert world.call(ALICE, "GET", "/tenant").body == {"tenant": {"tenant_id": "a"}}
-    assert world.call(ALICE, "GET", "/project").body == {"project": {"project_id": "a"}}
+def test_the_project_of_the_caller_is_shown(quota_setup: QuotaSetup) -> None:
+    assert quota_setup.call(ALICE, "GET", "/tenant").body == {"tenant": {"tenant_id": "a"}}
+    assert quota_setup.call(ALICE, "GET", "/project").body == {"project": {"project_id": "a"}}
     with pytest.raises(errors.QuotaMissingTenant):
-        world.call(Context(None), "GET", "/project")
+        quota_setup.call(Context(None), "GET", "/project")
 
 
 def counters(db: Database) -> dict[tuple[str, str], int]:
@@ -147,48 +147,48 @@ def counters(db: Database) -> dict[tuple[str, str], int]:
     return {(row.project_id, row.resource): row.used for row in rows}
 
 
-def test_a_recount_finds_what_the_counters_say(world: World) -> None:
+def test_a_recount_finds_what_the_counters_say(quota_setup: QuotaSetup) -> None:
     network = fresh({"name": "n", "project_id": "a"})
-    with world.db.transaction() as tx:
+    with quota_setup.db.transaction() as tx:
         tx.execute(sa.insert(t.networks).values(as_row(t.networks, network)))
         tx.use("network", "a", 1, 100)
-    pools = SubnetPools(world.db, world.quotas)
+    pools = SubnetPools(quota_setup.db, quota_setup.quotas)
     values = {"name": "p", "prefixes": ["10.0.0.0/8"], "is_default": False, "shared": False}
     made = [pools.create(ALICE, {**values, "project_id": project}) for project in ("a", "a", "b")]
     pools.delete(ALICE, made[0]["id"], None)
-    rbac = RbacPolicies(world.db, world.quotas)
+    rbac = RbacPolicies(quota_setup.db, quota_setup.quotas)
     policy = {"object_type": "network", "object_id": network["id"], "action": "access_as_shared", "project_id": "a"}
     first = rbac.create(ALICE, {**policy, "target_tenant": "b"})
     rbac.create(ALICE, {**policy, "target_tenant": "c"})
     rbac.delete(ALICE, first["id"], None)
-    assert recount(world.db) == []
-    assert counters(world.db) == {("a", "network"): 1, ("a", "rbac_policy"): 1}
-    details = world.call(ADMIN, "GET", "/{key}/details", "a").body["quota"]
-    assert details["subnetpool"] == {"limit": -1, "used": 1, "reserved": 0}  # not limited, so counted when asked
+    assert recount(quota_setup.db) == []
+    assert counters(quota_setup.db) == {("a", "network"): 1, ("a", "rbac_policy"): 1}
+    details = quota_setup.call(ADMIN, "GET", "/{key}/details", "a").body["quota"]
+    assert details["subnetpool"] == {"limit": -1, "used": 1, "reserved": 0}  # not limited, so counted on request
 
 
-def test_what_was_there_before_a_limit_counts_under_it(world: World) -> None:
-    with world.db.transaction() as tx:
+def test_what_was_there_before_a_limit_counts_under_it(quota_setup: QuotaSetup) -> None:
+    with quota_setup.db.transaction() as tx:
         for _ in range(3):
             tx.insert(t.networks, [as_row(t.networks, fresh({"name": "n", "project_id": "a"}))])
         tx.use("network", "a", 3)  # without a limit
-    assert counters(world.db) == {}
+    assert counters(quota_setup.db) == {}
     with pytest.raises(errors.OverQuota):
-        world.use_networks("a", 1, limit=3)
-    assert counters(world.db) == {}
-    world.use_networks("a", 1)
-    assert counters(world.db) == {("a", "network"): 4}
+        quota_setup.use_networks("a", 1, limit=3)
+    assert counters(quota_setup.db) == {}
+    quota_setup.use_networks("a", 1)
+    assert counters(quota_setup.db) == {("a", "network"): 4}
 
 
-def test_a_recount_repairs(world: World) -> None:
-    world.use_networks("a", 1)
+def test_a_recount_repairs(quota_setup: QuotaSetup) -> None:
+    quota_setup.use_networks("a", 1)
     wrong = [
         {"project_id": "b", "resource": "port", "used": 5},  # and no ports
         {"project_id": "b", "resource": "trunk", "used": 5},  # of others, who count themselves
     ]
-    with world.db.transaction() as tx:
+    with quota_setup.db.transaction() as tx:
         tx.insert(t.quota_usages, wrong)
         tx.execute(sa.update(t.quota_usages).where(t.quota_usages.c.project_id == "a").values(used=7))
-    assert recount(world.db) == [Correction("a", "network", 7, 1), Correction("b", "port", 5, 0)]
-    assert counters(world.db) == {("a", "network"): 1, ("b", "port"): 0, ("b", "trunk"): 5}
-    assert recount(world.db) == []
+    assert recount(quota_setup.db) == [Correction("a", "network", 7, 1), Correction("b", "port", 5, 0)]
+    assert counters(quota_setup.db) == {("a", "network"): 1, ("b", "port"): 0, ("b", "trunk"): 5}
+    assert recount(quota_setup.db) == []

@@ -21,8 +21,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh, new_id
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.ipam import subnet_pools
-from neutrino.server.ipam.address_scopes import AddressScopes
-from neutrino.server.ipam.subnet_pools import SubnetPools, choose_prefix, claim
+from neutrino.server.ipam.subnet_pools import AddressScopes, SubnetPools, choose_prefix, claim
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 

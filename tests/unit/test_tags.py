@@ -47,7 +47,7 @@ ALICE, BOB = caller("a", "member", "reader"), caller("b", "member", "reader")
 WATCHER, ADMIN = caller("a", "reader"), admin_context("admin")
 
 
-class World:
+class TagSetup:
     def __init__(self, path: Path) -> None:
         self.db = Database(f"sqlite:///{path}/n.db", sqlite_durable=False)
         t.metadata.create_all(self.db.engine())
@@ -79,86 +79,86 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+def tag_setup(tmp_path: Path) -> Iterator[TagSetup]:
+    made = TagSetup(tmp_path)
     yield made
     made.db.close()
 
 
-def test_tags_come_and_go(world: World) -> None:
-    key = world.insert(t.networks)
-    assert world.call(ALICE, "GET", key) == Reply(200, {"tags": []})
+def test_tags_come_and_go(tag_setup: TagSetup) -> None:
+    key = tag_setup.insert(t.networks)
+    assert tag_setup.call(ALICE, "GET", key) == Reply(200, {"tags": []})
     both = {"tags": ["red", "blue"]}
-    assert world.call(ALICE, "PUT", key, body=both) == Reply(200, both)
-    assert world.call(ALICE, "PUT", key, "green") == Reply(201)
-    assert world.call(ALICE, "GET", key, "green") == Reply(204)
+    assert tag_setup.call(ALICE, "PUT", key, body=both) == Reply(200, both)
+    assert tag_setup.call(ALICE, "PUT", key, "green") == Reply(201)
+    assert tag_setup.call(ALICE, "GET", key, "green") == Reply(204)
     with pytest.raises(errors.TagNotFound):
-        world.call(ALICE, "GET", key, "none")
-    assert world.call(ALICE, "GET", key) == Reply(200, {"tags": ["blue", "green", "red"]})
-    assert world.stored(key) == (["blue", "green", "red"], ["blue", "green", "red"], 3)
-    assert world.call(ALICE, "DELETE", key, "red") == Reply(204)
+        tag_setup.call(ALICE, "GET", key, "none")
+    assert tag_setup.call(ALICE, "GET", key) == Reply(200, {"tags": ["blue", "green", "red"]})
+    assert tag_setup.stored(key) == (["blue", "green", "red"], ["blue", "green", "red"], 3)
+    assert tag_setup.call(ALICE, "DELETE", key, "red") == Reply(204)
     with pytest.raises(errors.TagNotFound):
-        world.call(ALICE, "DELETE", key, "red")
+        tag_setup.call(ALICE, "DELETE", key, "red")
     more = {"tags": ["blue", "white"]}
-    assert world.call(ALICE, "POST", key, body=more) == Reply(201, more)
-    assert world.stored(key) == (["blue", "green", "white"], ["blue", "green", "white"], 5)
-    assert world.call(ALICE, "PUT", key, body={"tags": ["one", "green"]}).status == 200
-    assert world.stored(key) == (["green", "one"], ["green", "one"], 6)
-    assert world.call(ALICE, "DELETE", key) == Reply(204)
-    assert world.stored(key) == ([], [], 7)
+    assert tag_setup.call(ALICE, "POST", key, body=more) == Reply(201, more)
+    assert tag_setup.stored(key) == (["blue", "green", "white"], ["blue", "green", "white"], 5)
+    assert tag_setup.call(ALICE, "PUT", key, body={"tags": ["one", "green"]}).status == 200
+    assert tag_setup.stored(key) == (["green", "one"], ["green", "one"], 6)
+    assert tag_setup.call(ALICE, "DELETE", key) == Reply(204)
+    assert tag_setup.stored(key) == ([], [], 7)
 
 
-def test_a_tag_that_is_there_already_changes_nothing(world: World) -> None:
-    key = world.insert(t.networks)
+def test_a_tag_that_is_there_already_changes_nothing(tag_setup: TagSetup) -> None:
+    key = tag_setup.insert(t.networks)
     for _ in range(2):
-        assert world.call(ALICE, "PUT", key, "green") == Reply(201)
-    assert world.stored(key)[2] == 2
-    assert world.call(ALICE, "DELETE", world.insert(t.networks)) == Reply(204)
+        assert tag_setup.call(ALICE, "PUT", key, "green") == Reply(201)
+    assert tag_setup.stored(key)[2] == 2
+    assert tag_setup.call(ALICE, "DELETE", tag_setup.insert(t.networks)) == Reply(204)
 
 
 @pytest.mark.parametrize("tags", [["x" * 256], "x", [1], ["a", "a"], None, ["\x00"]])
-def test_what_is_not_a_list_of_tags(world: World, tags: Any) -> None:
-    key = world.insert(t.networks)
+def test_what_is_not_a_list_of_tags(tag_setup: TagSetup, tags: Any) -> None:
+    key = tag_setup.insert(t.networks)
     with pytest.raises(errors.InvalidInput):
-        world.call(ALICE, "PUT", key, body={"tags": tags})
+        tag_setup.call(ALICE, "PUT", key, body={"tags": tags})
     with pytest.raises(errors.InvalidInput):
-        world.call(ALICE, "POST", key, body={"nothing": 1})
+        tag_setup.call(ALICE, "POST", key, body={"nothing": 1})
     with pytest.raises(errors.InvalidInput):
-        world.call(ALICE, "PUT", key, "x" * 256)
+        tag_setup.call(ALICE, "PUT", key, "x" * 256)
 
 
-def test_at_most_fifty(world: World) -> None:
-    key = world.insert(t.networks)
+def test_at_most_fifty(tag_setup: TagSetup) -> None:
+    key = tag_setup.insert(t.networks)
     fifty = [f"t{i}" for i in range(50)]
     with pytest.raises(errors.BadRequest):
-        world.call(ALICE, "PUT", key, body={"tags": [*fifty, "more"]})
-    assert world.call(ALICE, "PUT", key, body={"tags": fifty}).status == 200
+        tag_setup.call(ALICE, "PUT", key, body={"tags": [*fifty, "more"]})
+    assert tag_setup.call(ALICE, "PUT", key, body={"tags": fifty}).status == 200
     with pytest.raises(errors.BadRequest):
-        world.call(ALICE, "PUT", key, "more")
+        tag_setup.call(ALICE, "PUT", key, "more")
     with pytest.raises(errors.BadRequest):
-        world.call(ALICE, "POST", key, body={"tags": ["more"]})
-    assert world.call(ALICE, "PUT", key, "t1") == Reply(201)
+        tag_setup.call(ALICE, "POST", key, body={"tags": ["more"]})
+    assert tag_setup.call(ALICE, "PUT", key, "t1") == Reply(201)
 
 
-def test_the_policy_decides(world: World) -> None:
-    key = world.insert(t.networks)
+def test_the_policy_decides(tag_setup: TagSetup) -> None:
+    key = tag_setup.insert(t.networks)
     for method, tag in (("PUT", "mine"), ("DELETE", "mine"), ("GET", "mine"), ("GET", None), ("DELETE", None)):
         with pytest.raises(errors.PolicyNotAuthorized):
-            world.call(BOB, method, key, tag)
+            tag_setup.call(BOB, method, key, tag)
     with pytest.raises(errors.PolicyNotAuthorized):
-        world.call(WATCHER, "POST", key, body={"tags": ["x"]})
-    assert world.call(WATCHER, "GET", key).status == 200
-    assert world.call(ADMIN, "PUT", key, "x") == Reply(201)
+        tag_setup.call(WATCHER, "POST", key, body={"tags": ["x"]})
+    assert tag_setup.call(WATCHER, "GET", key).status == 200
+    assert tag_setup.call(ADMIN, "PUT", key, "x") == Reply(201)
     with pytest.raises(errors.NetworkNotFound):
-        world.call(ALICE, "GET", new_id())
+        tag_setup.call(ALICE, "GET", new_id())
 
 
-def test_who_a_network_is_shared_with_reads_its_tags(world: World) -> None:
-    key = world.insert(t.networks, external=True)
+def test_who_a_network_is_shared_with_reads_its_tags(tag_setup: TagSetup) -> None:
+    key = tag_setup.insert(t.networks, external=True)
     with pytest.raises(errors.PolicyNotAuthorized):
-        world.call(BOB, "GET", key)
+        tag_setup.call(BOB, "GET", key)
     for action in ("access_as_external", "access_as_shared"):
-        with world.db.transaction() as tx:
+        with tag_setup.db.transaction() as tx:
             tx.execute(sa.delete(t.rbac_policies))
             tx.execute(
                 sa.insert(t.rbac_policies).values(
@@ -170,13 +170,13 @@ def test_who_a_network_is_shared_with_reads_its_tags(world: World) -> None:
                     target_project="b",
                 )
             )
-        assert world.call(BOB, "GET", key).status == 200
+        assert tag_setup.call(BOB, "GET", key).status == 200
     with pytest.raises(errors.PolicyNotAuthorized):
-        world.call(BOB, "PUT", key, "x")
+        tag_setup.call(BOB, "PUT", key, "x")
 
 
-def test_every_tagged_resource_has_them(world: World) -> None:
-    network = world.insert(t.networks, project_id="b")
+def test_every_tagged_resource_has_them(tag_setup: TagSetup) -> None:
+    network = tag_setup.insert(t.networks, project_id="b")
     pool = {"ip_version": 4, "default_prefixlen": 24, "min_prefixlen": 8, "max_prefixlen": 32}
     objects: tuple[tuple[str, sa.Table, dict[str, Any]], ...] = (
         ("subnets", t.subnets, {"network_id": network, "ip_version": 4, "cidr": "10.0.0.0/24"}),
@@ -185,36 +185,36 @@ def test_every_tagged_resource_has_them(world: World) -> None:
         ("security-groups", t.security_groups, {}),
     )
     for path, table, values in objects:
-        key = world.insert(table, **values)
-        assert world.call(ALICE, "PUT", key, "ä b", path=path) == Reply(201)
-        assert world.stored(key, table) == (["ä b"], ["ä b"], 2)
+        key = tag_setup.insert(table, **values)
+        assert tag_setup.call(ALICE, "PUT", key, "ä b", path=path) == Reply(201)
+        assert tag_setup.stored(key, table) == (["ä b"], ["ä b"], 2)
         if "network_id" in values:  # the network's owner reads them too
-            assert world.call(BOB, "GET", key, path=path).body == {"tags": ["ä b"]}
+            assert tag_setup.call(BOB, "GET", key, path=path).body == {"tags": ["ä b"]}
         else:
             with pytest.raises(errors.PolicyNotAuthorized):
-                world.call(BOB, "GET", key, path=path)
+                tag_setup.call(BOB, "GET", key, path=path)
 
 
-def test_objects_are_found_by_their_tags(world: World) -> None:
-    key, other = world.insert(t.networks), world.insert(t.networks)
-    world.call(ALICE, "PUT", key, body={"tags": ["x", "y"]})
-    world.call(ALICE, "PUT", other, body={"tags": ["x"]})
+def test_objects_are_found_by_their_tags(tag_setup: TagSetup) -> None:
+    key, other = tag_setup.insert(t.networks), tag_setup.insert(t.networks)
+    tag_setup.call(ALICE, "PUT", key, body={"tags": ["x", "y"]})
+    tag_setup.call(ALICE, "PUT", other, body={"tags": ["x"]})
     view = View(t.networks, columns=("id", "project_id"))
-    with world.db.read() as connection:
+    with tag_setup.db.read() as connection:
         found = view.many(connection, Query(filters={"tags": ("x", "y")}, fields=("id",)), "a")
     assert found == [{"id": key}]
 
 
-def test_eight_writers_lose_no_tag(world: World) -> None:
-    key = world.insert(t.networks)
+def test_eight_writers_lose_no_tag(tag_setup: TagSetup) -> None:
+    key = tag_setup.insert(t.networks)
     gate = threading.Barrier(8)
 
     def write(number: int) -> None:
         gate.wait(10)
         for i in range(5):
-            world.call(ALICE, "PUT", key, f"{number}-{i}")
+            tag_setup.call(ALICE, "PUT", key, f"{number}-{i}")
 
     with ThreadPoolExecutor(8) as executor:
         list(executor.map(write, range(8)))
     expected = sorted(f"{number}-{i}" for number in range(8) for i in range(5))
-    assert world.stored(key) == (expected, expected, 41)
+    assert tag_setup.stored(key) == (expected, expected, 41)

@@ -97,7 +97,7 @@ async def end() -> None:
 
 def lost(before: set[str], host: DhcpHost) -> set[str]:
     """But for the notes on how a dnsmasq was started, which follow the one that runs."""
-    return {line for line in before - host.there() if not line.startswith(f"{NETWORK} interface ")}
+    return {line for line in before - host.actual() if not line.startswith(f"{NETWORK} interface ")}
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.name)
@@ -115,7 +115,7 @@ def test_nothing_is_deleted_before_the_first_sync(cause: Cause) -> None:
                 host.ovsdb.apply([SetPort("br-int", "tap-stale", external_ids=mark)])
             if cause.dead:
                 host.processes.end(f"dnsmasq {NETWORK}")
-            before, host.processes.signals = host.there(), []
+            before, host.processes.signals = host.actual(), []
             await serve(host, cause.network, cause.ports, synced=False)
             assert lost(before, host) == set()
             assert host.reloads() == []

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from neutrino.agent.l2.role import L2Role
+from neutrino.agent.l2.role import RECONCILE, L2Role
 from neutrino.model import agents, state
 from neutrino.model.kinds import KINDS
 from tests.support.l2 import OPEN, group, network, port, rule
@@ -93,8 +93,8 @@ class Agent:
     async def round(self) -> None:
         """A whole round, with nothing left to do."""
         self.taken.clear()
-        self.role._queue.put("wire")
-        await self.taken.settled("wire")
+        self.role._queue.put(RECONCILE)
+        await self.taken.settled(RECONCILE)
 
     async def __aexit__(self, *_: object) -> None:
         self._task.cancel()

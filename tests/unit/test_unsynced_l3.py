@@ -1,4 +1,4 @@
-"""The L3 role before the first `synced`: whatever the cache lacks, nothing is deleted; after it, it is."""
+"""The L3 role before the first `synced`: nothing is deleted, whatever the cache lacks; afterwards it is."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ELSEWHERE = msgspec.structs.replace(GATEWAY, id="e0000000-aaaa-bbbb-cccc-ddddddd
 
 @dataclass(frozen=True)
 class Cause:
-    """`made` is actual state, by an agent that had synced; `cached` is what the next one and the server have."""
+    """`made` was applied by a synced agent; `cached` is in the cache of the next one, and on the server."""
 
     name: str
     made: Router
@@ -119,7 +119,7 @@ def in_namespace(host: Host, name: str) -> set[str]:
 
 
 def there(host: Host) -> set[str]:
-    """All that is on the host, a line for each thing."""
+    """All state on the host, a line for each object."""
     found = {f"process {each}" for each in host.processes.running().values()}
     for name in host.netlink.namespaces():
         with contextlib.suppress(NamespaceMissing, NftError):  # the agent may remove it while it is read
@@ -132,7 +132,7 @@ def there(host: Host) -> set[str]:
 
 
 async def served(host: Host, *routers: Router | None, synced: bool) -> Taken:
-    """The agent has worked on these routers of its cache; `r2` is always among them."""
+    """Runs an agent with these routers, and `r2`, in its cache until each was reconciled."""
     host.restart()
     host.feed.is_synced = synced
     known = {each.id: each for each in (*routers, OTHER) if each is not None}
@@ -169,7 +169,7 @@ def test_nothing_is_deleted_before_the_first_sync(cause: Cause, tmp_path: Path) 
                 host.refusals["r1"] = cause.refused
             taken = await served(host, cause.cached, synced=False)
             assert before - there(host) == set()
-            assert host.processes.signals == [], "a daemon was told to load an older configuration, or to end"
+            assert host.processes.signals == [], "a daemon was signalled to load an older configuration, or to exit"
             assert len(taken) == len(set(taken)), "it works again and again on what it may not change"
             host.feed.is_synced = True
             host.role.synced()

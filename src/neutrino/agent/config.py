@@ -3,6 +3,8 @@
 import ipaddress
 import os
 from collections.abc import Sequence
+from importlib.metadata import entry_points
+from typing import Any
 
 from oslo_config import cfg, types
 from oslo_log import log
@@ -23,12 +25,7 @@ GLOBAL = [
         default=os.path.expanduser("~/.local/share/neutrino-agent"),
         help="Directory of the agent's files.",
     ),
-    cfg.ListOpt(
-        "roles",
-        default=["l2"],
-        item_type=types.String(choices=ROLES),
-        help="The agent's roles on this host.",
-    ),
+    cfg.ListOpt("roles", default=["l2"], item_type=types.String(choices=ROLES), help="The agent's roles on this host."),
     cfg.StrOpt("availability_zone", default="nova", help="Availability zone of this host's DHCP and L3 agents."),
 ]
 FEED = [
@@ -88,12 +85,7 @@ AGENT = [
     cfg.ListOpt("extensions", default=[], help="Extensions of the L2 role, by entry point."),
     cfg.FloatOpt("report_interval", default=30, min=0, help="Seconds between reports to the server; 0: none."),
     cfg.BoolOpt("log_agent_heartbeats", default=False, help="Make the server log each report."),
-    cfg.FloatOpt(
-        "quitting_rpc_timeout",
-        default=10,
-        min=0,
-        help="Seconds to complete running work at a stop.",
-    ),
+    cfg.FloatOpt("quitting_rpc_timeout", default=10, min=0, help="Seconds to complete running work at a stop."),
     cfg.FloatOpt(
         "check_interval", default=5, min=0.1, help="Seconds between comparisons of the number of flows of each bridge."
     ),
@@ -225,3 +217,18 @@ def permitted_ethertypes(conf: cfg.ConfigOpts) -> tuple[int, ...]:
             raise RefusedToStart(f"[securitygroup] permitted_ethertypes: {text!r} is not an ethertype")
         numbers.append(number)
     return tuple(numbers)
+
+
+def load_extensions(group: str, names: Sequence[str], *args: object) -> list[Any]:
+    """Extensions of a role: the named entry points of `group`, in the order of `names`, each called with `args`."""
+    installed = {point.name: point for point in entry_points(group=group)}
+    extensions = []
+    for name in names:
+        if name not in installed:
+            known = ", ".join(sorted(installed)) or "none"
+            raise RefusedToStart(f"extension {name!r} is not installed as entry point of {group} (installed: {known})")
+        try:
+            extensions.append(installed[name].load()(*args))
+        except Exception as error:  # third-party code: whatever it raises, the operator gets one line that names it
+            raise RefusedToStart(f"extension {name!r} of {group} cannot be loaded: {error!r}") from error
+    return extensions

@@ -39,6 +39,7 @@ class Reporter:
         if not self._started:
             states = [dataclasses.replace(state, start_flag=True) for state in states]
             self._started = True
+        # The slowest role counts: up to that position, every role has applied what the feed has sent.
         self._feed.report(states, min(positions, default=0))
 
 

@@ -25,7 +25,7 @@ from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
 from neutrino.feed.address import BadAddress, parse
-from neutrino.feed.client import ClientOptions, FeedClient, with_credential
+from neutrino.feed.client import ClientOptions, FeedClient
 
 LOG = logging.getLogger(__name__)
 CACHE = "feed.json"
@@ -96,20 +96,20 @@ def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
             tls = ssl.create_default_context(cafile=conf.feed.ca_file)
         except OSError as error:
             raise RefusedToStart(f"[feed] ca_file={conf.feed.ca_file}: {error}") from None
+    try:
+        credential = Path(conf.feed.credential_file).read_text().strip()
+    except OSError as error:
+        raise RefusedToStart(f"[feed] credential_file={conf.feed.credential_file}: {error.strerror}") from None
     settings = ClientOptions(
         addresses[0],
         conf.host,
-        "",
+        credential,
         roles=tuple(conf.roles),
         release=__version__,
         tls=tls,
         longest_delay=conf.feed.longest_delay,
         others=tuple(addresses[1:]),
     )
-    try:
-        settings = with_credential(settings, Path(conf.feed.credential_file))
-    except OSError as error:
-        raise RefusedToStart(f"[feed] credential_file={conf.feed.credential_file}: {error.strerror}") from None
     return FeedClient(settings, cache=cache)
 
 
@@ -130,9 +130,6 @@ def _roles(
         ),
         "metadata": lambda: metadata.build(conf, client, report_soon),
     }
-    unknown = [name for name in conf.roles if name not in builders]
-    if unknown:
-        raise RefusedToStart(f"roles: this release has no role {unknown[0]}")
     return [build() for name, build in builders.items() if name in conf.roles]
 
 
@@ -150,6 +147,7 @@ def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Inte
         LOG.warning("these options need a restart of the agent: %s", ", ".join(sorted(waiting)))
     log.setup(conf, "neutrino")
     current[0] = conf
+    # Roles read these before each wait, so they take effect without a restart.
     intervals.check, intervals.repair = conf.agent.check_interval, conf.agent.repair_interval
     reporter.soon()
     LOG.info("configuration reloaded")

@@ -138,7 +138,7 @@ def additions(plan: NamespacePlan, actual: NamespaceState) -> NamespacePlan:
                 return False
             case SetVeth():
                 return change.name not in actual.devices
-            case SetItem(Route() as route):
+            case SetItem(Route() as route):  # a route with that key would be replaced
                 return route.key not in routes
             case SetItem(Neighbour() as neighbour):
                 return (neighbour.device, neighbour.address) not in neighbours

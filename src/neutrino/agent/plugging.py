@@ -91,6 +91,7 @@ class Plugging:
         if not missing:
             return
         self.plug(plugs)
+        # ovs-vswitchd creates the device some time after its row is committed.
         deadline = time.monotonic() + DEVICE_SECONDS
         while waiting := [name for name in missing if self.netlink.read_device(HOST, name) is None]:
             if time.monotonic() > deadline:

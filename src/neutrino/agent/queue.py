@@ -57,7 +57,7 @@ class WorkQueue(Generic[K]):
         timer = self._delayed.pop(key, None)
         if timer is not None:
             timer.cancel()
-        if key in self._working:
+        if key in self._working:  # its worker may have read the state before this change
             self._again[key] = min(priority, self._again.get(key, priority))
             return
         known = self._waiting.get(key)
@@ -90,7 +90,7 @@ class WorkQueue(Generic[K]):
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay: float = min(self._longest_delay, self._first_delay * 2.0 ** min(failures - 1, 30))
         self._release(key)
-        if key not in self._waiting:
+        if key not in self._waiting:  # else it was put meanwhile: the reason of the failure may be gone
             self._delay(key, delay, priority)
         self._wake()
         return delay

@@ -109,6 +109,7 @@ def wait_reloadable(process: Process, log: Path, text: str) -> None:
 
 
 def _age(process: Process) -> float:
+    # `started` is in ticks since boot, including suspended time, as /proc has it.
     return time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / os.sysconf("SC_CLK_TCK")
 
 

@@ -16,7 +16,7 @@ from neutrino.dataplane.ovsdb.api import OvsdbError
 Find = Callable[[], tuple[list[Drift], bool]]
 
 
-def agent(args: argparse.Namespace) -> int:
+def agent(args: argparse.Namespace) -> int | None:
     files = args.config_file
     if args.action == "verify":
         return _run_checked(files, lambda: _verify(lambda: main.find(files), args.wait))
@@ -25,15 +25,11 @@ def agent(args: argparse.Namespace) -> int:
     return run_agent(files)
 
 
-def run_agent(config_files: Sequence[str]) -> int:
-    def run() -> int:
-        main.run(config_files)
-        return 0
-
-    return _run_checked(config_files, run)
+def run_agent(config_files: Sequence[str]) -> int | None:
+    return _run_checked(config_files, lambda: main.run(config_files))
 
 
-def _run_checked(config_files: Sequence[str], work: Callable[[], int]) -> int:
+def _run_checked(config_files: Sequence[str], work: Callable[[], int | None]) -> int | None:
     check(config_files)
     try:
         return work()

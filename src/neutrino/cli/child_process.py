@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import logging
 import os
+import select
 import signal
 import sys
 import threading
@@ -24,7 +25,7 @@ PR_SET_PDEATHSIG: Final = 1
 MIN_BACKOFF, MAX_BACKOFF = 0.2, 10.0  # seconds before a respawn
 STABLE_SECONDS = 30.0  # a child that ran this long resets the back-off
 STOP_SECONDS = 8.0
-Work = Callable[[], int]
+Work = Callable[[], int | None]  # returns the exit status if it is not 0
 
 
 def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
@@ -78,33 +79,27 @@ class ChildProcess:
 
 
 class _Child:
-    """A child process that one thread waits for and others signal. A lock keeps signals and reaping apart: once reaped, the
-    pid may belong to another process.
-    """
+    """A child process that one thread waits for and others signal. By pidfd, as the pid may be reused once it is reaped."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._reaping = threading.Lock()
-        self._ended = threading.Event()
+        self._pidfd = os.pidfd_open(pid)
+
+    def __del__(self) -> None:
+        os.close(self._pidfd)  # not in `wait`: another thread may be in `end`
 
     def wait(self) -> int:
         """Wait for its end; returns the exit status, or the negative signal number."""
-        os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)  # without reaping, so that the lock is held briefly
-        with self._reaping:
-            _, status = os.waitpid(self._pid, 0)
-            self._ended.set()
+        _, status = os.waitpid(self._pid, 0)
         return os.waitstatus_to_exitcode(status)
 
     def end(self) -> None:
         """Send SIGTERM and wait; SIGKILL after a timeout."""
-        self._signal(signal.SIGTERM)
-        if not self._ended.wait(STOP_SECONDS):
-            self._signal(signal.SIGKILL)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with self._reaping:
-            if not self._ended.is_set():
-                os.kill(self._pid, number)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+            if select.select([self._pidfd], [], [], STOP_SECONDS)[0]:  # readable once the process has ended
+                return
 
 
 def _fork(name: str, work: Work) -> int:
@@ -138,7 +133,7 @@ def _run_child(name: str, work: Work, parent: int) -> NoReturn:
             import setproctitle
 
             setproctitle.setproctitle(f"neutrino-server {name}")
-        status = work()
+        status = work() or 0
     except Exception as error:
         status = report(error)
     except BaseException:

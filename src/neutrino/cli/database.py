@@ -36,7 +36,7 @@ def opened(conf: cfg.ConfigOpts, *, check_schema: bool = True) -> Iterator[Datab
 # --- neutrino db ------------------------------------------------------------------------------------------------------
 
 
-def database(args: argparse.Namespace) -> int:
+def database(args: argparse.Namespace) -> int | None:
     from neutrino.server.quota.plugin import recount
 
     conf = configuration(args.config_file)
@@ -52,7 +52,7 @@ def database(args: argparse.Namespace) -> int:
             print(f"schema version: {schema.version(db) or 'none'} (this release: {schema.HEAD})")
     except schema.WrongSchema as error:
         raise CommandError(str(error)) from None
-    return 0
+    return None
 
 
 def verify(conf: cfg.ConfigOpts) -> int:
@@ -74,7 +74,7 @@ def verify(conf: cfg.ConfigOpts) -> int:
 # --- neutrino host ----------------------------------------------------------------------------------------------------
 
 
-def host(args: argparse.Namespace) -> int:
+def host(args: argparse.Namespace) -> None:
     action, name = args.action, args.name or ""
     if action != "list" and not name:
         raise CommandError(f"host {action} needs the host's name", INVALID)
@@ -106,7 +106,6 @@ def host(args: argparse.Namespace) -> int:
                 print(_objects(db, name, allowed))
     except (BadName, HostExists, UnknownHost, schema.WrongSchema) as error:
         raise CommandError(str(error)) from None
-    return 0
 
 
 def _objects(db: Database, name: str, roles: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ import argparse
 import os
 import shlex
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from neutrino.cli import preflight
@@ -36,9 +36,16 @@ The API is on {url}, without authentication. In this or another terminal:
 """
 
 
-def lab(args: argparse.Namespace) -> int:
+def lab(args: argparse.Namespace) -> int | None:
     preflight.check_privileges("neutrino lab")
-    actions = {"up": _up, "vm": _vm, "exec": _exec, "status": _status, "down": _down, "demo": _demo}
+    actions: dict[str, Callable[[argparse.Namespace], int | None]] = {
+        "up": _up,
+        "vm": _vm,
+        "exec": _exec,
+        "status": _status,
+        "down": lambda args: build.down(args.state, _output),
+        "demo": _demo,
+    }
     return actions[args.action](args)
 
 
@@ -46,7 +53,7 @@ def _output(text: str) -> None:
     print(text, flush=True)
 
 
-def _up(args: argparse.Namespace) -> int:
+def _up(args: argparse.Namespace) -> None:
     unwind_on_sigterm()
     settings = LabSettings(
         hosts=args.hosts,
@@ -64,7 +71,6 @@ def _up(args: argparse.Namespace) -> int:
     preflight.check_lab(settings.port, settings.datapath)
     build.up(lab, _output)
     _output(_next_steps(lab))
-    return 0
 
 
 def _next_steps(lab: Lab) -> str:
@@ -80,31 +86,24 @@ def _next_steps(lab: Lab) -> str:
     )
 
 
-def _down(args: argparse.Namespace) -> int:
-    build.down(args.state, _output)
-    return 0
-
-
-def _demo(args: argparse.Namespace) -> int:
+def _demo(args: argparse.Namespace) -> None:
     unwind_on_sigterm()
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     preflight.check_lab(port, NETDEV)
     demo(port, _output)
-    return 0
 
 
-def _vm(args: argparse.Namespace) -> int:
+def _vm(args: argparse.Namespace) -> None:
     instances = Lab.open(args.state).instances
     if args.delete:
         delete_instance(instances, args.name)
-        return 0
-    vm = instances.create(args.name, **(create_options(args) | {"host": args.host, "hybrid": args.hybrid}))
-    _output(f"{vm.name} on {vm.host}: {instances.describe(vm)}")
-    return 0
+    else:
+        vm = instances.create(args.name, **(create_options(args) | {"host": args.host, "hybrid": args.hybrid}))
+        _output(f"{vm.name} on {vm.host}: {instances.describe(vm)}")
 
 
-def _exec(args: argparse.Namespace) -> int:
+def _exec(args: argparse.Namespace) -> None:
     argv = command_of(args)
     lab = Lab.open(args.state)
     command = lab.command(args.where, [*_in_this_directory(lab), *argv])

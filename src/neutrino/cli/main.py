@@ -10,7 +10,8 @@ from neutrino import __version__
 from neutrino.cli.errors import report
 
 SBIN = "/usr/sbin:/sbin"
-# The function of each command. Imported when it is called, as importing the whole server takes a second.
+# The function of each command, which returns an exit status other than 0, or None. Imported when it is called, as
+# importing the whole server takes a second.
 COMMANDS = {
     "server": "neutrino.cli.server:serve",
     "feed": "neutrino.cli.server:serve_feed",
@@ -34,8 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command not in ("server", "feed") and not path.endswith(SBIN):
         os.environ["PATH"] = f"{path}:{SBIN}"
     try:
-        status: int = pkgutil.resolve_name(COMMANDS[args.command])(args)
-        return status
+        status: int | None = pkgutil.resolve_name(COMMANDS[args.command])(args)
+        return status or 0
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -89,12 +90,11 @@ def _config_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config-file", action="append", default=[], help="configuration file; repeatable")
 
 
-def metadata_proxy(args: argparse.Namespace) -> int:
+def metadata_proxy(args: argparse.Namespace) -> None:
     """The proxy process of the metadata role. Here, as `neutrino.cli.agent` would load the whole agent into it."""
     from neutrino.agent.metadata.proxy.process import run
 
     run(args.socket, args.user, args.group, args.monitor_file, args.monitor_interval)
-    return 0
 
 
 # --- stand-in instances and the lab -----------------------------------------------------------------------------------

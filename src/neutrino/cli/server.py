@@ -9,7 +9,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from oslo_config import cfg
 
@@ -24,22 +23,13 @@ LOG = logging.getLogger(__name__)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A server that has passed all checks: configuration, free addresses, database schema."""
-
-    conf: cfg.ConfigOpts
-    files: Sequence[str]
+def serve(args: argparse.Namespace) -> None:
+    run(prepare(args.config_file), args.config_file)
 
 
-def serve(args: argparse.Namespace) -> int:
-    return run(prepare(args.config_file))
-
-
-def prepare(config_files: Sequence[str], log_level: int = logging.INFO, port_fix: str = "set bind_port") -> Prepared:
+def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str = "set bind_port") -> cfg.ConfigOpts:
     """Check everything before anything is started; CommandError has the cause. `port_fix`: how to choose another port."""
-    preflight.check_files(config_files)
-    files = [os.path.abspath(name) for name in config_files]
+    preflight.check_files(files)
     try:
         conf = _configuration(files)
         config.check_values(conf)
@@ -59,17 +49,23 @@ def prepare(config_files: Sequence[str], log_level: int = logging.INFO, port_fix
     except (cfg.Error, config.RefusedToStart, ValueError, OSError, ImportError) as error:
         raise CommandError(str(error), INVALID) from None
     preflight.check_database(conf)  # last, as it upgrades the schema: a start that fails otherwise changes nothing
-    return Prepared(conf, files)
+    return conf
 
 
-def run(prepared: Prepared, children: Mapping[str, Work] | None = None, *, quiet: bool = False) -> int:
+def run(
+    conf: cfg.ConfigOpts,
+    config_files: Sequence[str],
+    children: Mapping[str, Work] | None = None,
+    *,
+    quiet: bool = False,
+) -> None:
     """Serve until SIGTERM or SIGINT, with `children` as further child processes. `quiet`: no log of granian."""
     from granian.constants import Interfaces
     from granian.log import LogLevels
 
     from neutrino.cli import workers
 
-    conf, files = prepared.conf, prepared.files
+    files = [os.path.abspath(name) for name in config_files]
     os.environ[workers.CONFIG_FILES] = ":".join(files)
     os.register_at_fork(after_in_child=workers.set_worker_signals)
     api = workers.Supervisor(
@@ -96,7 +92,6 @@ def run(prepared: Prepared, children: Mapping[str, Work] | None = None, *, quiet
         for name, work in (children or {}).items():
             stack.enter_context(ChildProcess(name, work))
         api.serve()
-    return 0
 
 
 def _reload(files: Sequence[str]) -> None:
@@ -119,7 +114,7 @@ def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
 # --- the feed ---------------------------------------------------------------------------------------------------------
 
 
-def serve_feed(args: argparse.Namespace) -> int:
+def serve_feed(args: argparse.Namespace) -> None:
     """`neutrino feed`: all checks, then the feed until SIGTERM or SIGINT."""
     from neutrino.server.backend import configuration
 
@@ -132,7 +127,7 @@ def serve_feed(args: argparse.Namespace) -> int:
         raise CommandError(str(error), INVALID) from None
     preflight.check_feed_addresses(feed_addresses)
     preflight.check_database(conf)
-    return feed(conf)
+    feed(conf)
 
 
 def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
@@ -140,7 +135,7 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
     return addresses(conf)
 
 
-def feed(conf: cfg.ConfigOpts) -> int:
+def feed(conf: cfg.ConfigOpts) -> None:
     from oslo_log import log
 
     from neutrino.server.db.schema import WrongSchema
@@ -153,4 +148,3 @@ def feed(conf: cfg.ConfigOpts) -> int:
         raise CommandError(str(error), INVALID) from None
     except OSError as error:
         raise CommandError(f"the feed cannot be served: {error}") from None
-    return 0

@@ -10,7 +10,7 @@ from neutrino.cli.up.machine import find_running
 from neutrino.lab.instances.instances import Instances, VmOptions
 
 
-def vm(args: argparse.Namespace) -> int:
+def vm(args: argparse.Namespace) -> None:
     check_privileges("neutrino vm")
     run = find_running(Path(args.state).absolute())
     if not run.host:
@@ -29,7 +29,6 @@ def vm(args: argparse.Namespace) -> int:
     else:
         for vm in instances.vms.all():
             print(f"{vm.name}: {instances.describe(vm)}")
-    return 0
 
 
 def create_options(args: argparse.Namespace) -> VmOptions:

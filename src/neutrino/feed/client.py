@@ -15,7 +15,7 @@ import os
 import random
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +181,7 @@ class FeedClient:
             self._log_lost(f"invalid frame from the server: {error}")
         except InvalidStatus as error:
             body = error.response.body.decode(errors="replace").strip() if error.response.body else ""
-            self._log_lost(f"it refuses us: {body or error}")
+            self._log_lost(f"the server refuses this host: {body or error}")
         except (OSError, InvalidHandshake, ConnectionClosed, TimeoutError) as error:
             self._log_lost(str(error) or type(error).__name__)
         finally:
@@ -243,7 +243,7 @@ class FeedClient:
         match message:
             case m.Refused():
                 self._failures = max(self._failures, REFUSED_FAILURES)
-                raise ConnectionLost(f"it refuses us: {message.reason}")
+                raise ConnectionLost(f"the server refuses this host: {message.reason}")
             case m.NotUnderstood():
                 LOG.warning("invalid message from the server: %s", message)
             case m.Problem():
@@ -318,8 +318,3 @@ async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, ConnectionClosed):
         await task
-
-
-def with_credential(options: ClientOptions, path: Path) -> ClientOptions:
-    """The same options with the credential in a file."""
-    return replace(options, credential=path.read_text().strip())

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from neutrino.lab import build
@@ -27,18 +28,37 @@ CLIENT = (
 )
 
 
+EXTERNAL_NETWORK = (
+    "network create public --external --provider-network-type flat --provider-physical-network external",
+    "subnet create public-v4 --network public --subnet-range 203.0.113.0/24 --gateway 203.0.113.1 --no-dhcp"
+    " --allocation-pool start=203.0.113.100,end=203.0.113.199",
+)
+TENANT_NETWORK = (
+    "network create blue",
+    "subnet create blue-v4 --network blue --subnet-range 10.0.0.0/24",
+    "router create out",
+    "router set out --external-gateway public",
+    "router add subnet out blue-v4",
+)
+SECURITY_GROUP = (
+    "security group create web",
+    "security group rule create web --protocol icmp",
+    "security group rule create web --protocol tcp --dst-port 8080",
+)
+
+
+@dataclass
 class Demo:
-    def __init__(self, lab: Lab, output: build.Output) -> None:
-        self._lab = lab
-        self._output = output
-        self._client = _client()
-        self.results: list[tuple[str, str]] = []
+    lab: Lab
+    output: build.Output
+    results: list[tuple[str, str]] = field(default_factory=list)
 
     def run(self) -> None:
         step = self._step
-        step("an external network", self._external_network)
-        step("a network, its subnet and a router", self._tenant_network)
-        step("a security group: ICMP and TCP 8080, nothing else", self._security_group)
+        step("an external network", lambda: self._create(EXTERNAL_NETWORK, "203.0.113.0/24"))
+        with_gateway = "10.0.0.0/24, its router with an external gateway"
+        step("a network, its subnet and a router", lambda: self._create(TENANT_NETWORK, with_gateway))
+        step("a security group: ICMP and TCP 8080, nothing else", lambda: self._create(SECURITY_GROUP, "web"))
         step("instance web on h1, addressed by DHCP", lambda: self._instance("web", "h1"))
         step("instance db on h2, addressed by DHCP", lambda: self._instance("db", "h2"))
         step("metadata of web from 169.254.169.254", self._metadata)
@@ -48,39 +68,20 @@ class Demo:
         step("ping from db to the external network", lambda: self._ping("db", "203.0.113.1"))
         step("a floating IP for web, pinged from the external network", self._floating_ip)
 
-    def _external_network(self) -> str:
-        self._openstack(
-            "network create public --external --provider-network-type flat --provider-physical-network external"
-        )
-        self._openstack(
-            "subnet create public-v4 --network public --subnet-range 203.0.113.0/24 --gateway 203.0.113.1 --no-dhcp"
-            " --allocation-pool start=203.0.113.100,end=203.0.113.199"
-        )
-        return "203.0.113.0/24"
-
-    def _tenant_network(self) -> str:
-        self._openstack("network create blue")
-        self._openstack("subnet create blue-v4 --network blue --subnet-range 10.0.0.0/24")
-        self._openstack("router create out")
-        self._openstack("router set out --external-gateway public")
-        self._openstack("router add subnet out blue-v4")
-        return "10.0.0.0/24, its router with an external gateway"
-
-    def _security_group(self) -> str:
-        self._openstack("security group create web")
-        self._openstack("security group rule create web --protocol icmp")
-        self._openstack("security group rule create web --protocol tcp --dst-port 8080")
-        return "web"
+    def _create(self, commands: Sequence[str], result: str) -> str:
+        for command in commands:
+            self._openstack(command)
+        return result
 
     def _instance(self, name: str, host: str) -> str:
-        self._lab.instances.create(name, network="blue", host=host, security_groups=["web"])
+        self.lab.instances.create(name, network="blue", host=host, security_groups=["web"])
         return self._address(name)
 
     def _metadata(self) -> str:
         command = ["curl", "-sS", "--max-time", "5", "http://169.254.169.254/latest/meta-data/instance-id"]
 
         def instance_id() -> str:
-            done = self._lab.run("web", command, check=False)
+            done = self.lab.run("web", command, check=False)
             return done.stdout.strip() if done.returncode == 0 else ""
 
         # The metadata role configures its proxy independently of the roles that the port waits for.
@@ -93,22 +94,22 @@ class Demo:
 
     def _ping(self, where: str, address: str) -> str:
         def replies() -> bool:
-            return self._lab.run(where, ["ping", "-c", "1", "-W", "1", address], check=False).returncode == 0
+            return self.lab.run(where, ["ping", "-c", "1", "-W", "1", address], check=False).returncode == 0
 
         # The port is ACTIVE, but flows and ARP entries of other hosts may follow a moment later: the measured pings must
         # not count that.
         wait_until(replies, SECONDS, f"{address} does not reply to {where}")
-        done = self._lab.run(where, ["ping", "-c", "5", "-i", "0.2", "-W", "1", address])
+        done = self.lab.run(where, ["ping", "-c", "5", "-i", "0.2", "-W", "1", address])
         return f"{address}: {done.stdout.strip().splitlines()[-1]}"
 
     def _tcp(self, source: str, target: str, port: int, *, allowed: bool) -> str:
         address = self._address(target)
-        server = self._lab.popen(target, [sys.executable, "-c", SERVER.format(port=port)])
+        server = self.lab.popen(target, [sys.executable, "-c", SERVER.format(port=port)])
         try:
             command = [sys.executable, "-c", CLIENT.format(address=address, port=port)]
 
             def connects() -> bool:
-                return self._lab.run(source, command, check=False).returncode == 0
+                return self.lab.run(source, command, check=False).returncode == 0
 
             if allowed:
                 wait_until(connects, SECONDS, f"{source} cannot connect to {address} port {port}")
@@ -120,23 +121,23 @@ class Demo:
         return f"{address} port {port}: {'connected' if allowed else 'no connection'}"
 
     def _openstack(self, arguments: str) -> str:
-        environment = {**os.environ, "OS_CLIENT_CONFIG_FILE": str(self._lab.paths.clouds), "OS_CLOUD": "neutrino"}
-        self._output(f"    $ openstack {arguments}")
-        command = [self._client, *arguments.split()]
+        environment = {**os.environ, "OS_CLIENT_CONFIG_FILE": str(self.lab.paths.clouds), "OS_CLOUD": "neutrino"}
+        self.output(f"    $ openstack {arguments}")
+        command = [_client(), *arguments.split()]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
             raise LabError(f"openstack {arguments}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 
     def _step(self, what: str, action: Callable[[], str]) -> None:
-        self._output(f"… {what}")
+        self.output(f"… {what}")
         started = time.monotonic()
         result = action()
-        self._output(f"  ✓ {result}  ({time.monotonic() - started:.1f} s)")
+        self.output(f"  ✓ {result}  ({time.monotonic() - started:.1f} s)")
         self.results.append((what, result))
 
     def _address(self, name: str) -> str:
-        port = self._lab.api.show("port", self._lab.vms.get(name).port_id)
+        port = self.lab.api.show("port", self.lab.vms.get(name).port_id)
         return str(port["fixed_ips"][0]["ip_address"])
 
 

@@ -25,13 +25,9 @@ class Kind:
         return not self.roles.isdisjoint(roles)
 
 
-def _by_name(*kinds: Kind) -> dict[str, Kind]:
-    return {kind.name: kind for kind in kinds}
-
-
 _L2: Final = frozenset({L2})
 # In message order: in a snapshot an object comes after those that it references.
-KINDS: Final[Mapping[str, Kind]] = _by_name(
+_KINDS: Final = (
     Kind("network", state.Network, _L2, "networks"),
     Kind("host", state.Host, _L2, "hosts"),
     Kind("forwarding", state.Forwarding, _L2, "forwarding"),
@@ -45,6 +41,7 @@ KINDS: Final[Mapping[str, Kind]] = _by_name(
     Kind("router", Router, frozenset({L3}), "routers"),
     Kind("dvr_mac", state.DvrMac, _L2, "dvr_macs"),
 )
+KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in _KINDS}
 
 
 def kinds_for(role: str) -> list[Kind]:

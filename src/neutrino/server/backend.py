@@ -65,17 +65,9 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
     def is_served(connection: Connection, network_id: str, subnet_ids: Sequence[str], host: str) -> bool:
         return has_live_provider(connection, network_id, subnet_ids, host, registry.cutoff())
 
+    groups, readiness = SecurityGroups(db, quotas), DhcpReadiness(is_served, is_provider, without_live_provider)
     services = Services(
-        conf,
-        db,
-        quotas,
-        registry,
-        SecurityGroups(db, quotas),
-        NETWORKS.zones_of,
-        check_hints,
-        DhcpReadiness(is_served, is_provider, without_live_provider),
-        port_changed,
-        floating_ip_changed,
+        conf, db, quotas, registry, groups, NETWORKS.zones_of, check_hints, readiness, port_changed, floating_ip_changed
     )
     core = load("neutrino.core_plugins", conf.core_plugin)(services)
     dhcp = build_dhcp(conf, db, registry, core, port_changed)

@@ -39,9 +39,8 @@ from neutrino.server.entry_points import load
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
-from neutrino.server.ipam.address_scopes import AddressScopes
 from neutrino.server.ipam.ip_availability import IpAvailability
-from neutrino.server.ipam.subnet_pools import SubnetPools
+from neutrino.server.ipam.subnet_pools import AddressScopes, SubnetPools
 from neutrino.server.middleware import wrap
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import Query

@@ -80,17 +80,11 @@ def _not_from_web_pages(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
                 f"Host is {host[:255]!r}, which is not this server: without authentication it answers to loopback "
                 "addresses and to bind_host, unless allow_noauth_beyond_loopback=true."
             )
-        if origin is not None:
-            same = origin.partition("://")[2].lower() == host.lower()
-            return (
-                ""
-                if same or origin in allowed
-                else f"A page of {origin[:255]!r} is not let in ([cors] allowed_origin)."
-            )
-        site = environ.get("HTTP_SEC_FETCH_SITE", "none")
-        return (
-            "" if site in ("none", "same-origin") else "A page of another site is not let in ([cors] allowed_origin)."
-        )
+        if origin is None:
+            same = environ.get("HTTP_SEC_FETCH_SITE", "none") in ("none", "same-origin")
+            return "" if same else "A page of another site is not let in ([cors] allowed_origin)."
+        same = origin in allowed or origin.partition("://")[2].lower() == host.lower()
+        return "" if same else f"A page of {origin[:255]!r} is not let in ([cors] allowed_origin)."
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         reason = refusal(environ)

@@ -1,6 +1,7 @@
-"""Collections that serve `index` and `show` of a resource from its view (bound by `api/catalog.py`)."""
+"""Helpers of collections: `index` and `show` of a resource from its view, and bulk creates of all objects or none."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,10 +14,10 @@ from neutrino.server.query import Query
 Object = dict[str, Any]
 
 
+@dataclass(eq=False)
 class ViewCollection:
-    def __init__(self, db: Database, view: View) -> None:
-        self.db = db
-        self._view = view
+    db: Database
+    _view: View
 
     def index(self, context: Context, query: Query) -> list[Object]:
         with self.db.read() as connection:
@@ -27,18 +28,15 @@ class ViewCollection:
             return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
 
+@dataclass(eq=False)
 class ChildViewCollection:
     """Resources below a parent. The caller has to see the parent, whose project policy rules check."""
 
-    def __init__(
-        self, db: Database, view: View, parent: sa.Column[str], parents: View, not_found: Callable[..., Exception]
-    ) -> None:
-        """`parent`: the column with the parent's id; `parents`: the view of the parents."""
-        self.db = db
-        self._view = view
-        self._parent = parent
-        self._parents = parents
-        self._not_found = not_found
+    db: Database
+    _view: View
+    _parent: sa.Column[str]  # the column with the parent's id
+    _parents: View  # the view of the parents
+    _not_found: Callable[..., Exception]
 
     def target(self, context: Context, parent_id: str, _: Any = None) -> Object:
         with self.db.read() as connection:
@@ -62,3 +60,21 @@ class ChildViewCollection:
         with self.db.read() as connection:
             row = self._view.show(connection, key, project="", everyone=True, fields=names)
         return None if row is None or row.pop(name) != parent_id else row
+
+
+def one_by_one(
+    several: Sequence[Object], create: Callable[[Object], Object], undo: Callable[[str], None]
+) -> list[Object]:
+    """A bulk create of objects that are written one by one: all or none.
+
+    When one is refused, those created before are deleted again, by their ids.
+    """
+    made: list[Object] = []
+    try:
+        for values in several:
+            made.append(create(values))
+    except Exception:
+        for one in reversed(made):
+            undo(one["id"])
+        raise
+    return made

@@ -1,4 +1,4 @@
-"""Asks a server that runs without authentication, as one of the people of the recording.
+"""Client of a server without authentication, in the name of one of the recording's users.
 
 Such a server takes project, user and roles from headers. The projects are new in every run, so that a recording can be
 put to one server more than once.

@@ -88,7 +88,7 @@ def echo_server(exchanges: Sequence[Exchange], tamper: Tamper = _untouched) -> I
         do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = do_OPTIONS = _answer
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """No log lines."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,11 +1,11 @@
 """What one recorded exchange is, and how the names in it stand for values that only a run knows.
 
-Ids, projects, times and addresses differ between any two runs. The recording therefore says `{name}` where an earlier
+Ids, projects, times and addresses differ between any two runs. The recording therefore has `{name}` where an earlier
 answer gave the value and `<uuid>`, `<time>` and so on where nothing refers to it. `Names` turns names into real values
 on the way out; on the way in, `Names.masked` writes an answer as the recording would have.
 
 A step of the recording:
-  part, actor           the chapter it belongs to, and who asks
+  part, actor           the chapter it belongs to, and the caller
   method, path, body    the request; `{name}` in path, body and headers is filled in
   headers               further request headers
   raw, ctype            a body sent as it stands (broken JSON, say) and its content type
@@ -108,7 +108,7 @@ class Names:
         return _REFERENCE.sub(lambda match: str(self._values.get(match[1], match[0])), text)
 
     def learn(self, step: Step, answer: Any) -> None:
-        """Keep what the step says to save. An answer that lacks it leaves the name as it was."""
+        """Keep the values that the step saves. An answer that lacks it leaves the name as it was."""
         for name, path in step.save.items():
             value = pick(answer, path)
             if value is not None:

@@ -1,9 +1,9 @@
-"""Puts the recorded exchanges to a server and says where it answers otherwise.
+"""Replays the recorded exchanges against a server and reports the differences.
 
   python -m tests.conformance.recording.replay --url http://127.0.0.1:9696 [--part NAME]... [--show N]
 
-The server runs without authentication, configured as `settings` says.
-Later exchanges need what earlier ones made. So with `--part` the exchanges before and between are asked too, but only
+The server runs without authentication, configured by `settings`.
+Later exchanges need what earlier ones made. So with `--part` the exchanges before and between are sent too, but only
 those of the chosen parts are judged; `--alone` leaves the others out.
 
 A difference that is meant stands in `accepted.json`, exchange number to reason. The exit status is 0 where every

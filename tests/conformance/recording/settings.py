@@ -14,7 +14,7 @@ Settings = Mapping[str, Mapping[str, str]]
 AGENTS_HOST = "vm"
 AGENTS_ZONE = "nova"
 EXTERNAL_CIDR = "172.24.4.0/22"
-L3_AGENT: dict[str, Any] = {  # what the L3 agent said of itself
+L3_AGENT: dict[str, Any] = {  # the report of the L3 agent
     "agent_mode": "legacy",
     "ex_gw_ports": 0,
     "extensions": ["port_forwarding", "conntrack_helper"],

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart
+from neutrino.agent.config import RefusedToStart, load_extensions
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import GROUP
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
-from neutrino.agent.extensions import load_extensions
 from neutrino.agent.options import read_settings
 from neutrino.agent.role import RoleFeed
 from neutrino.agent.switch import Switch

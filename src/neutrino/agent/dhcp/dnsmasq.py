@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from neutrino import private
-from neutrino.agent.dhcp import command
+from neutrino.agent.dhcp.render import PID
 from neutrino.agent.supervisor import read_file
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import ProcessError
@@ -60,8 +60,8 @@ class Dnsmasq:
 
     def pids(self, network_id: str, *, scan: bool = False) -> Iterator[int]:
         """Processes of the network's dnsmasq, of any agent: the one in the pid file; `scan`: all, for a lost pid file."""
-        argument = f"--pid-file={self._directory / network_id / command.PID}"
-        recorded = (self.read(network_id, command.PID) or "").strip()
+        argument = f"--pid-file={self._directory / network_id / PID}"
+        recorded = (self.read(network_id, PID) or "").strip()
         for pid in filter(str.isdigit, os.listdir("/proc") if scan else [recorded]):
             argv = _command_line(pid)
             if argv and argument in argv and Path(argv[0]).name == "dnsmasq":

@@ -44,17 +44,27 @@ class Entry:
     """One address of a port, or several of one subnet where dnsmasq can offer several."""
 
     port: DhcpPort
-    subnet_id: str
+    subnet: Subnet | None
     addresses: tuple[str, ...]
     hostname: str
     fqdn: str
-    is_ipv6: bool = False
-    has_lease: bool = True  # False: the instance forms the address itself (SLAAC, stateless)
-    has_options: bool = True  # False: the instance sends no DHCP request at all (SLAAC)
+
+    @property
+    def is_ipv6(self) -> bool:
+        return self.subnet is not None and self.subnet.ip_version == 6
+
+    @property
+    def mode(self) -> str | None:
+        return self.subnet.ipv6_address_mode if self.subnet is not None else None
+
+    @property
+    def has_lease(self) -> bool:
+        """False where the subnet has no DHCP, or the instance forms the address itself (SLAAC, stateless)."""
+        return self.subnet is not None and self.subnet.enable_dhcp and self.mode not in (SLAAC, STATELESS)
 
 
 def contribute_hosts(network: ServedNetwork, settings: DhcpSettings) -> Contribution:
-    hosts = ((_host_line(network, entry), entry) for entry in entries(network, settings, merged=True))
+    hosts = ((_host_line(entry), entry) for entry in entries(network, settings, merged=True))
     return Contribution(
         hosts=tuple(Line(text, f"port {entry.port.id}") for text, entry in hosts if text),
         # The full name is first: it is the answer to a reverse lookup.
@@ -82,29 +92,17 @@ def entries(network: ServedNetwork, settings: DhcpSettings, *, merged: bool = Fa
         if port.device_owner in UNNAMED_OWNERS:
             continue
         for subnet_id, addresses in _grouped(network, port, merged and settings.dnsmasq_enable_addr6_list):
-            subnet = network.subnets.get(subnet_id)
-            mode = subnet.ipv6_address_mode if subnet is not None else None
             hostname, fqdn = _hostname_and_fqdn(port, addresses, settings.dns_domain)
-            yield Entry(
-                port,
-                subnet_id,
-                addresses,
-                hostname,
-                fqdn,
-                is_ipv6=subnet is not None and subnet.ip_version == 6,
-                has_lease=mode not in (SLAAC, STATELESS),
-                has_options=mode != SLAAC,
-            )
+            yield Entry(port, network.subnets.get(subnet_id), addresses, hostname, fqdn)
 
 
-def _host_line(network: ServedNetwork, entry: Entry) -> str:
+def _host_line(entry: Entry) -> str:
     port = entry.port
     family = [DHCPV6] if entry.is_ipv6 else []
     options = [f"set:{port_tag(port.id)}"] if other_options(port) else []
-    if not entry.has_lease:  # only to set the port's tag, by which its options are selected
-        return ",".join([port.mac_address, *family, *options]) if entry.has_options and options else ""
-    subnet = network.subnets.get(entry.subnet_id)
-    if subnet is None or not subnet.enable_dhcp:
+    if entry.mode == STATELESS and options:  # only to set the port's tag, by which its options are selected
+        return ",".join([port.mac_address, *family, *options])
+    if not entry.has_lease:
         return ""  # the port has a name, but no lease
     client_id = first_line(next((o.value for o in port.options if o.name in CLIENT_ID), "")).replace(",", "")
     identity = [f"id:{client_id}"] if client_id else []

@@ -38,11 +38,10 @@ def render_leases(network: ServedNetwork, settings: DhcpSettings, existing: str 
     ipv4: list[str] = []
     ipv6: list[str] = []
     for entry in entries(network, settings):
-        subnet = network.subnets.get(entry.subnet_id)
-        if subnet is None or not subnet.enable_dhcp or not entry.has_lease:
-            continue
         address = entry.addresses[0]
-        if not entry.is_ipv6:
+        if not entry.has_lease:
+            continue
+        if not entry.is_ipv6:  # an end of 0 means an infinite lease, until the client renews it
             ipv4.append(f"0 {entry.port.mac_address} {address} * *")
         elif (line := by_address.get(_address(address))) is not None:
             ipv6.append(line)

@@ -97,6 +97,7 @@ class PortsByNetwork:
 def served_network(
     network: DhcpNetwork, ports: Iterable[DhcpPort], host: str, *, distributed: bool = False
 ) -> ServedNetwork:
+    # Sorted: a file with the same lines in another order would make dnsmasq reload.
     here = sorted((port for port in ports if port.network_id == network.id), key=lambda port: port.id)
     device = device_id(host, network.id)
     servers = [port for port in here if port.device_owner == OWNER]

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from neutrino.agent.dhcp import command, namespace
+from neutrino.agent.dhcp import namespace
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.leases import read_leases, render_leases, render_release, stale_leases, with_existing
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, ServedNetwork
-from neutrino.agent.dhcp.render import DesiredDhcp, find_daemon, render
+from neutrino.agent.dhcp.render import HOSTS, LEASES, DesiredDhcp, directory, find_daemon, render
 from neutrino.agent.namespaces import additions, plan_namespace, sysctls_to_read
 from neutrino.agent.plugging import MARK, Plugging, plan_plugs
 from neutrino.agent.supervisor import Action, Service, plan_service, write_file
@@ -102,17 +102,17 @@ class Reconciler:
         return self._service(network, desired, complete), desired.problems
 
     def _service(self, network: ServedNetwork, desired: DesiredDhcp, complete: bool) -> Service:
-        where = Path(command.directory(self.settings, network.id))
+        where = Path(directory(self.settings, network.id))
         files = dict(desired.files)
         if not complete:  # the files on disk may have ports that the cache lacks
             files |= {name: text for name in files if (text := self.dnsmasq.read(network.id, name)) is not None}
 
         def before_start() -> None:
             self.dnsmasq.stop_others(network.id)
-            existing = self.dnsmasq.read(network.id, command.LEASES) or ""
+            existing = self.dnsmasq.read(network.id, LEASES) or ""
             leases = render_leases(network, self.settings, existing)
             text = leases if complete else with_existing(leases, existing)
-            write_file(where / command.LEASES, text, mode=FILE_MODE)
+            write_file(where / LEASES, text, mode=FILE_MODE)
             Path(desired.daemon.log_file).unlink(missing_ok=True)  # it holds the reason of a failed start, of this one
             if self.settings.dnsmasq_base_log_dir:
                 (Path(self.settings.dnsmasq_base_log_dir) / network.id).mkdir(parents=True, exist_ok=True)
@@ -134,11 +134,13 @@ class Reconciler:
         self.netlink.apply(name, plan.changes)
         self._flush_conntrack(name, plan.changes)
         self.netlink.apply(HOST, _plan_outer_end(desired, state))
+        # A DHCP port that the server has replaced has another id, and so another device.
         stale = _stale_ports(self.ovsdb.read(), plug.bridge, network_id, plug.name) if complete else ()
         stale += plan.stale
         recreated = [change.peer for change in plan.changes if isinstance(change, SetVeth)]
         self._plugging.plug([plug], unplug=stale, recreated=recreated)
         self._delete_pairs(stale)  # an outer end whose inner end is in no namespace of ours any more
+        # Packets of the namespace to its own addresses pass the loopback device.
         loopback = self.netlink.read_device(name, "lo")
         if loopback is not None and not loopback.up:
             self.netlink.apply(name, [SetDevice("lo", up=True)])
@@ -159,8 +161,8 @@ class Reconciler:
 
     def _release_stale_leases(self, network: ServedNetwork, desired: DesiredDhcp) -> None:
         """dnsmasq handles a release as if the client had sent it, and rewrites its leases; a lost packet is repeated."""
-        hosts = self.dnsmasq.read(network.id, command.HOST) or ""
-        leases = self.dnsmasq.read(network.id, command.LEASES) or ""
+        hosts = self.dnsmasq.read(network.id, HOSTS) or ""
+        leases = self.dnsmasq.read(network.id, LEASES) or ""
         deadline = time.monotonic() + RELEASE_SECONDS
         while stale := stale_leases(read_leases(leases), hosts, network.ports):
             for lease in stale:
@@ -171,7 +173,7 @@ class Reconciler:
                     return
             for _ in range(20):  # dnsmasq rewrites the file a few milliseconds after it got the packet
                 time.sleep(0.01)
-                now = self.dnsmasq.read(network.id, command.LEASES) or ""
+                now = self.dnsmasq.read(network.id, LEASES) or ""
                 if now != leases:
                     break
             leases = now

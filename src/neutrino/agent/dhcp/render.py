@@ -1,25 +1,25 @@
-"""Desired state of a network's DHCP service, from the contributions of built-in parts and extensions. Pure."""
+"""Desired state of a network's DHCP service, from the contributions of built-in parts and extensions. Pure.
+
+Names of files are as Neutron has them, so that its hosts can be taken over.
+"""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Final
 
-from neutrino.agent.dhcp import command, dnsmasq_files, namespace
-from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.dhcp.extension_api import DEVICE_PREFIX, Contribution, DhcpExtension, device_name
-from neutrino.agent.dhcp.network import ServedNetwork
+from neutrino.agent.dhcp import dnsmasq_files, namespace
+from neutrino.agent.dhcp.config import INFINITE, DhcpSettings
+from neutrino.agent.dhcp.extension_api import DEVICE_PREFIX, Contribution, DhcpExtension, device_name, subnet_tag
+from neutrino.agent.dhcp.network import STATEFUL, STATELESS, ServedNetwork
 from neutrino.agent.namespaces import DesiredNamespace
 from neutrino.agent.plugging import Plug
 from neutrino.dataplane.process.api import Daemon
+from neutrino.model.state import Subnet
 
-# The order of contributions. Extensions follow, in the order of `dhcp_extensions`: of two lines for one client and tag
-# dnsmasq uses the last one, so an extension overrides the built-in parts.
-PARTS: Final[tuple[Callable[[ServedNetwork, DhcpSettings], Contribution], ...]] = (
-    namespace.contribute,
-    command.contribute,
-    dnsmasq_files.contribute_hosts,
-    dnsmasq_files.contribute_options,
-)
+HOSTS, ADDN_HOSTS, OPTS, LEASES, PID, INTERFACE = "host", "addn_hosts", "opts", "leases", "pid", "interface"
+IPV6_MIN_PREFIX: Final = 64  # dnsmasq serves no shorter IPv6 prefix
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,11 @@ class DesiredDhcp:
 
     @property
     def device(self) -> str:
-        return self.files[command.INTERFACE]
+        return self.files[INTERFACE]
+
+
+def directory(settings: DhcpSettings, network_id: str) -> PurePosixPath:
+    return PurePosixPath(settings.dhcp_confs) / network_id
 
 
 def daemon_name(network_id: str) -> str:
@@ -43,32 +47,127 @@ def daemon_name(network_id: str) -> str:
 
 def find_daemon(settings: DhcpSettings, network_id: str) -> Daemon:
     """The network's dnsmasq, to look for it or to stop it."""
-    where = command.directory(settings, network_id)
-    return Daemon(daemon_name(network_id), ("dnsmasq",), pid_file=str(where / command.PID))
+    where = directory(settings, network_id)
+    return Daemon(daemon_name(network_id), ("dnsmasq",), pid_file=str(where / PID))
+
+
+# --- dnsmasq's arguments ---
+
+
+def contribute_command(network: ServedNetwork, settings: DhcpSettings) -> Contribution:
+    """dnsmasq's arguments. A changed argument needs a restart, a changed file only a reload."""
+    where = directory(settings, network.id)
+    arguments = (
+        "--no-hosts",  # the host's /etc/hosts must not leak to instances
+        *(() if settings.dnsmasq_local_resolv and not settings.dnsmasq_dns_servers else ("--no-resolv",)),
+        f"--pid-file={where / PID}",
+        f"--dhcp-hostsfile={where / HOSTS}",
+        f"--addn-hosts={where / ADDN_HOSTS}",
+        f"--dhcp-optsfile={where / OPTS}",
+        f"--dhcp-leasefile={where / LEASES}",
+        "--dhcp-match=set:ipxe,175",  # iPXE clients get a tag: boot options may depend on it
+        "--dhcp-userclass=set:ipxe6,iPXE",
+        "--except-interface=lo",  # no service besides that on the port's device
+        "--bind-interfaces",
+        f"--interface={device_name(network, settings)}",
+        *_ranges(network, settings),
+        *_times(settings),
+        *_names(settings),
+        *((f"--user={settings.dnsmasq_user}",) if settings.dnsmasq_user else ()),
+        *(("--dhcp-broadcast",) if settings.dhcp_broadcast_reply else ()),
+        *_log(network, settings),
+        f"--conf-file={settings.dnsmasq_config_file.strip() or '/dev/null'}",
+    )
+    return Contribution(arguments=arguments)
+
+
+def _ranges(network: ServedNetwork, settings: DhcpSettings) -> Iterator[str]:
+    """Static ranges: a client that is not in the `host` file gets no reply."""
+    lease = "infinite" if settings.dhcp_lease_duration == INFINITE else f"{settings.dhcp_lease_duration}s"
+    leases = 0
+    for subnet in network.dhcp_subnets:
+        if not has_dhcp_clients(subnet):
+            continue
+        cidr = ipaddress.ip_network(subnet.cidr)
+        size = f"{cidr.netmask}" if cidr.version == 4 else f"{cidr.prefixlen}"
+        yield f"--dhcp-range=set:{subnet_tag(subnet.id)},{cidr.network_address},static,{size},{lease}"
+        leases += cidr.num_addresses
+    if network.network.mtu > 0:
+        # Forced: many clients do not request the MTU, and would send packets that tunnels cannot carry.
+        yield f"--dhcp-option-force=option:mtu,{network.network.mtu}"
+    yield f"--dhcp-lease-max={min(leases, settings.dnsmasq_lease_max)}"
+
+
+def has_dhcp_clients(subnet: Subnet) -> bool:
+    """Whether instances on the subnet send DHCP requests, for addresses or only for options."""
+    if subnet.ip_version == 4:
+        return True
+    if ipaddress.ip_network(subnet.cidr).prefixlen < IPV6_MIN_PREFIX:
+        return False
+    # Without modes the RAs come from a router outside of OpenStack; addresses are served as stateful.
+    if subnet.ipv6_address_mode is None:
+        return subnet.ipv6_ra_mode is None
+    return subnet.ipv6_address_mode in (STATEFUL, STATELESS)
+
+
+def _times(settings: DhcpSettings) -> Iterator[str]:
+    if settings.dhcp_renewal_time > 0:
+        yield f"--dhcp-option-force=option:T1,{settings.dhcp_renewal_time}s"
+    if settings.dhcp_rebinding_time > 0:
+        yield f"--dhcp-option-force=option:T2,{settings.dhcp_rebinding_time}s"
+
+
+def _names(settings: DhcpSettings) -> Iterator[str]:
+    if settings.dnsmasq_txt_record:
+        yield f"--txt-record={settings.dnsmasq_txt_record}"
+    if settings.dnsmasq_dns_servers:
+        yield "--strict-order"
+    for server in settings.dnsmasq_dns_servers:
+        yield f"--server={server}"
+    if settings.dns_domain:
+        yield f"--domain={settings.dns_domain}"
+
+
+def _log(network: ServedNetwork, settings: DhcpSettings) -> Iterator[str]:
+    if settings.dnsmasq_base_log_dir:
+        file = PurePosixPath(settings.dnsmasq_base_log_dir) / network.id / "dhcp_dns_log"
+        yield from ("--log-queries", "--log-dhcp", f"--log-facility={file}")
+
+
+# --- all contributions ---
+
+# The order of contributions. Extensions follow, in the order of `dhcp_extensions`: of two lines for one client and tag
+# dnsmasq uses the last one, so an extension overrides the built-in parts.
+PARTS: Final[tuple[Callable[[ServedNetwork, DhcpSettings], Contribution], ...]] = (
+    namespace.contribute,
+    contribute_command,
+    dnsmasq_files.contribute_hosts,
+    dnsmasq_files.contribute_options,
+)
 
 
 def render(network: ServedNetwork, settings: DhcpSettings, extensions: Iterable[DhcpExtension] = ()) -> DesiredDhcp:
     """For a network that is served."""
     contributions, problems = _contributions(network, settings, extensions)
     lines = {
-        command.HOST: [line for each in contributions for line in each.hosts],
-        command.ADDN_HOSTS: [line for each in contributions for line in each.names],
-        command.OPTS: [line for each in contributions for line in each.options],
+        HOSTS: [line for each in contributions for line in each.hosts],
+        ADDN_HOSTS: [line for each in contributions for line in each.names],
+        OPTS: [line for each in contributions for line in each.options],
     }
     desired = _namespace(network, contributions)
-    where = command.directory(settings, network.id)
+    where = directory(settings, network.id)
     daemon = Daemon(
         name=daemon_name(network.id),
         argv=("dnsmasq", "--keep-in-foreground", *(word for each in contributions for word in each.arguments)),
         namespace=network.namespace,
-        pid_file=str(where / command.PID),
+        pid_file=str(where / PID),
         log_file=str(where / "dnsmasq.log"),
         # With --bind-interfaces dnsmasq listens only on addresses that exist when it starts: others need a restart.
         environment={"NEUTRINO_ADDRESSES": " ".join(sorted(each.address for each in desired.addresses))},
         writes_pid_file=True,
     )
     files = {name: "".join(f"{line.text}\n" for line in several if not line.fault) for name, several in lines.items()}
-    files[command.INTERFACE] = device_name(network, settings)
+    files[INTERFACE] = device_name(network, settings)
     for name, several in lines.items():
         problems += [f"{each.owner}: a line of {name} is left out: {each.fault}" for each in several if each.fault]
     plug = namespace.render_plug(network, settings)

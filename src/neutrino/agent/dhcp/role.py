@@ -152,6 +152,7 @@ class DhcpRole:
     async def _reconcile(self, network_id: str) -> str:
         """Reconcile one network; gives what of it is not served, and why."""
         network = self._network(network_id)
+        # A running dnsmasq may know ports that the cache lacks; a missing one is started even without a server.
         if not self._loop.is_synced and (
             not network.is_served or await asyncio.to_thread(self._reconciler.is_running, network_id)
         ):

@@ -8,7 +8,6 @@ that cannot be wired.
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from ipaddress import ip_network
@@ -150,7 +149,7 @@ class LocalPort:
 
     id: str
     ofport: int
-    vlan: int  # DEAD_VLAN where it must not talk
+    vlan: int  # of its network on this host
     mac: str = ""
     device: str = ""  # its name in OVSDB
     secured: bool = False
@@ -168,7 +167,7 @@ class LocalPort:
         return self.secured and not self.hybrid
 
     @property
-    def harbours(self) -> bool:
+    def learns_macs(self) -> bool:
         """Whether MACs behind it are learned from packets: any MAC without port security, or an HA router's."""
         return self.replicated or (not self.secured and not self.trusted)
 
@@ -200,20 +199,15 @@ class Desired:
         """Feed objects by kind and id: those of the kinds that extensions declare."""
         return self.host_state.extension_objects
 
-    def without_ports(self, ports: frozenset[str], reason: str) -> Desired:
-        """The desired state with these ports not wired, for this reason."""
-        kept = tuple(port for port in self.ports if port.id not in ports)
-        return dataclasses.replace(self, ports=kept, problems={**self.problems, **dict.fromkeys(ports, reason)})
-
     @cached_property
-    def forwarding(self) -> Mapping[str, tuple[state.Forwarding, ...]]:
-        """The ports on other hosts, by network, of the networks that have ports here."""
-        present = {network.key.network_id for network in self.networks}
-        entries: defaultdict[str, list[state.Forwarding]] = defaultdict(list)
+    def tunnel_networks(self) -> list[tuple[LocalNetwork, tuple[state.Forwarding, ...]]]:
+        """The tunnel networks with ports here, each with the forwarding entries of its ports on other hosts, by id."""
+        networks = [network for network in self.networks if network.key.network_type in TUNNEL_TYPES]
+        entries: dict[str, list[state.Forwarding]] = {network.key.network_id: [] for network in networks}
         for _, entry in sorted(self.host_state.forwarding.items()):
-            if entry.network_id in present:
+            if entry.network_id in entries:
                 entries[entry.network_id].append(entry)
-        return {network: tuple(found) for network, found in entries.items()}
+        return [(network, tuple(entries[network.key.network_id])) for network in networks]
 
 
 def segment_of(port: state.Port, networks: Mapping[str, state.Network]) -> SegmentKey | None:
@@ -323,6 +317,7 @@ def _local_port(
         mac=port.mac_address.lower(),
         device=device,
         secured=secured,
+        # Without filters a secured port is like a hybrid one: no groups in flows, but the spoofing guard stays.
         hybrid=port.hybrid_plug or not filters,
         trusted=trusted,
         copy=port.copy,

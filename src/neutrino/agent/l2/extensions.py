@@ -6,8 +6,7 @@ is reported with the names of both.
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart
-from neutrino.agent.extensions import load_extensions
+from neutrino.agent.config import RefusedToStart, load_extensions
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.flows.arp import Responder, SpoofingGuard
 from neutrino.agent.l2.flows.dvr import Dvr

@@ -21,9 +21,9 @@ REG_PORT = "reg5"
 REG_NET = "reg6"
 REG_TRACKED = "reg7"
 REG_GUARDED = "reg8"
-ZONE = "zone=NXM_NX_REG6[0..15]"
+ZONE = "zone=NXM_NX_REG6[0..15]"  # one conntrack zone for each network: addresses of two networks may overlap
 OUTPUT_TO_PORT = "output:NXM_NX_REG5[]"
-DEAD_VLAN = 4095
+DEAD_VLAN = 4095  # of ports that must not talk
 MARK_INVALID = 1  # ct_mark of a connection that no rule allows any more
 EXTENSION_TABLES = range(50, 60)
 

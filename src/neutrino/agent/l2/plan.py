@@ -19,7 +19,8 @@ from neutrino.dataplane.openflow.api import Flow, FlowKey, Meter
 from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
 
 LOG = logging.getLogger(__name__)
-FLOWS, METERS, ROWS, COLUMNS, QOS = "flow", "meter", "OVSDB row", "OVSDB column", "QoS"
+FLOWS, METERS, ROWS, SETTINGS = "flow", "meter", "OVSDB row", "port setting"
+QOS = "QoS"  # the key of a port's QoS among its settings, beside the names of columns
 _METER = re.compile(r"meter:@([^,()]+)")
 
 UnitKey = tuple[str, str]
@@ -129,9 +130,7 @@ def _parts(contribution: Contribution, cookie: int) -> dict[Place, dict[Any, Any
     if contribution.rows:
         parts[ROWS, ""] = {row.name: row for row in contribution.rows}
     for port, settings in contribution.ports.items():
-        parts[COLUMNS, port] = dict(settings.columns)
-        if settings.qos is not None:
-            parts[QOS, port] = {"": settings.qos}
+        parts[SETTINGS, port] = {**settings.columns, **({QOS: settings.qos} if settings.qos is not None else {})}
     return parts
 
 
@@ -149,14 +148,12 @@ def _assemble(
             flows[bridge][key] = flow._replace(actions=actions)
         except KeyError as error:
             problems[owner] = f"no extension contributes a meter {error} to {bridge}: {flow.text()}"
-    ports = {name for kind, name in merged if kind in (COLUMNS, QOS)}
+    ports = {name: values for (kind, name), values in merged.items() if kind == SETTINGS}
     return Rendered(
         flows=flows,
         meters={bridge: {ids[bridge][name]: each for name, each in meters.items()} for bridge, meters in named.items()},
         rows=merged.get((ROWS, ""), {}),
-        ports={
-            name: PortSettings(merged.get((COLUMNS, name), {}), merged.get((QOS, name), {}).get("")) for name in ports
-        },
+        ports={name: PortSettings(qos=values.pop(QOS, None), columns=values) for name, values in ports.items()},
         problems=problems,
     )
 

@@ -103,13 +103,10 @@ class Reconciler:
         self._rejected.clear()
         return found
 
-    def flush_megaflows(self) -> None:
-        """Make the changed flows effective for established traffic, on a switch that may revalidate it wrongly."""
-        self.openflow.flush_megaflows()
-
     # --- reconciliation -------------------------------------------------------------------------------------------
 
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
+        # OVSDB is read again after each step: tunnels need their bridge, and flows the ofports of both.
         own = bridges.plan_bridges(self.options, self.ovsdb.read())
         changed = self._configure(own)
         tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), self.ovsdb.read(), complete=complete)
@@ -124,7 +121,9 @@ class Reconciler:
         unfiltered = self.hybrid.reconcile(desired, complete=complete) if self.hybrid is not None else None
         if unfiltered is not None:
             faults[HYBRID] = unfiltered.reason
-            desired = desired.without_ports(unfiltered.ports, unfiltered.reason)
+            filtered = tuple(port for port in desired.ports if port.id not in unfiltered.ports)
+            problems = {**desired.problems, **dict.fromkeys(unfiltered.ports, unfiltered.reason)}
+            desired = dataclasses.replace(desired, ports=filtered, problems=problems)
         rendered = self._renderer.render(desired)
         contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
         changed += self._configure(contributed)
@@ -304,16 +303,16 @@ class Reconciler:
 
     # --- drift ----------------------------------------------------------------------------------------------------
 
-    def counts_differ(self) -> list[str]:
-        """The bridges with another number of our flows than applied: a quick check."""
-        return [
-            bridge
-            for bridge, flows in self._flows.items()
-            if self.openflow.count_flows(bridge, COOKIE, COOKIE_MASK) != len(flows)
-        ]
+    def drift(self, *, whole: bool = True) -> dict[str, tuple[int, int]]:
+        """Bridges whose flows or meters are not as applied: how many are missing or changed, and how many too many.
 
-    def drift(self) -> dict[str, tuple[int, int]]:
-        """Bridges whose flows or meters are not as applied: how many are missing or changed, and how many too many."""
+        Without `whole`, a quick check: they are compared only if some bridge has another number of flows than applied.
+        """
+        numbers = (
+            (self.openflow.count_flows(each, COOKIE, COOKIE_MASK), len(own)) for each, own in self._flows.items()
+        )
+        if not whole and all(actual == applied for actual, applied in numbers):
+            return {}
         found = {}
         for bridge, flows in self._flows.items():
             meters = self._meters.get(bridge)  # none wanted: a host without such extensions starts no extra process

@@ -68,6 +68,7 @@ def without(
     still = [flow for flow in rejected if wanted.get(flow.key) == flow]
     if not still:
         return dict(wanted)
+    # The actual flows of such an owner, not the wanted ones that the switch would accept: see above.
     kept = {flow.cookie for flow in still} & {*whole}
     left = {key: flow for key, flow in wanted.items() if flow not in rejected and flow.cookie not in kept}
     return left | {key: flow for key, flow in actual.items() if flow.cookie in kept}

@@ -17,7 +17,7 @@ from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Drift, RoleFeed
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
 from neutrino.dataplane.openflow.api import OpenFlowError
-from neutrino.dataplane.openflow.watch import SwitchWatch
+from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents, state
@@ -49,7 +49,7 @@ class L2Role:
 
     feed: RoleFeed
     connect: Callable[[], tuple[Ovsdb, Reconciler]]
-    watch: SwitchWatch
+    watch: OvsWatch
     bridge: str
     description: agents.AgentState
     intervals: Intervals = dataclasses.field(default_factory=Intervals)
@@ -63,6 +63,7 @@ class L2Role:
         self.port_holds.on_change = lambda: self._queue.put(RECONCILE)
         self._extension_kinds = self.kinds - {*KINDS.values()}
         self._held: dict[str, tuple[state.Port, state.Network]] = {}  # last state of the ports that a role holds
+        # Held while the switch is changed: the agent's exit waits for it, and drift is not read in the middle of a change.
         self._busy = asyncio.Lock()
         self._flows_changed = asyncio.Event()
         self._synced = False  # whether `synced` has arrived since the agent's start
@@ -246,7 +247,7 @@ class L2Role:
             await self._flows_changed.wait()
             self._flows_changed.clear()
             try:
-                await asyncio.to_thread(reconciler.flush_megaflows)
+                await asyncio.to_thread(reconciler.openflow.flush_megaflows)
             except OpenFlowError as error:
                 LOG.warning("%s", error)
             await asyncio.sleep(FLUSH_SECONDS)
@@ -272,8 +273,7 @@ class L2Role:
             try:
                 whole = loop.time() - compared >= self.intervals.repair
                 async with self._busy:
-                    bridges = await asyncio.to_thread(reconciler.counts_differ)
-                    found = await asyncio.to_thread(reconciler.drift) if whole or bridges else {}
+                    found = await asyncio.to_thread(reconciler.drift, whole=whole)
                     for bridge in found:
                         reconciler.forget(bridge)
             except OpenFlowError as error:

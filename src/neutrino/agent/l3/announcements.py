@@ -21,8 +21,7 @@ class Announcements:
 
     def now(self, router: Router) -> None:
         if self.is_announced(router):
-            task = asyncio.get_running_loop().run_in_executor(None, self.announce, router)
-            task.add_done_callback(_log_failure)
+            asyncio.get_running_loop().run_in_executor(None, self._announce, router)
 
     def repeat(self, router: Router) -> None:
         """Repetitions start anew with each change."""
@@ -39,12 +38,10 @@ class Announcements:
             await asyncio.sleep(self.interval)
             for router in self.routers():
                 if self.is_announced(router):
-                    try:
-                        await asyncio.to_thread(self.announce, router)
-                    except Exception as error:  # one router must not end the announcements of all others
-                        LOG.warning("addresses of router %s are not announced: %s", router.id, error)
+                    await asyncio.to_thread(self._announce, router)
 
-
-def _log_failure(done: asyncio.Future[None]) -> None:
-    if not done.cancelled() and (error := done.exception()) is not None:
-        LOG.info("addresses of a router are not announced: %s", error)
+    def _announce(self, router: Router) -> None:
+        try:
+            self.announce(router)
+        except Exception as error:  # one router must not end the announcements of all others
+            LOG.warning("addresses of router %s are not announced: %s", router.id, error)

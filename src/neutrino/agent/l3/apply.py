@@ -7,7 +7,7 @@ the outside in: ports of the bridge, devices, the namespace.
 import dataclasses
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import L3Extension
@@ -16,7 +16,6 @@ from neutrino.agent.l3.router import BUILT_IN, DesiredRouterNamespace
 from neutrino.agent.namespaces import NamespacePlan, additions, plan_namespace, sysctls_to_read
 from neutrino.agent.plugging import Plugging, plan_plugs
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
-from neutrino.dataplane.netlink.announce import Announcer
 from neutrino.dataplane.netlink.api import (
     Change,
     DeleteDevice,
@@ -29,8 +28,8 @@ from neutrino.dataplane.netlink.api import (
 )
 from neutrino.dataplane.netlink.tc import plan_tc
 from neutrino.dataplane.netlink.values import HOST, Address, NamespaceState
-from neutrino.dataplane.nft.api import Nft, TableState
-from neutrino.dataplane.nft.plan import TablePlan, plan_tables
+from neutrino.dataplane.nft.api import Nft, TablePlan, TableState
+from neutrino.dataplane.nft.plan import plan_tables
 from neutrino.dataplane.ovsdb.api import Ovsdb
 
 LOG = logging.getLogger(__name__)
@@ -41,7 +40,6 @@ class Drivers:
     netlink: Netlink
     nft: Nft
     ovsdb: Callable[[], Ovsdb]
-    announcer: Announcer
     conntrack: Callable[[str], Conntrack]  # of a namespace
 
 
@@ -98,7 +96,7 @@ class RouterNamespaces:
 
     drivers: Drivers
     options: L3Options
-    extensions: tuple[L3Extension, ...] = ()  # besides the built-in ones
+    extensions: Sequence[L3Extension] = ()  # besides the built-in ones
 
     @property
     def _plugging(self) -> Plugging:
@@ -180,7 +178,7 @@ class RouterNamespaces:
         """By gratuitous ARP and unsolicited neighbour advertisements."""
         router = not device.startswith(EXTERNAL)
         try:
-            self.drivers.announcer.announce(name, device, addresses, router=router)
+            self.drivers.netlink.announce(name, device, addresses, router=router)
         except NetlinkError as error:
             # Normal for a new port, which has no carrier before it is wired: announcements are repeated.
             LOG.info("%s: addresses are not announced yet: %s", name, error)
@@ -193,12 +191,7 @@ class RouterNamespaces:
     def _apply_tables(self, name: str, plans: Iterable[TablePlan]) -> int:
         changed = 0
         for plan in plans:
-            if plan.table is not None:
-                self.drivers.nft.replace(name, plan.table)
-            elif plan.delete:
-                self.drivers.nft.delete(name, plan.path)
-            else:
-                self.drivers.nft.change_elements(name, plan.path, plan.elements)
+            self.drivers.nft.apply(name, plan)
             changed += len(plan.elements) or 1
         return changed
 

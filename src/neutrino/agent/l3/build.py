@@ -5,8 +5,7 @@ from functools import partial
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart
-from neutrino.agent.extensions import load_extensions
+from neutrino.agent.config import RefusedToStart, load_extensions
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import describe, l3_options, refusal
 from neutrino.agent.l3.daemons import RouterDaemons
@@ -20,7 +19,6 @@ from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Switch
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
-from neutrino.dataplane.netlink.announce import RealAnnouncer
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.nft.real import RealNft
 from neutrino.dataplane.process.real import RealProcesses
@@ -41,7 +39,7 @@ def build(
     if unknown:
         raise RefusedToStart(f"l3_extensions: the feed of this release has no object kind {unknown[0]}")
     supervisor = Supervisor(RealProcesses(conf.state_path), action=conf.agent.check_child_processes_action)
-    drivers = Drivers(RealNetlink(), RealNft(), switch.ovsdb, RealAnnouncer(), KernelConntrack)
+    drivers = Drivers(RealNetlink(), RealNft(), switch.ovsdb, KernelConntrack)
     desired = DesiredRouters(feed, lambda router: refusal(router, conf), kinds)
     return L3Role(
         desired,

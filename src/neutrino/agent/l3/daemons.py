@@ -46,16 +46,17 @@ class RouterDaemons:
         are; radvd stops only where a running keepalived proves another host active.
         """
         had_keepalived = await asyncio.to_thread(self.has_keepalived, router.id)
-        services = self._services(router, failover, active)
-        for service in services:
-            await self.supervisor.ensure(service, complete=complete)
-        has_radvd = any(each.daemon.name == self._radvd(router.id).name for each in services)
-        if not has_radvd and (complete or (had_keepalived and not _sends_ras(router, active))):
+        keepalived, radvd = self._services(router, failover, active)
+        for service in (keepalived, radvd):
+            if service is not None:
+                await self.supervisor.ensure(service, complete=complete)
+        if radvd is None and (complete or (had_keepalived and not _sends_ras(router, active))):
             await self._stop_radvd(router.id)
 
     def find(self, router: Router, failover: Failover | None, *, active: bool) -> list[str]:
         """What `ensure` would start or reload, a line for each. Blocking."""
-        return [line for each in self._services(router, failover, active) for line in self.supervisor.plan(each)]
+        services = filter(None, self._services(router, failover, active))
+        return [line for each in services for line in self.supervisor.plan(each)]
 
     def orphans(self) -> list[str]:
         """HA routers whose keepalived has exited without us, as after a reboot of the host. Blocking."""
@@ -87,11 +88,14 @@ class RouterDaemons:
                 path.unlink(missing_ok=True)
             directory.rmdir()
 
-    def _services(self, router: Router, failover: Failover | None, active: bool) -> list[Service]:
-        services = [self._keepalived_service(router.id, failover)] if failover is not None else []
+    def _services(
+        self, router: Router, failover: Failover | None, active: bool
+    ) -> tuple[Service | None, Service | None]:
+        """keepalived and radvd; None where the router does not need it on this host."""
         text = render_radvd(router, self.options) if _sends_ras(router, active) else ""
         path = str(self._state / ADVERTISING / f"{router.id}.radvd.conf")
-        return [*services, Service(self._radvd(router.id), {path: text})] if text else services
+        keepalived = self._keepalived_service(router.id, failover) if failover is not None else None
+        return keepalived, Service(self._radvd(router.id), {path: text}) if text else None
 
     def _radvd(self, router_id: str) -> Daemon:
         base = str(self._state / ADVERTISING / f"{router_id}.radvd")

@@ -55,7 +55,7 @@ class Delegations:
             for router_id in {Path(line).parent.name for line in lines if line}:
                 notify(router_id)
 
-        return Fifo(self._base / pd.NEWS_FIFO, read)
+        return Fifo(self._base / pd.NOTIFY_FIFO, read)
 
     # --- one router -------------------------------------------------------------------------------------------------
 

@@ -5,10 +5,7 @@ are entry points of `neutrino.agent.l3_extensions` (called with the configuratio
 `render` is pure: it sees one namespace of one router and returns what the namespace needs for the feature. The role
 merges the contributions of all extensions in the declared order, plans them against actual state, applies and verifies
 them. So an extension has no code for update, removal, restart or drift: what it does not render any more is removed.
-
-A router that is not distributed has one namespace, `qrouter-…`. A distributed one has `qrouter-…` on every host and
-`snat-…` where its SNAT is; floating IPs are translated in `qrouter-…` on the host of their port. `kind` says which one
-is rendered.
+Which namespaces a kind of router has: `router.py`.
 """
 
 import dataclasses

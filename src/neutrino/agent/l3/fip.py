@@ -58,7 +58,7 @@ def render_fip(
             "net/ipv6/conf/default/accept_ra": "0",
             **asymmetric((outside, *(each.name for each in devices))),
             f"net/ipv4/conf/{outside}/proxy_arp": "1",
-            # The kernel delays proxied replies to let the owner answer first: here nobody else does.
+            # The kernel delays proxied replies to let the owner answer first: here there is none.
             f"net/ipv4/neigh/{outside}/proxy_delay": "0",
         },
         device_prefixes=(AGENT_GATEWAY, TO_ROUTER),

@@ -28,7 +28,7 @@ from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
-from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, What
+from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents
@@ -38,7 +38,7 @@ LOG = logging.getLogger(__name__)
 WORKERS = 8
 MAX_PROBLEMS = 10  # that the agent shows
 FAILURES = (NetlinkError, NftError, OvsdbError, ProcessError, RenderError, OSError)
-WIRED_SECONDS = 10.0  # for a port to be wired; while the switch is down for longer, waiting helps nobody
+WIRED_SECONDS = 10.0  # for a port to be wired; after that keepalived is started anyway: the switch may be down for long
 
 
 @dataclass(eq=False)
@@ -167,7 +167,7 @@ class L3Role:
         removed = frozenset(
             event.interface.external_ids.get("iface-id", "")
             for event in events
-            if event.what is What.REMOVED and is_service(event.interface.external_ids)
+            if event.what == "removed" and is_service(event.interface.external_ids)
         )
         for router in self.desired.served() if removed else ():
             if not removed.isdisjoint(router.port_ids):
@@ -197,6 +197,8 @@ class L3Role:
                 return ""
             await self._remove(router_id)
         known_state = self._ha_states.get(router_id)
+        # While the router still has its gateway and addresses: a client releases its prefix through them, and keepalived
+        # removes the addresses that it has set.
         if synced:
             await self.delegations.leave(router)
             await self.daemons.release(router)

@@ -17,14 +17,16 @@ class RouterFeed(RoleFeed, Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class DesiredRouters:
-    """As the feed has it at the moment of each call."""
+    """As the feed has them at the moment of each call, from any thread."""
 
     feed: RouterFeed
     refusal: Callable[[Router], str | None] = lambda router: None  # why this host does not serve a router
     kinds: frozenset[str] = frozenset()  # of the objects that extensions read
 
     def all(self) -> list[Router]:
-        return [each for each in self.feed.state.objects[ROUTER].values() if isinstance(each, Router)]
+        # A copy first: a worker thread reads the routers while the event loop changes them.
+        known = list(self.feed.state.objects[ROUTER].values())
+        return [each for each in known if isinstance(each, Router)]
 
     def served(self) -> list[Router]:
         return [each for each in self.all() if each.admin_state_up and self.refusal(each) is None]

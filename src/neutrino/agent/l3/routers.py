@@ -1,11 +1,11 @@
 """The routers of this host in the dataplane: each kind is a list of namespaces to reconcile.
 
 A router is ours by the names of its namespaces and by a record under state_path, written before the first namespace is
-created; a namespace that somebody else created is never touched.
+created; a namespace without a record is never touched.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from neutrino import private
@@ -32,19 +32,19 @@ class Applied:
     failover: Failover | None
 
 
+@dataclasses.dataclass
 class Routers:
     """Blocking. Several routers may be worked on at once, each by one thread."""
 
-    def __init__(
-        self, drivers: Drivers, options: L3Options, desired: DesiredRouters, extensions: Iterable[L3Extension] = ()
-    ) -> None:
-        self._drivers = drivers
-        self._options = options
-        self._desired = desired
-        self._extensions = tuple(extensions)
-        self._namespaces = RouterNamespaces(drivers, options, self._extensions)
-        self._fips = FipNamespaces(self._namespaces, options, desired)
-        self._records = Path(options.state_path) / RECORDS
+    drivers: Drivers
+    options: L3Options
+    desired: DesiredRouters
+    extensions: Sequence[L3Extension] = ()
+
+    def __post_init__(self) -> None:
+        self._namespaces = RouterNamespaces(self.drivers, self.options, self.extensions)
+        self._fips = FipNamespaces(self._namespaces, self.options, self.desired)
+        self._records = Path(self.options.state_path) / RECORDS
 
     def known(self) -> frozenset[str]:
         """The routers that this host has, by their records."""
@@ -122,20 +122,20 @@ class Routers:
 
     def report_initialized(self) -> None:
         """Sets external_ids:l3-initialized of the integration bridge: every router of the first snapshot is applied."""
-        ovsdb, bridge = self._drivers.ovsdb(), self._options.integration_bridge
+        ovsdb, bridge = self.drivers.ovsdb(), self.options.integration_bridge
         there = ovsdb.read().bridges.get(bridge)
         if there is not None and not INITIALIZED.items() <= there.external_ids.items():
             ovsdb.apply([SetBridge(bridge, external_ids=INITIALIZED)])
 
     def _render(self, router: Router) -> Iterator[DesiredRouterNamespace]:
         link = self._fips.link(router) if router.distributed else None
-        for each in router_namespaces(router, self._options, self._desired.objects(), link):
-            yield render(each, self._extensions)
+        for each in router_namespaces(router, self.options, self.desired.objects(), link):
+            yield render(each, self.extensions)
 
     def _stale(self, router: Router) -> list[str]:
         """A `snat-…` that a distributed router has here no longer."""
         name = snat_namespace(router.id)
-        wanted = {each.name for each in router_namespaces(router, self._options)}
+        wanted = {each.name for each in router_namespaces(router, self.options)}
         return [name] if name not in wanted and self._namespaces.exists(name) else []
 
     def _record(self, router: Router) -> None:

@@ -74,6 +74,7 @@ def render_instance(port: DhcpPort) -> Instance | None:
     """None for a port that is no instance's."""
     if not port.device_id or port.device_owner.startswith(INFRASTRUCTURE):
         return None
+    # In the canonical form, in which the proxy gets the addresses of sources from the kernel.
     addresses = tuple(str(ipaddress.ip_address(fixed.ip_address)) for fixed in port.fixed_ips)
     return Instance(port.id, port.network_id, port.mac_address.lower(), addresses, port.device_id, port.project_id)
 

@@ -21,7 +21,7 @@ from neutrino.lab.config_files import render, render_clouds, render_server
 from neutrino.lab.errors import LabError, locked
 
 
-def up(args: argparse.Namespace) -> int:
+def up(args: argparse.Namespace) -> None:
     directory, config_files, agent_files = Path(args.state).absolute(), args.config_file, args.agent_config_file
     preflight.check_files([*config_files, *agent_files])
     preflight.check_directory(directory)
@@ -29,8 +29,8 @@ def up(args: argparse.Namespace) -> int:
     with locked(directory / "lock", running_already), contextlib.ExitStack() as stack:
         # The user's files last: in oslo.config the last value of an option wins.
         files = [*_write_configuration(directory, args.port), *config_files]
-        prepared = server.prepare(files, logging.WARNING, "use --port")
-        url = _url(prepared.conf)
+        conf = server.prepare(files, logging.WARNING, "use --port")
+        url = _url(conf)
         print(f"neutrino {__version__} starts on {url}; its files are in {directory}", flush=True)
         unwind_on_sigterm()  # until granian sets its own handler
         machine = None if args.no_dataplane else _wire(stack, directory, agent_files)
@@ -42,7 +42,7 @@ def up(args: argparse.Namespace) -> int:
             str(directory),
             os.getpid(),
             url,
-            prepared.conf.auth_strategy == "noauth",
+            conf.auth_strategy == "noauth",
             machine.host if machine else "",
             machine.datapath if machine else "",
         )
@@ -54,7 +54,7 @@ def up(args: argparse.Namespace) -> int:
             stack.callback(_unplug_instances, run)
         threading.Thread(target=next_steps, args=[run], daemon=True, name="next steps").start()
         stack.callback(_ignore_signals)  # called first: a second Ctrl-C must not interrupt the cleanup
-        return server.run(prepared, children, quiet=True)
+        server.run(conf, files, children, quiet=True)
 
 
 def _write_configuration(directory: Path, port: int) -> list[str]:

@@ -87,7 +87,7 @@ class Machine:
         path.write_text(text)
         return path
 
-    def run_agent(self, server_files: Sequence[str], agent_files: Sequence[str]) -> int:
+    def run_agent(self, server_files: Sequence[str], agent_files: Sequence[str]) -> int | None:
         """The agent's child process: issue its credential, then run the agent."""
         from neutrino.cli.agent import run_agent
 

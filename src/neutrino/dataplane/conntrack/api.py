@@ -82,10 +82,6 @@ class MarkingConntrack(Conntrack, Protocol):
         ...
 
 
-_Place = tuple[int, int, str]
-"""Zone, family, direction."""
-
-
 class Selection:
     """The connections that a number of flushes describe.
 
@@ -94,32 +90,24 @@ class Selection:
     """
 
     def __init__(self, entries: Iterable[ConntrackFlush]) -> None:
-        self._by_remote: defaultdict[tuple[_Place, str], list[ConntrackFlush]] = defaultdict(list)
-        self._others: defaultdict[_Place, list[ConntrackFlush]] = defaultdict(list)
-        zones = set()
+        # By zone, family, direction and the single remote address, or an empty one.
+        self._entries: defaultdict[tuple[int, int, str, str], list[ConntrackFlush]] = defaultdict(list)
         for entry in entries:
-            zones.add(entry.zone)
-            place = (entry.zone, entry.family, entry.direction)
             network = _network(entry.remote) if entry.remote else None
-            if network is not None and network.prefixlen == network.max_prefixlen:
-                self._by_remote[place, str(network.network_address)].append(entry)
-            else:
-                self._others[place].append(entry)
-        self.zones = tuple(sorted(zones))
+            single = network is not None and network.prefixlen == network.max_prefixlen
+            remote = str(network.network_address) if network and single else ""
+            self._entries[entry.zone, entry.family, entry.direction, remote].append(entry)
+        self.zones = tuple(sorted({zone for zone, *_ in self._entries}))
 
     def includes(self, connection: Connection) -> bool:
+        source, destination = connection.source, connection.destination
         # The tracker does not know which end is the port: a connection may be an incoming one of its destination, or an
         # outgoing one of its source.
-        return self._seen_as("ingress", connection.destination, connection.source, connection) or self._seen_as(
-            "egress", connection.source, connection.destination, connection
-        )
-
-    def _seen_as(self, direction: str, local: str, remote: str, connection: Connection) -> bool:
-        place = (connection.zone, connection.family, direction)
-        named = self._by_remote.get((place, remote), ())
-        return any(holds(entry.local, local) and _same_kind(entry, connection) for entry in named) or any(
+        return any(
             holds(entry.local, local) and holds(entry.remote, remote) and _same_kind(entry, connection)
-            for entry in self._others.get(place, ())
+            for direction, local, remote in (("ingress", destination, source), ("egress", source, destination))
+            for key in (remote, "")
+            for entry in self._entries.get((connection.zone, connection.family, direction, key), ())
         )
 
 

@@ -7,6 +7,7 @@ restore`, line by line.
 
 import dataclasses
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from ipaddress import ip_network
@@ -95,20 +96,15 @@ def parse_rules(saved: str) -> dict[str, dict[str, tuple[Rule, ...]]]:
 def parse_sets(saved: str) -> dict[str, AddressSet]:
     """The output of `ipset save`, without sets of other types than addresses and prefixes."""
     found: dict[str, AddressSet] = {}
-    members: dict[str, set[str]] = {}
+    members: defaultdict[str, set[str]] = defaultdict(set)
     for line in saved.splitlines():
-        words = line.split()
-        if len(words) >= 3 and words[0] == "create" and words[2] in ("hash:net", "hash:ip"):
-            options = dict(zip(words[3::2], words[4::2], strict=False))
-            found[words[1]] = AddressSet(
-                name=words[1],
-                family=6 if options.get("family") == "inet6" else 4,
-                kind=words[2],
-                capacity=int(options.get("maxelem", "65536")),
-            )
-            members[words[1]] = set()
-        elif len(words) >= 3 and words[0] == "add" and words[1] in found:
-            members[words[1]].add(canonical_member(words[2]))
+        match line.split():
+            case ["create", name, ("hash:net" | "hash:ip") as kind, *rest]:
+                options = dict(zip(rest[::2], rest[1::2], strict=False))
+                family, capacity = 6 if options.get("family") == "inet6" else 4, int(options.get("maxelem", "65536"))
+                found[name] = AddressSet(name, family, kind=kind, capacity=capacity)
+            case ["add", name, member, *_] if name in found:
+                members[name].add(canonical_member(member))
     return {name: dataclasses.replace(entry, members=frozenset(members[name])) for name, entry in found.items()}
 
 

@@ -1,18 +1,11 @@
-"""Announces addresses on a link by gratuitous ARP and unsolicited neighbour advertisements.
+"""Gratuitous ARP and unsolicited neighbour advertisements, which announce an address on a link. Pure.
 
 Without them, neighbours send to the MAC that had the address before until their cache expires. For IPv4 both a request
 and a reply are sent, because some switches and systems handle only one of them.
 """
 
-import dataclasses
 import ipaddress
-import socket
 import struct
-from collections.abc import Iterable
-from typing import Protocol
-
-from neutrino.dataplane.netlink.api import NetlinkError
-from neutrino.dataplane.netlink.namespaces import Namespaces
 
 _ETH_ARP, _ETH_IPV6 = 0x0806, 0x86DD
 _BROADCAST = b"\xff" * 6
@@ -22,15 +15,6 @@ _ARP_REQUEST, _ARP_REPLY = 1, 2
 _ICMPV6, _NEIGHBOUR_ADVERTISEMENT = 58, 136
 _ROUTER, _OVERRIDE = 0x80000000, 0x20000000
 _TARGET_LINK_ADDRESS = 2
-
-
-class Announcer(Protocol):
-    def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
-        """Once for each address (without prefix length). `router` sets the router flag of neighbour advertisements.
-
-        NetlinkError if the device is not up.
-        """
-        ...
 
 
 def render_announcement(mac: bytes, address: str, *, router: bool = False) -> tuple[bytes, ...]:
@@ -57,25 +41,3 @@ def _checksum(data: bytes) -> int:
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
-
-
-@dataclasses.dataclass(frozen=True)
-class RealAnnouncer:
-    namespaces: Namespaces = dataclasses.field(default_factory=Namespaces)
-
-    def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
-        try:
-            with self.namespaces.run(namespace, _packet_socket) as sender:
-                sender.bind((device, 0))
-                mac = sender.getsockname()[4]  # the device's current one, whichever the port has
-                for address in addresses:
-                    for frame in render_announcement(mac, address, router=router):
-                        sender.send(frame)
-        except OSError as error:
-            where = f"{namespace or 'host'}: {device}"
-            raise NetlinkError(f"{where}: addresses cannot be announced: {error.strerror}") from error
-
-
-def _packet_socket() -> socket.socket:
-    # Protocol 0: the socket receives nothing.
-    return socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)

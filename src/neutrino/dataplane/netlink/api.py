@@ -133,6 +133,13 @@ class Netlink(Protocol):
 
     def apply(self, namespace: str, changes: Iterable[Change]) -> None: ...
 
+    def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
+        """Announce addresses (without prefix length) to others on the link, once; an error if the device is not up.
+
+        `router` sets the router flag of neighbour advertisements.
+        """
+        ...
+
 
 def check_sysctl(name: str) -> str:
     """The name, if it is a path such as net/ipv4/ip_forward; ValueError otherwise."""

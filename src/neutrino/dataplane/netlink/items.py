@@ -53,8 +53,9 @@ _SCOPE_NAMES = {number: name for name, number in _SCOPES.items()}
 
 def set_item(route_socket: nl.NetlinkSocket, item: Item, index: Index) -> None:
     type_ = _TYPES[type(item)]
-    with nl.tolerated(*type_.exists):
-        route_socket.do(type_.new, type_.flags, type_.encode(item, index, False))
+    with nl.tolerated(*(() if type_.replace else (errno.EEXIST,))):
+        flag = linux.NLM_F_REPLACE if type_.replace else linux.NLM_F_EXCL
+        route_socket.do(type_.new, linux.NLM_F_CREATE | flag, type_.encode(item, index, False))
 
 
 def delete_item(route_socket: nl.NetlinkSocket, item: Item, index: Index) -> None:
@@ -68,7 +69,7 @@ def list_items(route_socket: nl.NetlinkSocket, kind: type[T], devices: Devices, 
     type_ = _TYPES[kind]
     items = (
         type_.decode(content, devices)
-        for request in requests or type_.requests
+        for request in requests or type_.requests or (bytes(type_.head.size),)
         for content in route_socket.list(type_.new + 2, request)
     )
     return frozenset(item for item in items if item is not None)
@@ -89,11 +90,11 @@ def list_tc(route_socket: nl.NetlinkSocket, devices: Devices) -> frozenset[tc.Tc
 @dataclasses.dataclass(frozen=True)
 class _ItemType:
     new: int  # the type of the message that sets an item; the types that delete and list follow it
+    head: struct.Struct
     encode: Callable[[Any, Index, bool], bytes]  # the last argument: for a deletion
     decode: Callable[[bytes, Devices], Any | None]  # None for an item that is of no interest
-    requests: tuple[bytes, ...] = ()  # that list all items
-    flags: int = linux.NLM_F_CREATE | linux.NLM_F_REPLACE
-    exists: tuple[int, ...] = ()  # errors that mean that the item to set is there
+    requests: tuple[bytes, ...] = ()  # that list all items, if an empty head does not
+    replace: bool = True  # setting an item replaces the one with its key; without keys, an equal one is an error
     missing: tuple[int, ...] = (errno.ENOENT,)  # errors that mean that the item to delete is not there
 
 
@@ -335,37 +336,19 @@ def _decode_tc(content: bytes, devices: Devices) -> tuple[str, tuple[int, ...], 
 _TC_MISSING = (errno.ENOENT, errno.EINVAL)
 
 _TYPES: Mapping[type, _ItemType] = {
-    Address: _ItemType(
-        linux.RTM_NEWADDR,
-        _encode_address,
-        _decode_address,
-        requests=(_ADDRESS.pack(socket.AF_UNSPEC, 0, 0, 0, 0),),
-        missing=(errno.EADDRNOTAVAIL,),
-    ),
+    Address: _ItemType(linux.RTM_NEWADDR, _ADDRESS, _encode_address, _decode_address, missing=(errno.EADDRNOTAVAIL,)),
     Route: _ItemType(
         linux.RTM_NEWROUTE,
+        _ROUTE,
         _encode_route,
         _decode_route,
+        # Unicast alone: each address adds local and broadcast routes as well.
         requests=tuple(_ROUTE.pack(family, 0, 0, 0, 0, 0, 0, linux.RTN_UNICAST, 0) for family in _VERSIONS),
         missing=(errno.ESRCH,),
     ),
-    Rule: _ItemType(
-        linux.RTM_NEWRULE,
-        _encode_rule,
-        _decode_rule,
-        requests=(_RULE.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0, 0),),
-        flags=linux.NLM_F_CREATE | linux.NLM_F_EXCL,  # rules cannot be replaced
-        exists=(errno.EEXIST,),
-    ),
-    Neighbour: _ItemType(
-        linux.RTM_NEWNEIGH,
-        _encode_neighbour,
-        _decode_neighbour,
-        requests=(_NEIGHBOUR.pack(socket.AF_UNSPEC, 0, 0, 0, 0),),
-    ),
-    tc.Qdisc: _ItemType(
-        linux.RTM_NEWQDISC, _encode_tc, _decode_qdisc, requests=(_TC.pack(0, 0, 0, 0, 0),), missing=_TC_MISSING
-    ),
-    tc.Class: _ItemType(linux.RTM_NEWTCLASS, _encode_tc, _decode_class, missing=_TC_MISSING),
-    tc.Filter: _ItemType(linux.RTM_NEWTFILTER, _encode_tc, _decode_filter, missing=_TC_MISSING),
+    Rule: _ItemType(linux.RTM_NEWRULE, _RULE, _encode_rule, _decode_rule, replace=False),
+    Neighbour: _ItemType(linux.RTM_NEWNEIGH, _NEIGHBOUR, _encode_neighbour, _decode_neighbour),
+    tc.Qdisc: _ItemType(linux.RTM_NEWQDISC, _TC, _encode_tc, _decode_qdisc, missing=_TC_MISSING),
+    tc.Class: _ItemType(linux.RTM_NEWTCLASS, _TC, _encode_tc, _decode_class, missing=_TC_MISSING),
+    tc.Filter: _ItemType(linux.RTM_NEWTFILTER, _TC, _encode_tc, _decode_filter, missing=_TC_MISSING),
 }

@@ -8,6 +8,7 @@ back. That takes a tenth of a millisecond, and nothing forks.
 
 import contextlib
 import ctypes
+import dataclasses
 import errno
 import fcntl
 import os
@@ -31,9 +32,9 @@ _MOST_MOUNTS = 16  # of one name over itself, which a race between two creators 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+@dataclasses.dataclass(frozen=True)
 class Namespaces:
-    def __init__(self, directory: str = DIRECTORY) -> None:
-        self.directory = directory
+    directory: str = DIRECTORY
 
     def names(self) -> frozenset[str]:
         """Without files on which no namespace is mounted, as a creator that was killed leaves them."""

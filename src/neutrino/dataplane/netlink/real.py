@@ -7,8 +7,10 @@ with its devices alive.
 
 import contextlib
 import functools
+import socket
 from collections.abc import Iterable, Iterator
 
+from neutrino.dataplane.netlink.announce import render_announcement
 from neutrino.dataplane.netlink.api import Change, DeleteItem, NetlinkError, SetItem, SetSysctl, check_sysctl
 from neutrino.dataplane.netlink.devices import Devices
 from neutrino.dataplane.netlink.items import delete_item, list_items, list_tc, set_item
@@ -69,9 +71,25 @@ class RealNetlink:
                         case _:
                             devices.apply(change)
 
+    def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
+        with (
+            _refusals(namespace, f"{device}: addresses cannot be announced"),
+            self._namespaces.run(namespace, _packet_socket) as sender,
+        ):
+            sender.bind((device, 0))
+            mac = sender.getsockname()[4]  # the device's current one, whichever the port has
+            for address in addresses:
+                for frame in render_announcement(mac, address, router=router):
+                    sender.send(frame)
+
     def _open(self, namespace: str) -> contextlib.closing[NetlinkSocket]:
         """A socket that a thread opens inside the namespace, to be used from outside of it."""
         return contextlib.closing(self._namespaces.run(namespace, NetlinkSocket))
+
+
+def _packet_socket() -> socket.socket:
+    # Protocol 0: the socket receives nothing.
+    return socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
 
 
 @contextlib.contextmanager

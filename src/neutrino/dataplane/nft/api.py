@@ -1,4 +1,4 @@
-"""Tables of nftables as values, their actual state, and the driver's protocol.
+"""Tables of nftables as values, their actual state, changes of them, and the driver's protocol.
 
 A table is rendered whole and replaces the actual one in one transaction. What changes often (floating IPs, members of
 groups) are elements of sets and maps, which are also added and removed one by one. `plan` compares a rendered table
@@ -154,21 +154,34 @@ class ElementChange:
         return "\n".join([*lines, *(f"add element {self.set} {each}" for each in sorted(self.add))])
 
 
+@dataclasses.dataclass(frozen=True)
+class TablePlan:
+    """Changes of one table: replace it whole, for a reason, or delete it, or change elements, or nothing."""
+
+    path: str
+    table: Table | None = None
+    reason: str = ""
+    elements: tuple[ElementChange, ...] = ()
+    delete: bool = False
+
+    def __bool__(self) -> bool:
+        return self.table is not None or self.delete or bool(self.elements)
+
+    def text(self) -> str:
+        if self.table is not None:
+            return f"replace table {self.path}: {self.reason}"
+        if self.delete:
+            return f"delete table {self.path}"
+        return "\n".join(change.text() for change in self.elements)
+
+
 class Nft(Protocol):
-    """Namespaces are given by name, `""` for the agent's own; tables by their `Table.path`. All calls block."""
+    """Namespaces are given by name, `""` for the agent's own. All calls block."""
 
     def read(self, namespace: str) -> Mapping[str, TableState]:
-        """All tables of ours, by path, in one run of nft."""
+        """All tables of ours by `Table.path`, in one run of nft."""
         ...
 
-    def replace(self, namespace: str, table: Table) -> None:
-        """Replaces the actual table in one transaction."""
-        ...
-
-    def change_elements(self, namespace: str, path: str, changes: Iterable[ElementChange]) -> None:
-        """In one transaction. A new value for a key replaces the old one."""
-        ...
-
-    def delete(self, namespace: str, path: str) -> None:
-        """No error if there is none."""
+    def apply(self, namespace: str, plan: TablePlan) -> None:
+        """In one transaction. Deleting a missing table is no error; a new value for a key replaces the old one."""
         ...

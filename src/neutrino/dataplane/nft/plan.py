@@ -10,31 +10,9 @@ A rule that was replaced by hand and given our comment, and a changed flag of a 
 digest or rules replaces the whole table, one transaction of about 20 ms; elements are added and removed one by one.
 """
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 
-from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, Table, TableState
-
-
-@dataclasses.dataclass(frozen=True)
-class TablePlan:
-    """The whole table with the reason, or some elements, or a table to delete, or nothing."""
-
-    path: str
-    table: Table | None = None
-    reason: str = ""
-    elements: tuple[ElementChange, ...] = ()
-    delete: bool = False
-
-    def __bool__(self) -> bool:
-        return self.table is not None or self.delete or bool(self.elements)
-
-    def text(self) -> str:
-        if self.table is not None:
-            return f"replace table {self.path}: {self.reason}"
-        if self.delete:
-            return f"delete table {self.path}"
-        return "\n".join(change.text() for change in self.elements)
+from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, Table, TablePlan, TableState
 
 
 def plan_tables(desired: Iterable[Table], actual: Mapping[str, TableState]) -> tuple[TablePlan, ...]:

@@ -6,12 +6,11 @@ of it nft's own. Text goes in on standard input, and everything in one run is on
 
 import dataclasses
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.nft.api import RENDERED, TABLE, ChainState, ElementChange, Hook, NftError, Table, TableState
+from neutrino.dataplane.nft.api import RENDERED, TABLE, ChainState, ElementChange, Hook, NftError, TablePlan, TableState
 from neutrino.dataplane.nft.elements import element_from_json, key_of, type_from_json
 from neutrino.dataplane.program import ProgramError, run_program
 
@@ -30,27 +29,20 @@ class RealNft:
                 by_path.setdefault(f"{value['family']} {table}", []).append(item)
         return {path: _table_state(items) for path, items in by_path.items()}
 
-    def replace(self, namespace: str, table: Table) -> None:
-        self._run(namespace, ["-f", "-"], table.text())
-
-    def delete(self, namespace: str, path: str) -> None:
-        self._run(namespace, ["-f", "-"], f"table {path}\ndelete table {path}\n")
-
-    def change_elements(self, namespace: str, path: str, changes: Iterable[ElementChange]) -> None:
-        given = [*filter(None, changes)]
-        if not given:
+    def apply(self, namespace: str, plan: TablePlan) -> None:
+        if not plan:
             return
         # Deleting an element that is missing fails the whole transaction, unlike adding one that exists.
         try:
-            self._run(namespace, ["-f", "-"], _element_text(path, given))
+            self._run(namespace, ["-f", "-"], _render(plan))
         except NftError:
-            # The elements have changed since they were planned: apply only what is still missing.
-            state = self.read(namespace).get(path)
+            # The elements may have changed since they were planned: apply only what is still missing.
+            state = self.read(namespace).get(plan.path) if plan.elements else None
             if state is None:
                 raise
-            left = [*filter(None, (_still_missing(change, state) for change in given))]
-            if left:
-                self._run(namespace, ["-f", "-"], _element_text(path, left))
+            left = TablePlan(plan.path, elements=tuple(_still_missing(change, state) for change in plan.elements))
+            if any(left.elements):
+                self._run(namespace, ["-f", "-"], _render(left))
 
     def _run(self, namespace: str, arguments: list[str], text: str = "") -> str:
         try:
@@ -59,14 +51,17 @@ class RealNft:
             raise NftError(f"{namespace or 'host'}: {error}") from error
 
 
-def _element_text(path: str, changes: Iterable[ElementChange]) -> str:
-    lines = []
-    for change in changes:
+def _render(plan: TablePlan) -> str:
+    """The transaction in nft's language."""
+    if plan.table is not None:
+        return plan.table.text()
+    lines = [f"table {plan.path}", f"delete table {plan.path}"] if plan.delete else []
+    for change in plan.elements:
         if change.remove:  # first: a key that gets a new value is removed and added
             keys = sorted(key_of(each) for each in change.remove)
-            lines.append(f"delete element {path} {change.set} {{ {', '.join(keys)} }}")
+            lines.append(f"delete element {plan.path} {change.set} {{ {', '.join(keys)} }}")
         if change.add:
-            lines.append(f"add element {path} {change.set} {{ {', '.join(sorted(change.add))} }}")
+            lines.append(f"add element {plan.path} {change.set} {{ {', '.join(sorted(change.add))} }}")
     return "\n".join(lines) + "\n"
 
 

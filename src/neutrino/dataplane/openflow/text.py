@@ -60,22 +60,12 @@ _ALIASES = {
     **{f"NXM_NX_{register.upper()}": register for register in _REGISTERS},
 }
 CT_BITS = {"new": 0x01, "est": 0x02, "rel": 0x04, "rpl": 0x08, "inv": 0x10, "trk": 0x20, "snat": 0x40, "dnat": 0x80}
-# Keywords for an Ethernet type and an IP protocol.
+# Keywords for an Ethernet type, or for that of IP and a protocol.
+_ETHER_TYPES = {"arp": 0x0806, "rarp": 0x8035, "mpls": 0x8847, "mplsm": 0x8848, "ip": 0x0800, "ipv6": 0x86DD}
 _KEYWORDS: dict[str, tuple[int, int | None]] = {
-    "arp": (0x0806, None),
-    "rarp": (0x8035, None),
-    "mpls": (0x8847, None),
-    "mplsm": (0x8848, None),
-    "ip": (0x0800, None),
-    "tcp": (0x0800, 6),
-    "udp": (0x0800, 17),
-    "sctp": (0x0800, 132),
-    "icmp": (0x0800, 1),
-    "ipv6": (0x86DD, None),
-    "tcp6": (0x86DD, 6),
-    "udp6": (0x86DD, 17),
-    "sctp6": (0x86DD, 132),
-    "icmp6": (0x86DD, 58),
+    **{name: (ether_type, None) for name, ether_type in _ETHER_TYPES.items()},
+    **{name: (0x0800, number) for name, number in {"tcp": 6, "udp": 17, "sctp": 132, "icmp": 1}.items()},
+    **{name: (0x86DD, number) for name, number in {"tcp6": 6, "udp6": 17, "sctp6": 132, "icmp6": 58}.items()},
 }
 _KEYWORD_OF = {numbers: keyword for keyword, numbers in _KEYWORDS.items()}
 _VLAN_PRESENT, _VLAN_EXACT = 0x1000, 0x1FFF
@@ -116,7 +106,6 @@ def _parse_value(field: str, text: str) -> tuple[int, int]:
     return parse_number(field, value) & ones, ones
 
 
-@lru_cache(maxsize=256)
 def _parse_ct_state(text: str) -> tuple[int, int]:
     value = mask = 0
     for part in text.replace("+", " +").replace("-", " -").split():
@@ -274,14 +263,10 @@ def _canonical_action(action: str) -> str:
 
 
 def _canonical_learn(action: str) -> str:
-    settings: dict[str, int] = {}
-    rest: list[str] = []
-    for part in split_actions(arguments(action)):
-        name, _, value = part.partition("=")
-        if name in _LEARN_SETTINGS:
-            settings[name] = int(value, 0)
-        else:
-            rest.append(part)
-    given = [f"{name}={settings[name]}" for name in _LEARN_SETTINGS if settings.get(name)]
-    flags = [part for part in rest if part in _LEARN_FLAGS]
-    return f"learn({','.join(given + flags + [part for part in rest if part not in flags])})"
+    parts = split_actions(arguments(action))
+    settings = dict(part.split("=", 1) for part in parts if part.partition("=")[0] in _LEARN_SETTINGS)
+    given = [f"{name}={int(settings[name], 0)}" for name in _LEARN_SETTINGS if int(settings.get(name, "0"), 0)]
+    flags = [part for part in parts if part in _LEARN_FLAGS]
+    # The rest is a match and actions, whose order has a meaning.
+    rest = [part for part in parts if part.partition("=")[0] not in (*_LEARN_SETTINGS, *_LEARN_FLAGS)]
+    return f"learn({','.join(given + flags + rest)})"

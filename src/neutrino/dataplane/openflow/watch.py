@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import dataclasses
 import struct
-from typing import Protocol
 
 _HEADER = struct.Struct("!BBHI")  # version, type, length, transaction
 _HELLO, _ECHO_REQUEST, _ECHO_REPLY = 0, 2, 3
@@ -16,21 +15,12 @@ _OPENFLOW_14 = 5
 _RETRY_SECONDS = 0.05
 
 
-class SwitchWatch(Protocol):
-    async def present(self, bridge: str) -> None:
-        """Return when the switch serves the bridge."""
-        ...
-
-    async def gone(self, bridge: str) -> None:
-        """Return when the switch does not serve it any more."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
 class OvsWatch:
     run_directory: str  # where ovs-vswitchd has its sockets
 
     async def present(self, bridge: str) -> None:
+        """Return when the switch serves the bridge."""
         while True:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 _, writer = await self._connect(bridge)
@@ -39,6 +29,7 @@ class OvsWatch:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def gone(self, bridge: str) -> None:
+        """Return when the switch does not serve it any more."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             reader, writer = await self._connect(bridge)
             try:

@@ -5,10 +5,9 @@ that a change does not name stay as they are. As changes are values, a plan can 
 """
 
 import dataclasses
-import enum
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import Literal, Protocol
 
 NO_TAG = 0
 """As the tag of a change: remove the tag."""
@@ -221,17 +220,11 @@ def _words(change: object, *names: str) -> str:
 # --- events ---
 
 
-class What(enum.Enum):
-    ADDED = "added"
-    CHANGED = "changed"
-    REMOVED = "removed"
-
-
 @dataclasses.dataclass(frozen=True)
 class InterfaceEvent:
     """An interface was added, removed or changed, such as when it got its ofport or its port another tag."""
 
-    what: What
+    what: Literal["added", "changed", "removed"]
     bridge: str
     port: Port
     interface: Interface
@@ -243,12 +236,12 @@ Listener = Callable[[tuple[InterfaceEvent, ...]], None]
 def compare(before: Snapshot, after: Snapshot) -> tuple[InterfaceEvent, ...]:
     """The events between two snapshots; a removed interface is shown as it last was."""
     old, new = before.interfaces(), after.interfaces()
-    events = [InterfaceEvent(What.REMOVED, *old[name]) for name in sorted(old) if name not in new]
+    events = [InterfaceEvent("removed", *old[name]) for name in sorted(old) if name not in new]
     for name in sorted(new):
         if name not in old:
-            events.append(InterfaceEvent(What.ADDED, *new[name]))
+            events.append(InterfaceEvent("added", *new[name]))
         elif old[name] != new[name]:
-            events.append(InterfaceEvent(What.CHANGED, *new[name]))
+            events.append(InterfaceEvent("changed", *new[name]))
     return tuple(events)
 
 

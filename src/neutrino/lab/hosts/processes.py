@@ -13,7 +13,6 @@ import re
 import select
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -151,11 +150,12 @@ class Processes:
 
     def __init__(self, paths: LabPaths) -> None:
         self._paths = paths
-        self._children: list[subprocess.Popen[bytes]] = []
-        self._lock = threading.Lock()
+        self._children: list[subprocess.Popen[bytes]] = []  # kept: Python warns of one that is dropped while it runs
 
     def start(self, name: str, argv: Sequence[str]) -> int:
-        """Start a process that outlives this one, with its output in the log `name`."""
+        """Start a process that outlives this one, with its output in the log `name`; returns its pid once it has entered
+        the lab's namespaces, where a concurrent `down` finds it.
+        """
         with self._paths.log(name).open("ab") as log:
             process = subprocess.Popen(
                 argv,
@@ -166,38 +166,31 @@ class Processes:
                 env=self.environment(),
                 cwd="/",
             )
-        with self._lock:
-            # Keep running children only: dropping a Popen object that has ended reaps it.
-            self._children = [child for child in (*self._children, process) if child.poll() is None]
-        self._wait_for_membership(process.pid)
+        self._children.append(process)
+        for child in self._children:
+            child.poll()  # reaps those that have ended
         (self._paths.pids / name).write_text(f"{process.pid}\n")
+        what = f"{name} has not entered its namespaces"
+        wait_until(lambda: self._is_marked(process.pid) or not is_alive(process.pid), START_SECONDS, what)
         return process.pid
 
-    def _wait_for_membership(self, pid: int) -> None:
-        """Popen returns shortly before /proc shows the new environment; a concurrent `down` would miss the process."""
-        give_up = time.monotonic() + START_SECONDS
-        while is_alive(pid) and not is_member(pid, self._paths.state) and time.monotonic() < give_up:
-            time.sleep(0.001)
-
     def hold(self, name: str) -> int:
-        """Create a network and a mount namespace, held by a sleeping process; returns its pid once they exist."""
+        """Create a network and a mount namespace, held by a sleeping process."""
         return self._start_in_namespaces(
             name, ["--mount", "--net"], "host", f"neutrino-lab-{name}", "sleep", "infinity"
         )
 
     def start_isolated(self, name: str, argv: Sequence[str]) -> int:
-        """Start a process in a new mount namespace with the lab's mark; returns its pid once it runs there."""
+        """Start a process in a new mount namespace with the lab's mark."""
         return self._start_in_namespaces(name, ["--mount"], "process", argv[0], *argv)
 
     def _start_in_namespaces(self, name: str, namespaces: Sequence[str], kind: str, title: str, *argv: str) -> int:
         state = self._paths.state
         values = [kind, mark(state), str(self._paths.mark), str(state), title]
         pid = self.start(name, ["unshare", *namespaces, "bash", str(ISOLATE), *values, *argv])
-        # The script mounts the mark last.
-        what = f"{name} has not created its namespaces"
-        wait_until(lambda: has_mark(pid, state) or not is_alive(pid), START_SECONDS, what)
-        if not has_mark(pid, state):
-            raise LabError(f"cannot create namespaces for {name}: {self._paths.log(name).read_text(errors='replace')}")
+        if not self._is_marked(pid):
+            reason = self._paths.log(name).read_text(errors="replace").strip()
+            raise LabError(f"cannot create namespaces for {name}: {reason or 'it does not start'}")
         return pid
 
     def pid(self, name: str) -> int | None:
@@ -206,14 +199,11 @@ class Processes:
             pid = int((self._paths.pids / name).read_text())
         except (OSError, ValueError):
             return None
-        return pid if is_alive(pid) and (self._is_child(pid) or is_member(pid, self._paths.state)) else None
+        return pid if is_alive(pid) and self._is_marked(pid) else None
 
-    def _is_child(self, pid: int) -> bool:
-        """Whether the pid is a running child's, which is not reused before it is reaped. /proc is no help during execve,
-        when the environment reads as empty.
-        """
-        with self._lock:
-            return any(child.pid == pid and child.poll() is None for child in self._children)
+    def _is_marked(self, pid: int) -> bool:
+        # Not by the environment, which /proc shows as empty during execve.
+        return has_mark(pid, self._paths.state)
 
     def environment(self) -> Mapping[str, str]:
         return {**os.environ, ENVIRONMENT: str(self._paths.state)}

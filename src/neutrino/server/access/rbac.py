@@ -1,13 +1,13 @@
 """RBAC policies: the owner of an object lets another project, or all, use it.
 
 A policy is deleted or changed to another project only if nobody depends on it: every project that uses the object must
-still have access by another policy. `USERS` has the queries for the projects that use an object, by object type.
+still have access by another policy. `USERS` has the columns that name the projects that use an object.
 
 A network shows its policies (`shared`, `router:external`), so they increment the network's revision. The first policy for
 external access makes a network external, and deleting the last one makes it internal.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,48 +28,26 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
-Users = Callable[[str], sa.Select[Any]]
 _c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
 RENAMED = {"target_tenant": "target_project"}
 VIEW = View(t.rbac_policies, renamed=RENAMED)
-TABLES: Mapping[str, sa.Table] = {
-    "network": t.networks,
-    "security_group": t.security_groups,
-    "address_scope": t.address_scopes,
-    "subnetpool": t.subnetpools,
-    "address_group": t.address_groups,
-}
+TABLES = {kind: t.metadata.tables[f"{kind}s"] for kind in ACTIONS}
 GATEWAYS = ("network:router_gateway", "network:floatingip")
-
-
-def _ports_with_group(key: str) -> sa.Select[Any]:
-    m = t.port_security_groups.c
-    return (
-        sa.select(_p.project_id)
-        .join_from(t.ports, t.port_security_groups, m.port_id == _p.id)
-        .where(m.security_group_id == key)
-    )
-
-
-# Queries for the projects that use an object, by its type and the action that they need.
-USERS: Mapping[tuple[str, str], tuple[Users, ...]] = {
-    ("network", SHARED): (lambda key: sa.select(_p.project_id).where(_p.network_id == key),),
+_m, _rules = t.port_security_groups.c, t.security_group_rules.c
+# Who uses an object, by its type and the action that this needs: the column with the project of the user, the column with
+# the object's id, and further conditions.
+USERS: Mapping[tuple[str, str], tuple[tuple[Any, ...], ...]] = {
+    ("network", SHARED): ((_p.project_id, _p.network_id),),
     ("network", EXTERNAL): (
-        lambda key: sa.select(_p.project_id).where(_p.network_id == key, _p.device_owner.in_(GATEWAYS)),
+        (_p.project_id, _p.network_id, _p.device_owner.in_(GATEWAYS)),
         # Gateway and floating IP ports belong to no project; the router or floating IP names the one that uses them.
-        lambda key: sa.select(t.routers.c.project_id).where(t.routers.c.gw_network_id == key),
-        lambda key: sa.select(t.floatingips.c.project_id).where(t.floatingips.c.floating_network_id == key),
+        (t.routers.c.project_id, t.routers.c.gw_network_id),
+        (t.floatingips.c.project_id, t.floatingips.c.floating_network_id),
     ),
-    ("security_group", SHARED): (_ports_with_group,),
-    ("address_scope", SHARED): (
-        lambda key: sa.select(t.subnetpools.c.project_id).where(t.subnetpools.c.address_scope_id == key),
-    ),
-    ("subnetpool", SHARED): (lambda key: sa.select(t.subnets.c.project_id).where(t.subnets.c.subnetpool_id == key),),
-    ("address_group", SHARED): (
-        lambda key: sa.select(t.security_group_rules.c.project_id).where(
-            t.security_group_rules.c.remote_address_group_id == key
-        ),
-    ),
+    ("security_group", SHARED): ((_p.project_id, _m.security_group_id, _m.port_id == _p.id),),
+    ("address_scope", SHARED): ((t.subnetpools.c.project_id, t.subnetpools.c.address_scope_id),),
+    ("subnetpool", SHARED): ((t.subnets.c.project_id, t.subnets.c.subnetpool_id),),
+    ("address_group", SHARED): ((_rules.project_id, _rules.remote_address_group_id),),
 }
 
 
@@ -183,8 +161,10 @@ def _check_unused(connection: Connection, policy: Object, *new_targets: str) -> 
 
 def _users_of(connection: Connection, kind: str, action: str, object_id: str) -> set[str]:
     """The projects that use the object. The empty project is the server itself."""
-    queries = USERS.get((kind, action), ())
-    return {user for users in queries for user in connection.execute(users(object_id).distinct()).scalars()} - {""}
+    users: set[str] = set()
+    for project, key, *conditions in USERS[kind, action]:
+        users |= set(connection.execute(sa.select(project).where(key == object_id, *conditions).distinct()).scalars())
+    return users - {""}
 
 
 def _existing(connection: Connection, key: str) -> Object:

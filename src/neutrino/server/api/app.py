@@ -5,8 +5,9 @@ import itertools
 import logging
 import re
 import uuid
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import falcon
@@ -17,7 +18,6 @@ from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.routes import PREFIX, Handler, Route
 from neutrino.server.api.stages.query_string import pairs_of
-from neutrino.server.api.stages.visible import Parts
 from neutrino.server.context import Context
 
 LOG = logging.getLogger(__name__)
@@ -25,31 +25,26 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 DRAINED = 1024 * 1024
 
 
+@dataclass(eq=False)
 class Endpoint:
     """One path: calls the handler of the method. Falcon finds `on_get` and the like by name."""
 
-    def __init__(
-        self,
-        handlers: dict[str, Handler],
-        names: Sequence[str],
-        authentication: Authentication | None,
-        max_body: int,
-        typed: bool,
-    ) -> None:
-        self._handlers = handlers
-        self._names = names  # what the variable parts of the path are, in order
-        self._authentication = authentication
-        self._max_body = max_body
-        self._typed = typed
-        for method in handlers:
+    handlers: Mapping[str, Handler]
+    names: Sequence[str]  # what the variable parts of the path are, in order
+    authentication: Authentication | None  # None: a public path
+    max_body: int
+    typed: bool  # a body must have the content type of JSON
+
+    def __post_init__(self) -> None:
+        for method in self.handlers:
             setattr(self, f"on_{method.lower()}", self._answer)
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
-        values = dict(zip(self._names, path.values(), strict=True))
+        values = dict(zip(self.names, path.values(), strict=True))
         if any("\x00" in value for value in values.values()):  # databases refuse NUL, so no such object exists
             raise errors.HTTPNotFound()
         request_id = req.env.get("openstack.request_id") or f"req-{uuid.uuid4()}"
-        context = self._authentication.context(req.env, request_id) if self._authentication else Context(None)
+        context = self.authentication.context(req.env, request_id) if self.authentication else Context(None)
         # GET may have a body, which has no meaning; it is drained below.
         raw = self._body(req) if req.method in ("POST", "PUT", "DELETE") else b""
         if not raw:
@@ -63,34 +58,40 @@ class Endpoint:
             url=f"{req.prefix}{req.path}",
             if_match=req.get_header("If-Match") or "",
         )
-        write(resp, self._handlers[req.method](request))
+        write(resp, self.handlers[req.method](request))
 
     def _body(self, req: falcon.Request) -> bytes:
         length = req.content_length
-        if length is not None and length > self._max_body:
-            raise errors.HTTPRequestEntityTooLarge(limit=self._max_body)
+        if length is not None and length > self.max_body:
+            raise errors.HTTPRequestEntityTooLarge(limit=self.max_body)
         if not length and req.get_header("Transfer-Encoding") is None:
             return b""
         # Browsers send a body without a JSON type with no preflight request. Without authentication (`typed`) any web page
         # could then write through the user's browser, so the type is required.
-        assumed = "" if self._typed else "application/json"
+        assumed = "" if self.typed else "application/json"
         content_type = (req.content_type or assumed).partition(";")[0].strip().lower()
         if content_type != "application/json":
             raise errors.HTTPUnsupportedMediaType(content_type=content_type)
-        raw: bytes = req.bounded_stream.read(self._max_body + 1) if length else req.stream.read(self._max_body + 1)
-        if len(raw) > self._max_body:
-            raise errors.HTTPRequestEntityTooLarge(limit=self._max_body)
+        raw: bytes = req.bounded_stream.read(self.max_body + 1) if length else req.stream.read(self.max_body + 1)
+        if len(raw) > self.max_body:
+            raise errors.HTTPRequestEntityTooLarge(limit=self.max_body)
         return raw
 
 
 def write(resp: falcon.Response, reply: Reply) -> None:
     resp.status = reply.status
     if reply.body is not None:
-        if isinstance(reply.body, Parts):
-            resp.set_stream(iter(reply.body), len(reply.body))
+        if isinstance(reply.body, deque):
+            resp.set_stream(_sent(reply.body), sum(map(len, reply.body)))
         else:
             resp.data = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
         resp.content_type = "application/json"
+
+
+def _sent(parts: deque[bytes]) -> Iterator[bytes]:
+    """Each part is released once it is sent, so that a long list is not held twice."""
+    while parts:
+        yield parts.popleft()
 
 
 class JsonSuffix:

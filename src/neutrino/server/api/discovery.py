@@ -1,6 +1,7 @@
 """API discovery: versions, core resources and extensions."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from neutrino.server import errors
@@ -66,11 +67,7 @@ EXTENSIONS = (
 
 def listed(extensions: Iterable[Extension]) -> list[dict[str, Any]]:
     """Extensions as the API shows them, each alias once."""
-    unique = {extension.alias: extension for extension in extensions}
-    return [
-        {"alias": e.alias, "name": e.name, "description": e.description, "updated": e.updated, "links": []}
-        for e in unique.values()
-    ]
+    return list({extension.alias: {**asdict(extension), "links": []} for extension in extensions}.values())
 
 
 def _origin(url: str) -> str:
@@ -89,16 +86,12 @@ def public_routes() -> list[Route]:
 
 def routes(core: Sequence[Resource], extensions: Sequence[dict[str, Any]]) -> list[Route]:
     def resources(request: Request) -> Reply:
-        origin = _origin(request.url)
-        listed = [
-            {
-                "name": r.name,
-                "collection": r.collection,
-                "links": [{"rel": "self", "href": f"{origin}{PREFIX}/{r.collection}"}],
-            }
+        base = f"{_origin(request.url)}{PREFIX}"
+        shown = [
+            {"name": r.name, "collection": r.collection, "links": [{"rel": "self", "href": f"{base}/{r.collection}"}]}
             for r in core
         ]
-        return Reply(200, {"resources": listed})
+        return Reply(200, {"resources": shown})
 
     def one_extension(request: Request) -> Reply:
         for extension in extensions:

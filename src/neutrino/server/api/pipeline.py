@@ -43,7 +43,7 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Reply:
     status: int
-    body: Any = None  # a JSON value, or its encoding as bytes
+    body: Any = None  # a JSON value, or its encoding: bytes, or a deque of them
 
 
 @dataclass(frozen=True, slots=True)

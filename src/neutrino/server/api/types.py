@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from neutrino.server import errors
 
@@ -38,13 +38,18 @@ class Type(Protocol):
     def schema(self) -> Schema: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Anything:
-    def parse(self, value: Any) -> Any:
-        return value
+class FixedSchema:
+    """Base of types whose schema is always the same."""
+
+    json_schema: ClassVar[Schema] = {}
 
     def schema(self) -> Schema:
-        return {}
+        return self.json_schema
+
+
+class Anything(FixedSchema):
+    def parse(self, value: Any) -> Any:
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,6 @@ class Text:
     max: int | None = 255
     min: int = 0
     blank: bool = True
-    lower: bool = False
 
     def parse(self, value: Any) -> str:
         if not isinstance(value, str):
@@ -64,7 +68,7 @@ class Text:
         # PostgreSQL refuses NUL, and no database stores half surrogates as UTF-8.
         if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
             raise Invalid("a character in it cannot be stored")
-        return value.lower() if self.lower else value
+        return value
 
     def schema(self) -> Schema:
         out: Schema = {"type": "string"}
@@ -75,8 +79,9 @@ class Text:
         return out
 
 
-@dataclass(frozen=True, slots=True)
-class Bool:
+class Bool(FixedSchema):
+    json_schema: ClassVar[Schema] = {"type": "boolean"}
+
     def parse(self, value: Any) -> bool:
         if isinstance(value, bool):
             return value
@@ -87,9 +92,6 @@ class Bool:
         if word in FALSE:
             return False
         raise Unconvertible(f"'{value}' cannot be converted to boolean")
-
-    def schema(self) -> Schema:
-        return {"type": "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +134,13 @@ class OneOf:
         return {"enum": list(self.values)}
 
 
-@dataclass(frozen=True, slots=True)
-class Uuid:
+class Uuid(FixedSchema):
+    json_schema: ClassVar[Schema] = {"type": "string", "format": "uuid"}
+
     def parse(self, value: Any) -> str:
         if not isinstance(value, str) or not UUID.fullmatch(value):
             raise Invalid(f"'{value}' is not a valid UUID")
         return value
-
-    def schema(self) -> Schema:
-        return {"type": "string", "format": "uuid"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +243,10 @@ class Record:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class AnyObject:
+class AnyObject(FixedSchema):
     """Any JSON object; null is the empty one."""
+
+    json_schema: ClassVar[Schema] = {"anyOf": [{"type": "object"}, {"type": "null"}]}
 
     def parse(self, value: Any) -> dict[str, Any]:
         if value is None:
@@ -254,9 +255,6 @@ class AnyObject:
             raise Invalid(f"'{value}' is not a dictionary")
         return value
 
-    def schema(self) -> Schema:
-        return {"anyOf": [{"type": "object"}, {"type": "null"}]}
-
 
 def ip(value: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     if not isinstance(value, str) or "%" in value:  # a zone index is only valid on one host
@@ -264,26 +262,23 @@ def ip(value: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return ipaddress.ip_address(value.strip())
 
 
-@dataclass(frozen=True, slots=True)
-class IpAddress:
+class IpAddress(FixedSchema):
     """An address in its canonical text."""
 
-    refuse: type[Invalid] | type[Unconvertible] = Invalid
+    json_schema: ClassVar[Schema] = {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
 
     def parse(self, value: Any) -> str:
         try:
             return str(ip(value))
         except ValueError:
-            raise self.refuse(f"'{value}' is not a valid IP address") from None
-
-    def schema(self) -> Schema:
-        return {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
+            raise Invalid(f"'{value}' is not a valid IP address") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Cidr:
+@dataclass(frozen=True)
+class Cidr(FixedSchema):
     """A network with its mask, host bits cleared."""
 
+    json_schema: ClassVar[Schema] = {"type": "string", "examples": ["10.0.0.0/24", "2001:db8::/64"]}
     refuse: type[Invalid] | type[Unconvertible] = Invalid
 
     def parse(self, value: Any) -> str:
@@ -294,12 +289,10 @@ class Cidr:
         except ValueError:
             raise self.refuse(f"'{value}' is not a valid IP subnet") from None
 
-    def schema(self) -> Schema:
-        return {"type": "string", "examples": ["10.0.0.0/24", "2001:db8::/64"]}
 
-
-@dataclass(frozen=True, slots=True)
-class Mac:
+@dataclass(frozen=True)
+class Mac(FixedSchema):
+    json_schema: ClassVar[Schema] = {"type": "string", "pattern": "^([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}$"}
     group: bool = False  # may be a multicast address
 
     def parse(self, value: Any) -> str:
@@ -310,14 +303,12 @@ class Mac:
             raise Invalid(f"'{value}' is a multicast MAC address")
         return text
 
-    def schema(self) -> Schema:
-        return {"type": "string", "pattern": "^([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}$"}
 
-
-@dataclass(frozen=True, slots=True)
-class DnsName:
+@dataclass(frozen=True)
+class DnsName(FixedSchema):
     """A host name or a domain; empty means none."""
 
+    json_schema: ClassVar[Schema] = {"type": "string", "maxLength": 255}
     domain: bool = False
 
     def parse(self, value: Any) -> str:
@@ -332,9 +323,6 @@ class DnsName:
         if self.domain and not text.endswith("."):
             raise Invalid(f"'{value}' is not a fully qualified domain: it must end with a dot")
         return text
-
-    def schema(self) -> Schema:
-        return {"type": "string", "maxLength": 255}
 
 
 @dataclass(frozen=True, slots=True)

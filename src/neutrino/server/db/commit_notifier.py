@@ -8,7 +8,7 @@ second: it polls that often.
 import os
 import threading
 import time
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -41,28 +41,23 @@ class CommitNotifier:
         with self._lock:
             if self._pid == os.getpid():
                 return
+            # New events: a forked child shares no thread with its parent, and must not wait for the parent's events.
             self._committed, self._stop = threading.Event(), threading.Event()
-            arguments = (self._committed, self._stop)
-            threading.Thread(target=self._run, args=arguments, daemon=True, name="commit-notifier").start()
+            threading.Thread(target=self._run, daemon=True, name="commit-notifier").start()
             self._pid = os.getpid()
 
-    def _run(self, committed: threading.Event, stop: threading.Event) -> None:
+    def _run(self) -> None:
         import psycopg
 
+        committed, stop = self._committed, self._stop
         while not stop.is_set():
             try:
                 with psycopg.connect(self._url, autocommit=True) as connection:
                     connection.execute("SET synchronous_commit = off")  # a lost notification is harmless
-                    self._notify_on(connection, committed, stop)
+                    while committed.wait() and not stop.is_set():
+                        committed.clear()
+                        connection.execute(f"NOTIFY {CHANNEL}")
+                        time.sleep(GATHER_SECONDS)
             except (psycopg.Error, OSError):  # not logged: writers get the same error and report it
                 stop.wait(RETRY_SECONDS)
                 committed.set()
-
-    def _notify_on(self, connection: Any, committed: threading.Event, stop: threading.Event) -> None:
-        while True:
-            committed.wait()
-            committed.clear()
-            if stop.is_set():
-                return
-            connection.execute(f"NOTIFY {CHANNEL}")
-            time.sleep(GATHER_SECONDS)

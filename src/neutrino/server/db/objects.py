@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db.clock import now
-from neutrino.server.db.session import Stale
 from neutrino.server.db.transaction import Transaction
 
 Object = dict[str, Any]
@@ -64,6 +64,11 @@ def decode(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
+def exists(connection: Connection, *conditions: sa.ColumnElement[bool]) -> bool:
+    """Whether some row meets the conditions, which name its table."""
+    return connection.execute(sa.select(sa.literal(1)).where(*conditions).limit(1)).first() is not None
+
+
 def check_revision(before: Mapping[str, Any], revision: int | None) -> None:
     """Check the client's `If-Match` again on the object that is read for the change."""
     if revision is not None and before["revision_number"] != revision:
@@ -92,19 +97,14 @@ def update_row(
     if values.get("revision_number", 0) > before["revision_number"]:
         stamp = {name: values[name] for name in stamp}
     row = as_row(table, {**values, **stamp}, renamed)
-    done = tx.execute(_update(table), {**row, "as_read": before["id"], "revision_as_read": before["revision_number"]})
-    # Changed or deleted by another writer since it was read.
-    if done.rowcount != 1:
-        raise Stale
+    tx.change_one(_update(table), {**row, "as_read": before["id"], "revision_as_read": before["revision_number"]})
     tx.log(table, before["id"])
     return stamp
 
 
 def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> None:
     """Delete an object if it has not changed since `before` was read."""
-    done = tx.execute(_delete(table), {"as_read": before["id"], "revision_as_read": before["revision_number"]})
-    if done.rowcount != 1:
-        raise Stale
+    tx.change_one(_delete(table), {"as_read": before["id"], "revision_as_read": before["revision_number"]})
     tx.log(table, before["id"], deleted=True)
 
 

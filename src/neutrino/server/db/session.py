@@ -26,6 +26,7 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from neutrino import private
 from neutrino.server import errors
 from neutrino.server.db.commit_notifier import CommitNotifier
+from neutrino.server.db.transaction import Stale as Stale
 from neutrino.server.db.transaction import Transaction
 
 LOG = logging.getLogger(__name__)
@@ -42,10 +43,6 @@ _MYSQL_LOST_RACES = frozenset(
         1020,  # the row has changed since the snapshot: innodb_snapshot_isolation, on since MariaDB 11.6.2
     }
 )
-
-
-class Stale(Exception):
-    """What a write depends on has changed since it was read: read and decide again."""
 
 
 class Database:

@@ -72,9 +72,9 @@ def owner(name: str, table_name: str) -> sa.Column[str]:
     return reference(name, table_name, cascade=True, primary_key=True, index=False)
 
 
-def standard_columns() -> Columns:
-    """The columns of every top-level object."""
-    return [
+def object_table(name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem) -> sa.Table:
+    """A table of top-level objects, with the columns that all of these have."""
+    standard = [
         primary_id(),
         *text(255, "project_id", index=True),
         *text(255, "name", default=""),
@@ -83,13 +83,13 @@ def standard_columns() -> Columns:
         *integers("revision_number", default=0),
         *json("tags"),
     ]
+    return table(name, standard, *parts)
 
 
 # --- networks, their segments and subnets -----------------------------------------------------------------------------
 
-networks = table(
+networks = object_table(
     "networks",
-    standard_columns(),
     flags("admin_state_up", "port_security_enabled", default=True),
     text(16, "status", default="ACTIVE"),
     integers("mtu", default=0),
@@ -118,9 +118,8 @@ network_segments = table(
     text(255, "identity", unique=True),
 )
 
-subnets = table(
+subnets = object_table(
     "subnets",
-    standard_columns(),
     reference("network_id", "networks"),
     integers("ip_version"),
     text(64, "cidr"),
@@ -142,11 +141,10 @@ network_dhcp_agents = table(
     reference("agent_id", "agents", cascade=True, primary_key=True),
 )
 
-address_scopes = table("address_scopes", standard_columns(), integers("ip_version"))
+address_scopes = object_table("address_scopes", integers("ip_version"))
 
-subnetpools = table(
+subnetpools = object_table(
     "subnetpools",
-    standard_columns(),
     integers("ip_version", "default_prefixlen", "min_prefixlen", "max_prefixlen"),
     flags("is_default", default=False),
     integers("default_quota", nullable=True),
@@ -158,9 +156,8 @@ subnetpools = table(
 
 # --- ports, their addresses and bindings ------------------------------------------------------------------------------
 
-ports = table(
+ports = object_table(
     "ports",
-    standard_columns(),
     reference("network_id", "networks"),
     text(32, "mac_address"),
     flags("admin_state_up", "port_security_enabled", "propagate_uplink_status", default=True),
@@ -215,9 +212,7 @@ provisioning_blocks = table("provisioning_blocks", owner("port_id", "ports"), te
 
 # --- security groups --------------------------------------------------------------------------------------------------
 
-security_groups = table(
-    "security_groups", standard_columns(), flags("stateful", default=True), flags("is_default", default=False)
-)
+security_groups = object_table("security_groups", flags("stateful", default=True), flags("is_default", default=False))
 
 # At most one default group per project: of two requests that both find none, one fails on the primary key.
 default_security_groups = table(
@@ -226,9 +221,8 @@ default_security_groups = table(
     reference("security_group_id", "security_groups", cascade=True),
 )
 
-security_group_rules = table(
+security_group_rules = object_table(
     "security_group_rules",
-    standard_columns(),
     reference("security_group_id", "security_groups", cascade=True),
     text(16, "direction", "ethertype"),
     text(64, "protocol", nullable=True),
@@ -241,14 +235,13 @@ security_group_rules = table(
     sa.UniqueConstraint("security_group_id", "identity"),
 )
 
-address_groups = table("address_groups", standard_columns(), json("addresses"))
+address_groups = object_table("address_groups", json("addresses"))
 
 # --- routers and floating IPs -----------------------------------------------------------------------------------------
 
 # Every change of a router's connections updates its row on a condition on its revision: of two that conflict, one wins.
-routers = table(
+routers = object_table(
     "routers",
-    standard_columns(),
     flags("admin_state_up", "enable_snat", default=True),
     text(16, "status", default="ACTIVE"),
     flags("distributed", "ha", default=False),
@@ -264,10 +257,7 @@ routers = table(
 
 # The ports of a router. A port belongs to a router by its row here, not by its device_owner, which clients set.
 router_ports = table(
-    "router_ports",
-    owner("port_id", "ports"),
-    reference("router_id", "routers"),
-    text(255, "port_type"),
+    "router_ports", owner("port_id", "ports"), reference("router_id", "routers"), text(255, "port_type")
 )
 
 # The L3 agents that serve a router: one, or for an HA router several, each with a port on the HA network.
@@ -281,14 +271,11 @@ router_l3_agents = table(
 
 # The network on which the hosts of a project's HA routers exchange VRRP.
 ha_networks = table(
-    "ha_networks",
-    text(255, "project_id", primary_key=True),
-    reference("network_id", "networks", cascade=True),
+    "ha_networks", text(255, "project_id", primary_key=True), reference("network_id", "networks", cascade=True)
 )
 
-floatingips = table(
+floatingips = object_table(
     "floatingips",
-    standard_columns(),
     optional_ids("floating_network_id", nullable=False, index=True),
     text(64, "floating_ip_address", index=True),
     reference("floating_port_id", "ports", unique=True, index=False),
@@ -393,9 +380,7 @@ quota_usages = table(
 )
 
 tags = table(
-    "tags",
-    optional_ids("object_id", nullable=False, primary_key=True),
-    text(255, "tag", primary_key=True, index=True),
+    "tags", optional_ids("object_id", nullable=False, primary_key=True), text(255, "tag", primary_key=True, index=True)
 )
 
 # --- hosts ------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,10 @@ UNLIMITED = -1
 UNCOUNTED = -2  # unlimited, and without a counter
 
 
+class Stale(Exception):
+    """What a write depends on has changed since it was read: read and decide again."""
+
+
 class Transaction:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -28,6 +32,11 @@ class Transaction:
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> CursorResult[Any]:
         return self.connection.execute(statement, parameters)
+
+    def change_one(self, statement: sa.Update | sa.Delete, parameters: Any = None) -> None:
+        """Update or delete one row on a condition; Stale if it does not hold any more."""
+        if self.connection.execute(statement, parameters).rowcount != 1:
+            raise Stale
 
     def insert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert rows with equal columns, and log them if hosts get them. The statement is cached per table."""

@@ -51,10 +51,11 @@ class DhcpAgent:
     distributed: bool = False
 
 
-def choose_providers(scheduled: Collection[DhcpAgent], on_host: Iterable[DhcpAgent]) -> list[DhcpAgent]:
-    """The providers among the agents that a port's network is scheduled to and those on the port's host. Pure."""
-    own = [agent for agent in on_host if agent.distributed and agent.admin_state_up] if scheduled else []
-    return own or [agent for agent in scheduled if agent.admin_state_up]
+def choose_providers(scheduled: Collection[DhcpAgent], on_host: DhcpAgent | None) -> list[DhcpAgent]:
+    """The providers among the agents that a port's network is scheduled to and the one of the port's host. Pure."""
+    if scheduled and on_host is not None and on_host.distributed and on_host.admin_state_up:
+        return [on_host]
+    return [agent for agent in scheduled if agent.admin_state_up]
 
 
 def is_provider(connection: Connection, network_id: str, port_host: str, host: str) -> bool:
@@ -72,32 +73,27 @@ def has_live_provider(connection: Connection, network_id: str, subnets: Sequence
 
 def without_live_provider(connection: Connection, ports: Sequence[WaitingPort], cutoff: str) -> list[WaitingPort]:
     """The ports whose lease providers are all dead or disabled, or that have none."""
-    if not ports:
-        return []
     # One query for all agents: when DHCP agents die, many ports wait at once.
     agents = {row.id: _agent(row) for row in connection.execute(_ALL)}
-    on_host: defaultdict[str, list[DhcpAgent]] = defaultdict(list)
-    for agent in agents.values():
-        on_host[agent.host].append(agent)
+    on_host = {agent.host: agent for agent in agents.values()}
     scheduled: defaultdict[str, list[DhcpAgent]] = defaultdict(list)
     networks = sorted({port.network_id for port in ports})
     for start in range(0, len(networks), BATCH):
         for network_id, agent_id in connection.execute(_SCHEDULED, {"networks": networks[start : start + BATCH]}):
             if agent_id in agents:
                 scheduled[network_id].append(agents[agent_id])
-    return [
-        port
-        for port in ports
-        if not any(
-            agent.heartbeat >= cutoff
-            for agent in choose_providers(scheduled.get(port.network_id, ()), on_host.get(port.host, ()))
-        )
-    ]
+
+    def is_served(port: WaitingPort) -> bool:
+        providers = choose_providers(scheduled[port.network_id], on_host.get(port.host))
+        return any(agent.heartbeat >= cutoff for agent in providers)
+
+    return [port for port in ports if not is_served(port)]
 
 
 def _providers(rows: Iterable[Any], host: str) -> list[DhcpAgent]:
     known = [(row.scheduled, _agent(row)) for row in rows]
-    return choose_providers([agent for scheduled, agent in known if scheduled], (a for _, a in known if a.host == host))
+    on_host = next((agent for _, agent in known if agent.host == host), None)
+    return choose_providers([agent for scheduled, agent in known if scheduled], on_host)
 
 
 def _agent(row: Any) -> DhcpAgent:

@@ -307,6 +307,7 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
     )
     ports = DhcpPorts(core.networks, core.ports, core.operations, notify, conf.base_mac)
     scheduler = DhcpScheduler(db, registry, options, ports, core.provisioning.release_unserved)
-    core.subnets.observers.append(scheduler)
+    core.subnets.prepare_hooks.append(scheduler.prepare)
+    core.subnets.commit_hooks.append(scheduler.committed)
     core.ports.commit_hooks.append(scheduler.port_changed)
     return scheduler

@@ -19,7 +19,7 @@ from kombu.exceptions import KombuError
 from kombu.messaging import Producer
 
 from neutrino.server.context import Context
-from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Outcome
+from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
 from neutrino.server.events.envelope import render_message, seal
 
 LOG = logging.getLogger(__name__)
@@ -250,22 +250,21 @@ class AmqpNotifier:
         for item in rendered:
             self.queue.put(item)
 
-    def _deliver(self, batch: Sequence[tuple[str, str]]) -> Outcome[tuple[str, str]]:
-        given_up = 0
+    def _deliver(self, batch: Sequence[tuple[str, str]]) -> Undelivered[tuple[str, str]] | None:
+        some_accepted = False
         for position, item in enumerate(batch):
             try:
                 self._connected().publish(*item)
-                self._refusals = 0
+                self._refusals, some_accepted = 0, True
             except (BrokerUnavailable, BrokerRefused) as why:
                 # A refusal closes the channel, so both errors need a new connection.
                 self._end_connection(BrokerConnection.drop)
                 self._refusals = self._refusals + 1 if isinstance(why, BrokerRefused) else 0
                 if self._refusals < MAX_REFUSALS:
-                    return Outcome(given_up, batch[position:], str(why))
+                    return Undelivered(batch[position:], str(why), some_accepted)
                 LOG.error("a notification is given up, the broker refuses it: %s", why)
-                given_up += 1
                 self._refusals = 0
-        return Outcome(given_up)
+        return None
 
     def _connected(self) -> BrokerConnection:
         """The open connection, or a new one to the next broker of the URL."""

@@ -34,22 +34,12 @@ class DeliveryOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[Item]):
-    """Of one attempt to deliver a batch: how many items are given up, and which ones, the last of it, are to be retried."""
+class Undelivered(Generic[Item]):
+    """The items of a batch, its last ones, that the service does not accept now. They are retried."""
 
-    failed: int = 0
-    retry: Sequence[Item] = ()
-    reason: str = ""  # of the retry, for the log
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryCounts:
-    """What became of the items: `dropped` because the queue was full or closed, `failed` after attempts to deliver."""
-
-    delivered: int = 0
-    dropped: int = 0
-    failed: int = 0
-    waiting: int = 0
+    items: Sequence[Item]
+    reason: str
+    some_accepted: bool = False  # the service is there: back-off starts again
 
 
 def backoff(first: float, ceiling: float) -> Iterator[float]:
@@ -64,7 +54,7 @@ class DeliveryQueue(Generic[Item]):
     def __init__(
         self,
         name: str,
-        deliver: Callable[[Sequence[Item]], Outcome[Item]],
+        deliver: Callable[[Sequence[Item]], Undelivered[Item] | None],
         options: DeliveryOptions,
         *,
         merge_equal: bool = False,
@@ -73,8 +63,6 @@ class DeliveryQueue(Generic[Item]):
         """`deliver` gets batches in order. With `merge_equal` an item replaces a waiting one that equals it, at the end of
         the queue. `finish` runs last in the delivering thread, after `close`.
         """
-        if options.limit < 1 or options.batch < 1:
-            raise ValueError("a delivery queue needs room for at least one item, and batches of at least one")
         self._name = name
         self._deliver = deliver
         self._options = options
@@ -86,22 +74,14 @@ class DeliveryQueue(Generic[Item]):
         self._serial = 0
         self._in_flight = 0
         self._overflow = 0  # dropped since the last batch was taken
-        self._delivered = self._dropped = self._failed = 0
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
-
-    @property
-    def counts(self) -> DeliveryCounts:
-        with self._changed:
-            waiting = len(self._items) + self._in_flight
-            return DeliveryCounts(self._delivered, self._dropped, self._failed, waiting)
 
     def put(self, item: Item) -> None:
         """Queue one item and return at once, whatever the state of the service."""
         with self._changed:
             self._reset_after_fork()
             if self._closing.is_set():
-                self._dropped += 1
                 return
             self._serial += 1
             key: Hashable = item if self._merge_equal else self._serial
@@ -111,7 +91,6 @@ class DeliveryQueue(Generic[Item]):
             overflow_begins = False
             if len(self._items) > self._options.limit:
                 self._items.popitem(last=False)
-                self._dropped += 1
                 overflow_begins = self._overflow == 0
                 self._overflow += 1
             if self._thread is None or not self._thread.is_alive():
@@ -132,7 +111,6 @@ class DeliveryQueue(Generic[Item]):
             thread.join(timeout)
         with self._changed:
             left = len(self._items) + self._in_flight
-            self._dropped += len(self._items)
             self._items.clear()
         if left:
             LOG.warning("%s: closed with %d items undelivered", self._name, left)
@@ -151,14 +129,11 @@ class DeliveryQueue(Generic[Item]):
     def _run(self) -> None:
         while batch := self._take():
             try:
-                failed = self._deliver_or_give_up(batch)
+                self._deliver_or_give_up(batch)
             except Exception:
                 LOG.exception("%s: delivery failed; %d items are lost", self._name, len(batch))
-                failed = len(batch)
             with self._changed:
                 self._in_flight = 0
-                self._failed += failed
-                self._delivered += len(batch) - failed
         self._finish()
 
     def _take(self) -> list[Item]:
@@ -173,23 +148,19 @@ class DeliveryQueue(Generic[Item]):
             LOG.warning("%s: dropped %d items while the service was slow or unreachable", self._name, overflow)
         return batch
 
-    def _deliver_or_give_up(self, batch: Sequence[Item]) -> int:
-        """Deliver a batch in as many attempts as it takes; returns how many of its items were given up."""
-        options, failed = self._options, 0
+    def _deliver_or_give_up(self, batch: Sequence[Item]) -> None:
+        """Deliver a batch in as many attempts as it takes, but within the time limit."""
+        options = self._options
         give_up_at = options.clock() + options.retry_for
         delays = backoff(options.first_retry, options.slowest_retry)
-        while True:
-            outcome = self._deliver(batch)
-            failed += outcome.failed
-            if not outcome.retry:
-                return failed
-            if len(batch) - len(outcome.retry) > outcome.failed:  # some were accepted: the service is there
+        while undelivered := self._deliver(batch):
+            if undelivered.some_accepted:
                 delays = backoff(options.first_retry, options.slowest_retry)
-            batch, delay = outcome.retry, next(delays)
-            LOG.warning("%s are delayed, %d in this batch: %s", self._name, len(batch), outcome.reason)
+            batch, delay = undelivered.items, next(delays)
+            LOG.warning("%s are delayed, %d in this batch: %s", self._name, len(batch), undelivered.reason)
             if options.clock() + delay > give_up_at or not self._pause(delay):
                 LOG.error("%s: %d items are given up: the service did not accept them in time", self._name, len(batch))
-                return failed + len(batch)
+                return
 
     def _pause(self, seconds: float) -> bool:
         """Wait before another attempt. False: give up.

@@ -21,7 +21,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Outcome
+from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
 
 LOG = logging.getLogger(__name__)
 
@@ -62,11 +62,6 @@ def is_server_port(port: Resource) -> bool:
     """Whether a server of Nova owns the port."""
     owner, device = port.get("device_owner") or "", port.get("device_id") or ""
     return owner.startswith(COMPUTE_OWNER) and _SERVER_ID.fullmatch(device) is not None
-
-
-def vif_plugged(port: Resource) -> list[NovaEvent]:
-    """The port is wired on the target of a live migration, while its active binding and status are the source's."""
-    return [_event(VIF_PLUGGED, port, COMPLETED)] if is_server_port(port) else []
 
 
 def events_for_port(before: Resource | None, after: Resource | None) -> list[NovaEvent]:
@@ -177,31 +172,29 @@ class NovaNotifier:
             if self._status_changes if event.is_status_change else self._data_changes:
                 self.queue.put(event)
 
-    def _deliver(self, batch: Sequence[NovaEvent]) -> Outcome[NovaEvent]:
+    def _deliver(self, batch: Sequence[NovaEvent]) -> Undelivered[NovaEvent] | None:
         try:
             answer = self._post([event.as_dict() for event in batch])
         except NovaUnavailable as error:
-            return Outcome(retry=batch, reason=str(error))
+            return Undelivered(batch, str(error))
         # About Nova's state, and not about the events.
         if answer.status >= 500 or answer.status == 429:
-            return Outcome(retry=batch, reason=f"HTTP {answer.status}")
-        return Outcome(failed=_log_refused(batch, answer))
+            return Undelivered(batch, f"HTTP {answer.status}")
+        _log_refused(batch, answer)
+        return None
 
 
-def _log_refused(batch: Sequence[NovaEvent], answer: NovaAnswer) -> int:
-    """Log and count the events that Nova did not accept. A server that Nova does not know has been deleted."""
+def _log_refused(batch: Sequence[NovaEvent], answer: NovaAnswer) -> None:
+    """Log the events that Nova did not accept. A server that Nova does not know has been deleted."""
     if answer.status == 404:
         LOG.info("Nova knows none of the servers of %d events, which are dropped (%s)", len(batch), answer.request_id)
-        return len(batch)
-    if answer.status >= 300:
+    elif answer.status >= 300:
         LOG.error("Nova refused %d events with HTTP %d (%s)", len(batch), answer.status, answer.request_id)
-        return len(batch)
-    refused = [event for event in answer.events if event.get("code", 200) != 200]
-    for event in refused:
-        level = logging.INFO if event.get("code") == 404 else logging.WARNING
-        values = (event.get(name) for name in ("name", "tag", "server_uuid", "code"))
-        LOG.log(level, "Nova dropped %s of port %s for server %s with code %s (%s)", *values, answer.request_id)
-    return len(refused)
+    else:
+        for event in (event for event in answer.events if event.get("code", 200) != 200):
+            level = logging.INFO if event.get("code") == 404 else logging.WARNING
+            values = (event.get(name) for name in ("name", "tag", "server_uuid", "code"))
+            LOG.log(level, "Nova dropped %s of port %s for server %s with code %s (%s)", *values, answer.request_id)
 
 
 def register_options(conf: cfg.ConfigOpts) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.objects import exists
 from neutrino.server.ipam.ranges import pick_free, random_number, size
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, parse_pools, usable
 
@@ -112,8 +113,7 @@ class Allocator:
 
     def _not_on_network(self, subnet_id: str) -> errors.ApiError:
         """Clients distinguish a subnet that does not exist from one of another network."""
-        exists = sa.select(t.subnets.c.id).where(t.subnets.c.id == subnet_id)
-        if self._connection.execute(exists).first() is None:
+        if not exists(self._connection, t.subnets.c.id == subnet_id):
             return errors.SubnetNotFound(id=subnet_id)
         return errors.InvalidInput(f"Invalid input for fixed_ips: subnet {subnet_id} is not one of the port's network.")
 

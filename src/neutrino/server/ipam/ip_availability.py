@@ -7,11 +7,10 @@ gets them counted in the database.
 
 import ipaddress
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
@@ -19,20 +18,17 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.network import NETWORK_IP_AVAILABILITY
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.objects import decode
 from neutrino.server.db.session import Database
 from neutrino.server.db.view import View, one_of
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
+Pools = list[tuple[int, int]]
 _n, _s, _a = t.networks.c, t.subnets.c, t.ip_allocations.c
 MAX_IDS = 500  # network ids in one statement; for more networks, all subnets are read
 DETAILED = frozenset({"subnet_ip_availability", "ip_availability_details"})
-DETAILS = (
-    "total_ips_in_subnet",
-    "total_ips_in_allocation_pool",
-    "used_ips_in_subnet",
-    "used_ips_in_allocation_pool",
-)
+DETAILS = ("total_ips_in_subnet", "total_ips_in_allocation_pool", "used_ips_in_subnet", "used_ips_in_allocation_pool")
 OF_NETWORK = ("network_id", "network_name", "project_id", "tenant_id")
 
 
@@ -46,36 +42,6 @@ VIEW = View(
     renamed={"network_id": "id", "network_name": "name"},
     filters={"ip_version": _with_subnets_of},
 )
-
-
-@dataclass(frozen=True)
-class Subnet:
-    """The columns of a subnet that are counted."""
-
-    id: str
-    network_id: str
-    name: str
-    ip_version: int
-    cidr: str
-    pools: tuple[tuple[int, int], ...]
-
-    @property
-    def pool_size(self) -> int:
-        return sum(last - first + 1 for first, last in self.pools)
-
-    @property
-    def size(self) -> int:
-        """Addresses for hosts: in IPv4 without the network and broadcast address."""
-        number = ipaddress.ip_network(self.cidr).num_addresses
-        return max(number - 2, 0) if self.ip_version == 4 else number
-
-    @property
-    def total(self) -> int:
-        return self.pool_size if self.pools else ipaddress.ip_network(self.cidr).num_addresses
-
-    def pooled(self, address: str) -> bool:
-        number = int(ipaddress.ip_address(address))
-        return any(first <= number <= last for first, last in self.pools)
 
 
 class IpAvailability:
@@ -111,26 +77,31 @@ class IpAvailability:
         fields: Sequence[str] | None,
     ) -> list[Object]:
         ids = {network["network_id"] for network in networks}
-        subnets = {s.id: s for s in _subnets(connection, ids, versions)}
+        subnets = _subnets(connection, ids, versions)
+        pools = {subnet.id: _numbers(subnet.allocation_pools) for subnet in subnets}
         if fields is None or DETAILED & set(fields):
-            used, pooled = _taken_by_pool(connection, subnets, ids)
+            used, pooled = _used_by_pool(connection, pools, ids)
         else:
-            used, pooled = _taken(connection, ids), Counter()
+            used, pooled = _used(connection, ids), Counter()
         of_network: dict[str, list[Object]] = {network_id: [] for network_id in ids}
-        for subnet in subnets.values():
-            of_network[subnet.network_id].append(_shown(subnet, used[subnet.id], pooled[subnet.id]))
+        for subnet in subnets:
+            shown = _shown(subnet, pools[subnet.id], used[subnet.id], pooled[subnet.id])
+            of_network[subnet.network_id].append(shown)
         return [{**network, **_summed(of_network[network["network_id"]])} for network in networks]
 
 
-def _shown(subnet: Subnet, used: int, pooled: int) -> Object:
+def _shown(subnet: Any, pools: Pools, used: int, pooled: int) -> Object:
+    addresses = ipaddress.ip_network(subnet.cidr).num_addresses
+    hosts = max(addresses - 2, 0) if subnet.ip_version == 4 else addresses  # without network and broadcast address
+    in_pools = sum(last - first + 1 for first, last in pools)
     return {
         "subnet_id": subnet.id,
         "subnet_name": subnet.name,
         "ip_version": subnet.ip_version,
         "cidr": subnet.cidr,
         "used_ips": used,
-        "total_ips": subnet.total,
-        "ip_availability_details": dict(zip(DETAILS, (subnet.size, subnet.pool_size, used, pooled), strict=True)),
+        "total_ips": in_pools if pools else addresses,
+        "ip_availability_details": dict(zip(DETAILS, (hosts, in_pools, used, pooled), strict=True)),
     }
 
 
@@ -146,33 +117,36 @@ def _summed(subnets: Sequence[Object]) -> Object:
     }
 
 
-def _subnets(connection: Connection, networks: Collection[str], versions: tuple[Any, ...]) -> Iterable[Subnet]:
+def _subnets(connection: Connection, networks: Collection[str], versions: tuple[Any, ...]) -> list[Any]:
     statement = sa.select(_s.id, _s.network_id, _s.name, _s.ip_version, _s.cidr, _s.allocation_pools).order_by(_s.id)
     if versions:
         statement = statement.where(one_of(_s.ip_version, versions))
-    for row in connection.execute(_only(statement, _s.network_id, networks)):
-        if row.network_id in networks:
-            pools = tuple((_number(p["start"]), _number(p["end"])) for p in msgspec.json.decode(row.allocation_pools))
-            yield Subnet(row.id, row.network_id, row.name, row.ip_version, row.cidr, pools)
+    rows = connection.execute(_only(statement, _s.network_id, networks))
+    return [row for row in rows if row.network_id in networks]
 
 
-def _taken(connection: Connection, networks: Collection[str]) -> Counter[str]:
+def _numbers(allocation_pools: str) -> Pools:
+    """Allocation pools as pairs of the first and the last address."""
+    return [(_number(pool["start"]), _number(pool["end"])) for pool in decode(allocation_pools)]
+
+
+def _used(connection: Connection, networks: Collection[str]) -> Counter[str]:
     counts = sa.select(_a.subnet_id, sa.func.count()).group_by(_a.subnet_id)
     return Counter({key: int(number) for key, number in connection.execute(_only(counts, _a.network_id, networks))})
 
 
-def _taken_by_pool(
-    connection: Connection, subnets: dict[str, Subnet], networks: Collection[str]
+def _used_by_pool(
+    connection: Connection, pools: Mapping[str, Pools], networks: Collection[str]
 ) -> tuple[Counter[str], Counter[str]]:
     """Allocated addresses by subnet, and those of them that are in its allocation pools."""
     used: Counter[str] = Counter()
     pooled: Counter[str] = Counter()
     addresses = _only(sa.select(_a.subnet_id, _a.ip_address), _a.network_id, networks)
     for subnet_id, address in connection.execute(addresses):
-        subnet = subnets.get(subnet_id)
-        if subnet is not None:
+        if subnet_id in pools:
+            number = _number(address)
             used[subnet_id] += 1
-            pooled[subnet_id] += subnet.pooled(address)
+            pooled[subnet_id] += any(first <= number <= last for first, last in pools[subnet_id])
     return used, pooled
 
 

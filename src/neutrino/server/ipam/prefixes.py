@@ -72,16 +72,8 @@ def subtract(whole: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
 
 
 def overlap(one: Iterable[str], other: Iterable[str]) -> bool:
-    a, b = spans(one), spans(other)
-    i = j = 0
-    while i < len(a) and j < len(b):
-        if a[i][1] < b[j][0]:
-            i += 1
-        elif b[j][1] < a[i][0]:
-            j += 1
-        else:
-            return True
-    return False
+    whole = spans(one)
+    return subtract(whole, spans(other)) != whole
 
 
 def covers(whole: Sequence[str], part: Sequence[str]) -> bool:

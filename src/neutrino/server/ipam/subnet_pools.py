@@ -1,4 +1,4 @@
-"""Subnet pools: prefixes from which subnets are allocated without overlap.
+"""Subnet pools: prefixes from which subnets are allocated without overlap; and address scopes, which pools are in.
 
 The prefix of a new subnet is chosen by what was read before the transaction (`choose_prefix`). The transaction that inserts
 the subnet then raises the pool's `allocation_version` if it is unchanged (`claim`). Of several writers that chose from the
@@ -16,19 +16,19 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.subnetpool import MAX_PREFIXES, SUBNETPOOL
+from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE, MAX_PREFIXES, SUBNETPOOL
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
-from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
-from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.objects import as_row, delete_row, exists, fresh, update_row
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import shareable_view, viewed_by
 from neutrino.server.ipam import prefixes
-from neutrino.server.ipam.address_scopes import VIEW as SCOPES
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 _c, _s = t.subnetpools.c, t.subnets.c
@@ -36,6 +36,9 @@ SMALLEST_MIN_PREFIXLEN = {4: 8, 6: 64}  # unless the pool says otherwise
 FIRST_REVISION = 0
 LENGTHS = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
 VIEW = shareable_view(t.subnetpools, errors.SubnetPoolNotFound, hidden=("allocation_version",))
+SCOPES = shareable_view(
+    t.address_scopes, errors.AddressScopeNotFound, hidden=("description", "created_at", "updated_at", "tags")
+)
 
 
 # --- allocation, for subnets ------------------------------------------------------------------------------------------
@@ -89,16 +92,11 @@ def choose_prefix(
 def claim(tx: Transaction, pool: Object) -> None:
     """Make a choice from `pool` valid for this transaction; Stale if another writer has claimed the pool meanwhile."""
     seen = pool["allocation_version"]
-    done = tx.execute(
-        sa.update(t.subnetpools)
-        .where(_c.id == pool["id"], _c.allocation_version == seen)
-        .values(allocation_version=seen + 1)
-    )
-    if done.rowcount != 1:
-        raise Stale
+    unchanged = sa.and_(_c.id == pool["id"], _c.allocation_version == seen)
+    tx.change_one(sa.update(t.subnetpools).where(unchanged).values(allocation_version=seen + 1))
 
 
-# --- the API ----------------------------------------------------------------------------------------------------------
+# --- the API of subnet pools -----------------------------------------------------------------------------------------
 
 
 class SubnetPools:
@@ -159,7 +157,7 @@ class SubnetPools:
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = load(connection, key, revision=revision)
-            if connection.execute(sa.select(_s.id).where(_s.subnetpool_id == key).limit(1)).first() is not None:
+            if exists(connection, _s.subnetpool_id == key):
                 raise errors.SubnetPoolDeleteError(reason="there are subnets from this pool")
         with self.db.transaction() as tx:
             sharing.forget(tx, key)
@@ -278,9 +276,8 @@ def _check_default(connection: Connection, pool: Object, made: Sequence[Object] 
     if not pool["is_default"]:
         return
     ip_version = pool["ip_version"]
-    known = sa.select(_c.id).where(_c.is_default, _c.ip_version == ip_version, _c.id != pool["id"]).limit(1)
     twice = any(other["is_default"] and other["ip_version"] == ip_version for other in made)
-    if twice or connection.execute(known).first() is not None:
+    if twice or exists(connection, _c.is_default, _c.ip_version == ip_version, _c.id != pool["id"]):
         raise errors.InvalidInput(error_message=f"there is a default subnet pool for IPv{ip_version} already")
 
 
@@ -307,10 +304,8 @@ def _scope_for(connection: Connection, context: Context, pool: Object, made: Seq
 def _check_shared_scope(connection: Connection, pool: Object) -> None:
     """Refuse a shared pool in a scope that is not shared: its users could not see the scope."""
     c, key = t.rbac_policies.c, pool["address_scope_id"]
-    if pool["shared"] and key is not None:
-        found = sa.select(c.id).where(c.object_id == key, c.target_project == sharing.EVERYONE).limit(1)
-        if connection.execute(found).first() is None:
-            raise errors.InvalidInput(error_message=f"a shared subnet pool needs a shared address scope, {key} is not")
+    if pool["shared"] and not exists(connection, c.object_id == key, c.target_project == sharing.EVERYONE):
+        raise errors.InvalidInput(error_message=f"a shared subnet pool needs a shared address scope, {key} is not")
 
 
 def _check_update(connection: Connection, context: Context, before: Object, after: Object) -> Object | None:
@@ -335,8 +330,7 @@ def _shares_a_network(connection: Connection, pool: Object) -> bool:
     """Whether a network has subnets of this pool and others: moving the pool would put them in different scopes."""
     networks = sa.select(_s.network_id).where(_s.subnetpool_id == pool["id"])
     elsewhere = sa.or_(_s.subnetpool_id.is_(None), _s.subnetpool_id != pool["id"])
-    others = sa.select(_s.id).where(_s.network_id.in_(networks), _s.ip_version == pool["ip_version"], elsewhere)
-    return connection.execute(others.limit(1)).first() is not None
+    return exists(connection, _s.network_id.in_(networks), _s.ip_version == pool["ip_version"], elsewhere)
 
 
 def _rescope_networks(tx: Transaction, pool: Object) -> None:
@@ -363,3 +357,47 @@ def _prefixes_of(body: Any) -> list[str]:
     if not given or not isinstance(given, list):
         raise errors.HTTPBadRequest("The body must have a list of prefixes under 'prefixes'.")
     return list(parse_attribute("prefixes", SUBNETPOOL.by_name["prefixes"].type, given))
+
+
+# --- the API of address scopes ---------------------------------------------------------------------------------------
+
+
+class AddressScopes(ViewCollection):
+    """Address scopes: prefixes are unique within one, so that its networks route to each other without NAT."""
+
+    extensions = (Extension("address-scope", "Address scope", "Address scopes for subnet pools."),)
+
+    def __init__(self, db: Database) -> None:
+        super().__init__(db, SCOPES)
+        self.collections = ((ADDRESS_SCOPE, self),)
+
+    @retried
+    def create(self, context: Context, values: Object) -> Object:
+        made = fresh(values)
+        with self.db.transaction() as tx:
+            tx.insert(t.address_scopes, [as_row(t.address_scopes, made)])
+            if made["shared"]:
+                sharing.share_with_all(tx, "address_scope", made["id"], made["project_id"])
+        return {**made, "tenant_id": made["project_id"]}
+
+    @retried
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        with self.db.read() as connection:
+            before = SCOPES.get(connection, key, context.project_id)
+        if before["shared"] and values.get("shared") is False:
+            raise errors.AddressScopeUpdateError(id=key, reason="it is shared, and sharing cannot be taken back")
+        with self.db.transaction() as tx:
+            stamp = update_row(tx, t.address_scopes, before, values)
+            if values.get("shared") and not before["shared"]:
+                sharing.share_with_all(tx, "address_scope", key, before["project_id"])
+        return {**before, **values, **stamp}
+
+    @retried
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            before = SCOPES.get(connection, key, context.project_id)
+            if exists(connection, t.subnetpools.c.address_scope_id == key):
+                raise errors.AddressScopeInUse(id=key)
+        with self.db.transaction() as tx:
+            sharing.forget(tx, key)
+            delete_row(tx, t.address_scopes, before)

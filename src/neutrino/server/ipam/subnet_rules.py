@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from neutrino.server import errors
+from neutrino.server.errors import InvalidInput
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -17,10 +18,6 @@ SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
 LONGEST_WITH_DHCP = {4: 30, 6: 126}
 
 
-def invalid(message: str) -> errors.InvalidInput:
-    return errors.InvalidInput(message)
-
-
 def is_auto_address(subnet: Object) -> bool:
     """Whether guests form their addresses from the prefix and their MAC (SLAAC)."""
     return subnet["ip_version"] == 6 and (subnet["ipv6_address_mode"] or subnet["ipv6_ra_mode"]) in (SLAAC, STATELESS)
@@ -29,15 +26,15 @@ def is_auto_address(subnet: Object) -> bool:
 def check_prefix(cidr: str, ip_version: int, enable_dhcp: bool) -> Network:
     network = ipaddress.ip_network(cidr)
     if network.version != ip_version:
-        raise invalid(f"Invalid input for cidr: {cidr} is not an IPv{ip_version} prefix.")
+        raise InvalidInput(f"Invalid input for cidr: {cidr} is not an IPv{ip_version} prefix.")
     if network.prefixlen == 0:
-        raise invalid(f"Invalid input for cidr: {cidr} has a prefix length of 0.")
+        raise InvalidInput(f"Invalid input for cidr: {cidr} has a prefix length of 0.")
     if network.is_multicast:
-        raise invalid(f"Invalid input for cidr: {cidr} is a multicast prefix.")
+        raise InvalidInput(f"Invalid input for cidr: {cidr} is a multicast prefix.")
     if network.is_loopback:
-        raise invalid(f"Invalid input for cidr: {cidr} is a loopback prefix.")
+        raise InvalidInput(f"Invalid input for cidr: {cidr} is a loopback prefix.")
     if enable_dhcp and network.prefixlen > LONGEST_WITH_DHCP[ip_version]:
-        raise invalid(f"Invalid input for cidr: {cidr} is too small for a subnet with DHCP.")
+        raise InvalidInput(f"Invalid input for cidr: {cidr} is too small for a subnet with DHCP.")
     return network
 
 
@@ -46,13 +43,15 @@ def check_ipv6_modes(subnet: Object) -> None:
     if ra is None and address is None:
         return
     if subnet["ip_version"] != 6:
-        raise invalid("ipv6_ra_mode and ipv6_address_mode are for IPv6 subnets alone.")
+        raise InvalidInput("ipv6_ra_mode and ipv6_address_mode are for IPv6 subnets alone.")
     if not subnet["enable_dhcp"]:
-        raise invalid("ipv6_ra_mode and ipv6_address_mode cannot be set when enable_dhcp is false.")
+        raise InvalidInput("ipv6_ra_mode and ipv6_address_mode cannot be set when enable_dhcp is false.")
     if ra is not None and address is not None and ra != address:
-        raise invalid(f"ipv6_ra_mode {ra} and ipv6_address_mode {address} contradict each other.")
+        raise InvalidInput(f"ipv6_ra_mode {ra} and ipv6_address_mode {address} contradict each other.")
     if is_auto_address(subnet) and ipaddress.ip_network(subnet["cidr"]).prefixlen != 64:
-        raise invalid(f"Invalid input for cidr: {subnet['cidr']} is no /64, which SLAAC and stateless DHCPv6 need.")
+        raise InvalidInput(
+            f"Invalid input for cidr: {subnet['cidr']} is no /64, which SLAAC and stateless DHCPv6 need."
+        )
 
 
 def default_gateway(network: Network) -> str:
@@ -65,12 +64,12 @@ def default_gateway(network: Network) -> str:
 def check_gateway(gateway: str, network: Network) -> None:
     address = ipaddress.ip_address(gateway)
     if address.version != network.version:
-        raise invalid(f"Invalid input for gateway_ip: {gateway} is not an IPv{network.version} address.")
+        raise InvalidInput(f"Invalid input for gateway_ip: {gateway} is not an IPv{network.version} address.")
     if address not in network:  # allowed: a router of another network may be on the link
         return
     ends = (network.network_address, network.broadcast_address)
     if network.version == 4 and network.prefixlen < 31 and address in ends:
-        raise invalid(f"Invalid input for gateway_ip: {gateway} is the network's or the broadcast address.")
+        raise InvalidInput(f"Invalid input for gateway_ip: {gateway} is the network's or the broadcast address.")
 
 
 def usable(network: Network) -> Pool:
@@ -138,7 +137,9 @@ def check_overlap(network: Network, others: Sequence[Object]) -> None:
     for other in others:
         theirs = ipaddress.ip_network(other["cidr"])
         if theirs.version == network.version and theirs.overlaps(network):
-            raise invalid(f"Invalid input for cidr: {network} overlaps with another subnet: {other['id']} ({theirs}).")
+            raise InvalidInput(
+                f"Invalid input for cidr: {network} overlaps with another subnet: {other['id']} ({theirs})."
+            )
 
 
 def check_lists(values: Object, ip_version: int, name: str, max_nameservers: int, max_routes: int) -> None:
@@ -147,14 +148,14 @@ def check_lists(values: Object, ip_version: int, name: str, max_nameservers: int
         raise errors.DNSNameServersExhausted(subnet=name, quota=max_nameservers)
     for server in servers:
         if ipaddress.ip_address(server).version != ip_version:
-            raise invalid(f"Invalid input for dns_nameservers: {server} is not for an IPv{ip_version} subnet.")
+            raise InvalidInput(f"Invalid input for dns_nameservers: {server} is not for an IPv{ip_version} subnet.")
     routes = values.get("host_routes") or ()
     if len(routes) > max_routes:
         raise errors.HostRoutesExhausted(subnet=name, quota=max_routes)
     for route in routes:
         versions = {ipaddress.ip_network(route["destination"]).version, ipaddress.ip_address(route["nexthop"]).version}
         if versions != {ip_version}:
-            raise invalid(
+            raise InvalidInput(
                 f"Invalid input for host_routes: {route['destination']} is not for an IPv{ip_version} subnet."
             )
 

@@ -50,42 +50,14 @@ def build(services: Services) -> Core:
     segments = Segments(types, conf.ml2.tenant_network_types, conf.ml2.external_network_type)
     dynamic_segments = DynamicSegmentStore(db, segments)
     operations = Operations(db, mechanisms, dynamic_segments, conf.host)
-    binder = Binder(
-        mechanisms.drivers, services.registry.agents_on, services.dhcp_readiness.is_served, dynamic_segments
-    )
-    networks = Networks(
-        db,
-        operations,
-        segments,
-        extensions,
-        quotas,
-        services.zones_of,
-        services.check_zone_hints,
-        groups.ensure_default,
-    )
-    subnets = Subnets(
-        db,
-        operations,
-        networks,
-        extensions,
-        quotas,
-        Dns(conf).name_for,
-        conf.max_dns_nameservers,
-        conf.max_subnet_host_routes,
-        conf.ipv6_pd_enabled,
-    )
-    ports = Ports(
-        db,
-        operations,
-        networks,
-        extensions,
-        quotas,
-        binder,
-        groups.ensure_default,
-        check_usable,
-        conf.base_mac,
-        conf.max_allowed_address_pair,
-    )
+    agents_on, is_served = services.registry.agents_on, services.dhcp_readiness.is_served
+    binder = Binder(list(mechanisms.drivers.values()), agents_on, is_served, dynamic_segments)
+    zones_of, check_hints, ensure_default = services.zones_of, services.check_zone_hints, groups.ensure_default
+    networks = Networks(db, operations, segments, extensions, quotas, zones_of, check_hints, ensure_default)
+    common = db, operations, networks, extensions, quotas
+    max_servers, max_routes = conf.max_dns_nameservers, conf.max_subnet_host_routes
+    subnets = Subnets(*common, Dns(conf).name_for, max_servers, max_routes, conf.ipv6_pd_enabled)
+    ports = Ports(*common, binder, ensure_default, check_usable, conf.base_mac, conf.max_allowed_address_pair)
     ports.commit_hooks.append(services.port_changed)
     return Core(
         operations,

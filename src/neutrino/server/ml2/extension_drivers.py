@@ -63,17 +63,17 @@ class Dns:
         return self._assignment(port)
 
     def _check(self, dns_name: str) -> None:
-        if not dns_name:
-            return
+        domain = self._suffix.strip(".")
+        reason = ""
         if dns_name.endswith("."):
             if not self._contains(dns_name):
-                wanted = f"within the domain {self._suffix[1:]}" if len(self._suffix) > 1 else "a single label"
-                raise errors.HTTPBadRequest(f"Invalid input for dns_name: the full name '{dns_name}' must be {wanted}.")
+                wanted = f"within the domain {domain}." if domain else "a single label"
+                reason = f"the full name '{dns_name}' must be {wanted}"
         elif "." in dns_name:
             reason = f"'{dns_name}' is neither a single label nor a full name, which ends with a dot"
-            raise errors.HTTPBadRequest(f"Invalid input for dns_name: {reason}.")
-        elif len(dns_name) + len(self._suffix) > MAX_NAME:
-            reason = f"with the domain {self._suffix.strip('.')} it is too long"
+        elif dns_name and len(dns_name) + len(self._suffix) > MAX_NAME:
+            reason = f"with the domain {domain} it is too long"
+        if reason:
             raise errors.HTTPBadRequest(f"Invalid input for dns_name: {reason}.")
 
     def _contains(self, full_name: str) -> bool:

@@ -11,7 +11,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added
@@ -146,8 +146,8 @@ class Networks:
             "l2_adjacency": True,
             "mtu": self._mtu(values["mtu"], segments),
         }
-        if network.get("ha"):
-            _check_no_ha_network(connection, network["project_id"])
+        if network.get("ha") and exists(connection, t.ha_networks.c.project_id == network["project_id"]):
+            raise errors.DuplicatedHANetwork(project_id=network["project_id"])
         if network["is_default"] and network["router:external"]:
             _check_only_default(connection, network["id"])
         return self.extensions.process("create", "network", values, network, network=network), segments
@@ -169,8 +169,8 @@ class Networks:
         with self.db.read() as connection:
             before = self.view.get(connection, key, context.project_id, revision=revision)
             segments = read_segments(connection, [key])[key]
-            unused = self._unused_ports(connection, before) if _turns_internal(before, values) else []
-            after = {**before, **self._decide_update(connection, before, segments, values, unused)}
+            unused = self._ports_of_external(connection, before, values)
+            after = {**before, **self._decide_update(connection, before, segments, values)}
             zones = {"availability_zones": self._zones(connection, [before])[0]}
             new_segments = self._renumbered(connection, segments, values)
         after = self.extensions.process("update", "network", values, after, network=before, before=before)
@@ -189,12 +189,7 @@ class Networks:
         return api_network({**after, **zones}, new_segments)
 
     def _decide_update(
-        self,
-        connection: Connection,
-        before: Object,
-        segments: Sequence[Segment],
-        values: Object,
-        unused: Sequence[UnusedPorts],
+        self, connection: Connection, before: Object, segments: Sequence[Segment], values: Object
     ) -> Object:
         decided = {k: v for k, v in values.items() if k not in (*NAMES, "segments")}
         if "extra_dhcp_opts" in decided:
@@ -207,11 +202,18 @@ class Networks:
             raise errors.InvalidSharedSetting(network=before["name"] or before["id"])
         if decided.get("is_default") and decided.get("router:external", before["router:external"]):
             _check_only_default(connection, before["id"])
-        if _turns_internal(before, values):
-            ignored = {port.id for one in unused for port in one.ports}
-            if _has_gateways(connection, before, ignored):
-                raise errors.ExternalNetworkInUse(id=before["id"])
         return decided
+
+    def _ports_of_external(self, connection: Connection, before: Object, values: Object) -> list[UnusedPorts]:
+        """Unused ports that are deleted because an external network becomes internal; refused if it has gateways."""
+        if not before["router:external"] or values.get("router:external") is not False:
+            return []
+        unused = self._unused_ports(connection, before)
+        ignored = [port.id for one in unused for port in one.ports]
+        is_gateway = _p.device_owner.in_(["network:router_gateway", "network:floatingip"])
+        if exists(connection, _p.network_id == before["id"], is_gateway, _p.id.not_in(ignored)):
+            raise errors.ExternalNetworkInUse(id=before["id"])
+        return unused
 
     def _unused_ports(self, connection: Connection, network: Object) -> list[UnusedPorts]:
         found = [find(connection, network) for find in self.unused_port_finders]
@@ -299,32 +301,16 @@ def _used_by_others(connection: Connection, network: Object) -> bool:
             r.object_id == network["id"], r.action == sharing.SHARED, r.target_project == _p.project_id
         )
     )
-    found = sa.select(_p.id).where(
+    return exists(
+        connection,
         _p.network_id == network["id"],
         _p.project_id.not_in([network["project_id"], ""]),
         _p.device_owner.not_like("network:%"),
         sa.not_(own_policy),
     )
-    return connection.execute(found.limit(1)).first() is not None
-
-
-def _check_no_ha_network(connection: Connection, project_id: str) -> None:
-    h = t.ha_networks.c
-    if connection.execute(sa.select(h.network_id).where(h.project_id == project_id)).first() is not None:
-        raise errors.DuplicatedHANetwork(project_id=project_id)
 
 
 def _check_only_default(connection: Connection, key: str) -> None:
     other = connection.execute(sa.select(_n.id).where(_n.is_default, _n.external, _n.id != key).limit(1)).scalar()
     if other is not None:
         raise errors.DefaultExternalNetworkExists(net_id=other)
-
-
-def _turns_internal(before: Object, values: Object) -> bool:
-    return bool(before["router:external"]) and values.get("router:external") is False
-
-
-def _has_gateways(connection: Connection, network: Object, ignored: Collection[str]) -> bool:
-    owners = ["network:router_gateway", "network:floatingip"]
-    found = connection.execute(sa.select(_p.id).where(_p.network_id == network["id"], _p.device_owner.in_(owners)))
-    return any(port_id not in ignored for port_id in found.scalars())

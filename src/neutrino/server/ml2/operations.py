@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,45 +31,35 @@ LOG = logging.getLogger(__name__)
 # Processes of other servers cannot be looked up: an entry this old is taken for abandoned. Postcommits end long before.
 ABANDONED_SECONDS = 300.0
 Undo = Callable[[Mapping[str, Any]], None]
-_EVENTS = (
-    *(f"{operation}_{kind}" for kind in ("network", "subnet", "port") for operation in ("create", "update", "delete")),
-    *(f"{operation}_port_binding" for operation in ("create", "update", "activate", "delete")),
-)
 
 
 class Mechanisms:
     """All mechanism drivers, in the order of the configuration."""
 
     def __init__(self, drivers: Mapping[str, Any]) -> None:
-        self.drivers = list(drivers.values())
-        # By method name, found once: every write asks whether some driver wants to be notified.
-        self._methods = {
-            f"{event}_{phase}": [
-                (name, getattr(driver, f"{event}_{phase}"))
-                for name, driver in drivers.items()
-                if hasattr(driver, f"{event}_{phase}")
-            ]
-            for event in _EVENTS
-            for phase in ("precommit", "postcommit")
-        }
+        self.drivers = drivers
+        self._methods = cache(self._find_methods)  # every write asks whether some driver is notified
+
+    def _find_methods(self, name: str) -> list[tuple[str, Callable[[DriverContext], None]]]:
+        return [(key, getattr(driver, name)) for key, driver in self.drivers.items() if hasattr(driver, name)]
 
     def notifies(self, operation: str, kind: str) -> bool:
-        event = f"{operation}_{kind}"
-        return bool(self._methods[f"{event}_precommit"] or self._methods[f"{event}_postcommit"])
+        """Whether some driver has a method for this event."""
+        return any(self._methods(f"{operation}_{kind}_{phase}") for phase in ("precommit", "postcommit"))
 
     def has_postcommit(self, context: DriverContext) -> bool:
-        return bool(self._methods[f"{context.operation}_{context.kind}_postcommit"])
+        return bool(self._methods(f"{context.operation}_{context.kind}_postcommit"))
 
     def precommit(self, context: DriverContext, tx: Transaction) -> None:
         """In the transaction: the first driver that raises stops it."""
-        for _, method in self._methods[f"{context.operation}_{context.kind}_precommit"]:
+        for _, method in self._methods(f"{context.operation}_{context.kind}_precommit"):
             method(replace(context, tx=tx))
 
     def postcommit(self, context: DriverContext) -> None:
         """After the transaction: every driver is called, also after another one has failed."""
         name = f"{context.operation}_{context.kind}_postcommit"
         failed = []
-        for driver, method in self._methods[name]:  # equipment of the other drivers must not miss a committed change
+        for driver, method in self._methods(name):  # equipment of the other drivers must not miss a committed change
             try:
                 method(context)
             except Exception:
@@ -94,10 +85,6 @@ class Operations:
     host: str  # of this server
     undo: dict[str, Undo] = field(default_factory=dict)  # by kind: collections register how a create is undone
 
-    def notifies(self, operation: str, kind: str) -> bool:
-        """Whether some mechanism driver has a method for this event."""
-        return self.mechanisms.notifies(operation, kind)
-
     @contextmanager
     def write(self, contexts: Sequence[DriverContext], *, raises: bool = True) -> Iterator[Transaction]:
         """A transaction for the rows of these changes, with precommits and journal at its end and postcommits after it.
@@ -112,7 +99,7 @@ class Operations:
         with self.db.transaction() as tx:
             yield tx
             # After the rows, so that a precommit reads the objects as they will be.
-            notified = [context for context in contexts if self.notifies(context.operation, context.kind)]
+            notified = [context for context in contexts if self.mechanisms.notifies(context.operation, context.kind)]
             if notified:
                 notified = self._complete(tx, notified)
                 for context in notified:

@@ -45,16 +45,14 @@ class SegmentsInUse:
         return set(rows.scalars()) | (self._chosen.keys() & set(identities))
 
     def ids(self, network_type: str, physical_network: str | None) -> set[int]:
-        where = [_c.network_type == network_type, _c.segmentation_id.is_not(None)]
-        if physical_network is not None:
-            where.append(_c.physical_network == physical_network)
-        chosen = {
+        where = (_c.network_type == network_type, _c.physical_network == physical_network)
+        rows = self._connection.execute(sa.select(_c.segmentation_id).where(*where)).scalars()
+        chosen = (
             s.segmentation_id
             for s in self._chosen.values()
-            if s.network_type == network_type and s.segmentation_id is not None
-            if physical_network is None or s.physical_network == physical_network
-        }
-        return chosen | set(self._connection.execute(sa.select(_c.segmentation_id).where(*where)).scalars())
+            if (s.network_type, s.physical_network) == (network_type, physical_network)
+        )
+        return {number for number in (*rows, *chosen) if number is not None}
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,7 @@ def ports_to_address(connection: Connection, subnet: Object) -> Sequence[Any]:
         return ()
     return connection.execute(
         sa.select(_p.id, _p.mac_address, _p.fixed_ips, _p.dns_assignment, _p.dns_name, _p.revision_number).where(
-            _p.network_id == subnet["network_id"],
-            _p.ip_allocation != "none",
-            _p.device_owner.not_in(ROUTER_OWNERS),
+            _p.network_id == subnet["network_id"], _p.ip_allocation != "none", _p.device_owner.not_in(ROUTER_OWNERS)
         )
     ).all()
 

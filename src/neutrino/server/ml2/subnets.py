@@ -1,21 +1,18 @@
 """Subnets: create with a given prefix or one from a pool, update, delete; the ports of the network follow.
 
-Services whose ports depend on the subnets of a network (DHCP) register as observers: their changes of ports are part of the
-same transaction.
+Services whose ports depend on the subnets of a network (DHCP) register hooks: their changes of ports are part of the same
+transaction.
 """
 
-from __future__ import annotations
-
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
-from neutrino.server.bulk import one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
@@ -36,21 +33,24 @@ from neutrino.server.ml2.subnet_ports import (
 )
 from neutrino.server.ml2.views import SUBNETS, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import one_by_one
 
 Object = dict[str, Any]
+# Changes of a service's ports, for a network that will have these subnets: connection, network id, subnets.
+PrepareHook = Callable[[Connection, str, Sequence[Object]], Sequence[PendingWrite]]
+# After the commit: the network, the subnet before and after (None: does not exist), the changes of the prepare hooks.
+CommitHook = Callable[[Object, Object | None, Object | None, Sequence[PendingWrite]], None]
+REQUEST_ONLY = ("prefixlen", "use_default_subnetpool", "shared")
+DEFAULTS: Final[Object] = {
+    "ipv6_ra_mode": None,
+    "ipv6_address_mode": None,
+    "segment_id": None,
+    "dns_publish_fixed_ip": False,
+    "dns_nameservers": [],
+    "host_routes": [],
+    "service_types": [],
+}
 DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where the prefix is delegated
-
-
-class SubnetObserver(Protocol):
-    """A service whose ports follow the subnets of their network."""
-
-    def prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> Sequence[PendingWrite]:
-        """Changes of the service's ports, for a network that will have these subnets."""
-
-    def committed(
-        self, network: Object, before: Object | None, after: Object | None, writes: Sequence[PendingWrite]
-    ) -> None:
-        """After the commit of a subnet's change and of these writes."""
 
 
 @dataclass(eq=False)
@@ -64,7 +64,8 @@ class Subnets:
     max_dns_nameservers: int
     max_host_routes: int
     delegates_by_default: bool = False  # the default pool of IPv6 subnets is a prefix delegated to their router
-    observers: list[SubnetObserver] = field(default_factory=list)
+    prepare_hooks: list[PrepareHook] = field(default_factory=list)
+    commit_hooks: list[CommitHook] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("subnet", SUBNETS)
@@ -111,13 +112,13 @@ class Subnets:
         return network, subnet, writes
 
     def _prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[PendingWrite]:
-        return [pending for one in self.observers for pending in one.prepare(connection, network_id, subnets)]
+        return [pending for hook in self.prepare_hooks for pending in hook(connection, network_id, subnets)]
 
     def _committed(
         self, network: Object, before: Object | None, after: Object | None, writes: Sequence[PendingWrite]
     ) -> None:
-        for observer in self.observers:
-            observer.committed(network, before, after, writes)
+        for hook in self.commit_hooks:
+            hook(network, before, after, writes)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(
@@ -155,31 +156,15 @@ class Subnets:
         return pool
 
     def _decide(
-        self,
-        connection: Connection,
-        values: Object,
-        network: Object,
-        siblings: Sequence[Object],
-        pool: Object | None,
+        self, connection: Connection, values: Object, network: Object, siblings: Sequence[Object], pool: Object | None
     ) -> Object:
         _check_affinity(values["ip_version"], pool, siblings)
         check_mtu(network["id"], network["mtu"], [values["ip_version"]])
         prefix = self._prefix(connection, values, siblings, pool)
         # As in Neutron, a subnet with service types starts at revision 1: clients may compare the numbers.
-        subnet = fresh(values, revision=1 if values.get("service_types") else 0)
-        subnet |= {
-            "cidr": str(prefix),
-            "subnetpool_id": pool["id"] if pool else None,
-            "ipv6_ra_mode": values.get("ipv6_ra_mode"),
-            "ipv6_address_mode": values.get("ipv6_address_mode"),
-            "dns_nameservers": values.get("dns_nameservers", []),
-            "host_routes": values.get("host_routes", []),
-            "service_types": values.get("service_types", []),
-            "segment_id": None,
-            "dns_publish_fixed_ip": False,
-        }
-        for name in ("prefixlen", "use_default_subnetpool", "shared"):  # of the request only
-            subnet.pop(name, None)
+        request = {name: value for name, value in values.items() if name not in REQUEST_ONLY}
+        subnet = fresh({**DEFAULTS, **request}, revision=1 if values.get("service_types") else 0)
+        subnet |= {"cidr": str(prefix), "subnetpool_id": pool["id"] if pool else None}
         if pool is DELEGATION:
             values = {**values, **delegated.addressing(str(prefix))}
         subnet["gateway_ip"] = values["gateway_ip"] if "gateway_ip" in values else rules.default_gateway(prefix)
@@ -187,11 +172,7 @@ class Subnets:
             rules.check_gateway(subnet["gateway_ip"], prefix)
         rules.check_ipv6_modes(subnet)
         rules.check_lists(
-            values,
-            values["ip_version"],
-            values["name"] or str(prefix),
-            self.max_dns_nameservers,
-            self.max_host_routes,
+            values, values["ip_version"], values["name"] or str(prefix), self.max_dns_nameservers, self.max_host_routes
         )
         subnet["allocation_pools"] = values.get("allocation_pools")
         if not subnet["allocation_pools"]:  # clients send an empty list for the default
@@ -253,11 +234,7 @@ class Subnets:
         delegated.check_update(before, values)
         rules.check_ipv6_modes(after)
         rules.check_lists(
-            values,
-            before["ip_version"],
-            before["name"] or before["id"],
-            self.max_dns_nameservers,
-            self.max_host_routes,
+            values, before["ip_version"], before["name"] or before["id"], self.max_dns_nameservers, self.max_host_routes
         )
         if values.get("enable_dhcp") and not before["enable_dhcp"]:
             rules.check_prefix(before["cidr"], before["ip_version"], True)
@@ -303,7 +280,7 @@ class Subnets:
 
 
 def _without(writes: Sequence[PendingWrite], ports: Sequence[Any]) -> list[Any]:
-    """The rows of ports that no observer changes in the same write."""
+    """The rows of ports that no service changes in the same write."""
     written = {pending.context.current["id"] for pending in writes}
     return [port for port in ports if port.id not in written]
 

@@ -10,16 +10,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.db import tables as t
-from neutrino.server.db.view import (
-    PROJECT,
-    FilterRule,
-    View,
-    among,
-    one_of,
-    own_ids,
-    shared_ids,
-    shared_with_viewer,
-)
+from neutrino.server.db.view import PROJECT, FilterRule, View, among, one_of, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.ipam.delegated import POOL, is_delegated
 from neutrino.server.ml2.driver_api import Segment
 from neutrino.server.ml2.segments import NAMES, shown

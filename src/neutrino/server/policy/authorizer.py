@@ -91,13 +91,12 @@ class Authorizer:
 
     def allows(self, context: Context, rule: str, target: Row) -> bool:
         """Whether the rule allows it. Decisions are cached by caller, rule and the attributes that the rule depends on."""
-        known = self._rules()
-        if rule not in known:
+        if rule not in self._rules():
             rule = "default"
         dependencies = self._depends((rule,))
         if dependencies.whole:
             return self._evaluate_extension(context, rule, target)
-        signature = (context.identity, rule, *(target.get(key) for key in dependencies.keys))
+        signature = (context.identity, rule, *map(target.get, dependencies.keys))
         try:
             if signature in self._decisions:
                 return self._decisions[signature]
@@ -152,8 +151,8 @@ class Authorizer:
 
     # --- lists ----------------------------------------------------------------------------------------------------
 
-    def visibility(self, context: Context, resource: Resource, rule: str | None = None) -> Visibility:
-        row_rule = rule or f"get_{resource.name}"
+    def visibility(self, context: Context, resource: Resource, row_rule: str) -> Visibility:
+        """What the caller sees of a resource; `row_rule` decides about a whole object."""
         self._rules()  # empties the caches if the rules have changed
         key = (context.identity, resource.name, row_rule)
         if key not in self._visibilities:
@@ -184,16 +183,16 @@ class Authorizer:
         def hidden(row: Row) -> frozenset[str] | None:
             if dependencies.whole:
                 return evaluate(row)
-            signature = tuple(row.get(key) for key in needs)
+            signature = tuple(map(row.get, needs))
             try:
-                new = signature not in cache
+                return cache[signature]
             except TypeError:  # a rule depends on a list, which is not hashable: not cached
                 return evaluate(row)
-            if new:
+            except KeyError:
                 if len(cache) > MAX_DECISIONS:
                     cache.clear()
                 cache[signature] = evaluate({k: v for k, v in zip(needs, signature, strict=True) if v is not None})
-            return cache[signature]
+                return cache[signature]
 
         never = frozenset(name for name, rule in guarded.items() if self._depends((rule,)) == Dependencies())
         return Visibility(all_rows, False, needs, never, frozenset(guarded) - never, hidden)

@@ -92,6 +92,9 @@ SUBNET = {
 # A port that a machine uses is deleted by the service of the machine, not by the port's owner.
 _NOT_IN_A_MACHINE = "not rule:compute_device and not rule:baremetal_device and not rule:manila_device"
 _PORT_OR_NETWORK_MEMBER = f"({NETWORK_MEMBER}) or ({MEMBER})"
+_BINDING = dict.fromkeys(
+    ("binding:vif_type", "binding:vif_details", "binding:host_id", "binding:profile"), ADMIN_OR_SERVICE
+)
 PORT = {
     "create_port": PORT_OWNER_OR_SHARED,
     "get_port": any_of(ADMIN, SERVICE, NETWORK_READER, READER),
@@ -107,17 +110,12 @@ PORT = {
         {
             "device_id": any_of(ADMIN, MEMBER, SERVICE),
             "device_owner": any_of("not rule:network_device", ADMIN, SERVICE, NETWORK_MEMBER),
-            "mac_address": PORT_OWNER,
-            "fixed_ips": PORT_OWNER,
-            "fixed_ips:ip_address": PORT_OWNER,
+            **dict.fromkeys(("mac_address", "fixed_ips", "fixed_ips:ip_address", "port_security_enabled"), PORT_OWNER),
             "fixed_ips:subnet_id": PORT_OWNER_OR_SHARED,
-            "port_security_enabled": PORT_OWNER,
             "binding:host_id": ADMIN_OR_SERVICE,
             "binding:profile": SERVICE,
             "binding:vnic_type": any_of(ADMIN, MEMBER, SERVICE),
-            "allowed_address_pairs": PORT_OWNER,
-            "allowed_address_pairs:mac_address": PORT_OWNER,
-            "allowed_address_pairs:ip_address": PORT_OWNER,
+            **{f"allowed_address_pairs{key}": PORT_OWNER for key in ("", ":mac_address", ":ip_address")},
             "tags": any_of(ADMIN, MEMBER, "rule:context_is_advsvc"),
         },
     ),
@@ -125,13 +123,8 @@ PORT = {
     "update_port:mac_address": any_of(ADMIN, SERVICE, "role:manager and rule:network_owner"),
     "update_port:binding:vnic_type": any_of(ADMIN, SERVICE, MEMBER),
     "update_port:data_plane_status": any_of(ADMIN, "role:data_plane_integrator"),
-    "get_port:binding:vif_type": ADMIN_OR_SERVICE,
-    "get_port:binding:vif_details": ADMIN_OR_SERVICE,
-    "get_port:binding:host_id": ADMIN_OR_SERVICE,
-    "get_port:binding:profile": ADMIN_OR_SERVICE,
-    "get_port:resource_request": ADMIN,
-    "get_port:hints": ADMIN,
-    "get_port:trusted": ADMIN,
+    **setting("port", _BINDING, ("get",)),
+    **setting("port", dict.fromkeys(("resource_request", "hints", "trusted"), ADMIN), ("get",)),
     "get_port:tags": any_of("rule:context_is_advsvc", ADMIN, NETWORK_READER, READER),
     "delete_port:tags": any_of("rule:context_is_advsvc", ADMIN, NETWORK_MEMBER, MEMBER),
     **crud("port_binding", SERVICE, ADMIN_OR_SERVICE),
@@ -144,13 +137,11 @@ ADDRESSES = {
     **tags("subnetpool", ADMIN_OR_MEMBER, _POOL_READER),
     **setting("subnetpool", {"is_default": ADMIN}),
     "create_subnetpool:shared": ADMIN,
-    "add_prefixes": ADMIN_OR_MEMBER,
-    "remove_prefixes": ADMIN_OR_MEMBER,
+    **dict.fromkeys(("add_prefixes", "remove_prefixes"), ADMIN_OR_MEMBER),
     **crud("address_scope", ADMIN_OR_MEMBER, any_of(ADMIN, READER, "rule:shared_address_scopes")),
     **setting("address_scope", {"shared": ADMIN}),
     **crud("address_group", ADMIN_OR_MEMBER, any_of(ADMIN, READER, "rule:shared_address_groups")),
-    "add_addresses": ADMIN_OR_MEMBER,
-    "remove_addresses": ADMIN_OR_MEMBER,
+    **dict.fromkeys(("add_addresses", "remove_addresses"), ADMIN_OR_MEMBER),
 }
 
 _GROUP_READER = any_of(ADMIN, READER, "rule:shared_security_group")
@@ -171,14 +162,8 @@ ACCESS = {
 
 HOSTS = {
     **crud("agent", ADMIN, ADMIN),
-    "create_dhcp-network": ADMIN,
-    "get_dhcp-networks": ADMIN,
-    "delete_dhcp-network": ADMIN,
-    "get_dhcp-agents": ADMIN,
-    "create_l3-router": ADMIN,
-    "get_l3-routers": ADMIN,
-    "update_l3-router": ADMIN,
-    "delete_l3-router": ADMIN,
+    **dict.fromkeys(("create_dhcp-network", "get_dhcp-networks", "delete_dhcp-network", "get_dhcp-agents"), ADMIN),
+    **dict.fromkeys(("create_l3-router", "get_l3-routers", "update_l3-router", "delete_l3-router"), ADMIN),
     "get_l3-agents": ADMIN,
     "get_availability_zone": "role:reader",
     "get_network_ip_availability": ADMIN_OR_SERVICE,
@@ -199,10 +184,8 @@ ROUTER = {
             "external_gateway_info:external_fixed_ips": ADMIN,
         },
     ),
-    "add_router_interface": ADMIN_OR_MEMBER,
-    "remove_router_interface": ADMIN_OR_MEMBER,
-    "add_extraroutes": ADMIN_OR_MEMBER,
-    "remove_extraroutes": ADMIN_OR_MEMBER,
+    **dict.fromkeys(("add_router_interface", "remove_router_interface"), ADMIN_OR_MEMBER),
+    **dict.fromkeys(("add_extraroutes", "remove_extraroutes"), ADMIN_OR_MEMBER),
     **crud("router_conntrack_helper", PARENT_MEMBER, PARENT_READER),
     **crud("flavor", ADMIN, "role:reader"),
     **crud("service_profile", ADMIN, ADMIN),
@@ -221,15 +204,4 @@ FLOATINGIP = {
     **crud("floatingip_port_forwarding", PARENT_MEMBER, PARENT_READER),
 }
 
-DEFAULTS: dict[str, str] = {
-    **BASE,
-    **NETWORK,
-    **SUBNET,
-    **PORT,
-    **ADDRESSES,
-    **SECURITY_GROUP,
-    **ACCESS,
-    **HOSTS,
-    **ROUTER,
-    **FLOATINGIP,
-}
+DEFAULTS = BASE | NETWORK | SUBNET | PORT | ADDRESSES | SECURITY_GROUP | ACCESS | HOSTS | ROUTER | FLOATINGIP

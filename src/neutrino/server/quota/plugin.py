@@ -10,6 +10,8 @@ the counters.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -18,7 +20,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.pipeline import Reply, Request
-from neutrino.server.api.routes import PREFIX, Handler, Route
+from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages.body import decode
 from neutrino.server.api.types import Bool, Integer, Text, parse_attribute
 from neutrino.server.db import tables as t
@@ -32,7 +34,10 @@ _q, _u = t.quotas.c, t.quota_usages.c
 LIMIT = Integer(min=UNLIMITED)
 
 
+@dataclass(frozen=True)
 class QuotaPlugin:
+    db: Database
+    quotas: Quotas
     extensions = (
         Extension("quotas", "Quota management support", "Limits on what each project may have."),
         Extension("quota_details", "Quota details management support", "How much of its limits a project uses."),
@@ -41,93 +46,57 @@ class QuotaPlugin:
         ),
     )
 
-    def __init__(self, db: Database, quotas: Quotas) -> None:
-        self._db = db
-        self._quotas = quotas
-
     def routes(self, authorizer: Authorizer) -> list[Route]:
-        def allowed(rule: str, handler: Handler) -> Handler:
-            def check(request: Request) -> Reply:
-                target = {"project_id": request.key, "tenant_id": request.key} if request.key else {}
-                authorizer.require(request.context, rule, target)
-                return handler(request)
+        base, member = f"{PREFIX}/quotas", f"{PREFIX}/quotas/{{key}}"
+        handlers: tuple[tuple[str, str, str, Callable[[Request], Any]], ...] = (
+            ("GET", base, "get_quota", lambda request: {"quotas": self._of_all_projects()}),
+            ("GET", member, "get_quota", lambda request: {"quota": self._limits(request.key)}),
+            ("GET", f"{member}/default", "get_quota", lambda request: {"quota": self.quotas.defaults}),
+            ("GET", f"{member}/details", "get_quota", lambda request: {"quota": self._details(request.key)}),
+            ("PUT", member, "update_quota", self._put),
+            ("DELETE", member, "delete_quota", self._delete),
+        )
 
-            return check
+        def checked(rule: str, handler: Callable[[Request], Any], request: Request) -> Reply:
+            target = {"project_id": request.key, "tenant_id": request.key} if request.key else {}
+            authorizer.require(request.context, rule, target)
+            body = handler(request)
+            return Reply(204 if body is None else 200, body)
 
-        def shown(read: Callable[[str], Object]) -> Handler:
-            return allowed("get_quota", lambda request: Reply(200, {"quota": read(request.key)}))
-
-        base = f"{PREFIX}/quotas"
-        member = f"{base}/{{key}}"
         return [
-            Route("GET", base, allowed("get_quota", lambda r: Reply(200, {"quotas": self.all_limits()}))),
-            Route("GET", f"{base}/tenant", lambda r: _whose(r, "tenant")),
-            Route("GET", f"{base}/project", lambda r: _whose(r, "project")),
-            Route("GET", member, shown(self.limits)),
-            Route("GET", f"{member}/default", shown(lambda _: self.defaults())),
-            Route("GET", f"{member}/details", shown(self.details)),
-            Route("PUT", member, allowed("update_quota", self._put)),
-            Route("DELETE", member, allowed("delete_quota", self._delete)),
+            Route("GET", f"{base}/tenant", lambda request: _whose(request, "tenant")),
+            Route("GET", f"{base}/project", lambda request: _whose(request, "project")),
+            *(Route(method, path, partial(checked, rule, handler)) for method, path, rule, handler in handlers),
         ]
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def defaults(self) -> Object:
-        return dict(self._quotas.defaults)
+    def _limits(self, project_id: str) -> Object:
+        with self.db.read() as connection:
+            rows = connection.execute(sa.select(_q.resource, _q.limit).where(_q.project_id == project_id)).all()
+        return self.quotas.defaults | {name: limit for name, limit in rows if name in self.quotas.defaults}
 
-    def limits(self, project_id: str) -> Object:
-        with self._db.read() as connection:
-            return self.defaults() | self._own(connection, project_id)
-
-    def details(self, project_id: str) -> Object:
-        with self._db.read() as connection:
-            limits = self.defaults() | self._own(connection, project_id)
+    def _details(self, project_id: str) -> Object:
+        limits = self._limits(project_id)
+        with self.db.read() as connection:
             used = _usage(connection, project_id)
         return {name: {"limit": limit, "used": used.get(name, 0), "reserved": 0} for name, limit in limits.items()}
 
-    def all_limits(self) -> list[Object]:
+    def _of_all_projects(self) -> list[Object]:
+        """The limits of the projects that have some of their own."""
         found: dict[str, Object] = {}
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             rows = connection.execute(sa.select(_q.project_id, _q.resource, _q.limit).order_by(_q.project_id)).all()
         for project_id, resource, limit in rows:
             if project_id not in found:
-                found[project_id] = {**self.defaults(), "project_id": project_id, "tenant_id": project_id}
-            if resource in self._quotas.defaults:
+                found[project_id] = {**self.quotas.defaults, "project_id": project_id, "tenant_id": project_id}
+            if resource in self.quotas.defaults:
                 found[project_id][resource] = limit
         return list(found.values())
 
-    def _own(self, connection: Connection, project_id: str) -> Object:
-        rows = connection.execute(sa.select(_q.resource, _q.limit).where(_q.project_id == project_id)).all()
-        return {resource: limit for resource, limit in rows if resource in self._quotas.defaults}
-
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def set_limits(self, project_id: str, limits: Mapping[str, int], *, force: bool = False) -> Object:
-        def attempt() -> None:
-            if not force:
-                with self._db.read() as connection:
-                    used = _usage(connection, project_id)
-                for name, limit in limits.items():
-                    if limit != UNLIMITED and used.get(name, 0) > limit:
-                        raise errors.HTTPBadRequest(
-                            f"The project already has {used[name]} of {name}: a limit of {limit} needs 'force'."
-                        )
-            with self._db.transaction() as tx:
-                for name, limit in limits.items():
-                    _write_limit(tx, project_id, name, limit)
-
-        self._db.retrying(attempt)
-        return self.limits(project_id)
-
-    def forget_limits(self, project_id: str) -> None:
-        def attempt() -> int:
-            with self._db.transaction() as tx:
-                return tx.execute(sa.delete(t.quotas).where(_q.project_id == project_id)).rowcount
-
-        if not self._db.retrying(attempt):
-            raise errors.TenantQuotaNotFound(tenant_id=project_id)
-
-    def _put(self, request: Request) -> Reply:
+    def _put(self, request: Request) -> Object:
         body = decode(request.raw)
         wanted = body.get("quota") if isinstance(body, dict) else None
         if not isinstance(wanted, dict):
@@ -135,16 +104,34 @@ class QuotaPlugin:
         wanted = dict(wanted)
         force = parse_attribute("force", Bool(), wanted.pop("force", False))
         wanted.pop("check_limit", None)  # accepted for clients; limits are always checked
-        unknown = sorted(set(wanted) - set(self._quotas.defaults))
+        unknown = sorted(set(wanted) - set(self.quotas.defaults))
         if unknown:
             raise errors.HTTPBadRequest(f"There is no quota for {', '.join(map(repr, unknown))}.")
         limits = {name: parse_attribute(name, LIMIT, value) for name, value in wanted.items()}
-        parse_attribute("project_id", Text(255), request.key)
-        return Reply(200, {"quota": self.set_limits(request.key, limits, force=force)})
+        parse_attribute("project_id", Text(), request.key)
+        self.db.retrying(lambda: self._write(request.key, limits, force=force))
+        return {"quota": self._limits(request.key)}
 
-    def _delete(self, request: Request) -> Reply:
-        self.forget_limits(request.key)
-        return Reply(204)
+    def _write(self, project_id: str, limits: Mapping[str, int], *, force: bool) -> None:
+        if not force:
+            with self.db.read() as connection:
+                used = _usage(connection, project_id)
+            for name, limit in limits.items():
+                if limit != UNLIMITED and used.get(name, 0) > limit:
+                    raise errors.HTTPBadRequest(
+                        f"The project already has {used[name]} of {name}: a limit of {limit} needs 'force'."
+                    )
+        with self.db.transaction() as tx:
+            for name, limit in limits.items():
+                _write_limit(tx, project_id, name, limit)
+
+    def _delete(self, request: Request) -> None:
+        def attempt() -> int:
+            with self.db.transaction() as tx:
+                return tx.execute(sa.delete(t.quotas).where(_q.project_id == request.key)).rowcount
+
+        if not self.db.retrying(attempt):
+            raise errors.TenantQuotaNotFound(tenant_id=request.key)
 
 
 def _usage(connection: Connection, project_id: str) -> dict[str, int]:

@@ -7,15 +7,13 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
-import sqlalchemy as sa
-
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import ADDRESS_GROUP, MAX_ADDRESSES
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import shareable_view
 from neutrino.server.quota.quotas import Quotas
@@ -24,9 +22,7 @@ from neutrino.server.view_collection import ViewCollection
 Object = dict[str, Any]
 KIND = "address_group"
 
-_c, _r = t.address_groups.c, t.security_group_rules.c
 VIEW = shareable_view(t.address_groups, errors.AddressGroupNotFound, hidden=("tags",))
-_RULE_OF_GROUP = sa.select(_r.id).where(_r.remote_address_group_id == sa.bindparam("key", type_=sa.String)).limit(1)
 
 
 class AddressGroups(ViewCollection):
@@ -66,7 +62,7 @@ class AddressGroups(ViewCollection):
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         before = self._load(key, context, revision)
         with self.db.read() as connection:
-            if connection.execute(_RULE_OF_GROUP, {"key": key}).first() is not None:
+            if exists(connection, t.security_group_rules.c.remote_address_group_id == key):
                 raise errors.AddressGroupInUse(address_group_id=key)
         with self.db.transaction() as tx:
             sharing.forget(tx, key)

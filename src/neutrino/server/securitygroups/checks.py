@@ -40,15 +40,9 @@ class Rule:
 
     @property
     def identity(self) -> str:
-        return " ".join(
-            (
-                self.direction,
-                self.ethertype,
-                "any" if self.protocol is None else str(protocol_number(self.protocol)),
-                f"{_text(self.port_range_min)}-{_text(self.port_range_max)}",
-                self._remote(),
-            )
-        )
+        protocol = "any" if self.protocol is None else protocol_number(self.protocol)
+        ports = f"{_text(self.port_range_min)}-{_text(self.port_range_max)}"
+        return f"{self.direction} {self.ethertype} {protocol} {ports} {self._remote()}"
 
     def _remote(self) -> str:
         if self.remote_group_id is not None:

@@ -11,7 +11,7 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.query import Query
@@ -24,8 +24,7 @@ Object = dict[str, Any]
 KIND = "security_group"
 DEFAULT = {"name": "default", "description": "Default security group", "stateful": True}
 
-_b, _d = t.port_security_groups.c, t.default_security_groups.c
-_PORT_OF_GROUP = sa.select(_b.port_id).where(_b.security_group_id == sa.bindparam("key", type_=sa.String)).limit(1)
+_d = t.default_security_groups.c
 _DEFAULT = sa.select(_d.security_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String))
 
 
@@ -160,5 +159,5 @@ def _insert_group(tx: Transaction, values: Object, *, default: bool) -> Object:
 
 
 def _refuse_if_in_use(connection: sa.Connection, key: str) -> None:
-    if connection.execute(_PORT_OF_GROUP, {"key": key}).first() is not None:
+    if exists(connection, t.port_security_groups.c.security_group_id == key):
         raise errors.SecurityGroupInUse(id=key, reason="a port has it")

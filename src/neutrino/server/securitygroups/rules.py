@@ -105,8 +105,7 @@ class SecurityGroupRules(ViewCollection):
             rule = RULES.get(connection, key, revision=revision)
         with self.db.transaction() as tx:
             raise_revision(tx, rule["security_group_id"])
-            if tx.execute(_DELETE, {"key": key}).rowcount != 1:
-                raise Stale
+            tx.change_one(_DELETE, {"key": key})
             tx.execute(_UNTAG, {"key": key})
             tx.use(QUOTA, rule["project_id"], -1)
 
@@ -136,8 +135,7 @@ def insert_rules(tx: Transaction, pairs: Iterable[Pair]) -> None:
 
 def raise_revision(tx: Transaction, group_id: str) -> None:
     """Increment the group's revision for a change of its rules, and log it for the hosts."""
-    if tx.execute(_RAISE_REVISION, {"key": group_id, "at": now()}).rowcount != 1:
-        raise Stale
+    tx.change_one(_RAISE_REVISION, {"key": group_id, "at": now()})
     tx.record(KIND, group_id)
 
 

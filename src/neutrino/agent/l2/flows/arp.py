@@ -17,7 +17,6 @@ from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, L2Options, LocalPort
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, network_owner, port_owner
 from neutrino.agent.l2.flows.integration import MULTICAST
-from neutrino.agent.l2.flows.tunnel import tunnel_networks
 from neutrino.dataplane.openflow.api import Flow
 from neutrino.model import state
 
@@ -48,7 +47,7 @@ class Responder(L2Extension):
         versions = (4, 6) if plugged.features.nd_extension else (4,)
         bridge = options.tunnel_bridge
         yield Unit("bridge", (bridge, versions), _requests)
-        for network, entries in tunnel_networks(desired):
+        for network, entries in desired.tunnel_networks:
             yield Unit(network_owner(network), (bridge, network.vlan, entries, versions), _responses)
 
 
@@ -87,7 +86,7 @@ def _requests(bridge: str, versions: Iterable[int]) -> Contribution:
 def _responses(bridge: str, vlan: int, entries: Iterable[state.Forwarding], versions: Collection[int]) -> Contribution:
     """Replies for the ports of a network that are on other hosts, for addresses of these IP versions."""
     flows: dict[tuple[int, int, str], Flow] = {}
-    for entry in sorted(entries, key=lambda known: known.id):
+    for entry in entries:
         for address in entry.ip_addresses:
             if (version := ip_address(address).version) in versions:
                 answer = _arp_reply if version == 4 else _advertisement

@@ -54,6 +54,8 @@ _PORT_BITS = 16
 NEIGHBOUR_OUT = (131, 132, 133, 135, 136, 143)
 # The same, and what routers send: listener queries and router advertisements.
 NEIGHBOUR_IN = (130, 131, 132, 134, 135, 136, 143)
+# Sent before an instance has an address: router and neighbour solicitation, multicast listener report.
+UNADDRESSED = (133, 135, 143)
 # The table of a direction's rules, and the next table of a packet that they allow.
 _RULES = {
     "egress": (pipeline.RULES_EGRESS, pipeline.ACCEPT_OR_INGRESS),
@@ -93,7 +95,7 @@ def _base(bridge: str, permitted_ethertypes: Iterable[int]) -> Contribution:
     # announces an instance that arrived by live migration with RARP, so that switches outside learn its new place.
     unaddressed = (
         *("arp", "dl_type=0x8035", "udp,nw_src=0.0.0.0,tp_src=68,tp_dst=67"),
-        *(f"icmp6,ipv6_src=::,icmp_type={kind}" for kind in (133, 135, 143)),
+        *(f"icmp6,ipv6_src=::,icmp_type={kind}" for kind in UNADDRESSED),
         *permitted,
     )
     sent = (*(f"icmp6,icmp_type={kind}" for kind in NEIGHBOUR_OUT), *DHCP_REQUESTS)

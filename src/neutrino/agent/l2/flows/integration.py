@@ -160,7 +160,7 @@ def _port(options: L2Options, port: LocalPort) -> Contribution:
     """Packets from a port. It may not send tags: they would name other networks' local VLANs."""
     registers = (f"set_field:{port.ofport}->{pipeline.REG_PORT}", f"set_field:{port.vlan}->{pipeline.REG_NET}")
     onward = pipeline.BASE_EGRESS if port.filtered else pipeline.ACCEPT_OR_INGRESS
-    learning = (_learn_sender(port_owner(port)),) if port.harbours else ()
+    learning = (_learn_sender(port_owner(port)),) if port.learns_macs else ()
     entry, here = pipeline.LOCAL_SWITCHING, f"in_port={port.ofport}"
     flows = [
         entry.flow(100, f"{here},{_TAGGED}", "drop"),
@@ -217,7 +217,7 @@ def _from_uplink(network: LocalNetwork, ports: list[LocalPort]) -> list[str]:
     Where MACs may be behind a port here, also learn that the sender's is at the uplink: it may have moved away.
     """
     register = f"set_field:{network.vlan}->{pipeline.REG_NET}"
-    if not any(port.harbours for port in ports):
+    if not any(port.learns_macs for port in ports):
         return [register, "pop_vlan"]
     keep_tag = "load:NXM_OF_VLAN_TCI[]->NXM_OF_VLAN_TCI[]"
     return [register, _learn_sender(network_owner(network), keep_tag), "pop_vlan"]
@@ -236,7 +236,7 @@ def _render_flooding(network: LocalNetwork, ports: list[LocalPort], entering: li
     yield transient.flow(85, f"{arriving},{MULTICAST}", *entering, *_deliver(transient, ports))
     yield local.flow(95, f"{here},{MULTICAST}", f"clone({copies})", then=pipeline.ACCEPTED_EGRESS)
     yield outside.flow(_UNKNOWN_MAC, f"{here},{MULTICAST}", *(outward or ["drop"]))
-    behind = [f"output:{port.ofport}" for port in ports if port.harbours]
+    behind = [f"output:{port.ofport}" for port in ports if port.learns_macs]
     yield outside.flow(_UNKNOWN_MAC, f"{here},{UNICAST}", *(behind + outward or ["drop"]))
     onward = [*entering, transient.goto(outside)] if behind else ["drop"]
     yield transient.flow(80, f"{arriving},{UNICAST}", *onward)

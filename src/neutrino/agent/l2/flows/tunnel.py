@@ -13,7 +13,7 @@ flow after a port has moved. A host that does not take part in l2population is l
 from collections.abc import Iterator
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import TUNNEL_TYPES, Desired, L2Options, LocalNetwork, TunnelPort
+from neutrino.agent.l2.desired import Desired, L2Options, LocalNetwork, TunnelPort
 from neutrino.agent.l2.extension_api import LEARNED_COOKIE, Contribution, L2Extension, Unit, network_owner
 from neutrino.agent.l2.flows.integration import LEARNED_SECONDS, MULTICAST, UNICAST, push_tag
 from neutrino.agent.l2.pipeline import Bridge
@@ -35,20 +35,13 @@ class Tunnels(L2Extension):
             return
         hosts = desired.host_state.hosts.items()
         # Hosts whose ports are not in the forwarding entries.
-        unknown = frozenset(name for name, host in hosts if options.l2_population and not host.l2_population)
+        unpopulated = frozenset(name for name, host in hosts if options.l2_population and not host.l2_population)
         yield Unit("bridge", (options, patch_int), _base)
         for port in tunnels:
-            inputs = options, port, patch_int, port.host in unknown
+            inputs = options, port, patch_int, port.host in unpopulated
             yield Unit(f"tunnel {port.network_type} {port.host}", inputs, _tunnel)
-        for network, entries in tunnel_networks(desired):
-            yield Unit(network_owner(network), (options, network, tunnels, unknown, entries), _network)
-
-
-def tunnel_networks(desired: Desired) -> Iterator[tuple[LocalNetwork, tuple[state.Forwarding, ...]]]:
-    """The tunnel networks with ports here, each with the forwarding entries of its ports on other hosts."""
-    for network in desired.networks:
-        if network.key.network_type in TUNNEL_TYPES:
-            yield network, desired.forwarding.get(network.key.network_id, ())
+        for network, entries in desired.tunnel_networks:
+            yield Unit(network_owner(network), (options, network, tunnels, unpopulated, entries), _network)
 
 
 def _base(options: L2Options, patch_int: int) -> Contribution:
@@ -78,24 +71,25 @@ def _network(
     options: L2Options,
     network: LocalNetwork,
     tunnel_ports: tuple[TunnelPort, ...],
-    unknown: frozenset[str],
+    unpopulated: frozenset[str],
     entries: tuple[state.Forwarding, ...],
 ) -> Contribution:
-    """A network's packets from and to other hosts. `unknown`: hosts whose ports are not in the forwarding entries."""
+    """A network's packets from and to other hosts. `unpopulated`: hosts whose ports are not in the forwarding entries."""
     segment, tag = network.key, f"dl_vlan={network.vlan}"
     tunnels = {port.host: port.ofport for port in tunnel_ports if port.network_type == segment.network_type}
     from_tunnel = pipeline.FROM_TUNNEL[segment.network_type]
     onward = pipeline.DVR_NOT_LEARN if options.distributed else pipeline.LEARN
     flows = [from_tunnel.flow(1, f"tun_id={segment.segmentation_id}", push_tag(network.vlan), then=onward)]
     into_tunnel = f"pop_vlan,set_field:{segment.segmentation_id}->tun_id"
-    receivers = {entry.host for entry in entries} | unknown if options.l2_population else tunnels.keys()
+    # Broadcast only reaches hosts that have ports on the network, as far as the server knows; without l2population, all.
+    receivers = {entry.host for entry in entries} | unpopulated if options.l2_population else tunnels.keys()
     outputs = [f"output:{ofport}" for ofport in sorted(tunnels[host] for host in tunnels.keys() & receivers)]
     if outputs:
         flows.append(pipeline.FLOOD.flow(1, tag, into_tunnel, *outputs))
     if options.l2_population:
         where: dict[str, int] = {}
-        # In order of ids: for a MAC with several entries, such as during a live migration, the choice must be stable.
-        for entry in sorted(entries, key=lambda item: item.id):
+        # For a MAC with several entries, such as during a live migration, the first by id: the choice must be stable.
+        for entry in entries:
             if entry.host in tunnels:
                 where.setdefault(entry.mac_address.lower(), tunnels[entry.host])
         flows += [

@@ -82,17 +82,13 @@ class HybridFirewall:
             return None
         secured = frozenset(port.id for port in desired.ports if port.hybrid and port.secured)
         try:
-            if not complete:
-                chains = _our_chains(self.iptables.read_rules(family) for family in render.FAMILIES)
-                if chains:
-                    # The rules on the host are newer than the feed's cache: they stay, and ports without any wait.
-                    self._filtered = frozenset(
-                        each
-                        for each in secured
-                        if {render.port_chain("i", each), render.port_chain("o", each)} <= chains
-                    )
-                    missing = secured - self._filtered
-                    return Unfiltered(missing, "the server has not sent its security groups yet") if missing else None
+            # Before `synced`, rules on the host are newer than the feed's cache: they stay, and ports without any wait.
+            if not complete and (chains := _our_chains(self.iptables.read_rules(each) for each in render.FAMILIES)):
+                self._filtered = frozenset(
+                    key for key in secured if {render.port_chain(kind, key) for kind in "io"} <= chains
+                )
+                missing = secured - self._filtered
+                return Unfiltered(missing, "the server has not sent its security groups yet") if missing else None
             difference = self.plan(desired)
             if difference:
                 LOG.debug("%s", difference.text())
@@ -105,6 +101,7 @@ class HybridFirewall:
         return None
 
     def plan(self, desired: Desired) -> HybridPlan:
+        """The changes from the actual state to the desired one; the actual state is read unless it is known to be right."""
         ports = tuple(port for port in desired.ports if port.hybrid)
         named = {rule.remote for port in ports for rule in port.rules if rule.remote is not None}
         remotes = {name: desired.remotes.get(name, frozenset()) for name in named}
@@ -117,7 +114,21 @@ class HybridFirewall:
         # Without hybrid ports and rules, the integration bridge alone blocks the ports that must not talk.
         blocked = silent if ports or _our_chains(rules.values()) else frozenset()
         settings = self.iptables.read_settings() if ports else {}
-        difference = plan_changes(ports, blocked, remotes, rules, sets, settings)
+        by_device = {**read_zones(rules[6]), **read_zones(rules[4])}
+        held = {port.id: by_device.get(render.port_device("tap", port.id), 0) for port in ports}
+        zones = allocate((port.id for port in ports if render.is_tracked(port)), held, numbers=ZONES)
+        kept = {port.id for port in ports if held[port.id] == zones.get(port.id)}
+        wanted = render.render(ports, blocked, remotes, zones)
+        set_text, unused = plan_sets(wanted.sets, sets)
+        difference = HybridPlan(
+            settings=tuple(name for name, on in settings.items() if not on),
+            sets=set_text,
+            rules={family: _plan_rules(wanted.tables[family], wanted.jumps, rules[family]) for family in rules},
+            fresh_zones=tuple(sorted(zone for port_id, zone in zones.items() if port_id not in kept)),
+            audits={zones[port.id]: port for port in _reduced(ports, wanted, rules, sets) if port.id in kept},
+            remotes=remotes,
+            unused_sets=unused,
+        )
         self._settled = None if difference else inputs
         return difference
 
@@ -215,32 +226,6 @@ def _filled(entry: AddressSet, name: str) -> list[str]:
 
 def _text(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
-
-
-def plan_changes(
-    ports: tuple[LocalPort, ...],
-    blocked: frozenset[str],
-    remotes: Remotes,
-    rules: Mapping[int, Tables],
-    sets: Mapping[str, AddressSet],
-    settings: Mapping[str, bool],
-) -> HybridPlan:
-    """The changes from the actual state, as read, to the desired one."""
-    by_device = {**read_zones(rules[6]), **read_zones(rules[4])}
-    held = {port.id: by_device.get(render.port_device("tap", port.id), 0) for port in ports}
-    zones = allocate((port.id for port in ports if render.is_tracked(port)), held, numbers=ZONES)
-    wanted = render.render(ports, blocked, remotes, zones)
-    kept = {port.id for port in ports if held[port.id] == zones.get(port.id)}
-    set_text, unused = plan_sets(wanted.sets, sets)
-    return HybridPlan(
-        settings=tuple(name for name, on in settings.items() if not on),
-        sets=set_text,
-        rules={family: _plan_rules(wanted.tables[family], wanted.jumps, rules[family]) for family in rules},
-        fresh_zones=tuple(sorted(zone for port_id, zone in zones.items() if port_id not in kept)),
-        audits={zones[port.id]: port for port in _reduced(ports, wanted, rules, sets) if port.id in kept},
-        remotes=remotes,
-        unused_sets=unused,
-    )
 
 
 def _reduced(

@@ -29,7 +29,7 @@ from functools import lru_cache
 from ipaddress import ip_network
 
 from neutrino.agent.l2.desired import EffectiveRule, LocalPort, Remotes
-from neutrino.agent.l2.flows.firewall import NEIGHBOUR_IN, NEIGHBOUR_OUT
+from neutrino.agent.l2.flows.firewall import NEIGHBOUR_IN, NEIGHBOUR_OUT, UNADDRESSED
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Rule, Tables, canonical_member
 
@@ -45,7 +45,6 @@ ENDED = 1  # the connmark of a connection that no rule allows any more
 CAPACITY = 1 << 20  # members of a set
 FAMILIES = (4, 6)
 
-_UNADDRESSED = (133, 135, 143)  # sent before an instance has an address
 _DHCP = {4: (68, 67), 6: (546, 547)}  # ports of client and server
 
 PREFIX = "neutron-openvswi-"
@@ -199,7 +198,7 @@ def _sources(port: LocalPort, family: int) -> Iterator[Line]:
     if family == 4:
         unaddressed = [f"-s 0.0.0.0/32 {_udp(*_DHCP[4])}"]
     else:
-        unaddressed = [f"-s ::/128 {_icmp(kind, 6)}" for kind in _UNADDRESSED]
+        unaddressed = [f"-s ::/128 {_icmp(kind, 6)}" for kind in UNADDRESSED]
     for mac in sorted(port.macs):
         for match in unaddressed:
             yield f"{match} -m mac --mac-source {mac}", "RETURN"

@@ -17,7 +17,7 @@ from neutrino.dataplane.netlink.values import address
 from neutrino.model.routing import Router
 
 PROVISIONAL = "::/64"  # reported to the server when there is no prefix any more
-PREFIX_FILE, NEWS_FIFO, SCRIPT_FILE = "prefix", "news", "notify"
+PREFIX_FILE, NOTIFY_FIFO, SCRIPT_FILE = "prefix", "news", "notify"
 _LENGTH = 64
 _LINK_LOCAL = ipaddress.IPv6Address("fe80::")
 _LOCAL = ~(0x02 << 56)  # clears the universal bit: the interface identifier is not derived from a MAC
@@ -38,7 +38,7 @@ delete | expire)
 *) exit 0 ;;
 esac
 mv {PREFIX_FILE}.new {PREFIX_FILE} || exit 1
-[ ! -p ../../{NEWS_FIFO} ] || pwd 1<>../../{NEWS_FIFO}
+[ ! -p ../../{NOTIFY_FIFO} ] || pwd 1<>../../{NOTIFY_FIFO}
 """
 
 

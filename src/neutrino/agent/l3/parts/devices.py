@@ -69,7 +69,7 @@ def render_plug(name: str, port: RouterInterface, options: L3Options) -> Plug:
 
 def _addresses(namespace: RouterNamespace) -> Iterator[Address]:
     for name, port in namespace.ports.items():
-        # Without DAD: the address is in use at once, and the server has assigned it to nobody else.
+        # Without DAD: the address is in use at once, and the server assigns no address twice.
         yield from (address(name, each.prefixed, nodad=True) for each in port.addresses)
     if namespace.gateway is not None:
         yield from (address(namespace.outside, f"{each}/32") for each in _floating_addresses(namespace.router))

@@ -123,7 +123,7 @@ def _location(port: Object | None) -> object:
 
 
 def is_reachable(port: DhcpPort) -> bool:
-    """Whether packets to its MAC reach somebody. A distributed router's port has no host, and is on every host."""
+    """Whether some host receives packets to its MAC. A distributed router's port has no host, and is on every host."""
     return bool(port.host) or port.device_owner.startswith("network:")
 
 

@@ -69,45 +69,31 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
     """`notify` is the fifo that keepalived writes its states to."""
     membership = failover.membership
     name = device(HA, membership.interface.id)
-    lines = [
-        "global_defs {",
-        "    notification_email_from neutrino@localhost",
-        f"    router_id {options.host}",
-        f"    vrrp_notify_fifo {notify}",
-        f"    vrrp_garp_master_refresh {GARP_REFRESH}",
-        "}",
-        f"vrrp_instance VR_{membership.vr_id} {{",
-        "    state BACKUP",
-        f"    interface {name}",
-        f"    virtual_router_id {membership.vr_id}",
-        f"    priority {membership.priority}",
-        f"    garp_master_delay {GARP_DELAY}",
-        f"    garp_lower_prio_delay {LOWER_PRIORITY_DELAY}",
-        "    nopreempt",
-        f"    advert_int {options.ha_vrrp_advert_int}",
-        *_authentication(options),
-        "    track_interface {",
-        f"        {name}",
-        "    }",
-        "    virtual_ipaddress {",
-        f"        {primary_address(membership)} dev {name}",
-        "    }",
+    general = (
+        "notification_email_from neutrino@localhost",
+        f"router_id {options.host}",
+        f"vrrp_notify_fifo {notify}",
+        f"vrrp_garp_master_refresh {GARP_REFRESH}",
+    )
+    has_password = options.ha_vrrp_auth_type and options.ha_vrrp_auth_password
+    password = (f"auth_type {options.ha_vrrp_auth_type}", f"auth_pass {options.ha_vrrp_auth_password}")
+    instance = (
+        "state BACKUP",
+        f"interface {name}",
+        f"virtual_router_id {membership.vr_id}",
+        f"priority {membership.priority}",
+        f"garp_master_delay {GARP_DELAY}",
+        f"garp_lower_prio_delay {LOWER_PRIORITY_DELAY}",
+        "nopreempt",
+        f"advert_int {options.ha_vrrp_advert_int}",
+        *_block("authentication", password if has_password else ()),
+        *_block("track_interface", (name,)),
+        *_block("virtual_ipaddress", (f"{primary_address(membership)} dev {name}",)),
         *_block("virtual_ipaddress_excluded", _excluded(failover)),
-        *_block("virtual_routes", (_route(each) for each in failover.routes)),
-        "}",
-    ]
+        *_block("virtual_routes", map(_route, failover.routes)),
+    )
+    lines = (*_block("global_defs", general), *_block(f"vrrp_instance VR_{membership.vr_id}", instance))
     return "\n".join(lines) + "\n"
-
-
-def _authentication(options: L3Options) -> list[str]:
-    if not options.ha_vrrp_auth_type or not options.ha_vrrp_auth_password:
-        return []
-    return [
-        "    authentication {",
-        f"        auth_type {options.ha_vrrp_auth_type}",
-        f"        auth_pass {options.ha_vrrp_auth_password}",
-        "    }",
-    ]
 
 
 def _excluded(failover: Failover) -> Iterator[str]:
@@ -128,5 +114,5 @@ def _route(each: Route) -> str:
 
 
 def _block(name: str, lines: Iterable[str]) -> list[str]:
-    inside = [f"        {line}" for line in lines]
-    return [f"    {name} {{", *inside, "    }"] if inside else []
+    inside = [f"    {line}" for line in lines]
+    return [f"{name} {{", *inside, "}"] if inside else []

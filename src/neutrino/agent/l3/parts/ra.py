@@ -1,8 +1,6 @@
 """Router advertisements: radvd's configuration for the router's IPv6 subnets, and whether the router accepts
 others'."""
 
-from collections.abc import Iterator
-
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
 from neutrino.agent.l3.names import INTERNAL, device
@@ -61,19 +59,15 @@ def _interface(
     servers = list(dict.fromkeys(server for each in advertised for server in each.dns_nameservers if ":" in server))
     if servers:
         lines.append(f"RDNSS {' '.join(servers[:_MOST_SERVERS])} {{}};")
-    # A delegated prefix may be withdrawn: instances that no longer receive it soon prefer another.
-    preferred = _MISSED * options.max_rtr_adv_interval
-    lines += [line for each in advertised for line in _prefix(each, preferred if each.subnet_id in delegated else None)]
-    body = "\n".join(f"\t{line}" for line in lines)
-    return f"interface {device(INTERNAL, interface.id)}\n{{\n{body}\n}};\n"
+    for each in advertised:
+        # Instances form their own addresses from the prefix, unless the mode is dhcpv6-stateful.
+        prefix = ["AdvOnLink on;", f"AdvAutonomous {'off' if each.ra_mode == STATEFUL else 'on'};"]
+        # A delegated prefix may be withdrawn: instances that no longer receive it soon prefer another.
+        if each.subnet_id in delegated:
+            prefix.append(f"AdvPreferredLifetime {_MISSED * options.max_rtr_adv_interval};")
+        lines += _block(f"prefix {each.cidr}", prefix)
+    return "\n".join(_block(f"interface {device(INTERNAL, interface.id)}", lines)) + "\n"
 
 
-def _prefix(address: RouterAddress, preferred: int | None) -> Iterator[str]:
-    """Instances form their own addresses from the prefix, unless the mode is dhcpv6-stateful."""
-    yield f"prefix {address.cidr}"
-    yield "{"
-    yield "\tAdvOnLink on;"
-    yield f"\tAdvAutonomous {'off' if address.ra_mode == STATEFUL else 'on'};"
-    if preferred is not None:
-        yield f"\tAdvPreferredLifetime {preferred};"
-    yield "};"
+def _block(name: str, lines: list[str]) -> list[str]:
+    return [name, "{", *(f"\t{line}" for line in lines), "};"]

@@ -20,9 +20,8 @@ from http import HTTPStatus
 import h11
 
 from neutrino.agent.metadata.messages import Instance, ProxySettings, Sources
-from neutrino.agent.metadata.proxy.connection import ConnectionFailed, HttpConnection
+from neutrino.agent.metadata.proxy.connections import ConnectionFailed, HttpConnection, NovaClient
 from neutrino.agent.metadata.proxy.directory import Directory
-from neutrino.agent.metadata.proxy.nova_client import NovaClient
 from neutrino.agent.metadata.proxy.rate_limit import RateLimiter
 
 LOG = logging.getLogger(__name__)
@@ -96,6 +95,7 @@ def _end_to_end(headers: Headers) -> Iterable[tuple[bytes, bytes]]:
     connection = [value for name, value in headers if name.lower() == b"connection"]
     named = {part.strip().lower() for value in connection for part in value.split(b",")}
     for name, value in headers:
+        # `Connection: content-length` must not remove the length: Nova would take the body for the next request.
         if name.lower() not in _HOP_BY_HOP and (name.lower() not in named or name.lower() == b"content-length"):
             yield name, value
 
@@ -148,7 +148,7 @@ class HttpProxy:
         """Requests in progress complete with the settings that they began with."""
         if settings == self._settings:
             return
-        nova = NovaClient(settings)
+        nova = NovaClient(settings)  # first: invalid certificates raise here, and the old settings stay in force
         self._nova.close()
         self._nova, self._settings, self._limiter = nova, settings, RateLimiter(settings.limit)
 
@@ -224,6 +224,7 @@ class HttpProxy:
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method.decode()} is not forwarded", last=True)
         if not self._limiter.allows(client.key, client.address, time.monotonic()):
             raise HttpError(HTTPStatus.TOO_MANY_REQUESTS, "the rate limit is exceeded")
+        # At each request, not once per connection: the address may belong to another port by now.
         instance = self.directory.find(client.sources(), client.device, client.address, client.mac)
         if instance is None:
             text = f"no instance, or more than one, has the address {client.address} here"
@@ -261,6 +262,7 @@ class HttpProxy:
                 break
             except BaseException as error:
                 nova.close()
+                # Nova may close a kept connection at any time, also just before the request arrives.
                 stale = (
                     nova.used and isinstance(error, ConnectionFailed) and error.connection is nova and not error.late
                 )

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 
 from neutrino.agent.metadata.messages import METADATA_IPV6, WELL_KNOWN_PORT, Listener, Sources
-from neutrino.agent.metadata.proxy.connection import READ_BYTES
+from neutrino.agent.metadata.proxy.connections import READ_BYTES
 from neutrino.agent.metadata.proxy.http_proxy import Client, HttpProxy
 from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink.rtnetlink import attribute, read_attributes
@@ -151,6 +151,7 @@ class Listeners:
             return None
         address = ipaddress.ip_address(peer[0].partition("%")[0])
         device, mac = device_name(connection, index), None
+        # An instance may choose any link-local address; its MAC is checked by port security.
         if isinstance(address, ipaddress.IPv6Address) and address.is_link_local:
             mac = read_mac(opened.netlink, index, str(address)) or ""
         LOG.debug("%s at %s: by device %s, MAC %s", address, key, device, mac)
@@ -177,6 +178,7 @@ _IN6_PKTINFO = struct.Struct("=16xi")  # address, index
 def arrival_device(connection: socket.socket) -> int | None:
     """The device's index; None if the connection is gone."""
     try:
+        # Enabled first: the answer has only the kinds of information that are enabled.
         if connection.family == socket.AF_INET6:
             connection.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
             answer = connection.getsockopt(socket.IPPROTO_IPV6, _IPV6_2292PKTOPTIONS, 256)

@@ -64,8 +64,7 @@ def _only(resource: Resource, body: Any) -> Any:
 def _checked(resource: Resource, one: Any, verb: str) -> dict[str, Any]:
     if not isinstance(one, dict):
         raise errors.HTTPBadRequest(f"'{resource.name}' in the body is not a JSON object.")
-    unknown = [name for name in one if name not in resource.by_name and name not in SYNONYMS]
-    unknown += [name for name in one if name in SYNONYMS and SYNONYMS[name] not in resource.by_name]
+    unknown = [name for name in one if SYNONYMS.get(name, name) not in resource.by_name]
     if unknown:
         raise errors.HTTPBadRequest(f"A {resource.name} has no attribute {', '.join(map(repr, unknown))}.")
     out: dict[str, Any] = {}

@@ -7,7 +7,7 @@ by it is ignored, because either would disclose its values.
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -102,26 +102,12 @@ def in_batches(objects: Iterator[Object]) -> Iterator[list[Object]]:
         yield batch
 
 
-@dataclass
-class Parts:
-    """A response body in parts, each released once it is sent, so that a long list is not held twice."""
-
-    parts: deque[bytes]
-
-    def __len__(self) -> int:
-        return sum(map(len, self.parts))
-
-    def __iter__(self) -> Iterator[bytes]:
-        while self.parts:
-            yield self.parts.popleft()
-
-
-def encode_list(collection: str, batches: Iterable[Sequence[Object]]) -> Parts:
-    """A whole list as JSON. A batch is encoded before the next one is read, so memory holds the objects of one batch."""
+def encode_list(collection: str, batches: Iterable[Sequence[Object]]) -> deque[bytes]:
+    """A whole list as JSON, in parts. A batch is encoded before the next one is read: memory holds one batch of objects."""
     parts = deque([b'{"%b":[' % collection.encode()])
     for batch in batches:
         encoded = _encode(batch)[1:-1]
         if encoded:
             parts.append(b"," + encoded if len(parts) > 1 else encoded)
     parts.append(b"]}")
-    return Parts(parts)
+    return parts

@@ -15,7 +15,6 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.access import sharing
-from neutrino.server.bulk import one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
@@ -31,6 +30,7 @@ from neutrino.server.ml2.ports.values import service_port
 from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import one_by_one
 
 Object = dict[str, Any]
 # Called with a floating IP before and after a change, and the ports, by id, that it was and is associated with.

@@ -15,7 +15,6 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.types import parse_attribute
-from neutrino.server.bulk import one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, new_id, update_row
@@ -33,6 +32,7 @@ from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.views import subnets_of
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import one_by_one
 
 Object = dict[str, Any]
 _f = t.floatingips.c

@@ -68,16 +68,10 @@ class Binder:
         host = port["binding:host_id"]
         if not host:
             return UNBOUND
-        asked = PortToBind(
-            port,
-            host,
-            port["binding:vnic_type"],
-            port["binding:profile"],
-            read_segments(connection, [network["id"]])[network["id"]],
-            self.agents_on(connection, host),
-            network=network,
-            dynamic_segments=self.dynamic_segments,
-        )
+        vnic_type, profile = port["binding:vnic_type"], port["binding:profile"]
+        segments = read_segments(connection, [network["id"]])[network["id"]]
+        agents, dynamic = self.agents_on(connection, host), self.dynamic_segments
+        asked = PortToBind(port, host, vnic_type, profile, segments, agents, network=network, dynamic_segments=dynamic)
         return bind(asked, self.drivers)
 
     def store(self, tx: Transaction, port: Object, binding: Binding) -> None:

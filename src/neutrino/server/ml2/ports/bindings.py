@@ -14,13 +14,13 @@ from neutrino.server import errors
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, update_row
-from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
-from neutrino.server.ml2.driver_api import VIF_UNBOUND, DriverContext
+from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.ports import provisioning
-from neutrino.server.ml2.ports.binding import Binder, binding_row
+from neutrino.server.ml2.ports.binding import UNBOUND, Binder, binding_row
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.views import PORT_RENAMED
 from neutrino.server.query import Query
@@ -31,12 +31,6 @@ NAMES = ("host", "status", "vnic_type", "vif_type", "profile", "vif_details")
 VIEW = View(t.port_bindings, columns=NAMES, key="host", scope=sa.true())  # policy decides by the port's project
 _ROWS = View(t.port_bindings, key="host", scope=sa.true())
 ACTIVE, INACTIVE = "ACTIVE", "INACTIVE"
-_UNBOUND = {
-    "binding:host_id": "",
-    "binding:vif_type": VIF_UNBOUND,
-    "binding:vif_details": {},
-    "status": provisioning.DOWN,
-}
 
 
 @dataclass(eq=False)
@@ -98,9 +92,8 @@ class PortBindings:
             row = self._bound(connection, port, network, host, {**before, **values})
         with self.operations.write([_context("update", row, port, network, before)]) as tx:
             where = [_b.port_id == port_id, _b.host == host, _b.status == INACTIVE]
-            done = tx.execute(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
-            if done.rowcount != 1:  # activated or deleted meanwhile: an ACTIVE binding must not change under the port
-                raise Stale
+            # Stale if it was activated or deleted meanwhile: an ACTIVE binding must not change under the port.
+            tx.change_one(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
             tx.record("port", port_id)
         return _api(row)
 
@@ -113,7 +106,7 @@ class PortBindings:
         contexts = [_context("delete", before, port, network)]
         after = None
         if before["status"] == ACTIVE:
-            after = changed(port, _UNBOUND)
+            after = changed(port, {"binding:host_id": "", **UNBOUND.port_values})
             contexts.append(DriverContext("update", "port", after, port, network=network))
         with self.operations.write(contexts) as tx:
             tx.execute(sa.delete(t.port_bindings).where(_b.port_id == port_id, _b.host == host))
@@ -161,7 +154,8 @@ class PortBindings:
 
     def _network_for_drivers(self, connection: Connection, port: Object, operation: str) -> Object:
         """The query is saved if no driver is notified."""
-        if self.operations.notifies(operation, "port_binding") or self.operations.notifies("update", "port"):
+        notifies = self.operations.mechanisms.notifies
+        if notifies(operation, "port_binding") or notifies("update", "port"):
             return self.networks.load(connection, port["network_id"])
         return {"id": port["network_id"]}
 

@@ -19,7 +19,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import UNLIMITED, Transaction
 from neutrino.server.ipam.allocation import Allocator, FixedIp
@@ -70,10 +70,8 @@ class Ports:
     def index(self, context: Context, query: Query) -> Iterator[Object]:
         """Streamed: lists of ports are the long ones."""
         with self.db.read() as connection:
-            if query.reverse:
-                yield from self.view.many(connection, query, context.project_id)
-            else:
-                yield from self.view.stream(connection, query, context.project_id)
+            read = self.view.many if query.reverse else self.view.stream
+            yield from read(connection, query, context.project_id)
 
     def load(self, connection: Connection, key: str) -> Object:
         return self.view.get(connection, key)
@@ -100,18 +98,12 @@ class Ports:
                 subnets = subnets_of(connection, network_ids)
                 # A single port guesses its address without a lookup; if the guess was taken, the next attempt looks.
                 allocator = Allocator(connection, blind=next(attempts) == 0 and len(several) == 1)
-                made = [
-                    self._decide(
-                        connection,
-                        context,
-                        values,
-                        networks[values["network_id"]],
-                        subnets[values["network_id"]],
-                        allocator,
-                        default_groups[values["project_id"]],
+                made = []
+                for values in several:
+                    key, group = values["network_id"], default_groups[values["project_id"]]
+                    made.append(
+                        self._decide(connection, context, values, networks[key], subnets[key], allocator, group)
                     )
-                    for values in several
-                ]
                 self._check_requested_macs(connection, several, made)
                 for port, _ in made:  # services may refuse a new port; none has rows for one yet
                     self._hook_writes(connection, context, None, port)
@@ -238,10 +230,8 @@ class Ports:
             fixed_ips = self.addresses_after(connection, before, after, requested)
             after["fixed_ips"] = new_or_same(fixed_ips, before["fixed_ips"])
         if "allowed_address_pairs" in values:
-            maximum = self.max_address_pairs
-            after["allowed_address_pairs"] = address_pairs(
-                values["allowed_address_pairs"], after["mac_address"], maximum
-            )
+            pairs, maximum = values["allowed_address_pairs"], self.max_address_pairs
+            after["allowed_address_pairs"] = address_pairs(pairs, after["mac_address"], maximum)
         if "extra_dhcp_opts" in values:
             after["extra_dhcp_opts"] = dhcp_options(before["extra_dhcp_opts"], values["extra_dhcp_opts"] or ())
         if "security_groups" in values:
@@ -379,9 +369,5 @@ def _address_rows(port: Object, fixed_ips: Sequence[Object]) -> list[Object]:
 
 def _is_mac_used(connection: Connection, port: Object) -> bool:
     p = t.ports.c
-    found = connection.execute(
-        sa.select(p.id).where(
-            p.network_id == port["network_id"], p.mac_address == port["mac_address"], p.id != port["id"]
-        )
-    )
-    return found.first() is not None
+    same = (p.network_id == port["network_id"], p.mac_address == port["mac_address"])
+    return exists(connection, *same, p.id != port["id"])

@@ -10,7 +10,6 @@ change, and is ignored: the host receives the newer revision and reports for tha
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -18,7 +17,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
@@ -35,8 +34,7 @@ _WAITS = _WAITING.where(_p.id == sa.bindparam("port"))
 _BLOCKS = sa.select(_b.component).where(_b.port_id == sa.bindparam("port"))
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
 _UNFINISHED = sa.select(_p.id, _p.host).where(
-    _p.id.in_(_AMONG),
-    sa.or_(_p.status != ACTIVE, sa.exists(sa.select(_b.port_id).where(_b.port_id == _p.id))),
+    _p.id.in_(_AMONG), sa.or_(_p.status != ACTIVE, sa.exists(sa.select(_b.port_id).where(_b.port_id == _p.id)))
 )
 _LOCK = (
     sa.select(_p.id, _p.host, _p.status, _p.revision_number, _p.vif_type)
@@ -111,13 +109,12 @@ class Provisioning:
                     continue
                 ports = {port["id"]: port for port in self.view.load_in(connection, "id", unfinished)}
                 networks = self._networks_for_drivers(connection, ports.values())
-            complete = partial(self._complete, unfinished, reports, component, ports, networks)
-            for key, before in self.db.retrying(complete).items():
-                active.add(key)
-                if before is not None:
-                    self.notify(before, {**before, "status": ACTIVE})
+            for context in self._complete(unfinished, reports, component, ports, networks):
+                active.add(context.current["id"])
+                self.notify(dict(context.original or {}), dict(context.current))
         return active
 
+    @retried
     def _complete(
         self,
         ids: Sequence[str],
@@ -125,29 +122,20 @@ class Provisioning:
         component: str,
         ports: Mapping[str, Object],
         networks: Mapping[str, Object],
-    ) -> dict[str, Object | None]:
-        """The ports that become ACTIVE, as they were before; None: deleted when they were loaded."""
+    ) -> list[DriverContext]:
+        """Remove the component's block; the changes of ports that become ACTIVE."""
         contexts: list[DriverContext] = []
-        became: dict[str, Object | None] = {}
         with self.operations.write(contexts, raises=False) as tx:
             rows = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)}) if _is_current(row, reports)}
             if not rows:
-                return {}
+                return []
             tx.execute(sa.delete(t.provisioning_blocks).where(_b.port_id.in_(list(rows)), _b.component == component))
             blocked = set(tx.execute(_BLOCKED, {"among": list(rows)}).scalars())
             if blocked:  # written through the port's row, so that the component that finishes next sees this removal
                 tx.execute(sa.update(t.ports).where(_p.id.in_(sorted(blocked))).values(updated_at=now()))
             active = [row for key, row in rows.items() if key not in blocked and row.status != ACTIVE]
-            if active:
-                values = {"status": ACTIVE, "revision_number": _p.revision_number + 1, "updated_at": now()}
-                tx.execute(sa.update(t.ports).where(_p.id.in_([row.id for row in active])).values(values))
-            for row in active:
-                tx.record("port", row.id)
-                port = ports.get(row.id)
-                became[row.id] = None if port is None else {**port, "status": row.status}
-                if port is not None:
-                    contexts.append(_status_change({**port, "status": row.status}, ACTIVE, row, networks))
-        return became
+            contexts += _set_status(tx, active, ACTIVE, ports, networks)
+        return contexts
 
     def ready(self, port_id: str, component: str, revision: int, host: str) -> bool:
         """A DHCP host that may not wire the port itself can give its lease.
@@ -180,43 +168,48 @@ class Provisioning:
             is_blocked = L2 in connection.execute(_BLOCKS, {"port": port_id}).scalars()
             if before is None or before["binding:host_id"] != host:
                 return False  # stale report: the port has been rebound since
-            if before["binding:vif_type"] in (VIF_UNBOUND, VIF_FAILED):
-                return False
-            if before["status"] == DOWN and is_blocked:
+            is_bound = before["binding:vif_type"] not in (VIF_UNBOUND, VIF_FAILED)
+            if not is_bound or (before["status"] == DOWN and is_blocked):
                 return False
             networks = self._networks_for_drivers(connection, [before])
-        was = self.db.retrying(partial(self._block_again, before, host, networks))
-        if was != DOWN:
-            self.notify({**before, "status": was}, {**before, "status": DOWN})
-        return was != DOWN
+        changes = self._block_again(before, host, networks)
+        for context in changes:
+            self.notify(dict(context.original or {}), dict(context.current))
+        return bool(changes)
 
-    def _block_again(self, port: Object, host: str, networks: Mapping[str, Object]) -> str:
-        """The status that the port had."""
+    @retried
+    def _block_again(self, port: Object, host: str, networks: Mapping[str, Object]) -> list[DriverContext]:
         contexts: list[DriverContext] = []
         with self.operations.write(contexts, raises=False) as tx:
             row = tx.execute(_LOCK, {"among": [port["id"]]}).first()
-            if row is None or row.host != host:
-                return DOWN
-            block(tx, row.id, [L2])
-            if row.status != DOWN:
-                values = {"status": DOWN, "revision_number": row.revision_number + 1, "updated_at": now()}
-                tx.execute(sa.update(t.ports).where(_p.id == row.id).values(values))
-                tx.record("port", row.id)
-                contexts.append(_status_change({**port, "status": row.status}, DOWN, row, networks))
-            return str(row.status)
+            if row is not None and row.host == host:
+                block(tx, row.id, [L2])
+                contexts += _set_status(tx, [row] if row.status != DOWN else [], DOWN, {row.id: port}, networks)
+        return contexts
 
     def _networks_for_drivers(self, connection: Connection, ports: Iterable[Object]) -> dict[str, Object]:
         """Networks of the ports by id; the query is saved if no driver is notified."""
-        if not self.operations.notifies("update", "port"):
+        if not self.operations.mechanisms.notifies("update", "port"):
             return {}
         ids = sorted({port["network_id"] for port in ports})
         return {network["id"]: network for network in NETWORKS.load_in(connection, "id", ids)}
 
 
-def _status_change(before: Object, status: str, row: Any, networks: Mapping[str, Object]) -> DriverContext:
-    after = {**before, "status": status, "revision_number": row.revision_number + 1}
-    network = networks.get(before["network_id"], {"id": before["network_id"]})
-    return DriverContext("update", "port", after, before, network=network)
+def _set_status(
+    tx: Transaction, rows: Sequence[Any], status: str, ports: Mapping[str, Object], networks: Mapping[str, Object]
+) -> list[DriverContext]:
+    """Change the status of ports whose rows are locked; returns the changes, for the drivers."""
+    if rows:
+        values = {"status": status, "revision_number": _p.revision_number + 1, "updated_at": now()}
+        tx.execute(sa.update(t.ports).where(_p.id.in_([row.id for row in rows])).values(values))
+    contexts = []
+    for row in rows:
+        tx.record("port", row.id)
+        before = {**ports[row.id], "status": row.status}
+        after = {**before, "status": status, "revision_number": row.revision_number + 1}
+        network = networks.get(before["network_id"], {"id": before["network_id"]})
+        contexts.append(DriverContext("update", "port", after, before, network=network))
+    return contexts
 
 
 def _is_current(port: Any, reports: Mapping[tuple[str, str], int | None]) -> bool:
