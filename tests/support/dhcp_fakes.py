@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import tempfile
 from collections.abc import Collection, Sequence
@@ -24,6 +22,7 @@ from tests.fakes.ovsdb import FakeOvsdb
 from tests.fakes.process import FakeProcesses
 from tests.support.dhcp import HOST, settings
 from tests.support.metadata import Feed
+from tests.support.unsynced import files_below
 
 NOTES = ("pid", "pid.loaded", "dnsmasq.log")  # files that are about the process, not about the network
 
@@ -75,16 +74,14 @@ class DhcpHost:
         """The actual state of the host, a line for each thing."""
         argv = {daemon.name: daemon.argv for daemon in self.processes.started}
         found = {f"running {name} {argv[name]}" for name in self.processes.running()}
-        # The role, in its thread, removes files and directories meanwhile; os.walk passes over a removed directory.
-        for directory, _, names in os.walk(self.directory):
-            for path in (Path(directory, name) for name in names if name not in NOTES):
-                with contextlib.suppress(FileNotFoundError):
-                    found |= {f"{path.parent.name} {path.name} {line}" for line in path.read_text().splitlines()}
+        for path, text in files_below(self.directory).items():
+            if path.name not in NOTES:
+                found |= {f"{path.parent.name} {path.name} {line}" for line in text.splitlines()}
         for name in self.netlink.namespaces():
             try:
                 state = self.netlink.read(name)
             except NetlinkError:
-                continue  # removed meanwhile, as above
+                continue  # the role has removed it meanwhile
             found |= {f"{name} device {each}" for each in state.devices}
             found |= {f"{name} address {each.device} {each.address}" for each in state.addresses}
             found |= {f"{name} {each}" for each in state.routes}

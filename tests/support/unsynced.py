@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from neutrino.agent.queue import WorkQueue
+
+
+def files_below(directory: Path) -> dict[Path, str]:
+    """The contents of all files. A role may remove files and directories meanwhile: os.walk passes over a removed one."""
+    found: dict[Path, str] = {}
+    for parent, _, names in os.walk(directory):
+        for path in (Path(parent, name) for name in names):
+            with contextlib.suppress(FileNotFoundError):
+                found[path] = path.read_text()
+    return found
 
 
 class Taken(list[Any]):

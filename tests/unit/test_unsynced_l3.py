@@ -17,7 +17,7 @@ from neutrino.feed.state import StateChange
 from neutrino.model.routing import Delegation, FloatingIp, Router, RouterInterface, RouterRoute
 from tests.support.l3_host import Host
 from tests.support.routing import GATEWAY, address, floating, interface, membership, router
-from tests.support.unsynced import Taken, eventually
+from tests.support.unsynced import Taken, eventually, files_below
 
 SUBNET = "00000000-0000-4000-8000-000000000001"
 OTHER = router(interface(9), id="r2", gateway=None)  # untouched; that the agent has worked on it shows that it works
@@ -125,10 +125,8 @@ def there(host: Host) -> set[str]:
         with contextlib.suppress(NamespaceMissing, NftError):  # the agent may remove it while it is read
             found |= in_namespace(host, name)
     found |= {f"plugged {name}" for bridge in host.ovsdb.read().bridges.values() for name in bridge.ports}
-    for path in host.state_path.rglob("*"):
-        if path.is_file() and path.suffix != ".log":
-            found.add(f"file {path.relative_to(host.state_path)} {path.read_text()}")
-    return found
+    files = files_below(host.state_path).items()
+    return found | {f"file {path.relative_to(host.state_path)} {text}" for path, text in files if path.suffix != ".log"}
 
 
 async def served(host: Host, *routers: Router | None, synced: bool) -> Taken:
