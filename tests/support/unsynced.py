@@ -17,8 +17,9 @@ def files_below(directory: Path) -> dict[Path, str]:
     found: dict[Path, str] = {}
     for parent, _, names in os.walk(directory):
         for path in (Path(parent, name) for name in names):
-            with contextlib.suppress(FileNotFoundError):
-                found[path] = path.read_text()
+            if path.is_file():  # not the named pipes of daemons
+                with contextlib.suppress(FileNotFoundError):
+                    found[path] = path.read_text()
     return found
 
 
