@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Awaitable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -252,19 +251,18 @@ def test_an_address_that_guesses_is_blocked_and_its_host_is_not(server: Server) 
 
 def test_silent_connections_are_limited_and_closed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     key = Credentials(server.db).add("h1")
-    monkeypatch.setattr("neutrino.server.feed.server.HANDSHAKE_SECONDS", 1.0)
+    monkeypatch.setattr("neutrino.server.feed.server.HANDSHAKE_SECONDS", 2.0)
     somewhere = Address(host="127.0.0.1", port=0)
 
     async def test() -> None:
         async with serving(server, somewhere) as feed:
-            feed._admission.limits._most = 3
+            feed._admission.limits.most = 3
             (at,) = feed.listening
-            began = time.monotonic()
             silent = [await asyncio.open_connection(at.host, at.port) for _ in range(8)]
             ended = [asyncio.create_task(reader.read()) for reader, _ in silent]
             try:
                 await until(lambda: sum(each.done() for each in ended) >= 5, "those that are too many to be ended")
-                assert time.monotonic() - began < 1.0
+                assert sum(each.done() for each in ended) == 5  # not by the timeout, which ends all of them
                 await asyncio.gather(*ended)  # the others, when the time for a handshake is over
                 async with HostEnd(at, "h1", key) as h1:
                     await h1.client.wait_synced()

@@ -15,7 +15,7 @@ from tests.support.openvswitch import OpenVSwitch
 ROOT = Path(__file__).parents[2]
 LOOKING = (
     "tests/lab/test_lab.py::test_three_hosts_are_created_and_removed_completely",  # checks for leftover devices
-    "tests/functional/test_dataplane_conntrack.py::test_several_datapaths_want_a_name",  # a bridge of type netdev
+    "tests/functional/test_dataplane_conntrack.py::test_several_datapaths_require_a_name",  # a bridge of type netdev
 )
 
 

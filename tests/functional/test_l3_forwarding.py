@@ -69,7 +69,7 @@ class Router:
             receiver.settimeout(0.3)
             if kind == socket.SOCK_STREAM:
                 receiver.listen()
-                sender.settimeout(0.3)
+                sender.settimeout(3)  # a port that leads nowhere is refused at once
                 return sender.connect_ex((OUTSIDE, port)) == 0
             deadline = time.monotonic() + 0.6  # the first datagrams may be lost while addresses are resolved
             while time.monotonic() < deadline:

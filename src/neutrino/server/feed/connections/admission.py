@@ -34,7 +34,7 @@ MAX_UNAUTHENTICATED: Final = 256  # connections of one address without a credent
 MAX_UNAUTHENTICATED_ALL: Final = 4096
 
 
-@dataclass
+@dataclass(slots=True)
 class LoginLimits:
     """Counts failed logins and unauthenticated connections by source address.
 
