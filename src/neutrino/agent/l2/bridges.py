@@ -123,7 +123,7 @@ def plan_tags(desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
 
 def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool) -> ConfigurationPlan:
     """The rows and port settings that extensions contribute; unless `complete`, only what is missing is added."""
-    # With our mark, by which a row is recognised as stale when nobody contributes it any more.
+    # With our mark, by which a row is recognised as stale when no extension contributes it any more.
     wanted = [
         dataclasses.replace(row, external_ids={**row.external_ids, MARK: EXTENSION}) for row in rendered.rows.values()
     ]

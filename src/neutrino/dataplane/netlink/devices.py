@@ -15,7 +15,7 @@ from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.values import HOST, Device
 
 _LINK = struct.Struct("=BxHiII")  # family, hardware type, index, flags, mask of flags
-# Counters are the largest part of a message about a device, and nobody reads them.
+# Without the interface counters, which are the largest part of a message about a device and are not used.
 _NO_STATISTICS = nl.number(linux.IFLA_EXT_MASK, linux.RTEXT_FILTER_SKIP_STATS)
 _SIOCETHTOOL = 0x8946
 _GET_TX_CHECKSUM, _SET_TX_CHECKSUM = 0x16, 0x17
@@ -132,7 +132,7 @@ class Devices:
                     self._route.do(linux.RTM_DELLINK, 0, _link() + nl.text(linux.IFLA_IFNAME, name))
 
     def _set_veth(self, change: SetVeth) -> None:
-        # Another device of that name is refused: deleting it could cut off what somebody else plugged.
+        # Another device of that name is refused: deleting it could cut off a port of another program.
         there = self.read_one(change.name)
         if there is not None:
             where = (there.peer, there.peer_namespace)

@@ -200,7 +200,7 @@ def _encode_rule(rule: Rule, index: Index, delete: bool) -> bytes:
     body += nl.text(linux.FRA_IIFNAME, rule.iif)
     if rule.mark or rule.mask:
         body += nl.number(linux.FRA_FWMARK, rule.mark) + nl.number(linux.FRA_FWMASK, rule.mask)
-    # Without a protocol, a rule is deleted whoever added it.
+    # Without a protocol, the kernel deletes a matching rule of any protocol.
     return body if delete else body + nl.attribute(linux.FRA_PROTOCOL, bytes([rule.protocol]))
 
 

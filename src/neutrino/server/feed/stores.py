@@ -100,7 +100,7 @@ class Store(ABC):
         pending.touch(self.name, key)
 
     def messages(self, pending: Pending, key: str, due: Due) -> Sequence[bytes]:
-        """The messages for a key of the queue that is due as a whole or as a difference."""
+        """The messages for a key with a `Due`. Stores of whole objects never queue one: `lookup` gives their items."""
         raise NotImplementedError
 
 

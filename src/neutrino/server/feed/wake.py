@@ -98,7 +98,7 @@ async def _listen(db: Database, woken: Callable[[], None], interval: float) -> N
             async with connection:
                 await connection.execute(f"LISTEN {CHANNEL}")
                 while True:
-                    woken()  # also at first: commits before LISTEN have notified nobody here
+                    woken()  # also at first: commits before LISTEN sent no notification to this connection
                     await asyncio.sleep(TOGETHER)
                     async for _ in connection.notifies(timeout=FALLBACK, stop_after=1):
                         pass
