@@ -77,11 +77,12 @@ class Watchers:
         else:
             self._by_host.pop(pending.host, None)
 
-    def of(self, hosts: Collection[str]) -> Iterator[Pending]:
+    def of(self, hosts: Collection[str], kind: str) -> Iterator[Pending]:
+        """Those of the hosts that consume the kind: others must not even receive the ids of its objects."""
         # A change of a large network concerns a thousand hosts, of which few may be connected here: walk the smaller set.
         for host in hosts if len(hosts) < len(self._by_host) else self._by_host.keys() & set(hosts):
-            yield from self._by_host.get(host, ())
+            yield from (pending for pending in self._by_host.get(host, ()) if kind in pending.kinds)
 
     def touch(self, hosts: Collection[str], kind: str, key: str, due: Due = None) -> None:
-        for pending in self.of(hosts):
+        for pending in self.of(hosts, kind):
             pending.touch(kind, key, due)

@@ -76,7 +76,7 @@ class Store(ABC):
 
     def notify(self, host: str, key: str) -> None:
         """A host gained or lost a topic: mark what belongs to it as due."""
-        for pending in self._watchers.of([host]):
+        for pending in self._watchers.of([host], self.name):
             self.touch(pending, key)
 
     def lookup(self, host: str, key: str) -> Item | None:
@@ -188,7 +188,7 @@ class PeerHosts(SharedObjects):
     def notify(self, host: str, key: str) -> None:
         # A tunnel has two ends: the host gets its new peers, and each of them gets the host.
         others = self._subscriptions.hosts(self.name, key)
-        for pending in self._watchers.of([host]):
+        for pending in self._watchers.of([host], self.name):
             for other in others:
                 if other != host:
                     pending.touch(self.name, other)
@@ -228,12 +228,12 @@ class ForwardingEntries(SharedObjects):
                 del self._sums[place]
 
     def _touch_hosts(self, key: str, object_id: str) -> None:
-        for pending in self._watchers.of(self._subscriptions.hosts(self.name, key)):
+        for pending in self._watchers.of(self._subscriptions.hosts(self.name, key), self.name):
             pending.digests.add(key)
             pending.touch(self.name, object_id)
 
     def notify(self, host: str, key: str) -> None:
-        for pending in self._watchers.of([host]):
+        for pending in self._watchers.of([host], self.name):
             self.touch(pending, key)
 
     def _receives(self, host: str, value: Any) -> bool:
@@ -290,7 +290,7 @@ class MemberSets(Store):
             if not members:
                 del self._sets[group_id]
             if added or removed:
-                for pending in self._watchers.of(self._subscriptions.hosts(self.name, group_id)):
+                for pending in self._watchers.of(self._subscriptions.hosts(self.name, group_id), self.name):
                     pending.touch_members(self.name, group_id, added, removed)
 
     def touch(self, pending: Pending, key: str) -> None:
