@@ -19,7 +19,7 @@ from neutrino.agent.dhcp.reconcile import Reconciler, marked_network
 from neutrino.agent.dhcp.render import daemon_name
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.reconcile_loop import ReconcileLoop
-from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.role import Drift, RoleFeed, described
 from neutrino.agent.supervisor import RESPAWN, Action, ProcessEvent, Supervisor
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
@@ -86,14 +86,12 @@ class DhcpRole:
     def describe(self) -> Iterable[agents.AgentState]:
         networks = self.feed.state.objects[NETWORK].values()
         problems = {**self.feed.state.problems_of(NETWORK, PORT), **self._loop.problems}
-        configurations = {
-            **self.description.configurations,
+        values = {
             agents.NETWORKS: len(networks),
             "subnets": sum(len(network.subnets) for network in networks),
             "ports": len(self.feed.state.objects[PORT]),
-            agents.PROBLEMS: dict(sorted(problems.items())[:10]),
         }
-        yield dataclasses.replace(self.description, configurations=configurations)
+        yield described(self.description, values, problems)
 
     async def settle(self) -> None:
         await self._loop.queue.idle()
@@ -101,23 +99,11 @@ class DhcpRole:
     async def find(self) -> Drift:
         await asyncio.to_thread(self.reconciler.ovsdb)  # without the switch there is nothing to compare
         self._ports.index(self.feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
-        return await asyncio.to_thread(self._find)
+        return await asyncio.to_thread(self._loop.find, self.name, self._plan)
 
-    def _find(self) -> Drift:
-        lines, problems = [], {}
-        networks = dict(self.feed.state.objects[NETWORK])
-        for network_id in sorted(networks):
-            try:
-                changes, left_out = self.reconciler.plan(self._network(network_id))
-                lines += changes
-                if left_out:
-                    problems[network_id] = _text(left_out)
-            except Exception as error:  # a problem of this network alone
-                problems[network_id] = str(error)
-        if self.feed.is_synced:
-            stale = sorted(self.reconciler.known() - set(networks))
-            lines += [f"network {network_id} is not served here any more" for network_id in stale]
-        return Drift(self.name, "\n".join(lines), problems)
+    def _plan(self, network_id: str) -> tuple[list[str], str]:
+        changes, problems = self.reconciler.plan(self._network(network_id))
+        return changes, _text(problems)
 
     # --- running ----------------------------------------------------------------------------------------------------
 
