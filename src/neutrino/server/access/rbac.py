@@ -21,7 +21,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 from neutrino.server.db.objects import as_row, new_id
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.quota.quotas import Quotas
@@ -30,7 +30,7 @@ from neutrino.server.view_collection import ViewCollection
 Object = dict[str, Any]
 _c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
 RENAMED = {"target_tenant": "target_project"}
-VIEW = View(t.rbac_policies, renamed=RENAMED)
+VIEW = View(t.rbac_policies, renamed=RENAMED, not_found=errors.RbacPolicyNotFound)
 TABLES = {kind: t.metadata.tables[f"{kind}s"] for kind in ACTIONS}
 GATEWAYS = ("network:router_gateway", "network:floatingip")
 _m, _rules = t.port_security_groups.c, t.security_group_rules.c
@@ -68,68 +68,61 @@ class RbacPolicies(ViewCollection):
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
 
+    @retried
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         """Create all of them, or none."""
         for values in several:
             _check_action(values)
+        made = [{"id": new_id(), **values} for values in several]
+        with self.db.read() as connection:
+            for i, policy in enumerate(made):
+                _check_object(connection, context, policy)
+                _check_scope_of_pool(connection, policy)
+                _check_twice(connection, policy, made[:i])
+            owners = {policy["project_id"] for policy in made}
+            limits = {owner: self._quotas.limit(connection, "rbac_policy", owner) for owner in owners}
+        with self.db.transaction() as tx:
+            for policy in made:
+                tx.execute(sa.insert(t.rbac_policies).values(as_row(t.rbac_policies, policy, RENAMED)))
+                tx.use("rbac_policy", policy["project_id"], 1, limits[policy["project_id"]])
+                _touch(tx, policy, external=True if policy["action"] == EXTERNAL else None)
+        return [{**policy, "tenant_id": policy["project_id"]} for policy in made]
 
-        def attempt() -> list[Object]:
-            made = [{"id": new_id(), **values} for values in several]
-            with self.db.read() as connection:
-                for i, policy in enumerate(made):
-                    _check_object(connection, context, policy)
-                    _check_scope_of_pool(connection, policy)
-                    _check_twice(connection, policy, made[:i])
-                owners = {policy["project_id"] for policy in made}
-                limits = {owner: self._quotas.limit(connection, "rbac_policy", owner) for owner in owners}
-            with self.db.transaction() as tx:
-                for policy in made:
-                    tx.execute(sa.insert(t.rbac_policies).values(as_row(t.rbac_policies, policy, RENAMED)))
-                    tx.use("rbac_policy", policy["project_id"], 1, limits[policy["project_id"]])
-                    _touch(tx, policy, external=True if policy["action"] == EXTERNAL else None)
-            return [{**policy, "tenant_id": policy["project_id"]} for policy in made]
-
-        return self.db.retrying(attempt)
-
+    @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                before = _existing(connection, key)
-                after = {**before, **values}
-                _check_object(connection, context, after)
-                if after["target_tenant"] == before["target_tenant"]:
-                    return after
-                _check_twice(connection, after)
-                _check_scope_of_pool(connection, after)
-                _check_unused(connection, before, after["target_tenant"])
-            with self.db.transaction() as tx:
-                done = tx.execute(
-                    sa.update(t.rbac_policies)
-                    .where(_c.id == key, _c.target_project == before["target_tenant"])
-                    .values(target_project=after["target_tenant"])
-                )
-                # Changed or deleted by another request since it was read.
-                if done.rowcount != 1:
-                    raise Stale
-                _touch(tx, after)
-            return after
+        with self.db.read() as connection:
+            before = VIEW.get(connection, key)
+            after = {**before, **values}
+            _check_object(connection, context, after)
+            if after["target_tenant"] == before["target_tenant"]:
+                return after
+            _check_twice(connection, after)
+            _check_scope_of_pool(connection, after)
+            _check_unused(connection, before, after["target_tenant"])
+        with self.db.transaction() as tx:
+            done = tx.execute(
+                sa.update(t.rbac_policies)
+                .where(_c.id == key, _c.target_project == before["target_tenant"])
+                .values(target_project=after["target_tenant"])
+            )
+            # Changed or deleted by another request since it was read.
+            if done.rowcount != 1:
+                raise Stale
+            _touch(tx, after)
+        return after
 
-        return self.db.retrying(attempt)
-
+    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self.db.read() as connection:
-                before = _existing(connection, key)
-                others = _check_unused(connection, before)
-                last = before["action"] == EXTERNAL and not others
-            with self.db.transaction() as tx:
-                gone = sa.delete(t.rbac_policies).where(_c.id == key, _c.target_project == before["target_tenant"])
-                if tx.execute(gone).rowcount != 1:
-                    raise Stale
-                tx.use("rbac_policy", before["project_id"], -1)
-                _touch(tx, before, external=False if last else None, must_exist=False)
-
-        self.db.retrying(attempt)
+        with self.db.read() as connection:
+            before = VIEW.get(connection, key)
+            others = _check_unused(connection, before)
+            last = before["action"] == EXTERNAL and not others
+        with self.db.transaction() as tx:
+            gone = sa.delete(t.rbac_policies).where(_c.id == key, _c.target_project == before["target_tenant"])
+            if tx.execute(gone).rowcount != 1:
+                raise Stale
+            tx.use("rbac_policy", before["project_id"], -1)
+            _touch(tx, before, external=False if last else None, must_exist=False)
 
 
 # --- policies in use --------------------------------------------------------------------------------------------------
@@ -165,13 +158,6 @@ def _users_of(connection: Connection, kind: str, action: str, object_id: str) ->
     for project, key, *conditions in USERS[kind, action]:
         users |= set(connection.execute(sa.select(project).where(key == object_id, *conditions).distinct()).scalars())
     return users - {""}
-
-
-def _existing(connection: Connection, key: str) -> Object:
-    found = VIEW.load(connection, key)
-    if found is None:
-        raise errors.RbacPolicyNotFound(id=key, object_type="rbac_policy")
-    return found
 
 
 def _check_action(values: Object) -> None:
