@@ -11,7 +11,6 @@ the ports once more after their commit (`settle`): the later one sees everything
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,7 +21,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import encode
+from neutrino.server.db.objects import encode, exists
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.dhcp.ports import DhcpPorts
@@ -194,8 +193,7 @@ class DhcpScheduler(AgentScheduler):
         )
         insert = sa.insert(t.network_dhcp_agents).from_select(["network_id", "agent_id"], source)
         counted = insert.execution_options(preserve_rowcount=True)  # PostgreSQL's driver drops the row count otherwise
-        if tx.execute(counted, {"cutoff": self._registry.cutoff()}).rowcount != len(network_ids):
-            raise Stale
+        tx.change(counted, {"cutoff": self._registry.cutoff()}, rows=len(network_ids))
 
     # --- by the operator ------------------------------------------------------------------------------------------
 
@@ -252,12 +250,13 @@ class DhcpScheduler(AgentScheduler):
         taken = 0
         last: str | None = ""
         while last is not None:
-            count, last = self.db.retrying(partial(self._take_batch, found.id, host, found.availability_zone, last))
+            count, last = self._take_batch(found.id, host, found.availability_zone, last)
             taken += count
         if taken:
             LOG.info("The DHCP agent on %s takes %d networks that lacked one", host, taken)
         return taken
 
+    @retried
     def _take_batch(self, agent_id: str, host: str, zone: str | None, after: str) -> tuple[int, str | None]:
         """Place the next networks that lack an agent and fit the agent's zone; how many, and the id to continue after."""
         for_zone = _n.availability_zone_hints.contains(encode(zone), autoescape=True) if zone else sa.false()
@@ -271,7 +270,7 @@ class DhcpScheduler(AgentScheduler):
             .limit(BATCH)
         )
         with self.db.read() as connection:
-            if connection.execute(sa.select(_a.id).where(_a.id == agent_id)).first() is None:
+            if not exists(connection, _a.id == agent_id):
                 return 0, None  # deleted meanwhile
             rows = connection.execute(statement, {"cutoff": self._registry.cutoff()}).all()
             # LIKE ignores case on some databases; zones are case-sensitive.

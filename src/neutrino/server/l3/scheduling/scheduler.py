@@ -120,7 +120,7 @@ class L3Scheduler(AgentScheduler):
 
         def attempt() -> Move | None:
             with self.db.read() as connection:
-                router = router_view.load(connection, object_id)
+                router = router_view.VIEW.get(connection, object_id)
                 ports = read_ports(connection, object_id)
                 before = read_agents(connection, object_id)
                 # Agents, ports and revision are read together, and the write is conditional on the revision: the plan of
@@ -175,7 +175,7 @@ class L3Scheduler(AgentScheduler):
 
     def _why_down(self, connection: Connection, router_id: str) -> str:
         try:
-            router = router_view.load(connection, router_id)
+            router = router_view.VIEW.get(connection, router_id)
         except errors.RouterNotFound:  # deleted meanwhile
             return ""
         return l3.why_down(
@@ -252,7 +252,7 @@ class L3Scheduler(AgentScheduler):
             agent = next((a for a in self._candidates(connection) if a.id == agent_id), None)
             if agent is None:
                 check_agent(connection, agent_id)
-            router = router_view.load(connection, object_id)
+            router = router_view.VIEW.get(connection, object_id)
             current = read_agents(connection, object_id)
         if agent is not None and mode(agent) in l3.NOT_SCHEDULED_TO:
             raise errors.DVRL3CannotAssignToDvrAgent()
