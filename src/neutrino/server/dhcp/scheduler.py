@@ -28,7 +28,7 @@ from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.scheduling.placements import SERVING, Candidate, PlacementTable, choose, lacking
+from neutrino.server.scheduling.placements import NETWORKS, SERVING, Candidate, choose, lacking
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
@@ -37,9 +37,6 @@ Notify = Callable[[Object | None, Object | None], None]  # a port before and aft
 BATCH = 50  # networks placed in one transaction, each with its port
 SETTLE_ROUNDS = 5  # of `settle`: a network that keeps changing is settled by the requests that change it
 _a, _b, _n, _s = t.agents.c, t.network_dhcp_agents.c, t.networks.c, t.subnets.c
-NETWORKS = PlacementTable(
-    "network", words.DHCP, "dhcp", t.network_dhcp_agents, t.networks, errors.NetworkNotFound, leaves_disabled=True
-)
 _serving_agents = (
     sa.select(sa.func.count())
     .select_from(t.network_dhcp_agents.join(t.agents))

@@ -77,14 +77,8 @@ class Subnets:
         """Attributes of the subnet's network, for policy rules."""
         return self.networks.policy_target(context, values["network_id"], everyone=True)
 
-    def create(self, context: Context, values: Object) -> Object:
-        network, subnet, writes = self._create(context, values)
-        # Not in the retried part: a lost race of the scheduling must not create the subnet a second time.
-        self._committed(network, None, subnet, writes)
-        return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
-
     @retried
-    def _create(self, context: Context, values: Object) -> tuple[Object, Object, list[PendingWrite]]:
+    def create(self, context: Context, values: Object) -> Object:
         with self.db.read() as connection:
             network = self.networks.load(connection, values["network_id"], context.project_id)
             siblings = subnets_of(connection, [network["id"]])[network["id"]]
@@ -109,7 +103,8 @@ class Subnets:
                 pending.write(tx)
             self.extensions.store("subnet", tx, subnet)
             tx.use("subnet", subnet["project_id"], 1, limit)
-        return network, subnet, writes
+            tx.after_commit(self._committed, network, None, subnet, writes)
+        return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
 
     def _prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[PendingWrite]:
         return [pending for hook in self.prepare_hooks for pending in hook(connection, network_id, subnets)]
@@ -194,16 +189,8 @@ class Subnets:
 
     # --- updating -------------------------------------------------------------------------------------------------
 
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        network, before, after, writes = self._update(context, key, values, revision)
-        if after is not before:
-            self._committed(network, before, after, writes)
-        return {**after, "tenant_id": after["project_id"]}
-
     @retried
-    def _update(
-        self, context: Context, key: str, values: Object, revision: int | None
-    ) -> tuple[Object, Object, Object, list[PendingWrite]]:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
             network = self.networks.load(connection, before["network_id"], context.project_id)
@@ -211,7 +198,7 @@ class Subnets:
             after = {**before, **values}
             after = self.extensions.process("update", "subnet", values, after, network=network, before=before)
             if after == before:
-                return network, before, before, []
+                return before
             after = changed(before, after)
             writes: list[PendingWrite] = []
             if after["enable_dhcp"] != before["enable_dhcp"]:  # no other change of a subnet concerns its DHCP port
@@ -223,7 +210,8 @@ class Subnets:
             for pending in writes:
                 pending.write(tx)
             self.extensions.store("subnet", tx, after, before)
-        return network, before, after, writes
+            tx.after_commit(self._committed, network, before, after, writes)
+        return after
 
     def _check_update(self, connection: Connection, before: Object, values: Object) -> None:
         prefix = ipaddress.ip_network(before["cidr"])
@@ -246,12 +234,8 @@ class Subnets:
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        network, before, writes = self._delete(context, key, revision)
-        self._committed(network, before, None, writes)
-
     @retried
-    def _delete(self, context: Context, key: str, revision: int | None) -> tuple[Object, Object, list[PendingWrite]]:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
             network = self.networks.load(connection, before["network_id"])
@@ -273,7 +257,7 @@ class Subnets:
             delete_row(tx, t.subnets, before)
             sharing.forget(tx, key)
             tx.use("subnet", before["project_id"], -1)
-        return network, before, writes
+            tx.after_commit(self._committed, network, before, None, writes)
 
 
 def _refused(msg: str) -> errors.BadRequest:

@@ -148,15 +148,8 @@ class Routers:
 
     # --- updating -------------------------------------------------------------------------------------------------
 
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        before, after = self._update(context, key, values, revision)
-        if before["ha"] and not after["ha"]:
-            self.ha_networks.delete_unused(before["project_id"])
-        return after
-
     @retried
-    def _update(self, context: Context, key: str, values: Object, revision: int | None) -> tuple[Object, Object]:
-        """The router before, and as the API shows it after."""
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = router_view.VIEW.get(connection, key, revision=revision)
             kind = _changed_kind(before, values)
@@ -165,7 +158,7 @@ class Routers:
             if ha_network is not None:
                 kind = {**kind, **self.ha_networks.values(connection, ha_network)}
             decision = self._decide_update(connection, context, before, values, kind)
-        return before, self._write_update(before, decision)
+        return self._write_update(before, decision)
 
     def _decide_update(
         self, connection: Connection, context: Context, before: Object, values: Object, kind: Object
@@ -226,7 +219,9 @@ class Routers:
             with self.operations.write(writes.contexts) as tx:
                 update_row(tx, t.routers, before, after, bump=bump)
                 writes.write(tx)
-            self.delegation.notify(writes.ports)
+                tx.after_commit(self.delegation.notify, writes.ports)
+                if before["ha"] and not after["ha"]:
+                    tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
         with self.db.read() as connection:
             zones = router_view.zones_of(connection, before["id"])
         return router_view.api_router(after, decision.gateway_ips, zones, self.scheduler.status(before["id"]))
@@ -296,13 +291,8 @@ class Routers:
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        deleted = self._delete(key, revision)
-        if deleted["ha"]:
-            self.ha_networks.delete_unused(deleted["project_id"])
-
     @retried
-    def _delete(self, key: str, revision: int | None) -> Object:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = router_view.VIEW.get(connection, key, revision=revision)
             ports = read_ports(connection, key)
@@ -318,7 +308,8 @@ class Routers:
             delete_row(tx, t.routers, before)
             sharing.forget(tx, key)
             tx.use("router", before["project_id"], -1)
-        return before
+            if before["ha"]:
+                tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
 
 
 def _check_gateway(

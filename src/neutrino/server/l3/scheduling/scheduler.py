@@ -26,9 +26,9 @@ from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
 from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, execute, read_agents, read_ports
 from neutrino.server.l3.scheduling import candidates as l3
-from neutrino.server.l3.scheduling.candidates import DOWN, ROUTERS, fits, mode, needs_agent
+from neutrino.server.l3.scheduling.candidates import DOWN, fits, mode, needs_agent
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.scheduling.placements import Candidate
+from neutrino.server.scheduling.placements import ROUTERS, Candidate
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
