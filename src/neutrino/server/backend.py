@@ -61,7 +61,7 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
     groups = SecurityGroups(db, quotas)
     services = Services(conf, db, quotas, registry, groups, port_changed, floating_ip_changed)
     core = load("neutrino.core_plugins", conf.core_plugin)(services)
-    dhcp = build_dhcp(conf, db, registry, core, port_changed)
+    dhcp = build_dhcp(conf, db, registry, core)
 
     def close() -> None:
         nova_sink.queue.close()
