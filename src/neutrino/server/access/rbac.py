@@ -19,10 +19,9 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.rbac_policy import ACTIONS, RBAC_POLICY
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
 from neutrino.server.db.objects import Object, as_row, exists, new_id
 from neutrino.server.db.session import Database, Stale, retried
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import View
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection

@@ -11,8 +11,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import Transaction, now
 
 Object = dict[str, Any]
 

@@ -4,6 +4,7 @@
 the row locks of counters, which all writers of a project need, are held only during the commit.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, ParamSpec
@@ -13,11 +14,15 @@ from sqlalchemy.engine import Connection, CursorResult
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
 
 P = ParamSpec("P")
 UNLIMITED = -1
 UNCOUNTED = -2  # unlimited, and without a counter
+
+
+def now() -> str:
+    """The current time in the format of the API."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class Stale(Exception):

@@ -20,13 +20,11 @@ from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE, MAX_PREFIXES
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
 from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import shareable_view, viewed_by
 from neutrino.server.ipam import prefixes
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
@@ -98,7 +96,7 @@ def claim(tx: Transaction, pool: Object) -> None:
 # --- the API of subnet pools -----------------------------------------------------------------------------------------
 
 
-class SubnetPools:
+class SubnetPools(ViewCollection):
     extensions = (
         Extension("subnet_allocation", "Subnet Allocation", "Subnets whose prefix comes from a subnet pool."),
         Extension("default-subnetpools", "Default Subnetpools", "One subnet pool per IP version is the default."),
@@ -106,18 +104,9 @@ class SubnetPools:
     )
 
     def __init__(self, db: Database, quotas: Quotas) -> None:
+        super().__init__(db, VIEW, _as_shown)
         self.collections = ((SUBNETPOOL, self),)
-        self.db = db
         self._quotas = quotas
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self.db.read() as connection:
-            return [_as_shown(pool) for pool in VIEW.many(connection, query, context.project_id)]
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self.db.read() as connection:
-            found = VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
-        return None if found is None else _as_shown(found)
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]

@@ -29,11 +29,11 @@ from neutrino.server.ml2.segments import (
     shown,
 )
 from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_form_of_segments
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.request_cache import RequestCache
 from neutrino.server.scheduling.placements import NETWORKS as PLACEMENTS
 from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.view_collection import ViewCollection
 
 AUTO_DELETED = ("network:dhcp", "network:distributed")  # owners of ports that are deleted with their network or subnet
 MIN_MTU = {4: 68, 6: 1280}  # by IP version
@@ -62,28 +62,12 @@ class Networks:
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("network", NETWORKS)
-        self._shown = self.view.composed({"availability_zones": Added(("id",), self._zones)})
+        shown_view = self.view.composed({"availability_zones": Added(("id",), _zones)})
+        self.listing = ViewCollection(self.db, shown_view, one_form_of_segments)
         self._cache: RequestCache[Object] = RequestCache()
         self.operations.undo["network"] = lambda network: self.delete(admin_context(), network["id"], None)
 
     # --- reading --------------------------------------------------------------------------------------------------
-
-    def index(self, context: Context, query: Query, *conditions: sa.ColumnElement[bool]) -> list[Object]:
-        with self.db.read() as connection:
-            rows = self._shown.many(connection, query, context.project_id, *conditions)
-        return [one_form_of_segments(row) for row in rows]
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self.db.read() as connection:
-            row = self._shown.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
-        return None if row is None else one_form_of_segments(row)
-
-    def _zones(self, connection: Connection, rows: Sequence[Object]) -> list[list[str]]:
-        zones = PLACEMENTS.zones_of(connection, [row["id"] for row in rows])
-        return [zones.get(row["id"], []) for row in rows]
-
-    def load(self, connection: Connection, key: str, project: str | None = None) -> Object:
-        return self.view.get(connection, key, project)
 
     def policy_target(self, context: Context, key: str, everyone: bool) -> Object:
         """Attributes of a network, for policy rules on what is created on it."""
@@ -94,7 +78,7 @@ class Networks:
 
     def load_again(self, connection: Connection, key: str, project: str | None) -> Object:
         """The network, which `policy_target` may have read for the same request."""
-        return self._cache.take((key, project)) or self.load(connection, key, project)
+        return self._cache.take((key, project)) or self.view.get(connection, key, project)
 
     def load_external(self, connection: Connection, context: Context, key: str, resource: str) -> Object:
         """An external network that the caller sees; `resource` asks for it."""
@@ -171,7 +155,7 @@ class Networks:
             segments = read_segments(connection, [key])[key]
             unused = self._ports_of_external(connection, before, values)
             after = {**before, **self._decide_update(connection, before, segments, values)}
-            zones = {"availability_zones": self._zones(connection, [before])[0]}
+            zones = {"availability_zones": _zones(connection, [before])[0]}
             new_segments = self._renumbered(connection, segments, values)
         after = self.extensions.process("update", "network", values, after, network=before, before=before)
         if after == before and new_segments == segments:
@@ -262,6 +246,12 @@ class Networks:
             for subnet in subnets:
                 sharing.delete_object(tx, t.subnets, subnet._asdict())
             sharing.delete_object(tx, t.networks, before)
+
+
+def _zones(connection: Connection, networks: Sequence[Object]) -> list[list[str]]:
+    """The availability zones of the agents that serve the networks."""
+    zones = PLACEMENTS.zones_of(connection, [network["id"] for network in networks])
+    return [zones.get(network["id"], []) for network in networks]
 
 
 def _share(tx: Transaction, before: Object, after: Object) -> None:

@@ -17,10 +17,9 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
 from neutrino.server.db.objects import Object, as_row, fresh
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.checks import Rule, check_bulk, refuse_repeated

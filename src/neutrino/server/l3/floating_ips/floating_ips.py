@@ -90,15 +90,6 @@ FLOATING_IPS = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden
 # --- floating IPs -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RouterBetween:
-    """The router between a subnet and an external network, with the revision at which it was found."""
-
-    router_id: str
-    revision: int
-    distributed: bool
-
-
 @dataclass(frozen=True)
 class Association:
     """The port of a floating IP after a request, and the routers that gain or lose it."""
@@ -196,8 +187,8 @@ class FloatingIps:
             before = VIEW.get(connection, key, revision=revision)
             if before["port_forwardings"]:
                 raise errors.FipInUseByPortForwarding(id=key)
-            external_port = self.ports.load(connection, before["floating_port_id"])
-            network = self.networks.load(connection, before["floating_network_id"])
+            external_port = self.ports.view.get(connection, before["floating_port_id"])
+            network = self.networks.view.get(connection, before["floating_network_id"])
             port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
             routers = revisions_of(connection, before["router_id"])
         deleted = self.ports.prepare_delete(external_port, network)
@@ -292,20 +283,22 @@ def _associate(connection: Connection, context: Context, floating_ip: Object, va
     # A distributed router translates floating IPs on the port's host, but port forwardings on the SNAT host.
     if router.distributed and exists(connection, _fw.internal_port_id == port_id):
         raise errors.PortHasPortForwarding(port_id=port_id)
-    routers = dict([*before, (router.router_id, router.revision)])
-    new = {"port_id": port_id, "fixed_ip_address": address, "router_id": router.router_id}
+    routers = dict([*before, (router.id, router.revision_number)])
+    new = {"port_id": port_id, "fixed_ip_address": address, "router_id": router.id}
     return Association(new, port, tuple(sorted(routers.items())))  # sorted: concurrent requests lock in one order
 
 
-def router_between(connection: Connection, subnet_id: str, external_network_id: str, port_id: str) -> RouterBetween:
-    """The router from a port's subnet to an external network: the subnet's gateway if it is one of several."""
+def router_between(connection: Connection, subnet_id: str, external_network_id: str, port_id: str) -> Any:
+    """The router from a port's subnet to an external network: the subnet's gateway if it is one of several.
+
+    A row with its id, its revision, and whether it is distributed.
+    """
     rows = connection.execute(_ROUTERS_BETWEEN, {"subnet": subnet_id, "external": external_network_id}).all()
     if not rows:
         raise errors.ExternalGatewayForFloatingIPNotFound(
             subnet_id=subnet_id, external_network_id=external_network_id, port_id=port_id
         )
-    row = next((row for row in rows if row.ip_address == row.gateway_ip), rows[0])
-    return RouterBetween(row.id, row.revision_number, bool(row.distributed))
+    return next((row for row in rows if row.ip_address == row.gateway_ip), rows[0])
 
 
 def _fixed_ip(context: Context, port: Object, address: str | None, project_id: str) -> tuple[str, str]:

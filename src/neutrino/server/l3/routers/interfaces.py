@@ -147,7 +147,7 @@ class Interfaces:
             others = self.ports.reconcile(connection, router, change.ports, agents)
             released = self.delegation.release(connection, ports, [s["id"] for s in change.subnets])
         self.scheduler.commit(router, change.writes + others + released)
-        self.delegation.renumbering.notify(released)
+        self.delegation.notify(released)
         ids = [subnet["id"] for subnet in change.subnets]
         return _answer(router_id, change.port, ids, ids[0] if ids else None)
 

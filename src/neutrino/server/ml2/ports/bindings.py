@@ -50,7 +50,7 @@ class PortBindings:
     def target(self, context: Context, port_id: str, request: Any) -> Object:
         """The project of the port, for policy rules. Only ports of compute instances have bindings."""
         with self.db.read() as connection:
-            port = self.ports.load(connection, port_id)
+            port = self.ports.view.get(connection, port_id)
         if not isinstance(request, dict):  # on a create, policy is checked before the kind of port
             _check_compute(port)
         return {"project_id": port["project_id"]}
@@ -61,7 +61,7 @@ class PortBindings:
 
     def show(self, context: Context, port_id: str, host: str, fields: Sequence[str] | None, everyone: bool) -> Object:
         with self.db.read() as connection:
-            _check_compute(self.ports.load(connection, port_id))
+            _check_compute(self.ports.view.get(connection, port_id))
             row = _api(_existing(connection, port_id, host))
         return row if fields is None else {name: row[name] for name in fields if name in row}
 
@@ -71,7 +71,7 @@ class PortBindings:
     def create(self, context: Context, port_id: str, values: Object) -> Object:
         with self.db.read() as connection:
             port = self._port(connection, port_id)
-            network = self.networks.load(connection, port["network_id"])
+            network = self.networks.view.get(connection, port["network_id"])
             if _find(connection, port_id, values["host"]) is not None:
                 raise errors.PortBindingAlreadyExists(port_id=port_id, host=values["host"])
             row = self._bound(connection, port, network, values["host"], values)
@@ -84,7 +84,7 @@ class PortBindings:
     def update(self, context: Context, port_id: str, host: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             port = self._port(connection, port_id)
-            network = self.networks.load(connection, port["network_id"])
+            network = self.networks.view.get(connection, port["network_id"])
             before = _existing(connection, port_id, host)
             if before["status"] == ACTIVE:
                 raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
@@ -143,7 +143,7 @@ class PortBindings:
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def _port(self, connection: Connection, port_id: str) -> Object:
-        port = self.ports.load(connection, port_id)
+        port = self.ports.view.get(connection, port_id)
         _check_compute(port)
         return port
 
@@ -151,7 +151,7 @@ class PortBindings:
         """The query is saved if no driver is notified."""
         notifies = self.operations.mechanisms.notifies
         if notifies(operation, "port_binding") or notifies("update", "port"):
-            return self.networks.load(connection, port["network_id"])
+            return self.networks.view.get(connection, port["network_id"])
         return {"id": port["network_id"]}
 
     def _bound(self, connection: Connection, port: Object, network: Object, host: str, values: Object) -> Object:

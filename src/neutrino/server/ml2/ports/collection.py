@@ -72,9 +72,6 @@ class Ports:
             read = self.view.many if query.reverse else self.view.stream
             yield from read(connection, query, context.project_id)
 
-    def load(self, connection: Connection, key: str) -> Object:
-        return self.view.get(connection, key)
-
     def target(self, context: Context, values: Object) -> Object:
         """Attributes of the port's network, for policy rules."""
         sees_all = context.is_admin or "service" in context.roles
@@ -197,7 +194,7 @@ class Ports:
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
-            network = self.networks.load(connection, before["network_id"], context.project_id)
+            network = self.networks.view.get(connection, before["network_id"], context.project_id)
             decided = self._decide_update(connection, context, before, values)
             pending = self.prepare_update(connection, before, decided, network, request=values)
             if pending is None:
@@ -292,7 +289,7 @@ class Ports:
         """`checked`: refused for ports that belong to a service, such as a router's interface."""
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
-            network = self.networks.load(connection, before["network_id"], context.project_id)
+            network = self.networks.view.get(connection, before["network_id"], context.project_id)
             for check in self.delete_checks if checked else ():
                 check(connection, before)
             hook_writes = self._hook_writes(connection, context, before, None)
