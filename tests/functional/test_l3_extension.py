@@ -58,7 +58,7 @@ class RouterHost:
         """Applies the router with these floating IPs; a second time changes nothing."""
         wanted = self.router(*numbers)
         changes = self.routers.apply(wanted).changes
-        assert self.routers.plan(wanted) == ""
+        assert self.routers.find(wanted) == []
         assert self.routers.apply(wanted).changes == 0
         return changes
 
@@ -105,7 +105,7 @@ def test_drift_of_a_contribution_is_planned_and_repaired(host: RouterHost) -> No
     assert shaper in host.netlink.read(host.namespace).tc
     host.netlink.apply(host.namespace, [DeleteItem(shaper)])
     host.nft.apply(host.namespace, TablePlan("ip neutrino", delete=True))
-    plan = host.routers.plan(host.router(9))
+    plan = "\n".join(host.routers.find(host.router(9)))
     assert f"set qdisc {host.outside} kind=tbf rate=1250000" in plan
     assert "replace table ip neutrino: it does not exist" in plan
     assert host.settle(9) == 2

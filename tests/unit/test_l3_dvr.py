@@ -142,7 +142,7 @@ def test_snat_namespace_translates_the_other_floating_ips() -> None:
     }
     assert "203.0.113.9/32" in {each.address for each in central.namespace.addresses}
     assert "203.0.113.9 : 10.0.1.9" in central.tables[0].text()
-    assert {plug.name for plug in central.plugs} == {"tapeeeeeeee-aa", "tap50000001-aa", "tap50000002-aa"}
+    assert {plug.name for plug in central.namespace.plugs} == {"tapeeeeeeee-aa", "tap50000001-aa", "tap50000002-aa"}
     assert find_rendered(distributed(), OPTIONS, kind="snat") is None
     assert find_rendered(distributed(gateway=None, centralized=True), OPTIONS, kind="snat") is None
 
@@ -228,7 +228,7 @@ def test_a_second_time_nothing_is_changed(host: Host) -> None:
     whole = distributed("r1", floating(9, "10.0.1.9"), floating(10, "10.0.1.10", ""), centralized=True)
     assert host.apply(whole)
     assert host.namespaces == {"qrouter-r1", "snat-r1", "fip-outside"}
-    assert host.dataplane.plan(whole) == ""
+    assert host.dataplane.find(whole) == []
     assert host.apply(whole) == 0
     assert ("fip-outside", FG, "203.0.113.9") in host.netlink.announced
 

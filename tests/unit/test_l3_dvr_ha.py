@@ -56,7 +56,7 @@ def test_only_the_snat_part_is_left_to_keepalived() -> None:
     assert central.namespace.routes == frozenset()
     assert {SG1, QG} <= central.namespace.others_addresses
     assert central.namespace.sysctls[f"net/ipv6/conf/{SG1}/addr_gen_mode"] == "1"
-    assert "tapffffffff-aa" in {plug.name for plug in central.plugs}
+    assert "tapffffffff-aa" in {plug.name for plug in central.namespace.plugs}
     local = rendered(whole, OPTIONS).namespace
     assert (QR1, "10.0.1.1/24") in {(each.device, each.address) for each in local.addresses}
     assert HA not in {each.name for each in local.devices}
@@ -220,7 +220,7 @@ def test_addresses_of_keepalived_stay_and_show_the_active_host(host: Host) -> No
     host.become_active()
     again = host.dataplane.apply(whole)
     assert (again.changes, again.active, host.dataplane.is_active(whole)) == (0, True, True)
-    assert host.dataplane.plan(whole) == ""
+    assert host.dataplane.find(whole) == []
     host.netlink.announced.clear()
     host.dataplane.announce(whole)
     assert {("snat-r1", SG1, "10.0.1.7"), ("qrouter-r1", QR1, "10.0.1.1")} <= set(host.netlink.announced)
@@ -287,4 +287,4 @@ def test_a_router_that_changed_its_kind_while_the_agent_was_down(tmp_path: Path,
 
     host = asyncio.run(test())
     assert set(host.netlink.namespaces()) == {"qrouter-r1", *(["snat-r1"] if centralized_first else [])}
-    assert host.dataplane.plan(second) == ""
+    assert host.dataplane.find(second) == []

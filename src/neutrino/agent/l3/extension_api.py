@@ -15,8 +15,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import EXTERNAL, device
-from neutrino.agent.namespaces import DesiredDevice
-from neutrino.agent.plugging import Plug
+from neutrino.agent.namespaces import DesiredDevice, Plug
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.netlink.tc import TcItem
 from neutrino.dataplane.netlink.values import Address, Neighbour, Route, Rule

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from neutrino import private
-from neutrino.agent.l3.apply import NamespacePlans, RouterNamespaces
+from neutrino.agent.l3.apply import RouterNamespaces
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import AGENT_GATEWAY, TO_ROUTER, device, fip_namespace
-from neutrino.agent.l3.parts.devices import LOOPBACK, SYSCTLS, default_routes, render_device, render_plug
+from neutrino.agent.l3.parts.devices import SYSCTLS, default_routes, render_device, render_plug
 from neutrino.agent.l3.parts.distributed import asymmetric
 from neutrino.agent.l3.router import DesiredRouterNamespace, local_floating_ips
 from neutrino.agent.l3.router_feed import DesiredRouters
-from neutrino.agent.namespaces import DesiredDevice, DesiredNamespace
+from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, DesiredNamespace
 from neutrino.agent.supervisor import write_file
 from neutrino.dataplane.netlink.api import SetItem
 from neutrino.dataplane.netlink.values import Route, address, route
@@ -62,8 +62,9 @@ def render_fip(
             f"net/ipv4/neigh/{outside}/proxy_delay": "0",
         },
         device_prefixes=(AGENT_GATEWAY, TO_ROUTER),
+        plugs=(render_plug(outside, gateway, options),),
     )
-    return DesiredRouterNamespace(namespace, plugs=(render_plug(outside, gateway, options),))
+    return DesiredRouterNamespace(namespace)
 
 
 def agent_gateway(router: Router) -> RouterInterface | None:
@@ -93,7 +94,7 @@ class FipNamespaces:
             with self._lock:
                 private.own_directory(self._records)
                 (self._records / gateway.network_id).touch()
-                self._namespaces.create(fip_namespace(gateway.network_id))
+                self._namespaces.services.create(fip_namespace(gateway.network_id))
 
     def reconcile(self) -> int:
         """All such namespaces of the host; those without a router are removed. How many changes that took."""
@@ -107,21 +108,21 @@ class FipNamespaces:
                 if path.name in gateways:
                     changes += self._reconcile(gateways[path.name], synced)
                 elif synced:
-                    changes += self._namespaces.remove(fip_namespace(path.name))
+                    changes += self._namespaces.services.remove(fip_namespace(path.name))
                     path.unlink(missing_ok=True)
         return changes
 
     def _reconcile(self, gateway: RouterInterface, synced: bool) -> int:
         result = self._namespaces.reconcile(self._render(gateway), complete=synced)
-        items = (change.item for change in result.plan.namespace.changes if isinstance(change, SetItem))
+        items = (change.item for change in result.plan.changes if isinstance(change, SetItem))
         routes = [item.destination for item in items if isinstance(item, Route)]
         # A new floating IP is announced: it may have been at another MAC.
         self._announce(gateway, [each.removesuffix("/32") for each in routes if each.endswith("/32")])
         return result.changes
 
-    def plan(self, router: Router) -> NamespacePlans | None:
+    def find(self, router: Router) -> list[str]:
         gateway = agent_gateway(router)
-        return self._namespaces.plan(self._render(gateway)) if gateway is not None else None
+        return self._namespaces.find(self._render(gateway)) if gateway is not None else []
 
     def announce(self, router: Router) -> None:
         gateway = agent_gateway(router)

@@ -19,11 +19,11 @@ from neutrino.agent.l3.ha_state import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, RenderError
 from neutrino.agent.l3.router_feed import ROUTER, DesiredRouters, FloatingIpReports
 from neutrino.agent.l3.routers import Applied, Routers
-from neutrino.agent.plugging import is_service
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
 from neutrino.agent.role import Drift
+from neutrino.agent.service_namespaces import is_service
 from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
@@ -125,7 +125,7 @@ class L3Role:
 
     def _plan(self) -> list[str]:
         served = self.desired.served()
-        lines = [text for router in served if (text := self.routers.plan(router))]
+        lines = [line for router in served for line in self.routers.find(router)]
         for router in served:
             active = self.routers.is_active(router)
             lines += self.daemons.find(router, self.routers.failover(router), active=active)

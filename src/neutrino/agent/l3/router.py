@@ -31,8 +31,6 @@ from neutrino.agent.l3.parts.nat import Nat
 from neutrino.agent.l3.parts.ra import RouterAdvertisements
 from neutrino.agent.l3.parts.scopes import AddressScopes
 from neutrino.agent.namespaces import DesiredNamespace
-from neutrino.agent.plugging import Plug
-from neutrino.dataplane.netlink.tc import TcItem
 from neutrino.dataplane.nft.api import Chain, Table
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 
@@ -59,8 +57,6 @@ class DesiredRouterNamespace:
 
     namespace: DesiredNamespace
     tables: tuple[Table, ...] = ()
-    plugs: tuple[Plug, ...] = ()
-    tc: tuple[TcItem, ...] = ()
     failover: Failover | None = None  # what keepalived sets in it
     rendered_from: RouterNamespace | None = None  # None for `fip-…`, which is not one router's
 
@@ -140,10 +136,10 @@ def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -
             sysctls={name: value for each in parts for name, value in each.sysctls.items()},
             device_prefixes=tuple(prefix for each in parts for prefix in each.device_prefixes),
             others_addresses=frozenset(names if ha else ()) - {"lo"},  # keepalived sets addresses on any of them
+            tc=tuple(item for each in parts for item in each.tc),
+            plugs=tuple(sorted((plug for each in parts for plug in each.plugs), key=lambda each: each.name)),
         ),
         tables=_tables(namespace.name, [table for each in parts for table in each.tables]),
-        plugs=tuple(sorted((plug for each in parts for plug in each.plugs), key=lambda each: each.name)),
-        tc=tuple(item for each in parts for item in each.tc),
         failover=Failover(namespace.name, ha, namespace.ports, addresses, routes) if ha is not None else None,
         rendered_from=namespace,
     )

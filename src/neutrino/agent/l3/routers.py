@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from neutrino import private
-from neutrino.agent.l3.apply import Drivers, NamespacePlans, RouterNamespaces
+from neutrino.agent.l3.apply import Drivers, RouterNamespaces
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import L3Extension
 from neutrino.agent.l3.fip import FipNamespaces
@@ -17,7 +17,6 @@ from neutrino.agent.l3.names import gateway_namespace, router_namespace, snat_na
 from neutrino.agent.l3.parts.ha import Failover, has_primary
 from neutrino.agent.l3.router import DesiredRouterNamespace, render, router_namespaces
 from neutrino.agent.l3.router_feed import DesiredRouters
-from neutrino.agent.namespaces import NamespacePlan
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.model.routing import Router
 
@@ -42,7 +41,7 @@ class Routers:
     extensions: Sequence[L3Extension] = ()
 
     def __post_init__(self) -> None:
-        self._namespaces = RouterNamespaces(self.drivers, self.options, self.extensions)
+        self._namespaces = RouterNamespaces(self.drivers, self.extensions)
         self._fips = FipNamespaces(self._namespaces, self.options, self.desired)
         self._records = Path(self.options.state_path) / RECORDS
 
@@ -67,26 +66,26 @@ class Routers:
         if router.distributed:
             # The SNAT may have moved to another host, or the gateway is gone.
             if complete:
-                changes += sum(self._namespaces.remove(name) for name in self._stale(router))
+                changes += sum(self._namespaces.services.remove(name) for name in self._stale(router))
             changes += self._fips.reconcile()
             if complete and self._fips.link(router) is None:
                 self._fips.release(router.id)
         return Applied(changes, active, failover)
 
-    def plan(self, router: Router) -> str:
+    def find(self, router: Router) -> list[str]:
         """What `apply` would change, a line for each change."""
-        plans: list[NamespacePlans | None] = [self._namespaces.plan(each) for each in self._render(router)]
+        lines = [line for each in self._render(router) for line in self._namespaces.find(each)]
         if router.distributed:
-            plans += [NamespacePlans(NamespacePlan(name, stale=("namespace",))) for name in self._stale(router)]
-            plans.append(self._fips.plan(router))
-        return "\n".join(each.text() for each in plans if each)
+            lines += [f"{name} has to be removed" for name in self._stale(router)]
+            lines += self._fips.find(router)
+        return lines
 
     def remove(self, router_id: str) -> None:
         """All of a router that this host has, whatever its kind was."""
         distributed = self._kind(router_id) != "centralized"
         if distributed:
-            self._namespaces.remove(snat_namespace(router_id))
-        self._namespaces.remove(router_namespace(router_id))
+            self._namespaces.services.remove(snat_namespace(router_id))
+        self._namespaces.services.remove(router_namespace(router_id))
         (self._records / router_id).unlink(missing_ok=True)
         if distributed:
             self._fips.reconcile()
@@ -114,7 +113,9 @@ class Routers:
         """Removes the addresses of an HA router whose keepalived has died: another host has them by now."""
         # Of a distributed router only `snat-…` fails over. The router is not known yet: nothing is synced.
         snat = snat_namespace(router_id)
-        self._namespaces.remove_addresses(snat if self._namespaces.exists(snat) else router_namespace(router_id))
+        self._namespaces.remove_addresses(
+            snat if self._namespaces.services.exists(snat) else router_namespace(router_id)
+        )
 
     def has_other_kind(self, router: Router) -> bool:
         """Whether the router was last applied as the other kind, centralized or distributed."""
@@ -136,7 +137,7 @@ class Routers:
         """A `snat-…` that a distributed router has here no longer."""
         name = snat_namespace(router.id)
         wanted = {each.name for each in router_namespaces(router, self.options)}
-        return [name] if name not in wanted and self._namespaces.exists(name) else []
+        return [name] if name not in wanted and self._namespaces.services.exists(name) else []
 
     def _record(self, router: Router) -> None:
         kind = _kind(router)
