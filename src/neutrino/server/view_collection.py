@@ -36,7 +36,6 @@ class ChildViewCollection:
     _view: View
     _parent: sa.Column[str]  # the column with the parent's id
     _parents: View  # the view of the parents
-    _not_found: Callable[..., Exception]
 
     def target(self, context: Context, parent_id: str, _: Any = None) -> Object:
         with self.db.read() as connection:
@@ -44,7 +43,7 @@ class ChildViewCollection:
                 connection, parent_id, project=context.project_id, everyone=context.is_admin, fields=("project_id",)
             )
         if found is None:
-            raise self._not_found(id=parent_id)
+            raise self._parents.not_found(id=parent_id)
         return {"ext_parent:project_id": found["project_id"]}
 
     def index(self, context: Context, parent_id: str, query: Query) -> list[Object]:

@@ -97,14 +97,14 @@ def update_row(
     if values.get("revision_number", 0) > before["revision_number"]:
         stamp = {name: values[name] for name in stamp}
     row = as_row(table, {**values, **stamp}, renamed)
-    tx.change_one(_update(table), {**row, "as_read": before["id"], "revision_as_read": before["revision_number"]})
+    tx.change(_update(table), {**row, "as_read": before["id"], "revision_as_read": before["revision_number"]})
     tx.log(table, before["id"])
     return stamp
 
 
 def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> None:
     """Delete an object if it has not changed since `before` was read."""
-    tx.change_one(_delete(table), {"as_read": before["id"], "revision_as_read": before["revision_number"]})
+    tx.change(_delete(table), {"as_read": before["id"], "revision_as_read": before["revision_number"]})
     tx.log(table, before["id"], deleted=True)
 
 

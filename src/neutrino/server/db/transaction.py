@@ -33,9 +33,9 @@ class Transaction:
     def execute(self, statement: sa.Executable, parameters: Any = None) -> CursorResult[Any]:
         return self.connection.execute(statement, parameters)
 
-    def change_one(self, statement: sa.Update | sa.Delete, parameters: Any = None) -> None:
-        """Update or delete one row on a condition; Stale if it does not hold any more."""
-        if self.connection.execute(statement, parameters).rowcount != 1:
+    def change(self, statement: sa.Executable, parameters: Any = None, *, rows: int = 1) -> None:
+        """Change so many rows on a condition; Stale if it does not hold any more for all of them."""
+        if self.connection.execute(statement, parameters).rowcount != rows:
             raise Stale
 
     def insert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:

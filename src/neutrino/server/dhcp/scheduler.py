@@ -11,7 +11,6 @@ the ports once more after their commit (`settle`): the later one sees everything
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,8 +21,8 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import encode
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.objects import encode, exists
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.hosts.registry import Registry, Report, check_agent
@@ -89,19 +88,16 @@ class DhcpScheduler(AgentScheduler):
         if before is not None and after is None and before["device_owner"] == DHCP_OWNER:
             self.settle(before["network_id"])  # a client deleted the port that an agent serves from: create it again
 
+    @retried
     def settle(self, network_id: str) -> None:
         """Reconcile a network's DHCP ports with its agents and subnets."""
-
-        def attempt() -> None:
-            for _ in range(SETTLE_ROUNDS):
-                with self._db.read() as connection:
-                    steps = self.ports.steps(connection, network_id)
-                if not steps:
-                    return
-                with self.ports.write(steps):
-                    pass  # only the ports change
-
-        self._db.retrying(attempt)
+        for _ in range(SETTLE_ROUNDS):
+            with self.db.read() as connection:
+                steps = self.ports.steps(connection, network_id)
+            if not steps:
+                return
+            with self.ports.write(steps):
+                pass  # only the ports change
 
     # --- one network ----------------------------------------------------------------------------------------------
 
@@ -116,42 +112,39 @@ class DhcpScheduler(AgentScheduler):
         LOG.info("Network %s is served by DHCP agents %s", network_id, ", ".join(move.to_agents))
         return list(move.to_agents)
 
+    @retried
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
         fill = change.fill and self._options.automatic
-
-        def attempt() -> Move | None:
-            with self._db.read() as connection:
-                candidates, hosted = NETWORKS.candidates(connection, self._registry.cutoff(), object_id)
-                network = connection.execute(_NETWORK, {"network": object_id}).first() if candidates else None
-                if network is None:  # deleted meanwhile, or no agent has ever reported
-                    return None
-                if hosted.intersection(change.join):
-                    raise errors.NetworkHostedByDHCPAgent(network_id=object_id, agent_id=change.join[0])
-                joining, leaving = list(change.join), sorted(hosted.intersection(change.leave))
-                if fill:
-                    zones = msgspec.json.decode(network.availability_zone_hints) or self._options.default_zones
-                    joining, steps = self._choose(connection, object_id, candidates, zones, hosted, leaving)
-                    too_few = lacking(candidates, self._options.agents_per_object, hosted) > len(joining)
-                    if too_few and not change.force and len(leaving) > len(joining):
-                        leaving = leaving[: len(joining)]  # the others keep it: there is no replacement for them
-                        steps = self.ports.steps(connection, object_id, joining, leaving)
-                else:
-                    steps = self.ports.steps(connection, object_id, joining, leaving)
-            if not (joining or leaving or steps):
+        with self.db.read() as connection:
+            candidates, hosted = NETWORKS.candidates(connection, self._registry.cutoff(), object_id)
+            network = connection.execute(_NETWORK, {"network": object_id}).first() if candidates else None
+            if network is None:  # deleted meanwhile, or no agent has ever reported
                 return None
-            with self.ports.write(steps) as tx:
-                gone = sa.delete(t.network_dhcp_agents).where(_b.network_id == object_id, _b.agent_id.in_(leaving))
-                if leaving and not tx.execute(gone).rowcount:  # another server moved it: look again
-                    raise Stale
-                for agent_id in joining:
-                    self._insert(tx, [object_id], agent_id, if_lacking=fill)
-                if joining or leaving:
-                    tx.record("network", object_id)
-            if steps and fill:  # a subnet may have changed meanwhile
-                self.settle(object_id)
-            return Move(object_id, tuple(leaving), tuple(joining))
-
-        return self._db.retrying(attempt)
+            if hosted.intersection(change.join):
+                raise errors.NetworkHostedByDHCPAgent(network_id=object_id, agent_id=change.join[0])
+            joining, leaving = list(change.join), sorted(hosted.intersection(change.leave))
+            if fill:
+                zones = msgspec.json.decode(network.availability_zone_hints) or self._options.default_zones
+                joining, steps = self._choose(connection, object_id, candidates, zones, hosted, leaving)
+                too_few = lacking(candidates, self._options.agents_per_object, hosted) > len(joining)
+                if too_few and not change.force and len(leaving) > len(joining):
+                    leaving = leaving[: len(joining)]  # the others keep it: there is no replacement for them
+                    steps = self.ports.steps(connection, object_id, joining, leaving)
+            else:
+                steps = self.ports.steps(connection, object_id, joining, leaving)
+        if not (joining or leaving or steps):
+            return None
+        with self.ports.write(steps) as tx:
+            gone = sa.delete(t.network_dhcp_agents).where(_b.network_id == object_id, _b.agent_id.in_(leaving))
+            if leaving and not tx.execute(gone).rowcount:  # another server moved it: look again
+                raise Stale
+            for agent_id in joining:
+                self._insert(tx, [object_id], agent_id, if_lacking=fill)
+            if joining or leaving:
+                tx.record("network", object_id)
+        if steps and fill:  # a subnet may have changed meanwhile
+            self.settle(object_id)
+        return Move(object_id, tuple(leaving), tuple(joining))
 
     def _choose(
         self,
@@ -200,14 +193,13 @@ class DhcpScheduler(AgentScheduler):
         )
         insert = sa.insert(t.network_dhcp_agents).from_select(["network_id", "agent_id"], source)
         counted = insert.execution_options(preserve_rowcount=True)  # PostgreSQL's driver drops the row count otherwise
-        if tx.execute(counted, {"cutoff": self._registry.cutoff()}).rowcount != len(network_ids):
-            raise Stale
+        tx.change(counted, {"cutoff": self._registry.cutoff()}, rows=len(network_ids))
 
     # --- by the operator ------------------------------------------------------------------------------------------
 
     def add(self, agent_id: str, object_id: str) -> None:
         """However many other agents have the network."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             agent = connection.execute(sa.select(_a.agent_type, _a.admin_state_up).where(_a.id == agent_id)).first()
         if agent is None:
             raise errors.AgentNotFound(id=agent_id)
@@ -217,7 +209,7 @@ class DhcpScheduler(AgentScheduler):
             raise errors.NetworkNotFound(id=object_id)
 
     def remove(self, agent_id: str, object_id: str) -> None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             check_agent(connection, agent_id)
         move = self.place(object_id, PlacementChange(leave=[agent_id]))
         if move is None or not move.from_agents:
@@ -233,7 +225,7 @@ class DhcpScheduler(AgentScheduler):
         if report.agent_type not in (words.DHCP, words.OVS) or not report.needs_everything:
             return 0
         taken = self.auto_schedule(report.host)
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             incomplete = self.ports.networks_incomplete_on(connection, report.host)
         for network_id in incomplete:
             self.settle(network_id)
@@ -250,7 +242,7 @@ class DhcpScheduler(AgentScheduler):
     def auto_schedule(self, host: str) -> int:
         if not self._options.automatic:
             return 0
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = connection.execute(sa.select(t.agents).where(_a.agent_type == words.DHCP, _a.host == host)).first()
         if found is None or not found.admin_state_up or not self._registry.alive(found._asdict()):
             return 0
@@ -258,12 +250,13 @@ class DhcpScheduler(AgentScheduler):
         taken = 0
         last: str | None = ""
         while last is not None:
-            count, last = self._db.retrying(partial(self._take_batch, found.id, host, found.availability_zone, last))
+            count, last = self._take_batch(found.id, host, found.availability_zone, last)
             taken += count
         if taken:
             LOG.info("The DHCP agent on %s takes %d networks that lacked one", host, taken)
         return taken
 
+    @retried
     def _take_batch(self, agent_id: str, host: str, zone: str | None, after: str) -> tuple[int, str | None]:
         """Place the next networks that lack an agent and fit the agent's zone; how many, and the id to continue after."""
         for_zone = _n.availability_zone_hints.contains(encode(zone), autoescape=True) if zone else sa.false()
@@ -276,8 +269,8 @@ class DhcpScheduler(AgentScheduler):
             .order_by(_n.id)
             .limit(BATCH)
         )
-        with self._db.read() as connection:
-            if connection.execute(sa.select(_a.id).where(_a.id == agent_id)).first() is None:
+        with self.db.read() as connection:
+            if not exists(connection, _a.id == agent_id):
                 return 0, None  # deleted meanwhile
             rows = connection.execute(statement, {"cutoff": self._registry.cutoff()}).all()
             # LIKE ignores case on some databases; zones are case-sensitive.

@@ -93,7 +93,7 @@ def claim(tx: Transaction, pool: Object) -> None:
     """Make a choice from `pool` valid for this transaction; Stale if another writer has claimed the pool meanwhile."""
     seen = pool["allocation_version"]
     unchanged = sa.and_(_c.id == pool["id"], _c.allocation_version == seen)
-    tx.change_one(sa.update(t.subnetpools).where(unchanged).values(allocation_version=seen + 1))
+    tx.change(sa.update(t.subnetpools).where(unchanged).values(allocation_version=seen + 1))
 
 
 # --- the API of subnet pools -----------------------------------------------------------------------------------------

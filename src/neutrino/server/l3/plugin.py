@@ -137,7 +137,7 @@ class RouterPlugin:
         """The agents of a router with their HA state; of a distributed one also those on hosts with ports behind it."""
         states = sa.select(_b.agent_id, _b.ha_state).where(_b.router_id == router_id)
         with self.db.read() as connection:
-            router = router_view.load(connection, router_id)
+            router = router_view.VIEW.get(connection, router_id)
             distributed = agents_with_ports(connection, router_id) if router["distributed"] else []
             state_of: dict[str, str | None] = dict.fromkeys(distributed)
             state_of |= {row.agent_id: row.ha_state for row in connection.execute(states)}

@@ -97,6 +97,13 @@ class Networks:
         """The network, which `policy_target` may have read for the same request."""
         return self._cache.take((key, project)) or self.load(connection, key, project)
 
+    def load_external(self, connection: Connection, context: Context, key: str, resource: str) -> Object:
+        """An external network that the caller sees; `resource` asks for it."""
+        network = self.view.get(connection, key, context.project_id, everyone=context.is_admin)
+        if not network["router:external"]:
+            raise errors.BadRequest(resource=resource, msg=f"network {key} is not an external one")
+        return network
+
     # --- creating -------------------------------------------------------------------------------------------------
 
     def create(self, context: Context, values: Object) -> Object:

@@ -21,7 +21,7 @@ from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages import body as bodies
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.view import Condition, View
 from neutrino.server.hosts.registry import Registry, check_agent
 from neutrino.server.policy.authorizer import Authorizer
@@ -89,21 +89,18 @@ class Agents(ViewCollection):
                 scheduler.agent_disabled(key)
         return self._load(key)
 
+    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         """Delete the agent after others have taken its objects. If it still runs, its next report creates it again."""
-
-        def attempt() -> None:
-            for scheduler in self._schedulers:
-                scheduler.release(key)
-            with self.db.transaction() as tx:
-                # An object placed on it since would lose its agent by the foreign key's cascade, and keep its port.
-                empty = [sa.not_(sa.exists().where(s.placements.agent_id == key)) for s in self._schedulers]
-                if not tx.execute(sa.delete(t.agents).where(_c.id == key, *empty)).rowcount:
-                    check_agent(tx.connection, key)
-                    raise Stale
-                tx.record("agent", key, deleted=True)
-
-        self.db.retrying(attempt)
+        for scheduler in self._schedulers:
+            scheduler.release(key)
+        with self.db.transaction() as tx:
+            # An object placed on it since would lose its agent by the foreign key's cascade, and keep its port.
+            empty = [sa.not_(sa.exists().where(s.placements.agent_id == key)) for s in self._schedulers]
+            if not tx.execute(sa.delete(t.agents).where(_c.id == key, *empty)).rowcount:
+                check_agent(tx.connection, key)
+                raise Stale
+            tx.record("agent", key, deleted=True)
 
     def serving(self, placements: PlacementTable, object_id: str) -> list[Object]:
         """The agents that serve an object, as the API shows them."""

@@ -58,7 +58,7 @@ class AgentScheduler(ABC):
         self, db: Database, registry: Registry, placements: PlacementTable, options: SchedulingOptions
     ) -> None:
         self.placements = placements
-        self._db = db
+        self.db = db
         self._registry = registry
         self._options = options
 
@@ -91,7 +91,7 @@ class AgentScheduler(ABC):
         return self._leave(agent_id, force=True)
 
     def _leave(self, agent_id: str, *, force: bool) -> list[Move]:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             objects = self.placements.objects_on(connection, agent_id)
         return self._moved({key: {agent_id} for key in objects}, force=force)
 
@@ -102,7 +102,7 @@ class AgentScheduler(ABC):
         """
         if not self._moves_automatically:
             return []
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             rows = self.placements.on_lost_agents(connection, self._registry.cutoff(times=2))
         lost: defaultdict[str, set[str]] = defaultdict(set)
         for row in rows:

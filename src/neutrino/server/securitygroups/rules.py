@@ -19,7 +19,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 from neutrino.server.db.objects import as_row, fresh
-from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
@@ -105,7 +105,7 @@ class SecurityGroupRules(ViewCollection):
             rule = RULES.get(connection, key, revision=revision)
         with self.db.transaction() as tx:
             raise_revision(tx, rule["security_group_id"])
-            tx.change_one(_DELETE, {"key": key})
+            tx.change(_DELETE, {"key": key})
             tx.execute(_UNTAG, {"key": key})
             tx.use(QUOTA, rule["project_id"], -1)
 
@@ -135,7 +135,7 @@ def insert_rules(tx: Transaction, pairs: Iterable[Pair]) -> None:
 
 def raise_revision(tx: Transaction, group_id: str) -> None:
     """Increment the group's revision for a change of its rules, and log it for the hosts."""
-    tx.change_one(_RAISE_REVISION, {"key": group_id, "at": now()})
+    tx.change(_RAISE_REVISION, {"key": group_id, "at": now()})
     tx.record(KIND, group_id)
 
 
@@ -145,9 +145,8 @@ def remove_rules_touching(tx: Transaction, group_id: str) -> None:
     for other in sorted({row.security_group_id for row in touching} - {group_id}):
         raise_revision(tx, other)
     tx.execute(_UNTAG_TOUCHING, {"key": group_id})
-    # A rule was added since: its quota and its group's revision would be missed.
-    if tx.execute(_DELETE_TOUCHING, {"key": group_id}).rowcount != len(touching):
-        raise Stale
+    # Stale if a rule was added since: its quota and its group's revision would be missed.
+    tx.change(_DELETE_TOUCHING, {"key": group_id}, rows=len(touching))
     for project_id, count in Counter(row.project_id for row in touching).items():
         tx.use(QUOTA, project_id, -count)
 

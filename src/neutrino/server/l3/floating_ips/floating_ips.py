@@ -17,11 +17,10 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
-from neutrino.server.l3.lookups import check_external, load, visible_port
 from neutrino.server.l3.routers.port_layout import FLOATING, INTERFACES
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
@@ -65,11 +64,7 @@ _NO_STATUS = sa.update(t.ports).where(_p.id == sa.bindparam("port")).values(stat
 
 # --- views ------------------------------------------------------------------------------------------------------------
 
-VIEW = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name",))
-
-
-def load_floating_ip(connection: Connection, key: str) -> Object:
-    return load(connection, VIEW, key, errors.FloatingIPNotFound)
+VIEW = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name",), not_found=errors.FloatingIPNotFound)
 
 
 def _api_floating_ip(floating_ip: Object, port: Mapping[str, Any] | None) -> Object:
@@ -166,11 +161,10 @@ class FloatingIps:
     def _external_port(self, connection: Connection, context: Context, values: Object, key: str) -> PendingWrite:
         """The port on the external network that holds the address."""
         network_id = values["floating_network_id"]
-        check_external(connection, context, network_id, "floatingip")
+        network = self.networks.load_external(connection, context, network_id, "floatingip")
         subnets = subnets_of(connection, [network_id])[network_id]
         if not any(subnet["ip_version"] == 4 for subnet in subnets):
             raise refuse(f"network {network_id} has no IPv4 subnet")
-        network = self.networks.load(connection, network_id)
         requested = {"subnet_id": values["subnet_id"], "ip_address": values["floating_ip_address"]}
         fixed = {name: value for name, value in requested.items() if value is not None}
         port = service_port(network_id, "", key, FLOATING, "")
@@ -192,8 +186,7 @@ class FloatingIps:
     ) -> tuple[Object, Object, Object | None, Mapping[str, Object]]:
         """The floating IP before and after, its port, and the ports that it was and is associated with."""
         with self.db.read() as connection:
-            before = load_floating_ip(connection, key)
-            check_revision(before, revision)
+            before = VIEW.get(connection, key, revision=revision)
             association = _associate(connection, context, before, requested)
             left = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
         description = requested.get("description", before["description"])
@@ -217,8 +210,7 @@ class FloatingIps:
     @retried
     def _delete(self, key: str, revision: int | None) -> tuple[Object, Object | None]:
         with self.db.read() as connection:
-            before = load_floating_ip(connection, key)
-            check_revision(before, revision)
+            before = VIEW.get(connection, key, revision=revision)
             if before["port_forwardings"]:
                 raise errors.FipInUseByPortForwarding(id=key)
             external_port = self.ports.load(connection, before["floating_port_id"])
@@ -315,14 +307,14 @@ def _associate(connection: Connection, context: Context, floating_ip: Object, va
     if "port_id" not in values and "fixed_ip_address" not in values:
         port = PORTS.load(connection, port_id)
         return Association({name: floating_ip[name] for name in NOT_ASSOCIATED}, port)
-    port = visible_port(connection, context, port_id)
+    port = PORTS.get(connection, port_id, context.project_id, everyone=context.is_admin)
     subnet_id, address = _fixed_ip(context, port, values.get("fixed_ip_address"), floating_ip["project_id"])
     router = router_between(connection, subnet_id, floating_ip["floating_network_id"], port_id)
     _check_free(connection, floating_ip, port_id, address)
     if floating_ip["port_forwardings"]:
         raise errors.FipInUseByPortForwarding(id=floating_ip["id"])
     # A distributed router translates floating IPs on the port's host, but port forwardings on the SNAT host.
-    if router.distributed and _has_forwardings(connection, port_id):
+    if router.distributed and exists(connection, _fw.internal_port_id == port_id):
         raise errors.PortHasPortForwarding(port_id=port_id)
     routers = dict([*before, (router.router_id, router.revision)])
     new = {"port_id": port_id, "fixed_ip_address": address, "router_id": router.router_id}
@@ -361,20 +353,10 @@ def _fixed_ip(context: Context, port: Object, address: str | None, project_id: s
 
 def _check_free(connection: Connection, floating_ip: Object, port_id: str, address: str) -> None:
     """Refuse a second floating IP of the same external network for a port's address."""
-    other = sa.select(_f.id).where(
-        _f.port_id == port_id,
-        _f.fixed_ip_address == address,
-        _f.floating_network_id == floating_ip["floating_network_id"],
-        _f.id != floating_ip["id"],
-    )
-    if connection.execute(other).first() is not None:
-        raise errors.FloatingIPPortAlreadyAssociated(
-            fixed_ip=address, port_id=port_id, net_id=floating_ip["floating_network_id"]
-        )
-
-
-def _has_forwardings(connection: Connection, port_id: str) -> bool:
-    return connection.execute(sa.select(_fw.id).where(_fw.internal_port_id == port_id).limit(1)).first() is not None
+    network_id = floating_ip["floating_network_id"]
+    same = _f.port_id == port_id, _f.fixed_ip_address == address, _f.floating_network_id == network_id
+    if exists(connection, *same, _f.id != floating_ip["id"]):
+        raise errors.FloatingIPPortAlreadyAssociated(fixed_ip=address, port_id=port_id, net_id=network_id)
 
 
 # --- status -----------------------------------------------------------------------------------------------------------

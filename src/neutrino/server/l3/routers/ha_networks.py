@@ -16,6 +16,7 @@ from neutrino.server import errors
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
+from neutrino.server.db.objects import exists
 from neutrino.server.db.session import Database, retried
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.subnets import Subnets
@@ -88,9 +89,8 @@ class HaNetworks:
         if network_id is None:
             return
         with self.db.read() as connection:
-            used = connection.execute(sa.select(_r.id).where(_r.ha_network_id == network_id).limit(1)).first()
-        if used is not None:
-            return
+            if exists(connection, _r.ha_network_id == network_id):
+                return
         try:
             self.networks.delete(admin_context(), network_id, None)
         except errors.ApiError as error:  # a router was created meanwhile, and has ports on it

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
@@ -17,11 +16,10 @@ from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, new_id, update_row
+from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.flavors import check_flavor
-from neutrino.server.l3.lookups import check_external
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
@@ -160,8 +158,7 @@ class Routers:
     def _update(self, context: Context, key: str, values: Object, revision: int | None) -> tuple[Object, Object]:
         """The router before, and as the API shows it after."""
         with self.db.read() as connection:
-            before = router_view.load(connection, key)
-            check_revision(before, revision)
+            before = router_view.VIEW.get(connection, key, revision=revision)
             kind = _changed_kind(before, values)
         ha_network = self.ha_networks.ensure(before["project_id"]) if kind.get("ha") else None
         with self.db.read() as connection:
@@ -243,7 +240,7 @@ class Routers:
         if not info:
             return _GatewayRequest(None, enable_snat=self.defaults.enable_snat)
         network_id, fixed = info["network_id"], info.get("external_fixed_ips") or ()
-        check_external(connection, context, network_id, "router")
+        self.ports.networks.load_external(connection, context, network_id, "router")
         subnets = subnets_of(connection, [network_id])[network_id]
         gateways = {subnet["gateway_ip"] for subnet in subnets} - {None}
         for address in fixed:
@@ -292,7 +289,7 @@ class Routers:
     ) -> Object:
         """Applied to the routes of each attempt, so that the routes of a concurrent request are not lost."""
         with self.db.read() as connection:
-            before = router_view.load(connection, key)
+            before = router_view.VIEW.get(connection, key)
             values = {"routes": change(before["routes"], routes)}
             decision = self._decide_update(connection, context, before, values, {})
         return {"router": self._write_update(before, decision)}
@@ -307,8 +304,7 @@ class Routers:
     @retried
     def _delete(self, key: str, revision: int | None) -> Object:
         with self.db.read() as connection:
-            before = router_view.load(connection, key)
-            check_revision(before, revision)
+            before = router_view.VIEW.get(connection, key, revision=revision)
             ports = read_ports(connection, key)
             interfaces = [port.id for port in ports if port.is_interface]
             if interfaces:
@@ -347,8 +343,7 @@ def _check_gateway(
 
 def _check_unused(connection: Connection, router: Mapping[str, Any]) -> None:
     """Refuse to remove a gateway through which floating IPs are reached."""
-    used = connection.execute(sa.select(_f.id).where(_f.router_id == router["id"]).limit(1)).first()
-    if used is not None:
+    if exists(connection, _f.router_id == router["id"]):
         raise errors.RouterExternalGatewayInUseByFloatingIp(router_id=router["id"], net_id=router["gw_network_id"])
 
 

@@ -14,7 +14,6 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.tables import Json
 from neutrino.server.db.view import Added, View
-from neutrino.server.l3 import lookups
 from neutrino.server.l3.scheduling.candidates import ROUTERS as PLACEMENTS
 from neutrino.server.l3.scheduling.candidates import STATUS
 
@@ -26,13 +25,9 @@ _COMPUTED: dict[str, sa.ColumnElement[Any]] = {
     "gateway_ips": sa.func.coalesce(_GATEWAY_IPS, sa.literal("[]"), type_=Json),
 }
 _INTERNAL = ("gw_port_id", "gw_network_id", "gateway_ips", "ha_network_id", "ha_vr_id")
-VIEW = View(t.routers, computed=_COMPUTED)
+# With all columns and the stored status: for updates.
+VIEW = View(t.routers, computed=_COMPUTED, not_found=errors.RouterNotFound)
 _STATUS = sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String))
-
-
-def load(connection: Connection, key: str) -> Object:
-    """A router with all columns, decoded, and its stored status: for updates."""
-    return lookups.load(connection, VIEW, key, errors.RouterNotFound)
 
 
 def status_of(connection: Connection, key: str) -> str:

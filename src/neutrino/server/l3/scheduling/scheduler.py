@@ -119,8 +119,8 @@ class L3Scheduler(AgentScheduler):
         leave = change.leave
 
         def attempt() -> Move | None:
-            with self._db.read() as connection:
-                router = router_view.load(connection, object_id)
+            with self.db.read() as connection:
+                router = router_view.VIEW.get(connection, object_id)
                 ports = read_ports(connection, object_id)
                 before = read_agents(connection, object_id)
                 # Agents, ports and revision are read together, and the write is conditional on the revision: the plan of
@@ -144,7 +144,7 @@ class L3Scheduler(AgentScheduler):
             was, now = {agent.agent_id for agent in before}, {agent.agent_id for agent in agents}
             return Move(object_id, tuple(sorted(was - now)), tuple(sorted(now - was)))
 
-        move = self._db.retrying(attempt)
+        move = self.db.retrying(attempt)
         if move is not None:
             self.status(object_id)  # logs the reason if the router is left without an agent
         return move
@@ -153,7 +153,7 @@ class L3Scheduler(AgentScheduler):
 
     def status(self, router_id: str) -> str:
         """A router's status after a change. The reason why it is DOWN is logged, once."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             status = router_view.status_of(connection, router_id)
             if status != DOWN:
                 self._reasons.pop(router_id, None)
@@ -168,14 +168,14 @@ class L3Scheduler(AgentScheduler):
 
     def unhosted(self) -> dict[str, str]:
         """Every router that no agent can serve, with the reason."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             ids = connection.execute(sa.select(_r.id).where(l3.STATUS == DOWN).order_by(_r.id)).scalars().all()
             reasons = {router_id: self._why_down(connection, router_id) for router_id in ids}
         return {router_id: reason for router_id, reason in reasons.items() if reason}
 
     def _why_down(self, connection: Connection, router_id: str) -> str:
         try:
-            router = router_view.load(connection, router_id)
+            router = router_view.VIEW.get(connection, router_id)
         except errors.RouterNotFound:  # deleted meanwhile
             return ""
         return l3.why_down(
@@ -202,7 +202,7 @@ class L3Scheduler(AgentScheduler):
         return 0
 
     def auto_schedule(self, host: str) -> int:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             agent = next((a for a in self._candidates(connection) if a.host == host), None)
             if agent is None or not agent.serves or not self._options.automatic:
                 return 0
@@ -220,7 +220,7 @@ class L3Scheduler(AgentScheduler):
             .where(t.ports.c.host == host, t.ports.c.vif_type == "binding_failed")
             .distinct()
         )
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             routers = list(connection.execute(statement).scalars())
         return self._place_all(routers, PlacementChange(rebind=True))
 
@@ -248,11 +248,11 @@ class L3Scheduler(AgentScheduler):
     # --- by the operator ------------------------------------------------------------------------------------------
 
     def add(self, agent_id: str, object_id: str) -> None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             agent = next((a for a in self._candidates(connection) if a.id == agent_id), None)
             if agent is None:
                 check_agent(connection, agent_id)
-            router = router_view.load(connection, object_id)
+            router = router_view.VIEW.get(connection, object_id)
             current = read_agents(connection, object_id)
         if agent is not None and mode(agent) in l3.NOT_SCHEDULED_TO:
             raise errors.DVRL3CannotAssignToDvrAgent()
@@ -267,7 +267,7 @@ class L3Scheduler(AgentScheduler):
         self.place(object_id, PlacementChange(join=[agent_id]))
 
     def remove(self, agent_id: str, object_id: str) -> None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = connection.execute(sa.select(_a.configurations).where(_a.id == agent_id)).first()
             current = read_agents(connection, object_id)
         if found is None:
@@ -290,7 +290,7 @@ class L3Scheduler(AgentScheduler):
         other_state = sa.or_(_b.ha_state.is_(None), _b.ha_state != state)
 
         def attempt() -> bool:
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 if not tx.execute(placements.where(_b.agent_id == agent, other_state).values(ha_state=state)).rowcount:
                     return False
                 if state == ACTIVE:
@@ -300,7 +300,7 @@ class L3Scheduler(AgentScheduler):
                 tx.record("router", router_id)  # all its hosts get the new active host
             return True
 
-        changed = self._db.retrying(attempt)
+        changed = self.db.retrying(attempt)
         if state == ACTIVE:  # also if unchanged: an earlier report may have failed before the ports moved
             self._try_place(router_id, PlacementChange())
         return changed

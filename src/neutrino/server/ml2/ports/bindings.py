@@ -93,7 +93,7 @@ class PortBindings:
         with self.operations.write([_context("update", row, port, network, before)]) as tx:
             where = [_b.port_id == port_id, _b.host == host, _b.status == INACTIVE]
             # Stale if it was activated or deleted meanwhile: an ACTIVE binding must not change under the port.
-            tx.change_one(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
+            tx.change(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
             tx.record("port", port_id)
         return _api(row)
 
