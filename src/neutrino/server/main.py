@@ -29,7 +29,7 @@ from neutrino.server.api.openapi import document, lazily
 from neutrino.server.api.pipeline import Pipeline, Reply
 from neutrino.server.api.resources import CORE
 from neutrino.server.api.routes import Route, resource_routes
-from neutrino.server.backend import build_backend, configuration
+from neutrino.server.backend import build_backend
 from neutrino.server.context import Context
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
@@ -175,6 +175,3 @@ def application(server: Server) -> Any:
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     return server.app
-
-
-__all__ = ["Server", "application", "assemble", "begin", "build", "configuration"]

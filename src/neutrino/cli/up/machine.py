@@ -98,7 +98,7 @@ class Machine:
         """Issue a new credential at each start: the existing file may belong to another database or to other roles."""
         # Not at the top: `neutrino vm` does not need the server.
         from neutrino.cli.database import opened
-        from neutrino.server.backend import configuration
+        from neutrino.server.config import configuration
         from neutrino.server.feed.connections.credentials import Credentials
 
         path = self.state / "agent" / "credential"
