@@ -15,7 +15,6 @@ from neutrino.server import config
 from neutrino.server.db.session import Database
 from neutrino.server.dhcp.lease_providers import has_live_provider, is_provider, without_live_provider
 from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler, build_dhcp
-from neutrino.server.entry_points import load
 from neutrino.server.events import nova
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports
@@ -25,7 +24,7 @@ from neutrino.server.l3.plugin import build_services
 from neutrino.server.ml2.ports.provisioning import DhcpReadiness
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
-from neutrino.server.services import Services
+from neutrino.server.services import Services, load
 
 Object = Mapping[str, Any]
 

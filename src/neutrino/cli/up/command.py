@@ -19,8 +19,8 @@ from neutrino.cli.child_process import Work
 from neutrino.cli.errors import CommandError, one_line, print_error, unwind_on_sigterm
 from neutrino.cli.up.machine import RUN_FILE, Run, choose_datapath
 from neutrino.cli.up.next_steps import next_steps
-from neutrino.lab.config_files import render, render_clouds, render_server
 from neutrino.lab.errors import LabError, locked
+from neutrino.lab.settings import render, render_clouds, render_server
 
 
 def up(args: argparse.Namespace) -> None:

@@ -19,10 +19,10 @@ from neutrino.cli import preflight
 from neutrino.cli.errors import CommandError
 from neutrino.cli.up.openvswitch import OwnSwitch, others_running
 from neutrino.lab.api_client import ApiClient
-from neutrino.lab.config_files import render_template
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.namespaces import command
 from neutrino.lab.instances.instances import Instances, VmRecords
+from neutrino.lab.settings import render_template
 
 EXTERNAL_BRIDGE, EXTERNAL_NETWORK = "br-ex", "external"
 EXTERNAL_CIDR, EXTERNAL_GATEWAY = "172.24.4.0/24", "172.24.4.1"
