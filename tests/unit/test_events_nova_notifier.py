@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
+from neutrino.server.config import configuration
 from neutrino.server.events import nova
 from neutrino.server.events.delivery import DeliveryOptions
 from neutrino.server.events.nova import NovaAnswer, NovaEvent, NovaNotifier, NovaUnavailable, keystone_poster
@@ -116,12 +117,9 @@ def fake_nova() -> Iterator[FakeNova]:
 
 
 def configured(tmp_path: Any, text: str) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
-    nova.register_options(conf)
     path = tmp_path / "neutron.conf"
     path.write_text(text)
-    conf(args=["--config-file", str(path)], project="neutron")
-    return conf
+    return configuration([str(path)])
 
 
 def without_keystone(url: str) -> str:

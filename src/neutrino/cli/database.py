@@ -14,8 +14,7 @@ from oslo_config import cfg
 
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.model.roles import LEAST, UnknownRole, parse_roles
-from neutrino.server.backend import configuration
-from neutrino.server.config import database_url
+from neutrino.server.config import configuration, database_url
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.feed.connections.credentials import BadName, Credentials, HostExists, UnknownHost

@@ -31,7 +31,7 @@ def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str =
     """Check everything before anything is started; CommandError has the cause. `port_fix`: how to choose another port."""
     preflight.check_files(files)
     try:
-        conf = _configuration(files)
+        conf = config.configuration(files)
         config.check_values(conf)
         config.check_listening(conf)
         feed_addresses = _feed_addresses(conf) if conf.feed.run else []
@@ -104,23 +104,14 @@ def _reload(files: Sequence[str]) -> None:
         LOG.exception("the configuration is invalid, the previous one stays in force")
 
 
-def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
-    config.register(conf)
-    conf([], project="neutrino", default_config_files=list(files), default_config_dirs=[])
-    return conf
-
-
 # --- the feed ---------------------------------------------------------------------------------------------------------
 
 
 def serve_feed(args: argparse.Namespace) -> None:
     """`neutrino feed`: all checks, then the feed until SIGTERM or SIGINT."""
-    from neutrino.server.backend import configuration
-
     preflight.check_files(args.config_file)
     try:
-        conf = configuration(args.config_file)
+        conf = config.configuration(args.config_file)
         config.check_values(conf)
         feed_addresses = _feed_addresses(conf)
     except (cfg.Error, config.RefusedToStart) as error:

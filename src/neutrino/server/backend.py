@@ -9,15 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_config import cfg
-from oslo_log import log
 from sqlalchemy.engine import Connection
 
 from neutrino.server import config
 from neutrino.server.db.session import Database
 from neutrino.server.dhcp.lease_providers import has_live_provider, is_provider, without_live_provider
 from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler, build_dhcp
-from neutrino.server.entry_points import load
-from neutrino.server.events import notifications, nova
+from neutrino.server.events import nova
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports
 from neutrino.server.hosts.registry import Registry, Report
@@ -26,20 +24,9 @@ from neutrino.server.l3.plugin import build_services
 from neutrino.server.ml2.ports.provisioning import DhcpReadiness
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
-from neutrino.server.services import Services
+from neutrino.server.services import Services, load
 
 Object = Mapping[str, Any]
-
-
-def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
-    config.register(conf)
-    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
-    log.register_options(conf)
-    notifications.register_options(conf)
-    nova.register_options(conf)
-    conf([], project="neutrino", default_config_files=list(files), default_config_dirs=[])
-    return conf
 
 
 @dataclass(frozen=True)

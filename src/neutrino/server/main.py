@@ -20,22 +20,20 @@ from neutrino import private
 from neutrino.server import config
 from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
-from neutrino.server.api import discovery
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.catalog import serve
 from neutrino.server.api.definition import Resource
 from neutrino.server.api.openapi import document, lazily
-from neutrino.server.api.pipeline import Pipeline, Reply
-from neutrino.server.api.resources import CORE
-from neutrino.server.api.routes import Route, resource_routes
-from neutrino.server.backend import build_backend, configuration
+from neutrino.server.api.pipeline import Pipeline
+from neutrino.server.api.resources import CORE, EXTENSIONS
+from neutrino.server.api.routes import discovery_routes, listed, public_routes, resource_routes
+from neutrino.server.backend import build_backend
 from neutrino.server.context import Context
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
 from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
-from neutrino.server.entry_points import load
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
@@ -48,6 +46,7 @@ from neutrino.server.quota.plugin import QuotaPlugin
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
 from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
+from neutrino.server.services import load
 
 LOG = logging.getLogger(__name__)
 
@@ -105,7 +104,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     quota_api = QuotaPlugin(db, quotas)
     served = serve(plugins)
     added = [e for plugin in [*plugins, quota_api] for e in plugin.extensions]
-    aliases = discovery.listed([*discovery.EXTENSIONS, *added, *tags.EXTENSIONS])
+    aliases = listed([*EXTENSIONS, *added, *tags.EXTENSIONS])
     authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas.check, notify, max_limit)
@@ -118,8 +117,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         return networks
 
     # The first route that matches is used: special paths come before the generic ones of resources.
-    routes: list[Route] = [
-        *discovery.routes(CORE, aliases),
+    routes = [
+        *discovery_routes(CORE, aliases),
         *quota_api.routes(authorizer),
         *tags.tag_routes(db, authorizer, tagged),
         *placement_routes(db, authorizer, dhcp, networks_of, partial(agents.serving, NETWORKS)),
@@ -127,10 +126,9 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         *resource_routes(pipeline, served),
     ]
     spec = lazily(lambda: document(served, routes, aliases))
-    public = [*discovery.public_routes(), Route("GET", "/openapi.json", lambda request: Reply(200, spec()))]
     authentication = Authentication(authorizer, keystone=conf.auth_strategy == "keystone")
     max_body, noauth = conf.oslo_middleware.max_request_body_size, conf.auth_strategy == "noauth"
-    app = build_app(routes, authentication, max_body=max_body, typed=noauth, public=public)
+    app = build_app(routes, authentication, max_body=max_body, typed=noauth, public=public_routes(spec))
     stop = threading.Event()
 
     def close() -> None:
@@ -175,6 +173,3 @@ def application(server: Server) -> Any:
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     return server.app
-
-
-__all__ = ["Server", "application", "assemble", "begin", "build", "configuration"]

@@ -123,24 +123,10 @@ def ensure_external_network(api: ApiClient) -> str:
     found = api.request("GET", "/v2.0/networks?router:external=true&fields=name&sort_key=name")["networks"]
     if found:
         return str(found[0]["name"])
-    network = api.create(
-        "network",
-        **{
-            "name": PUBLIC,
-            "router:external": True,
-            "provider:network_type": "flat",
-            "provider:physical_network": EXTERNAL_NETWORK,
-        },
-    )
-    api.create(
-        "subnet",
-        name=f"{PUBLIC}-v4",
-        network_id=network["id"],
-        ip_version=4,
-        cidr=EXTERNAL_CIDR,
-        gateway_ip=EXTERNAL_GATEWAY,
-        enable_dhcp=False,
-    )
+    provider = {"provider:network_type": "flat", "provider:physical_network": EXTERNAL_NETWORK}
+    network = api.create("network", **{"name": PUBLIC, "router:external": True, **provider})
+    addresses = {"ip_version": 4, "cidr": EXTERNAL_CIDR, "gateway_ip": EXTERNAL_GATEWAY, "enable_dhcp": False}
+    api.create("subnet", name=f"{PUBLIC}-v4", network_id=network["id"], **addresses)
     return PUBLIC
 
 

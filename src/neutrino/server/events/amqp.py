@@ -20,7 +20,7 @@ from kombu.messaging import Producer
 
 from neutrino.server.context import Context
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
-from neutrino.server.events.envelope import render_message, seal
+from neutrino.server.events.notifications import render_message, seal
 
 LOG = logging.getLogger(__name__)
 

@@ -197,36 +197,6 @@ def _log_refused(batch: Sequence[NovaEvent], answer: NovaAnswer) -> None:
             LOG.log(level, "Nova dropped %s of port %s for server %s with code %s (%s)", *values, answer.request_id)
 
 
-def register_options(conf: cfg.ConfigOpts) -> None:
-    """Which events are sent, and to which endpoint. `keystone_poster` registers the options of keystoneauth."""
-    conf.register_opts(
-        [
-            cfg.BoolOpt(
-                "notify_nova_on_port_status_changes",
-                default=False,
-                help="Notify Nova when a port's status changes. Nova needs it to start servers.",
-            ),
-            cfg.BoolOpt(
-                "notify_nova_on_port_data_changes",
-                default=False,
-                help="Notify Nova when a port's addresses or floating IPs change, so that it updates its cache.",
-            ),
-        ]
-    )
-    conf.register_opts(
-        [
-            cfg.StrOpt("region_name", help="The region of Nova's endpoint."),
-            cfg.StrOpt(
-                "endpoint_type",
-                default="public",
-                choices=["public", "internal", "admin"],
-                help="Which of Nova's endpoints in the catalogue to use.",
-            ),
-        ],
-        group=GROUP,
-    )
-
-
 def nova_notifier_from_conf(conf: cfg.ConfigOpts) -> NovaNotifier:
     """The configured notifier; invalid options are an error at the start of the server."""
     status_changes, data_changes = conf.notify_nova_on_port_status_changes, conf.notify_nova_on_port_data_changes
