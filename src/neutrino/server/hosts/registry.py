@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
-from neutrino.model.agents import AgentState, AgentStatus, checked
+from neutrino.model.agents import AgentState, AgentStatus
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import encode, new_id
@@ -70,7 +70,7 @@ class Registry:
 
     def report_all(self, states: Sequence[AgentState]) -> list[Report]:
         """Store the reports of several agents, as of one host's roles, in one transaction."""
-        states_by_agent = {_key(s): checked(s) for s in states}
+        states_by_agent = {_key(s): s for s in states}
         return self._db.retrying(lambda: self._write(states_by_agent.values()))
 
     def _write(self, states: Collection[AgentState]) -> list[Report]:
