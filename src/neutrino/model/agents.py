@@ -1,7 +1,7 @@
 """Agents: types, keys of `configurations`, and the state that an agent reports.
 
-Decoding is lenient where releases may differ (unknown keys are ignored, all but the first four fields may be missing) and
-strict in types.
+Decoding validates: it is lenient where releases may differ (unknown keys are ignored, all but the first four fields may be
+missing) and strict in types.
 """
 
 from dataclasses import dataclass, field
@@ -73,19 +73,3 @@ class AgentState:
     configurations: dict[str, Any] = field(default_factory=dict)
     resource_versions: dict[str, Any] = field(default_factory=dict)
     start_flag: bool = False
-
-
-class BadReport(ValueError):
-    """A report that cannot be decoded or stored."""
-
-    def __init__(self, host: object, reason: object) -> None:
-        self.host = host
-        super().__init__(f"The report from host {host!r} is invalid: {reason}")
-
-
-def checked(state: AgentState) -> AgentState:
-    """The same report if its values have the declared types and can be encoded, or BadReport."""
-    try:
-        return msgspec.json.decode(msgspec.json.encode(state), type=AgentState)
-    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-        raise BadReport(state.host, error) from None
