@@ -6,13 +6,14 @@ is reported with the names of both.
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart, load_extensions
+from neutrino.agent.config import load_extensions
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.flows.arp import Responder, SpoofingGuard
 from neutrino.agent.l2.flows.dvr import Dvr
 from neutrino.agent.l2.flows.firewall import Firewall
 from neutrino.agent.l2.flows.integration import DhcpCopies, Physical, Switching
 from neutrino.agent.l2.flows.tunnel import Tunnels
+from neutrino.errors import RefusedToStart
 
 ENTRY_POINTS = "neutrino.agent.l2_extensions"
 BUILT_IN: tuple[L2Extension, ...] = (
