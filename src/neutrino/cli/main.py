@@ -20,7 +20,7 @@ COMMANDS = {
     "host": "neutrino.cli.database:host",
     "agent": "neutrino.cli.agent:agent",
     "metadata": "neutrino.cli.main:metadata_proxy",
-    "vm": "neutrino.cli.vm:vm",
+    "vm": "neutrino.cli.lab:vm",
     "lab": "neutrino.cli.lab:lab",
 }
 DEFAULT_LAB = "/run/neutrino-lab"

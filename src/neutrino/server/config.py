@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from oslo_config import cfg
 from oslo_log import log
 
+from neutrino.errors import RefusedToStart
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.l3.config import OPTIONS as L3
@@ -203,10 +204,6 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.StrOpt("ssl_key_file", default="", help="The key of the client certificate."),
     ],
 }
-
-
-class RefusedToStart(Exception):
-    """The configuration is valid but insecure: the server does not start with it."""
 
 
 def configuration(files: Sequence[str]) -> cfg.ConfigOpts:

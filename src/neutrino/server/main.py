@@ -24,8 +24,8 @@ from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.catalog import serve
 from neutrino.server.api.definition import Resource
-from neutrino.server.api.openapi import document, lazily
-from neutrino.server.api.pipeline import Pipeline
+from neutrino.server.api.openapi import document
+from neutrino.server.api.pipeline import Notify, Pipeline
 from neutrino.server.api.resources import CORE, EXTENSIONS
 from neutrino.server.api.routes import discovery_routes, listed, public_routes, resource_routes
 from neutrino.server.backend import build_backend
@@ -83,10 +83,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     db.notifies = conf.feed.announce
     notifier = notifier_from_conf(conf, conf.host)
 
-    def notify(event: str, payload: dict[str, Any], context: Context) -> None:
-        if notifier is not None:
-            notifier.notify(event, payload, context)
-
+    notify: Notify = notifier.notify if notifier is not None else lambda event, payload, context: None
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
@@ -126,10 +123,10 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]
-    spec = lazily(lambda: document(served, routes, aliases))
+    public = public_routes(lambda: document(served, routes, aliases))
     authentication = Authentication(authorizer, keystone=conf.auth_strategy == "keystone")
     max_body, noauth = conf.oslo_middleware.max_request_body_size, conf.auth_strategy == "noauth"
-    app = build_app(routes, authentication, max_body=max_body, typed=noauth, public=public_routes(spec))
+    app = build_app(routes, authentication, max_body=max_body, typed=noauth, public=public)
     stop = threading.Event()
 
     def close() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart, bridge_mappings, load_extensions, permitted_ethertypes
+from neutrino.agent.config import bridge_mappings, load_extensions, permitted_ethertypes
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.flows import BUILT_IN
@@ -20,6 +20,7 @@ from neutrino.dataplane.iptables.real import RealIptables
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb
+from neutrino.errors import RefusedToStart
 from neutrino.model import agents
 
 ENTRY_POINTS = "neutrino.agent.l2_extensions"

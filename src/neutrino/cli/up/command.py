@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-from oslo_config import cfg
 
 from neutrino import __version__, private
 from neutrino.cli import preflight, server
@@ -32,7 +31,8 @@ def up(args: argparse.Namespace) -> None:
         # The user's files last: in oslo.config the last value of an option wins.
         files = [*_write_configuration(directory, args.port), *config_files]
         conf = server.prepare(files, logging.WARNING, "use --port")
-        url = _url(conf)
+        host = f"[{conf.bind_host}]" if ":" in conf.bind_host else conf.bind_host
+        url = f"http://{host}:{conf.bind_port}"
         print(f"neutrino {__version__} starts on {url}; its files are in {directory}", flush=True)
         unwind_on_sigterm()  # until granian sets its own handler
         run = Run(str(directory), os.getpid(), url, conf.auth_strategy == "noauth")
@@ -95,8 +95,3 @@ def _unplug_instances(run: Run) -> None:
 def _ignore_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-
-
-def _url(conf: cfg.ConfigOpts) -> str:
-    host = f"[{conf.bind_host}]" if ":" in conf.bind_host else conf.bind_host
-    return f"http://{host}:{conf.bind_port}"

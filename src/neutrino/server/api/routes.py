@@ -11,8 +11,10 @@ A path may end in `.json`. Other paths are answered with 404, other methods of a
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
+
+import msgspec
 
 from neutrino.server import errors
 from neutrino.server.api.catalog import Served
@@ -76,13 +78,14 @@ def _origin(url: str) -> str:
 
 
 def public_routes(document: Callable[[], Any]) -> list[Route]:
-    """The routes without authentication: the versions, and the OpenAPI document."""
+    """The routes without authentication: the versions, and the OpenAPI document, generated on the first request for it."""
+    encoded = cache(lambda: msgspec.json.encode(document()))  # most workers never get one
 
     def versions(request: Request) -> Reply:
         link = {"rel": "self", "href": f"{_origin(request.url)}{PREFIX}/"}
         return Reply(200, {"versions": [{"id": "v2.0", "status": "CURRENT", "links": [link]}]})
 
-    return [Route("GET", "/", versions), Route("GET", "/openapi.json", lambda request: Reply(200, document()))]
+    return [Route("GET", "/", versions), Route("GET", "/openapi.json", lambda request: Reply(200, encoded()))]
 
 
 def discovery_routes(core: Sequence[Resource], extensions: Sequence[dict[str, Any]]) -> list[Route]:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino import private
+from neutrino.errors import OperatorError
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
 
@@ -23,7 +24,7 @@ LOCK = "neutrino-schema"
 LOCK_NUMBER = 0x6E6575747269
 
 
-class WrongSchema(Exception):
+class WrongSchema(OperatorError):
     """The database has another schema version, and may not or cannot be upgraded."""
 
 

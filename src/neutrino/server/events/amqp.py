@@ -17,6 +17,7 @@ from kombu.connection import Connection
 from kombu.entity import Exchange, Queue
 from kombu.exceptions import KombuError
 from kombu.messaging import Producer
+from kombu.transport.pyamqp import Transport
 
 from neutrino.server.context import Context
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
@@ -91,12 +92,10 @@ PRECONDITION_FAILED = 406  # AMQP: the exchange or queue exists with other prope
 TIMEOUT = 10.0
 
 
-class BrokerUnavailable(Exception):
-    """The connection could not be made, or broke. Another attempt may succeed."""
-
-
-class BrokerRefused(Exception):
-    """The broker refuses this message or a declaration that it needs."""
+# Errors of amqp's connections. Another attempt may succeed after the first kind; with the second, the broker refuses this
+# message or a declaration that it needs.
+UNAVAILABLE = (*Transport.connection_errors, OSError, KombuError)
+REFUSED = Transport.channel_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +138,6 @@ class BrokerConnection:
                 "client_properties": {"connection_name": "neutrino notifications"},
             },
         )
-        self._unavailable = (*self._connection.connection_errors, OSError, KombuError)
-        self._refused = self._connection.channel_errors
         self._declared: set[str] = set()
         durable = options.durable or options.quorum  # RabbitMQ refuses a quorum queue that is not durable
         self._exchange = Exchange(options.exchange, type="topic", durable=durable, auto_delete=False)
@@ -148,26 +145,21 @@ class BrokerConnection:
         try:
             self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
             self._channel = self._connection.channel()
-        except (*self._unavailable, *self._refused) as why:
+        except (*UNAVAILABLE, *REFUSED) as why:
             self.drop()
-            raise BrokerUnavailable(str(why)) from why
+            raise ConnectionError(str(why)) from why  # a refused login is not about the message
 
     def publish(self, routing_key: str, body: str) -> None:
         """Send one message and wait until the broker has it."""
-        try:
-            self._declare(routing_key)
-            Producer(self._channel, auto_declare=False).publish(
-                body,
-                exchange=self._exchange.name,
-                routing_key=routing_key,
-                content_type="application/json",
-                content_encoding="utf-8",
-                confirm_timeout=TIMEOUT,
-            )
-        except self._refused as why:
-            raise BrokerRefused(str(why)) from why
-        except self._unavailable as why:
-            raise BrokerUnavailable(str(why)) from why
+        self._declare(routing_key)
+        Producer(self._channel, auto_declare=False).publish(
+            body,
+            exchange=self._exchange.name,
+            routing_key=routing_key,
+            content_type="application/json",
+            content_encoding="utf-8",
+            confirm_timeout=TIMEOUT,
+        )
 
     def drop(self) -> None:
         """Discard a broken connection without the closing handshake, which a dead broker never answers."""
@@ -177,7 +169,7 @@ class BrokerConnection:
         """Close the connection with its handshake."""
         try:
             self._connection.release()
-        except (*self._unavailable, *self._refused):
+        except (*UNAVAILABLE, *REFUSED):
             self.drop()
 
     def _declare(self, routing_key: str) -> None:
@@ -203,7 +195,7 @@ class BrokerConnection:
         """
         try:
             declare()
-        except self._refused as why:
+        except REFUSED as why:
             if getattr(why, "code", None) != PRECONDITION_FAILED:
                 raise
             self._channel = self._connection.channel()
@@ -256,10 +248,10 @@ class AmqpNotifier:
             try:
                 self._connected().publish(*item)
                 self._refusals, some_accepted = 0, True
-            except (BrokerUnavailable, BrokerRefused) as why:
+            except (*UNAVAILABLE, *REFUSED) as why:
                 # A refusal closes the channel, so both errors need a new connection.
                 self._end_connection(BrokerConnection.drop)
-                self._refusals = self._refusals + 1 if isinstance(why, BrokerRefused) else 0
+                self._refusals = self._refusals + 1 if isinstance(why, REFUSED) else 0
                 if self._refusals < MAX_REFUSALS:
                     return Undelivered(batch[position:], str(why), some_accepted)
                 LOG.error("a notification is given up, the broker refuses it: %s", why)

@@ -158,16 +158,8 @@ class DeliveryQueue(Generic[Item]):
                 delays = backoff(options.first_retry, options.slowest_retry)
             batch, delay = undelivered.items, next(delays)
             LOG.warning("%s are delayed, %d in this batch: %s", self._name, len(batch), undelivered.reason)
-            if options.clock() + delay > give_up_at or not self._pause(delay):
+            # `close` ends a wait and leaves one last attempt, so that a stop lasts no longer than that attempt.
+            if self._closing.is_set() or options.clock() + delay > give_up_at:
                 LOG.error("%s: %d items are given up: the service did not accept them in time", self._name, len(batch))
                 return
-
-    def _pause(self, seconds: float) -> bool:
-        """Wait before another attempt. False: give up.
-
-        `close` ends the wait early and leaves one last attempt, so that a stop lasts no longer than that attempt.
-        """
-        if self._closing.is_set():
-            return False
-        self._closing.wait(seconds)
-        return True
+            self._closing.wait(delay)
