@@ -13,15 +13,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
 
-from neutrino.dataplane.netlink.api import (
-    Change,
-    DeleteDevice,
-    DeleteItem,
-    SetDevice,
-    SetItem,
-    SetSysctl,
-    SetVeth,
-)
+from neutrino.dataplane.netlink.api import Change, DeleteDevice, DeleteItem, SetDevice, SetItem, SetSysctl, SetVeth
 from neutrino.dataplane.netlink.tc import Class, Filter, Qdisc, TcItem, plan_tc
 from neutrino.dataplane.netlink.values import (
     HOST,

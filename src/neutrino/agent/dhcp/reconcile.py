@@ -36,7 +36,7 @@ FILE_MODE = 0o644  # dnsmasq reads its files again after it has dropped its priv
 @dataclass
 class Reconciler:
     settings: DhcpSettings
-    ovsdb: Ovsdb
+    ovsdb: Callable[[], Ovsdb]  # connects at the first call, and raises OvsdbError if that fails
     netlink: Netlink
     processes: Processes
     dnsmasq: Dnsmasq
@@ -45,7 +45,7 @@ class Reconciler:
 
     @property
     def _services(self) -> ServiceNamespaces:
-        return ServiceNamespaces(self.netlink, lambda: self.ovsdb)
+        return ServiceNamespaces(self.netlink, self.ovsdb)
 
     def known(self) -> frozenset[str]:
         """Networks of which anything is on this host.
@@ -121,7 +121,7 @@ class Reconciler:
 
     def _marked(self) -> dict[str, str]:
         """Switch ports with our mark, and the network of each."""
-        interfaces = self.ovsdb.read().interfaces().items()
+        interfaces = self.ovsdb().read().interfaces().items()
         return {name: found for name, (_, _, each) in interfaces if (found := marked_network(each.external_ids))}
 
     def _stale_ports(self, network_id: str, desired: DesiredDhcp | None = None) -> list[str]:

@@ -19,7 +19,6 @@ from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.iptables.real import RealIptables
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.openflow.watch import OvsWatch
-from neutrino.dataplane.ovsdb.api import Ovsdb
 from neutrino.errors import RefusedToStart
 from neutrino.model import agents
 
@@ -37,24 +36,19 @@ def build(
 ) -> L2Role:
     """`news` is called when the description of the agent has changed."""
     options, extensions = l2_options(conf), load(conf)
-
-    def connect() -> tuple[Ovsdb, Reconciler]:
-        ovsdb = switch.ovsdb()
-        run_directory = conf.ovs.run_directory
-        reconciler = Reconciler(
-            ovsdb,
-            OvsOfctl(run_directory, userspace=conf.ovs.datapath_type == "netdev"),
-            OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
-            options,
-            hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if options.filters else None,
-            extensions=extensions,
-        )
-        return ovsdb, reconciler
-
+    run_directory = conf.ovs.run_directory
+    reconciler = Reconciler(
+        switch.ovsdb,
+        OvsOfctl(run_directory, userspace=conf.ovs.datapath_type == "netdev"),
+        OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
+        options,
+        hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if options.filters else None,
+        extensions=extensions,
+    )
     return L2Role(
         feed,
-        connect,
-        OvsWatch(conf.ovs.run_directory),
+        reconciler,
+        OvsWatch(run_directory),
         conf.ovs.integration_bridge,
         describe(conf),
         intervals=intervals,
