@@ -101,7 +101,7 @@ def build_services(services: Services) -> L3Services:
         failover=conf.allow_automatic_l3agent_failover,
     )
     driver = driver_named(conf.router_scheduler_driver)
-    scheduler = L3Scheduler(db, services.registry, core.operations, ports, options, driver)
+    scheduler = L3Scheduler(db, services.registry, options, core.operations, ports, driver)
     delegation = PrefixDelegation(db, core.operations, core.renumbering)
     dvr = DvrHosts(db, core.operations, core.networks, core.ports, conf.dvr_base_mac)
     statuses: dict[str, SetStatus] = {

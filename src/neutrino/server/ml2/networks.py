@@ -11,7 +11,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, changed, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added
@@ -35,7 +35,6 @@ from neutrino.server.request_cache import RequestCache
 from neutrino.server.scheduling.placements import NETWORKS as PLACEMENTS
 from neutrino.server.securitygroups.groups import SecurityGroups
 
-Object = dict[str, Any]
 AUTO_DELETED = ("network:dhcp", "network:distributed")  # owners of ports that are deleted with their network or subnet
 MIN_MTU = {4: 68, 6: 1280}  # by IP version
 _SHARING = {"shared": sharing.SHARED, "router:external": sharing.EXTERNAL}
@@ -111,29 +110,26 @@ class Networks:
 
     @retried
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        projects = {values["project_id"] for values in several}
         # As in Neutron, a project's first network creates its default security group; the server's own has no project.
-        for project in projects - {""}:
+        for project in {values["project_id"] for values in several} - {""}:
             self.groups.ensure_default(project)
         with self.db.read() as connection:
             in_use = SegmentsInUse(connection)  # one for all networks: no two of them get the same segment
             made = [self._decide(connection, values, in_use) for values in several]
-            limits = {project: self.quotas.limit(connection, "network", project) for project in projects}
+            limits = self.quotas.limits(connection, "network", several)
         contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
         with self.operations.write(contexts) as tx:
-            tx.insert(t.networks, [as_row(t.networks, {**n, **shown(s)}, NETWORK_RENAMED) for n, s in made])
+            tx.insert(t.networks, [as_row(t.networks, {**n, **shown(s)}, NETWORK_RENAMED) for n, s in made], limits)
             for network, segments in made:
-                self._insert_parts(tx, network, segments, limits[network["project_id"]])
+                self._insert_parts(tx, network, segments)
         return [api_network(network, segments) for network, segments in made]
 
-    def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment], limit: int) -> None:
-        key, project = network["id"], network["project_id"]
-        self.segments.insert(tx, key, segments)
+    def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment]) -> None:
+        self.segments.insert(tx, network["id"], segments)
         if network.get("ha"):
-            tx.insert(t.ha_networks, [{"project_id": project, "network_id": key}])
+            tx.insert(t.ha_networks, [{"project_id": network["project_id"], "network_id": network["id"]}])
         _share(tx, dict.fromkeys(_SHARING, False), network)
         self.extensions.store("network", tx, network)
-        tx.use("network", project, 1, limit)
 
     def _decide(self, connection: Connection, values: Object, in_use: SegmentsInUse) -> tuple[Object, list[Segment]]:
         check_hints(connection, values["availability_zone_hints"])
@@ -248,9 +244,11 @@ class Networks:
         with self.db.read() as connection:
             before = self.view.get(connection, key, context.project_id, revision=revision)
             segments = read_segments(connection, [key])[key]
-            of_ports = sa.select(_p.id, _p.device_owner, _p.project_id).where(_p.network_id == key)
+            columns = (_p.id, _p.device_owner, _p.project_id, _p.revision_number)
+            of_ports = sa.select(*columns).where(_p.network_id == key)
             ports = connection.execute(of_ports).all()
-            subnets = connection.execute(sa.select(_s.id, _s.project_id).where(_s.network_id == key)).all()
+            of_subnets = sa.select(_s.id, _s.project_id, _s.revision_number).where(_s.network_id == key)
+            subnets = connection.execute(of_subnets).all()
             unused = self._unused_ports(connection, before)
         ignored = {port.id for one in unused for port in one.ports}
         used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in ignored]
@@ -262,13 +260,8 @@ class Networks:
                 one.write(tx)
             delete_ports(tx, ports)
             for subnet in subnets:
-                tx.execute(sa.delete(t.subnets).where(_s.id == subnet.id))
-                sharing.forget(tx, subnet.id)
-                tx.use("subnet", subnet.project_id, -1)
-                tx.record("subnet", subnet.id, deleted=True)
-            delete_row(tx, t.networks, before)
-            sharing.forget(tx, key)
-            tx.use("network", before["project_id"], -1)
+                sharing.delete_object(tx, t.subnets, subnet._asdict())
+            sharing.delete_object(tx, t.networks, before)
 
 
 def _share(tx: Transaction, before: Object, after: Object) -> None:
@@ -282,9 +275,7 @@ def _share(tx: Transaction, before: Object, after: Object) -> None:
 def delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:
     """Delete ports by their rows, with what the service created for a network and nobody else uses."""
     for port in ports:
-        tx.execute(sa.delete(t.ports).where(_p.id == port.id))
-        tx.use("port", port.project_id, -1)
-        tx.record("port", port.id, deleted=True)
+        delete_row(tx, t.ports, port._asdict())
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

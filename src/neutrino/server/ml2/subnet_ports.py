@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import changed, decode, update_row
+from neutrino.server.db.objects import Object, changed, decode, update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.allocation import ROUTER_OWNERS
 from neutrino.server.ipam.delegated import addressing, is_on, renumbered
@@ -25,7 +25,6 @@ from neutrino.server.ml2.operations import PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.views import PORTS, stored
 
-Object = dict[str, Any]
 NameFor = Callable[[str, str], dict[str, str]]  # (dns_name, address): the address's entry in a port's dns_assignment
 _a, _p = t.ip_allocations.c, t.ports.c
 

@@ -15,7 +15,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, changed, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.ipam import delegated, subnet_pools
 from neutrino.server.ipam import subnet_rules as rules
@@ -35,7 +35,6 @@ from neutrino.server.ml2.views import SUBNETS, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
-Object = dict[str, Any]
 # Changes of a service's ports, for a network that will have these subnets: connection, network id, subnets.
 PrepareHook = Callable[[Connection, str, Sequence[Object]], Sequence[PendingWrite]]
 # After the commit: the network's id, the subnet before and after (None: does not exist).
@@ -84,7 +83,7 @@ class Subnets:
             siblings = subnets_of(connection, [network["id"]])[network["id"]]
             pool = self._pool(connection, context, values)
             subnet = self._decide(connection, values, network, siblings, pool)
-            limit = self.quotas.limit(connection, "subnet", subnet["project_id"])
+            limits = self.quotas.limits(connection, "subnet", [subnet])
             writes = self._prepare(connection, network["id"], [*siblings, subnet])
             addressed = _without(writes, ports_to_address(connection, subnet))
         scope = {}
@@ -96,12 +95,11 @@ class Subnets:
             update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
             if pool is not None and pool is not DELEGATION:
                 subnet_pools.claim(tx, pool)
-            tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))])
+            tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))], limits)
             add_slaac_addresses(tx, subnet, addressed, self.name_for)
             self.extensions.store("subnet", tx, subnet)
-            tx.use("subnet", subnet["project_id"], 1, limit)
             tx.after_commit(self._committed, network["id"], None, subnet)
-        return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
+        return {**subnet, "router:external": network["router:external"]}
 
     def _prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[PendingWrite]:
         return [pending for hook in self.prepare_hooks for pending in hook(connection, network_id, subnets)]
@@ -246,9 +244,7 @@ class Subnets:
             for pending in writes:
                 pending.write(tx)
             delete_ports(tx, _without(writes, deleted))
-            delete_row(tx, t.subnets, before)
-            sharing.forget(tx, key)
-            tx.use("subnet", before["project_id"], -1)
+            sharing.delete_object(tx, t.subnets, before)
             tx.after_commit(self._committed, network["id"], before, None)
 
 

@@ -17,7 +17,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, changed, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
@@ -31,7 +31,6 @@ from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
-Object = dict[str, Any]
 # Called with a floating IP before and after a change, and the ports, by id, that it was and is associated with.
 Notify = Callable[[Object | None, Object | None, Mapping[str, Object]], None]
 Revisions = tuple[tuple[str, int], ...]  # ids and revisions of routers as they were read
@@ -70,7 +69,7 @@ VIEW = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name"
 def _api_floating_ip(floating_ip: Object, port: Mapping[str, Any] | None) -> Object:
     """A floating IP that was just written, with its associated port, as the API shows it."""
     details = None if port is None else {name: port[name] for name in DETAILS}
-    return {**floating_ip, "tenant_id": floating_ip["project_id"], "qos_policy_id": None, "port_details": details}
+    return {**floating_ip, "qos_policy_id": None, "port_details": details}
 
 
 def _port_details(connection: Connection, floating_ips: Sequence[Object]) -> list[Object | None]:
@@ -138,14 +137,13 @@ class FloatingIps:
             }
             association = _associate(connection, context, new, values)
             floating_ip = {**new, **association.values}
-            limit = self.quotas.limit(connection, "floatingip", floating_ip["project_id"])
+            limits = self.quotas.limits(connection, "floatingip", [floating_ip])
         with self.operations.write([external_port.context]) as tx:
             external_port.write(tx)
             # The port only holds the address and is never bound: as in Neutron it has no status.
             tx.execute(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
-            tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
+            tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)], limits)
             bump_routers(tx, association.routers)
-            tx.use("floatingip", floating_ip["project_id"], 1, limit)
             tx.after_commit(self.notify, None, floating_ip, _by_id(association.port))
         return _api_floating_ip(floating_ip, association.port)
 
@@ -204,7 +202,7 @@ class FloatingIps:
             routers = revisions_of(connection, before["router_id"])
         deleted = self.ports.prepare_delete(external_port, network)
         with self.operations.write([deleted.context]) as tx:
-            delete_floating_ip(tx, before)
+            sharing.delete_object(tx, t.floatingips, before)
             deleted.write(tx)
             bump_routers(tx, routers)
             tx.after_commit(self.notify, before, None, _by_id(port))
@@ -237,13 +235,6 @@ class FloatingIpPools:
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
-
-
-def delete_floating_ip(tx: Transaction, floating_ip: Mapping[str, Any]) -> None:
-    """Delete a floating IP's rows; the caller deletes its port on the external network."""
-    delete_row(tx, t.floatingips, floating_ip)
-    sharing.forget(tx, floating_ip["id"])
-    tx.use("floatingip", floating_ip["project_id"], -1)
 
 
 def bump_routers(tx: Transaction, routers: Sequence[tuple[str, int]], bump: int = 1) -> None:

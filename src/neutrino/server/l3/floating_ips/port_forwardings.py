@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, new_id, update_row
+from neutrino.server.db.objects import Object, as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import UNLIMITED
 from neutrino.server.db.view import View
@@ -28,7 +28,6 @@ from neutrino.server.ml2.views import PORTS
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ChildViewCollection
 
-Object = dict[str, Any]
 _c, _f = t.port_forwardings.c, t.floatingips.c
 QUOTA = "port_forwarding"
 RANGES = (("external_port", "external_port_range"), ("internal_port", "internal_port_range"))

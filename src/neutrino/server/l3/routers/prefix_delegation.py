@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import update_row
+from neutrino.server.db.objects import Object, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.ipam.delegated import PROVISIONAL, is_delegated, usable_prefix
 from neutrino.server.ipam.subnet_rules import check_overlap as check_siblings
@@ -30,7 +30,6 @@ from neutrino.server.ml2.subnet_ports import Renumbering
 from neutrino.server.ml2.views import SUBNETS, subnets_of
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
 ROUNDS = 3  # ports created meanwhile with an address of the old prefix are renumbered in the next round
 _r, _rp, _a, _s, _b, _g = (
     t.routers.c,

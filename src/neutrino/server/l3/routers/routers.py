@@ -16,7 +16,7 @@ from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, new_id, update_row
+from neutrino.server.db.objects import Object, as_row, changed, exists, fresh, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.flavors import check_flavor
@@ -32,7 +32,6 @@ from neutrino.server.ml2.views import subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
-Object = dict[str, Any]
 _f = t.floatingips.c
 KIND = ("distributed", "ha")  # the attributes that make a router's kind
 NOT_COLUMNS = ("external_gateway_info", *KIND)
@@ -116,10 +115,9 @@ class Routers:
             ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
             decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
             router = decision.router
-            limit = self.quotas.limit(connection, "router", router["project_id"])
+            limits = self.quotas.limits(connection, "router", [router])
         with self.operations.write([], decision.writes) as tx:
-            tx.insert(t.routers, [as_row(t.routers, router)])
-            tx.use("router", router["project_id"], 1, limit)
+            tx.insert(t.routers, [as_row(t.routers, router)], limits)
         return decision
 
     def _kind(self, values: Mapping[str, Any], name: str) -> bool:
@@ -304,9 +302,7 @@ class Routers:
         with self.operations.write([pending.context for pending in writes]) as tx:
             for pending in writes:  # before the router's row, which the rows of its ports reference
                 pending.write(tx)
-            delete_row(tx, t.routers, before)
-            sharing.forget(tx, key)
-            tx.use("router", before["project_id"], -1)
+            sharing.delete_object(tx, t.routers, before)
             if before["ha"]:
                 tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
 

@@ -45,7 +45,6 @@ def api_router(router: Object, gateway_ips: Sequence[Object], zones: Sequence[st
     return {
         **router,
         "status": status,
-        "tenant_id": router["project_id"],
         "enable_ndp_proxy": False,
         "availability_zones": list(zones),
         "external_gateway_info": gateway if router["gw_port_id"] is not None else None,

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, update_row
+from neutrino.server.db.objects import Object, as_row, changed, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import DriverContext
@@ -25,7 +25,6 @@ from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.views import PORT_RENAMED
 from neutrino.server.query import Query
 
-Object = dict[str, Any]
 _b = t.port_bindings.c
 NAMES = ("host", "status", "vnic_type", "vif_type", "profile", "vif_details")
 VIEW = View(t.port_bindings, columns=NAMES, key="host", scope=sa.true())  # policy decides by the port's project
