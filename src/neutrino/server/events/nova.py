@@ -17,6 +17,7 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -140,6 +141,7 @@ class NovaUnavailable(Exception):
 Post = Callable[[list[dict[str, str]]], NovaAnswer]
 
 
+@dataclass(eq=False)
 class NovaNotifier:
     """Sends events to Nova in order, from a background thread. It neither blocks nor raises.
 
@@ -147,28 +149,23 @@ class NovaNotifier:
     next one: few requests under load, and no delay without load.
     """
 
-    def __init__(
-        self,
-        post: Post,
-        *,
-        status_changes: bool = True,
-        data_changes: bool = True,
-        delivery: DeliveryOptions = DELIVERY,
-    ) -> None:
-        self._post = post
-        self._status_changes = status_changes
-        self._data_changes = data_changes
-        self.queue = DeliveryQueue("events for Nova", self._deliver, delivery, merge_equal=True)
+    post: Post
+    status_changes: bool = True
+    data_changes: bool = True
+    delivery: DeliveryOptions = DELIVERY
+
+    def __post_init__(self) -> None:
+        self.queue = DeliveryQueue("events for Nova", self._deliver, self.delivery, merge_equal=True)
 
     def send(self, events: Iterable[NovaEvent]) -> None:
         """Queue the events that are enabled in the configuration, and return."""
         for event in events:
-            if self._status_changes if event.is_status_change else self._data_changes:
+            if self.status_changes if event.is_status_change else self.data_changes:
                 self.queue.put(event)
 
     def _deliver(self, batch: Sequence[NovaEvent]) -> Undelivered[NovaEvent] | None:
         try:
-            answer = self._post(msgspec.to_builtins(batch))
+            answer = self.post(msgspec.to_builtins(batch))
         except NovaUnavailable as error:
             return Undelivered(batch, str(error))
         # About Nova's state, and not about the events.
