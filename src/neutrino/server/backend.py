@@ -4,24 +4,20 @@
 schedule networks and routers, bind ports and make them ACTIVE.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_config import cfg
-from sqlalchemy.engine import Connection
 
 from neutrino.server import config
 from neutrino.server.db.session import Database
-from neutrino.server.dhcp.lease_providers import has_live_provider, is_provider, without_live_provider
-from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler, build_dhcp
+from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
 from neutrino.server.events import nova
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports
 from neutrino.server.hosts.registry import Registry, Report
-from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.plugin import build_services
-from neutrino.server.ml2.ports.provisioning import DhcpReadiness
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import Services, load
@@ -49,15 +45,10 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
     def floating_ip_changed(before: Object | None, after: Object | None, ports: Mapping[str, Object]) -> None:
         nova_sink.send(nova.events_for_floating_ip(before, after, ports))
 
-    def is_served(connection: Connection, network_id: str, subnet_ids: Sequence[str], host: str) -> bool:
-        return has_live_provider(connection, network_id, subnet_ids, host, registry.cutoff())
-
-    groups, readiness = SecurityGroups(db, quotas), DhcpReadiness(is_served, is_provider, without_live_provider)
-    services = Services(
-        conf, db, quotas, registry, groups, NETWORKS.zones_of, check_hints, readiness, port_changed, floating_ip_changed
-    )
+    groups = SecurityGroups(db, quotas)
+    services = Services(conf, db, quotas, registry, groups, port_changed, floating_ip_changed)
     core = load("neutrino.core_plugins", conf.core_plugin)(services)
-    dhcp = build_dhcp(conf, db, registry, core, port_changed)
+    dhcp = build_dhcp(conf, db, registry, core)
 
     def close() -> None:
         nova_sink.queue.close()

@@ -33,7 +33,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
-from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
+from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
@@ -44,6 +44,7 @@ from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import Query
 from neutrino.server.quota.plugin import QuotaPlugin
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
+from neutrino.server.scheduling.placements import NETWORKS
 from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.services import load

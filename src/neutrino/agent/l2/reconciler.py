@@ -25,7 +25,7 @@ from neutrino.agent.l2 import bridges, pipeline
 from neutrino.agent.l2.connections import plan_flushes
 from neutrino.agent.l2.desired import Desired, HostState, L2Options, resolve, wanted_segments
 from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, METER_IDS, L2Extension, cookie_of, port_owner
-from neutrino.agent.l2.extensions import BUILT_IN
+from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.flows.firewall import REMOTES
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
 from neutrino.agent.l2.local_vlans import SegmentKey, allocate, merged, restore

@@ -4,9 +4,9 @@
 the row locks of counters, which all writers of a project need, are held only during the commit.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, ParamSpec
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, CursorResult
@@ -15,6 +15,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 
+P = ParamSpec("P")
 UNLIMITED = -1
 UNCOUNTED = -2  # unlimited, and without a counter
 
@@ -28,6 +29,7 @@ class Transaction:
         self.connection = connection
         self._changes: dict[tuple[str, str], bool] = {}  # kind and id of an object: whether it is deleted
         self._usage: dict[tuple[str, str], int] = {}
+        self.callbacks: list[Callable[[], object]] = []
         self._limits: dict[tuple[str, str], int] = {}
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> CursorResult[Any]:
@@ -37,6 +39,10 @@ class Transaction:
         """Change so many rows on a condition; Stale if it does not hold any more for all of them."""
         if self.connection.execute(statement, parameters).rowcount != rows:
             raise Stale
+
+    def after_commit(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call it when the change is committed and not repeated any more: it may write, and lose races, itself."""
+        self.callbacks.append(partial(call, *args, **kwargs))
 
     def insert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert rows with equal columns, and log them if hosts get them. The statement is cached per table."""

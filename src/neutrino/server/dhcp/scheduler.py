@@ -28,18 +28,14 @@ from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.scheduling.placements import SERVING, Candidate, PlacementTable, choose, lacking
+from neutrino.server.scheduling.placements import NETWORKS, SERVING, Candidate, choose, lacking
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
-Notify = Callable[[Object | None, Object | None], None]  # a port before and after its change
 BATCH = 50  # networks placed in one transaction, each with its port
 SETTLE_ROUNDS = 5  # of `settle`: a network that keeps changing is settled by the requests that change it
 _a, _b, _n, _s = t.agents.c, t.network_dhcp_agents.c, t.networks.c, t.subnets.c
-NETWORKS = PlacementTable(
-    "network", words.DHCP, "dhcp", t.network_dhcp_agents, t.networks, errors.NetworkNotFound, leaves_disabled=True
-)
 _serving_agents = (
     sa.select(sa.func.count())
     .select_from(t.network_dhcp_agents.join(t.agents))
@@ -71,18 +67,15 @@ class DhcpScheduler(AgentScheduler):
         """Changes of the network's DHCP ports when its subnets become these."""
         return self.ports.steps(connection, network_id, subnets=subnets)
 
-    def committed(
-        self, network: Object, before: Object | None, after: Object | None, writes: Sequence[PendingWrite]
-    ) -> None:
+    def committed(self, network_id: str, before: Object | None, after: Object | None) -> None:
         """A subnet has been created, updated or deleted, and its network's DHCP ports with it."""
-        self.ports.notify(writes)
         had = before is not None and before["enable_dhcp"]
         has = after is not None and after["enable_dhcp"]
         if has and not had:
-            self.schedule(network["id"])
+            self.schedule(network_id)
         elif had and not has and after is not None:
             # The network may have been placed while the subnet changed, with a port for the subnet as it was.
-            self.settle(network["id"])
+            self.settle(network_id)
 
     def port_changed(self, before: Object | None, after: Object | None) -> None:
         if before is not None and after is None and before["device_owner"] == DHCP_OWNER:
@@ -96,7 +89,7 @@ class DhcpScheduler(AgentScheduler):
                 steps = self.ports.steps(connection, network_id)
             if not steps:
                 return
-            with self.ports.write(steps):
+            with self.ports.operations.write([], steps):
                 pass  # only the ports change
 
     # --- one network ----------------------------------------------------------------------------------------------
@@ -134,7 +127,7 @@ class DhcpScheduler(AgentScheduler):
                 steps = self.ports.steps(connection, object_id, joining, leaving)
         if not (joining or leaving or steps):
             return None
-        with self.ports.write(steps) as tx:
+        with self.ports.operations.write([], steps) as tx:
             gone = sa.delete(t.network_dhcp_agents).where(_b.network_id == object_id, _b.agent_id.in_(leaving))
             if leaving and not tx.execute(gone).rowcount:  # another server moved it: look again
                 raise Stale
@@ -280,7 +273,7 @@ class DhcpScheduler(AgentScheduler):
             taken = [(row, steps) for row, steps in planned if not self._hosts_failed(connection, steps).get(host)]
 
         if taken:
-            with self.ports.write([step for _, steps in taken for step in steps]) as tx:
+            with self.ports.operations.write([], [step for _, steps in taken for step in steps]) as tx:
                 self._insert(tx, [row.id for row, _ in taken], agent_id, if_lacking=True)
                 for row, _ in taken:
                     tx.record("network", row.id)
@@ -290,7 +283,7 @@ class DhcpScheduler(AgentScheduler):
         return len(taken), rows[-1].id if len(rows) == BATCH else None
 
 
-def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any, notify: Notify) -> DhcpScheduler:
+def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any) -> DhcpScheduler:
     """The scheduler, registered with the core plugin: DHCP ports follow subnets and are replaced if they are deleted."""
     options = SchedulingOptions(
         conf.dhcp_agents_per_network,
@@ -298,7 +291,7 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
         automatic=conf.network_auto_schedule,
         failover=conf.allow_automatic_dhcp_failover,
     )
-    ports = DhcpPorts(core.networks, core.ports, core.operations, notify, conf.base_mac)
+    ports = DhcpPorts(core.networks, core.ports, core.operations, conf.base_mac)
     scheduler = DhcpScheduler(db, registry, options, ports, core.provisioning.release_unserved)
     core.subnets.prepare_hooks.append(scheduler.prepare)
     core.subnets.commit_hooks.append(scheduler.committed)

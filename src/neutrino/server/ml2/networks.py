@@ -1,6 +1,6 @@
 """Networks: create with segments, update and sharing, delete with subnets and the service's own ports."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from neutrino.server.db.objects import as_row, changed, delete_row, exists, fres
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added
+from neutrino.server.hosts.zones import check_hints
 from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.operations import Operations
@@ -31,9 +32,10 @@ from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, on
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.request_cache import RequestCache
+from neutrino.server.scheduling.placements import NETWORKS as PLACEMENTS
+from neutrino.server.securitygroups.groups import SecurityGroups
 
 Object = dict[str, Any]
-ZonesOf = Callable[[Connection, Sequence[str]], Mapping[str, Sequence[str]]]
 AUTO_DELETED = ("network:dhcp", "network:distributed")  # owners of ports that are deleted with their network or subnet
 MIN_MTU = {4: 68, 6: 1280}  # by IP version
 _SHARING = {"shared": sharing.SHARED, "router:external": sharing.EXTERNAL}
@@ -55,9 +57,7 @@ class Networks:
     segments: Segments
     extensions: Extensions
     quotas: Quotas
-    zones_of: ZonesOf  # availability zones of the agents that serve networks
-    check_zone_hints: Callable[[Connection, Sequence[str]], None]
-    ensure_default_group: Callable[[str], str]
+    groups: SecurityGroups
     # Services with ports that do not keep a network from being deleted, or from becoming an internal one.
     unused_port_finders: list[Callable[[Connection, Object], UnusedPorts | None]] = field(default_factory=list)
 
@@ -80,8 +80,8 @@ class Networks:
         return None if row is None else one_form_of_segments(row)
 
     def _zones(self, connection: Connection, rows: Sequence[Object]) -> list[list[str]]:
-        zones = self.zones_of(connection, [row["id"] for row in rows])
-        return [list(zones.get(row["id"], ())) for row in rows]
+        zones = PLACEMENTS.zones_of(connection, [row["id"] for row in rows])
+        return [zones.get(row["id"], []) for row in rows]
 
     def load(self, connection: Connection, key: str, project: str | None = None) -> Object:
         return self.view.get(connection, key, project)
@@ -114,7 +114,7 @@ class Networks:
         projects = {values["project_id"] for values in several}
         # As in Neutron, a project's first network creates its default security group; the server's own has no project.
         for project in projects - {""}:
-            self.ensure_default_group(project)
+            self.groups.ensure_default(project)
         with self.db.read() as connection:
             in_use = SegmentsInUse(connection)  # one for all networks: no two of them get the same segment
             made = [self._decide(connection, values, in_use) for values in several]
@@ -136,8 +136,7 @@ class Networks:
         tx.use("network", project, 1, limit)
 
     def _decide(self, connection: Connection, values: Object, in_use: SegmentsInUse) -> tuple[Object, list[Segment]]:
-        if values["availability_zone_hints"]:
-            self.check_zone_hints(connection, values["availability_zone_hints"])
+        check_hints(connection, values["availability_zone_hints"])
         segments = self.segments.choose(in_use, values)
         network = fresh({k: v for k, v in values.items() if k not in (*NAMES, "segments")})
         network |= {

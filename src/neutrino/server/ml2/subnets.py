@@ -38,8 +38,8 @@ from neutrino.server.view_collection import one_by_one
 Object = dict[str, Any]
 # Changes of a service's ports, for a network that will have these subnets: connection, network id, subnets.
 PrepareHook = Callable[[Connection, str, Sequence[Object]], Sequence[PendingWrite]]
-# After the commit: the network, the subnet before and after (None: does not exist), the changes of the prepare hooks.
-CommitHook = Callable[[Object, Object | None, Object | None, Sequence[PendingWrite]], None]
+# After the commit: the network's id, the subnet before and after (None: does not exist).
+CommitHook = Callable[[str, Object | None, Object | None], None]
 REQUEST_ONLY = ("prefixlen", "use_default_subnetpool", "shared")
 DEFAULTS: Final[Object] = {
     "ipv6_ra_mode": None,
@@ -77,14 +77,8 @@ class Subnets:
         """Attributes of the subnet's network, for policy rules."""
         return self.networks.policy_target(context, values["network_id"], everyone=True)
 
-    def create(self, context: Context, values: Object) -> Object:
-        network, subnet, writes = self._create(context, values)
-        # Not in the retried part: a lost race of the scheduling must not create the subnet a second time.
-        self._committed(network, None, subnet, writes)
-        return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
-
     @retried
-    def _create(self, context: Context, values: Object) -> tuple[Object, Object, list[PendingWrite]]:
+    def create(self, context: Context, values: Object) -> Object:
         with self.db.read() as connection:
             network = self.networks.load(connection, values["network_id"], context.project_id)
             siblings = subnets_of(connection, [network["id"]])[network["id"]]
@@ -96,8 +90,7 @@ class Subnets:
         scope = {}
         if pool is not None and pool.get("address_scope_id") is not None:
             scope = {_scope_name(subnet): pool["address_scope_id"]}
-        contexts = [DriverContext("create", "subnet", subnet, network=network), *(w.context for w in writes)]
-        with self.operations.write(contexts) as tx:
+        with self.operations.write([DriverContext("create", "subnet", subnet, network=network)], writes) as tx:
             # First the network's row: of two overlapping subnets created at once, the later one finds it changed.
             subnet_ids = [*network["subnets"], subnet["id"]]
             update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
@@ -105,20 +98,17 @@ class Subnets:
                 subnet_pools.claim(tx, pool)
             tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))])
             add_slaac_addresses(tx, subnet, addressed, self.name_for)
-            for pending in writes:
-                pending.write(tx)
             self.extensions.store("subnet", tx, subnet)
             tx.use("subnet", subnet["project_id"], 1, limit)
-        return network, subnet, writes
+            tx.after_commit(self._committed, network["id"], None, subnet)
+        return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
 
     def _prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[PendingWrite]:
         return [pending for hook in self.prepare_hooks for pending in hook(connection, network_id, subnets)]
 
-    def _committed(
-        self, network: Object, before: Object | None, after: Object | None, writes: Sequence[PendingWrite]
-    ) -> None:
+    def _committed(self, network_id: str, before: Object | None, after: Object | None) -> None:
         for hook in self.commit_hooks:
-            hook(network, before, after, writes)
+            hook(network_id, before, after)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(
@@ -194,16 +184,8 @@ class Subnets:
 
     # --- updating -------------------------------------------------------------------------------------------------
 
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        network, before, after, writes = self._update(context, key, values, revision)
-        if after is not before:
-            self._committed(network, before, after, writes)
-        return {**after, "tenant_id": after["project_id"]}
-
     @retried
-    def _update(
-        self, context: Context, key: str, values: Object, revision: int | None
-    ) -> tuple[Object, Object, Object, list[PendingWrite]]:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
             network = self.networks.load(connection, before["network_id"], context.project_id)
@@ -211,19 +193,17 @@ class Subnets:
             after = {**before, **values}
             after = self.extensions.process("update", "subnet", values, after, network=network, before=before)
             if after == before:
-                return network, before, before, []
+                return before
             after = changed(before, after)
             writes: list[PendingWrite] = []
             if after["enable_dhcp"] != before["enable_dhcp"]:  # no other change of a subnet concerns its DHCP port
                 siblings = subnets_of(connection, [network["id"]])[network["id"]]
                 writes = self._prepare(connection, network["id"], [after if s["id"] == key else s for s in siblings])
-        contexts = [DriverContext("update", "subnet", after, before, network=network), *(w.context for w in writes)]
-        with self.operations.write(contexts) as tx:
+        with self.operations.write([DriverContext("update", "subnet", after, before, network=network)], writes) as tx:
             update_row(tx, t.subnets, before, stored(after))
-            for pending in writes:
-                pending.write(tx)
             self.extensions.store("subnet", tx, after, before)
-        return network, before, after, writes
+            tx.after_commit(self._committed, network["id"], before, after)
+        return after
 
     def _check_update(self, connection: Connection, before: Object, values: Object) -> None:
         prefix = ipaddress.ip_network(before["cidr"])
@@ -246,12 +226,8 @@ class Subnets:
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        network, before, writes = self._delete(context, key, revision)
-        self._committed(network, before, None, writes)
-
     @retried
-    def _delete(self, context: Context, key: str, revision: int | None) -> tuple[Object, Object, list[PendingWrite]]:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
             network = self.networks.load(connection, before["network_id"])
@@ -273,7 +249,7 @@ class Subnets:
             delete_row(tx, t.subnets, before)
             sharing.forget(tx, key)
             tx.use("subnet", before["project_id"], -1)
-        return network, before, writes
+            tx.after_commit(self._committed, network["id"], before, None)
 
 
 def _refused(msg: str) -> errors.BadRequest:

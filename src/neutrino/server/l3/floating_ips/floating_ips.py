@@ -124,13 +124,8 @@ class FloatingIps:
 
     # --- creating -------------------------------------------------------------------------------------------------
 
-    def create(self, context: Context, values: Object) -> Object:
-        floating_ip, port = self._create(context, values)
-        self.notify(None, floating_ip, _by_id(port))
-        return _api_floating_ip(floating_ip, port)
-
     @retried
-    def _create(self, context: Context, values: Object) -> tuple[Object, Object | None]:
+    def create(self, context: Context, values: Object) -> Object:
         with self.db.read() as connection:
             new = fresh({n: v for n, v in values.items() if n != "subnet_id"}, revision=0)
             external_port = self._external_port(connection, context, values, new["id"])
@@ -151,7 +146,8 @@ class FloatingIps:
             tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
             bump_routers(tx, association.routers)
             tx.use("floatingip", floating_ip["project_id"], 1, limit)
-        return floating_ip, association.port
+            tx.after_commit(self.notify, None, floating_ip, _by_id(association.port))
+        return _api_floating_ip(floating_ip, association.port)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(
@@ -174,17 +170,9 @@ class FloatingIps:
 
     # --- updating: associate, move, disassociate ------------------------------------------------------------------
 
+    @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         requested = values or {"port_id": None}  # as in Neutron, an empty update disassociates
-        before, after, port, ports = self._update(context, key, requested, revision)
-        self.notify(before, after, ports)
-        return _api_floating_ip(after, port)
-
-    @retried
-    def _update(
-        self, context: Context, key: str, requested: Object, revision: int | None
-    ) -> tuple[Object, Object, Object | None, Mapping[str, Object]]:
-        """The floating IP before and after, its port, and the ports that it was and is associated with."""
         with self.db.read() as connection:
             before = VIEW.get(connection, key, revision=revision)
             association = _associate(connection, context, before, requested)
@@ -194,21 +182,18 @@ class FloatingIps:
         if after["port_id"] != before["port_id"] or after["fixed_ip_address"] != before["fixed_ip_address"]:
             after["status"] = DOWN  # until a host reports that it translates the address
         if after == before and "port_id" not in requested:
-            return before, before, association.port, {}
+            return _api_floating_ip(before, association.port)
         now = changed(before, after)
         with self.operations.write([]) as tx:
             update_row(tx, t.floatingips, before, now)
             bump_routers(tx, association.routers)
-        return before, now, association.port, {**_by_id(left), **_by_id(association.port)}
+            tx.after_commit(self.notify, before, now, {**_by_id(left), **_by_id(association.port)})
+        return _api_floating_ip(now, association.port)
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        before, port = self._delete(key, revision)
-        self.notify(before, None, _by_id(port))
-
     @retried
-    def _delete(self, key: str, revision: int | None) -> tuple[Object, Object | None]:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = VIEW.get(connection, key, revision=revision)
             if before["port_forwardings"]:
@@ -222,7 +207,7 @@ class FloatingIps:
             delete_floating_ip(tx, before)
             deleted.write(tx)
             bump_routers(tx, routers)
-        return before, port
+            tx.after_commit(self.notify, before, None, _by_id(port))
 
 
 @dataclass(frozen=True)

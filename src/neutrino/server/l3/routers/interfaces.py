@@ -18,8 +18,9 @@ from neutrino.server.l3.routers import rules
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort, interface_target
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
-from neutrino.server.l3.routers.router_ports import RouterPorts, RouterWrites, read_agents, read_ports
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
+from neutrino.server.ml2.operations import Writes
 from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
 
 Object = dict[str, Any]
@@ -31,7 +32,7 @@ _c = t.routers.c
 class _InterfaceChange:
     """An interface that is added or removed: its port and subnets, and the router's ports after the change."""
 
-    writes: RouterWrites
+    writes: Writes
     port: Object
     subnets: Sequence[Object]
     ports: tuple[RouterPort, ...]
@@ -100,7 +101,7 @@ class Interfaces:
             fixed_ips = [one.fixed_ip for one in (*ipv6.addresses, address)]
             writes = self.ports.readdress(connection, ipv6.id, fixed_ips)
             grown = replace(ipv6, addresses=(*ipv6.addresses, address))
-            port = dict(writes.contexts[0].current)
+            port = dict(writes[0].context.current)
             return _InterfaceChange(writes, port, [subnet], tuple(grown if p is ipv6 else p for p in ports))
         try:
             writes, port = self.ports.create(
@@ -151,7 +152,7 @@ class Interfaces:
             others = self.ports.reconcile(connection, router, change.ports, agents)
             released = self.delegation.release(connection, ports, [s["id"] for s in change.subnets])
         self.scheduler.commit(router, change.writes + others + released)
-        self.delegation.notify(released.ports)
+        self.delegation.renumbering.notify(released)
         ids = [subnet["id"] for subnet in change.subnets]
         return _answer(router_id, change.port, ids, ids[0] if ids else None)
 
@@ -163,7 +164,7 @@ class Interfaces:
         if left:
             writes = self.ports.readdress(connection, found.id, [address.fixed_ip for address in left])
             after = tuple(replace(found, addresses=left) if p is found else p for p in ports)
-            return _InterfaceChange(writes, dict(writes.contexts[0].current), subnets, after)
+            return _InterfaceChange(writes, dict(writes[0].context.current), subnets, after)
         writes, port = self.ports.delete(connection, found.id)
         return _InterfaceChange(writes, port, subnets, tuple(p for p in ports if p is not found))
 

@@ -23,9 +23,9 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.ipam.delegated import PROVISIONAL, is_delegated, usable_prefix
 from neutrino.server.ipam.subnet_rules import check_overlap as check_siblings
 from neutrino.server.l3.routers.port_layout import ACTIVE, INTERFACES, SNAT, RouterPort
-from neutrino.server.l3.routers.router_ports import NOTHING, RouterWrites, read_ports
+from neutrino.server.l3.routers.router_ports import read_ports
 from neutrino.server.l3.routers.rules import check_overlap
-from neutrino.server.ml2.operations import Operations, PendingWrite
+from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.ml2.subnet_ports import Renumbering
 from neutrino.server.ml2.views import SUBNETS, subnets_of
 
@@ -93,13 +93,11 @@ class PrefixDelegation:
             steps = self.renumbering.steps(connection, [subnet], cidr)
         if not steps:
             return False
-        with self.operations.write([step.context for step in steps]) as tx:
+        with self.operations.write([], steps) as tx:
             # Stale if an interface or the gateway was removed since: then the prefix must not be stored.
             update_row(tx, t.routers, router, {})
-            for step in steps:
-                step.write(tx)
+            tx.after_commit(self.renumbering.notify, steps)
         LOG.info("subnet %s has prefix %s, delegated to host %s", subnet_id, cidr, host)
-        self.notify(steps)
         return True
 
     def _problem(self, connection: Connection, router: Any, subnet: Object, cidr: str) -> str:
@@ -117,24 +115,18 @@ class PrefixDelegation:
             return error.message
         return ""
 
-    def release(
-        self, connection: Connection, ports: Collection[RouterPort], subnet_ids: Collection[str]
-    ) -> RouterWrites:
+    def release(self, connection: Connection, ports: Collection[RouterPort], subnet_ids: Collection[str]) -> Writes:
         """Give subnets that lose their router, or whose router loses its gateway, the provisional prefix.
 
         `ports` of the router are deleted or readdressed by the same request, and are left to it.
         """
         if not subnet_ids:
-            return NOTHING
+            return ()
         found = [s for s in SUBNETS.load_in(connection, "id", sorted(subnet_ids)) if is_delegated(s)]
         without = {port.id for port in ports}
-        return RouterWrites(ports=self.renumbering.steps(connection, found, PROVISIONAL, without) if found else ())
+        return self.renumbering.steps(connection, found, PROVISIONAL, without) if found else ()
 
-    def release_all(self, connection: Connection, ports: Sequence[RouterPort]) -> RouterWrites:
+    def release_all(self, connection: Connection, ports: Sequence[RouterPort]) -> Writes:
         """The router loses its gateway, and with it all prefixes; its interfaces stay."""
         routed = {subnet_id for port in ports if port.is_interface for subnet_id in port.subnet_ids}
         return self.release(connection, [port for port in ports if port.type == SNAT], routed)
-
-    def notify(self, writes: Sequence[PendingWrite]) -> None:
-        """After the commit."""
-        self.renumbering.notify(writes)

@@ -24,10 +24,10 @@ from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
-from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, read_ports
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_ports
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
-from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.ml2.views import subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
@@ -66,7 +66,7 @@ class _GatewayRequest:
 class _GatewayChange:
     """The gateway port after a request; `fixed_ips` is None where they stay."""
 
-    writes: RouterWrites
+    writes: Writes
     port_id: str | None
     fixed_ips: Sequence[Object] | None
 
@@ -77,7 +77,7 @@ class _Decision:
 
     router: Object
     gateway_ips: Sequence[Object]
-    writes: RouterWrites = NOTHING
+    writes: Writes = ()
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,8 @@ class Routers:
             decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
             router = decision.router
             limit = self.quotas.limit(connection, "router", router["project_id"])
-        with self.operations.write(decision.writes.contexts) as tx:
+        with self.operations.write([], decision.writes) as tx:
             tx.insert(t.routers, [as_row(t.routers, router)])
-            decision.writes.write(tx)
             tx.use("router", router["project_id"], 1, limit)
         return decision
 
@@ -130,7 +129,7 @@ class Routers:
     def _decide_create(self, connection: Connection, router: Object, request: _GatewayRequest) -> _Decision:
         has_gateway = request.network_id is not None
         assigned = self.scheduler.assign(connection, router, new=True, needed=router["ha"] or has_gateway)
-        writes, gateway_ips = assigned.writes, ()  # type: tuple[RouterWrites, Sequence[Object]]
+        writes, gateway_ips = assigned.writes, ()  # type: tuple[Writes, Sequence[Object]]
         if has_gateway:
             gateway = self._change_gateway(connection, router, request, central_host(assigned.agents))
             router = {**router, "gw_port_id": gateway.port_id}
@@ -148,15 +147,8 @@ class Routers:
 
     # --- updating -------------------------------------------------------------------------------------------------
 
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        before, after = self._update(context, key, values, revision)
-        if before["ha"] and not after["ha"]:
-            self.ha_networks.delete_unused(before["project_id"])
-        return after
-
     @retried
-    def _update(self, context: Context, key: str, values: Object, revision: int | None) -> tuple[Object, Object]:
-        """The router before, and as the API shows it after."""
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = router_view.VIEW.get(connection, key, revision=revision)
             kind = _changed_kind(before, values)
@@ -165,7 +157,7 @@ class Routers:
             if ha_network is not None:
                 kind = {**kind, **self.ha_networks.values(connection, ha_network)}
             decision = self._decide_update(connection, context, before, values, kind)
-        return before, self._write_update(before, decision)
+        return self._write_update(before, decision)
 
     def _decide_update(
         self, connection: Connection, context: Context, before: Object, values: Object, kind: Object
@@ -203,11 +195,11 @@ class Routers:
 
     def _move_ports(
         self, connection: Connection, before: Object, after: Object, ports: Sequence[RouterPort], *, recast: bool
-    ) -> tuple[RouterWrites, str]:
+    ) -> tuple[Writes, str]:
         """Agents and ports after a change of the gateway's network or of the kind; and the host of the gateway port."""
         other_network = after["gw_network_id"] != before["gw_network_id"]
         if not (other_network or recast):
-            return NOTHING, ""
+            return (), ""
         staying = [port for port in ports if not (other_network and port.type == GATEWAY)]
         needed = after["ha"] or after["gw_network_id"] is not None or any(port.is_interface for port in staying)
         assigned = self.scheduler.assign(connection, after, needed=needed, recast=recast)
@@ -223,10 +215,11 @@ class Routers:
             bump = 1 if after != before else 0
             stamp = changed(before, {}, bump=bump)
             after = {**after, **{name: stamp[name] for name in ("updated_at", "revision_number")}}
-            with self.operations.write(writes.contexts) as tx:
+            with self.operations.write([], writes) as tx:
                 update_row(tx, t.routers, before, after, bump=bump)
-                writes.write(tx)
-            self.delegation.notify(writes.ports)
+                tx.after_commit(self.delegation.renumbering.notify, writes)
+                if before["ha"] and not after["ha"]:
+                    tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
         with self.db.read() as connection:
             zones = router_view.zones_of(connection, before["id"])
         return router_view.api_router(after, decision.gateway_ips, zones, self.scheduler.status(before["id"]))
@@ -255,10 +248,10 @@ class Routers:
         port_id = router["gw_port_id"]
         if port_id is not None and router["gw_network_id"] == request.network_id:
             if not request.fixed_ips:
-                return _GatewayChange(NOTHING, port_id, None)
+                return _GatewayChange((), port_id, None)
             writes = self.ports.readdress(connection, port_id, request.fixed_ips)
-            return _GatewayChange(writes, port_id, writes.contexts[0].current["fixed_ips"] if writes.ports else None)
-        removed = self.ports.delete(connection, port_id)[0] if port_id is not None else NOTHING
+            return _GatewayChange(writes, port_id, writes[0].context.current["fixed_ips"] if writes else None)
+        removed = self.ports.delete(connection, port_id)[0] if port_id is not None else ()
         if request.network_id is None:
             return _GatewayChange(removed, None, [])
         created, port = self.ports.create(
@@ -296,13 +289,8 @@ class Routers:
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        deleted = self._delete(key, revision)
-        if deleted["ha"]:
-            self.ha_networks.delete_unused(deleted["project_id"])
-
     @retried
-    def _delete(self, key: str, revision: int | None) -> Object:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = router_view.VIEW.get(connection, key, revision=revision)
             ports = read_ports(connection, key)
@@ -310,15 +298,17 @@ class Routers:
             if interfaces:
                 raise errors.RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")
             _check_unused(connection, before)
-            writes = NOTHING
+            writes: Writes = ()
             for port in ports:
                 writes += self.ports.delete(connection, port.id)[0]
-        with self.operations.write(writes.contexts) as tx:
-            writes.write(tx)
+        with self.operations.write([pending.context for pending in writes]) as tx:
+            for pending in writes:  # before the router's row, which the rows of its ports reference
+                pending.write(tx)
             delete_row(tx, t.routers, before)
             sharing.forget(tx, key)
             tx.use("router", before["project_id"], -1)
-        return before
+            if before["ha"]:
+                tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
 
 
 def _check_gateway(

@@ -14,8 +14,8 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.tables import Json
 from neutrino.server.db.view import Added, View
-from neutrino.server.l3.scheduling.candidates import ROUTERS as PLACEMENTS
 from neutrino.server.l3.scheduling.candidates import STATUS
+from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
 
 Object = dict[str, Any]
 _c, _p = t.routers.c, t.ports.c

@@ -105,8 +105,8 @@ class DvrHosts:
             # Derived, so that the database refuses the second of two concurrent creates.
             values["id"] = str(uuid.uuid5(_PORT_NAMESPACE, f"{network_id} {host}"))
             step = self.ports.prepare_create(connection, values, network, subnets)
-        with self.operations.write([step.context]) as tx:
-            step.write(tx)
+        with self.operations.write([], [step]):
+            pass  # only the port
         return dict(step.context.current)
 
     def reported(self, report: Report) -> None:

@@ -24,11 +24,11 @@ from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
-from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, execute, read_agents, read_ports
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
 from neutrino.server.l3.scheduling import candidates as l3
-from neutrino.server.l3.scheduling.candidates import DOWN, ROUTERS, fits, mode, needs_agent
-from neutrino.server.ml2.operations import Operations
-from neutrino.server.scheduling.placements import Candidate
+from neutrino.server.l3.scheduling.candidates import DOWN, fits, mode, needs_agent
+from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite, Writes, pending_statement
+from neutrino.server.scheduling.placements import ROUTERS, Candidate
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Assignment:
     """The agents of a router after a change, and the writes of the placements that change."""
 
     agents: tuple[RouterAgent, ...]
-    writes: RouterWrites = NOTHING
+    writes: Writes = ()
 
 
 class L3Scheduler(AgentScheduler):
@@ -88,7 +88,7 @@ class L3Scheduler(AgentScheduler):
         renew = sa.update(t.router_l3_agents).where(_b.router_id == router["id"]).values(ha_port_id=None, ha_state=None)
         leave = _leave(router["id"], {a.agent_id for a in current} - {a.agent_id for a in staying})
         agents = tuple(RouterAgent(a.agent_id, a.host) for a in staying)
-        return Assignment(agents, leave + RouterWrites(first=(execute(renew),)))
+        return Assignment(agents, (*leave, pending_statement(renew)))
 
     def _add_lacking(
         self, connection: Connection, router: Object, current: tuple[RouterAgent, ...], barred: Collection[str] = ()
@@ -107,11 +107,10 @@ class L3Scheduler(AgentScheduler):
     def _candidates(self, connection: Connection) -> list[Candidate]:
         return ROUTERS.candidates(connection, self._registry.cutoff())[0]
 
-    def commit(self, router: Object, writes: RouterWrites) -> None:
+    def commit(self, router: Object, writes: Writes) -> None:
         """Write a change of a router's ports and agents, on the condition that the router is as it was read."""
-        with self._operations.write(writes.contexts) as tx:
+        with self._operations.write([], writes) as tx:
             update_row(tx, t.routers, router, {})
-            writes.write(tx)
 
     # --- one router by itself -------------------------------------------------------------------------------------
 
@@ -306,14 +305,14 @@ class L3Scheduler(AgentScheduler):
         return changed
 
 
-def _join(router_id: str, agents: Sequence[Candidate]) -> RouterWrites:
+def _join(router_id: str, agents: Sequence[Candidate]) -> Writes:
     """Write the placements of a router on these agents."""
     rows = [{"router_id": router_id, "agent_id": agent.id} for agent in agents]
-    return RouterWrites(first=(lambda tx: tx.insert(t.router_l3_agents, rows),)) if rows else NOTHING
+    return (PendingWrite(NO_EVENT, lambda tx: tx.insert(t.router_l3_agents, rows)),) if rows else ()
 
 
-def _leave(router_id: str, agent_ids: Collection[str]) -> RouterWrites:
+def _leave(router_id: str, agent_ids: Collection[str]) -> Writes:
     if not agent_ids:
-        return NOTHING
+        return ()
     gone = sa.delete(t.router_l3_agents).where(_b.router_id == router_id, _b.agent_id.in_(sorted(agent_ids)))
-    return RouterWrites(first=(execute(gone),))
+    return (pending_statement(gone),)

@@ -115,14 +115,9 @@ class PortBindings:
                 provisioning.block(tx, port_id, ())
             tx.record("port", port_id)
 
+    @retried
     def activate(self, context: Context, port_id: str, host: str, body: Any) -> Object:
         """Make an INACTIVE binding the port's own; the one that was ACTIVE stays until it is deleted."""
-        before, after, binding = self._activate(context, port_id, host, body)
-        self.ports.notify(before, after)
-        return _api(binding)
-
-    @retried
-    def _activate(self, context: Context, port_id: str, host: str, body: Any) -> tuple[Object, Object, Object]:
         with self.db.read() as connection:
             port = self._port(connection, port_id)
             network = self._network_for_drivers(connection, port, "activate")
@@ -143,7 +138,8 @@ class PortBindings:
             update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
             # DHCP does not block it: the instance has its lease already, and keeps running while it migrates.
             provisioning.block(tx, port_id, [provisioning.L2])
-        return port, after, binding
+            tx.after_commit(self.ports.notify, port, after)
+        return _api(binding)
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
