@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import msgspec
 import pytest
 from oslo_config import cfg
 
@@ -192,7 +193,7 @@ def test_temporary_errors_of_nova_are_retried(fake_nova: FakeNova, notifier: Nov
     notifier.send([plugged("a")])
     fake_nova.wait_for_requests(3)
     assert notifier.queue.close(PATIENCE) == 0
-    assert fake_nova.requests == [[plugged("a").as_dict()]] * 3
+    assert fake_nova.requests == [[msgspec.to_builtins(plugged("a"))]] * 3
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
@@ -305,7 +306,7 @@ def test_nova_is_found_through_keystones_catalogue(fake_nova: FakeNova, tmp_path
     notifier.send([plugged("a"), changed("a")])
     fake_nova.wait_for_requests(1)
     notifier.queue.close(PATIENCE)
-    assert fake_nova.requests == [[plugged("a").as_dict()]]
+    assert fake_nova.requests == [[msgspec.to_builtins(plugged("a"))]]
     assert fake_nova.headers[0]["x-auth-token"] == "the-token"
     assert fake_nova.headers[0]["x-openstack-request-id"].startswith("req-")
 
@@ -315,7 +316,7 @@ def test_an_unreachable_keystone_is_retried_like_nova(tmp_path: Any) -> None:
         tmp_path, "[nova]\nauth_type = password\nauth_url = http://127.0.0.1:1\nusername = u\npassword = secret\n"
     )
     with pytest.raises(NovaUnavailable) as raised:
-        keystone_poster(conf)([changed("a").as_dict()])
+        keystone_poster(conf)([msgspec.to_builtins(changed("a"))])
     assert "secret" not in str(raised.value)
 
 

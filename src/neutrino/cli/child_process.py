@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from typing import Final, NoReturn, Self
@@ -34,18 +35,20 @@ def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
+@dataclass(eq=False)
 class ChildProcess:
     """`with ChildProcess("feed", work):` runs `work` in a child process until the end of the block."""
 
-    def __init__(self, name: str, work: Work) -> None:
-        self._name = name
-        self._work = work
+    name: str
+    work: Work
+
+    def __post_init__(self) -> None:
         self._stop = threading.Event()
         self._restart = threading.Event()  # set: the next end of the child is not a failure
 
     def __enter__(self) -> Self:
         self._child = self._start()
-        self._watcher = threading.Thread(target=self._watch, daemon=True, name=self._name)
+        self._watcher = threading.Thread(target=self._watch, daemon=True, name=self.name)
         self._watcher.start()
         return self
 
@@ -71,7 +74,7 @@ class ChildProcess:
             else:
                 ran, status = time.monotonic() - started, self._child.exitcode
                 backoff = MIN_BACKOFF if ran > STABLE_SECONDS else min(2 * backoff, MAX_BACKOFF)
-                LOG.error("the %s process ended with status %s; respawning in %.1f s", self._name, status, backoff)
+                LOG.error("the %s process ended with status %s; respawning in %.1f s", self.name, status, backoff)
                 if self._stop.wait(backoff):
                     return
             self._child = self._start()
@@ -82,7 +85,7 @@ class ChildProcess:
         # Until the child has reset it, the parent's (granian's) handler would run in the child, and SIGTERM would be lost.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
-            child = ForkProcess(target=_run_child, args=(self._name, self._work, os.getpid()))
+            child = ForkProcess(target=_run_child, args=(self.name, self.work, os.getpid()))
             child.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

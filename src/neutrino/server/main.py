@@ -82,7 +82,6 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.notifies = conf.feed.announce
     notifier = notifier_from_conf(conf, conf.host)
-
     notify: Notify = notifier.notify if notifier is not None else lambda event, payload, context: None
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
@@ -162,8 +161,6 @@ def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentSc
 def application(server: Server) -> Any:
     """The WSGI application of an assembled server, in the process that serves requests."""
     log.setup(server.conf, "neutrino")
-    if server.conf.database.auto_upgrade:
-        schema.ensure_in_child(config.database_url(server.conf))
     begin(server)
     # Everything up to here lives as long as the process: without the freeze the collector would walk it again and again,
     # and with the default threshold it would run every few hundred rows of a list.

@@ -183,22 +183,15 @@ class BrokerConnection:
             auto_delete=False,
             queue_arguments=self._arguments,
         )
-        self._declare_or_reuse(lambda: self._exchange(self._channel).declare())
-        self._declare_or_reuse(lambda: queue(self._channel).queue_declare())
-        queue(self._channel).queue_bind()
+        # Exchange and queue are shared: if another service declared them with other properties, they are used as they are.
+        for declare in (self._exchange.declare, queue.queue_declare, queue.queue_bind):
+            try:
+                declare(channel=self._channel)
+            except REFUSED as why:
+                if getattr(why, "code", None) != PRECONDITION_FAILED:
+                    raise
+                self._channel = self._connection.channel()  # a refused declaration closes the channel
         self._declared.add(routing_key)
-
-    def _declare_or_reuse(self, declare: Callable[[], object]) -> None:
-        """Exchange and queue are shared: if another service declared them with other properties, they are used as they are.
-
-        A refused declaration closes the channel, so a new one is opened.
-        """
-        try:
-            declare()
-        except REFUSED as why:
-            if getattr(why, "code", None) != PRECONDITION_FAILED:
-                raise
-            self._channel = self._connection.channel()
 
 
 def _tls_options(options: AmqpOptions, host: str) -> dict[str, object]:
