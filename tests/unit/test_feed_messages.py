@@ -9,8 +9,8 @@ import pytest
 
 from neutrino.feed import messages as m
 from neutrino.feed.address import Address, BadAddress, parse
+from neutrino.feed.client import UnacknowledgedReports
 from neutrino.feed.state import State
-from neutrino.feed.unacknowledged import UnacknowledgedReports
 from neutrino.model.agents import AgentState
 from neutrino.model.state import GroupMembers, Member
 

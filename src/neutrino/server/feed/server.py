@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
@@ -252,7 +252,7 @@ class FeedServer:
                 yield
 
     async def _serve(self, connection: ServerConnection) -> None:
-        admitted = self._admission.take(connection)
+        admitted = self._admission.take(cast(LimitedConnection, connection))
         if admitted is None:
             await connection.close(1008, WITHDRAWN)
             return
