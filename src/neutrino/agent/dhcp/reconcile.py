@@ -18,7 +18,6 @@ from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.leases import read_leases, render_leases, render_release, stale_leases, with_existing
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, ServedNetwork
 from neutrino.agent.dhcp.render import HOSTS, LEASES, DesiredDhcp, directory, find_daemon, render
-from neutrino.agent.namespaces import plan_namespace
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Action, Service, plan_service, write_file
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
@@ -112,12 +111,10 @@ class Reconciler:
         return Service(desired.daemon, paths, mode=FILE_MODE, before_start=before_start)
 
     def _apply_namespace(self, network_id: str, desired: DesiredDhcp, complete: bool) -> None:
-        state = self._services.prepare(desired.namespace)
-        plan = plan_namespace(desired.namespace, state, complete=complete)
         # A DHCP port that the server has replaced has another id, and so another device.
         stale = self._stale_ports(network_id, desired) if complete else []
-        self._services.apply(desired.namespace, state, plan, unplug=stale)
-        self._flush_conntrack(desired.namespace.name, plan.changes)
+        result = self._services.reconcile(desired.namespace, complete=complete, unplug=stale)
+        self._flush_conntrack(desired.namespace.name, result.applied)
 
     def _marked(self) -> dict[str, str]:
         """Switch ports with our mark, and the network of each."""

@@ -84,7 +84,7 @@ class DhcpRole:
         return self._loop.position
 
     def describe(self) -> Iterable[agents.AgentState]:
-        networks = [n for n in self.feed.state.objects[NETWORK].values() if isinstance(n, DhcpNetwork)]
+        networks = self.feed.state.objects[NETWORK].values()
         problems = {**self.feed.state.problems_of(NETWORK, PORT), **self._loop.problems}
         configurations = {
             **self.description.configurations,

@@ -175,7 +175,7 @@ class L2Role:
         objects = self.feed.state.objects
         built_in = {field: dict(objects[kind]) for field, kind in KINDS.items()}
         more = {kind: dict(objects.get(kind, {})) for kind in self._extension_kinds}
-        return HostState(**built_in, extension_objects=more)  # type: ignore[arg-type]
+        return HostState(**built_in, extension_objects=more)
 
     def _with_held(self, sent: HostState) -> HostState:
         """With the deleted ports that a role holds, as they were: their unwiring is deferred until it releases them."""
