@@ -137,8 +137,11 @@ def _lab_arguments(parser: argparse.ArgumentParser) -> None:
     datapath = "datapath of Open vSwitch: kernel (system) or userspace (netdev) (default: %(default)s)"
     up.add_argument("--datapath", default="netdev", choices=["system", "netdev"], help=datapath)
     up.add_argument("--central", type=int, default=2, help="hosts with agent_mode dvr_snat (default: %(default)s)")
-    up.add_argument("--config-file", action="append", default=[], help="configuration file for the server; repeatable")
-    up.add_argument("--agent-config-file", action="append", default=[], help="configuration file for the agents")
+    for option, dest, what in (
+        ("--config-file", "server_config_files", "configuration file for the server; repeatable"),
+        ("--agent-config-file", "agent_config_files", "configuration file for the agents"),
+    ):
+        up.add_argument(option, dest=dest, metavar="FILE", type=os.path.abspath, action="append", default=[], help=what)
 
     vm = actions.add_parser("vm", parents=[state], help="create a stand-in instance, or delete one")
     _create_arguments(vm)
@@ -171,8 +174,10 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--network", help="the network, by name or id")
     parser.add_argument("--port", help="an existing port instead of a network, by name or id")
-    parser.add_argument("--security-group", action="append", help="by name or id; repeatable")
-    parser.add_argument("--no-dhcp", action="store_true", help="configure the port's addresses without DHCP")
+    group = "by name or id; repeatable"
+    parser.add_argument("--security-group", dest="security_groups", metavar="GROUP", action="append", help=group)
+    without = "configure the port's addresses without DHCP"
+    parser.add_argument("--no-dhcp", dest="dhcp", action="store_false", help=without)
 
 
 if __name__ == "__main__":
