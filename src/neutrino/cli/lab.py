@@ -9,6 +9,8 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from neutrino.cli import preflight
 from neutrino.cli.errors import INVALID, CommandError, unwind_on_sigterm
 from neutrino.cli.main import DEFAULT_LAB
@@ -58,16 +60,7 @@ def _output(text: str) -> None:
 
 def _up(args: argparse.Namespace) -> None:
     unwind_on_sigterm()
-    settings = LabSettings(
-        hosts=args.hosts,
-        port=args.port,
-        mtu=args.mtu,
-        underlay_ip_version=args.underlay_ip_version,
-        datapath=args.datapath,
-        central=args.central,
-        server_config_files=tuple(map(os.path.abspath, args.config_file)),
-        agent_config_files=tuple(map(os.path.abspath, args.agent_config_file)),
-    )
+    settings = msgspec.convert(vars(args), LabSettings)
     lab = Lab(args.state, settings)
     check(settings)
     build.check_unused(lab.paths)  # before the port, which the existing lab is likely to use
@@ -104,7 +97,7 @@ def _vm(args: argparse.Namespace) -> None:
     if args.delete:
         _delete(instances, args.name)
     else:
-        vm = instances.create(args.name, **(_create_options(args) | {"host": args.host, "hybrid": args.hybrid}))
+        vm = instances.create(args.name, **_create_options(args))
         _output(f"{vm.name} on {vm.host}: {instances.describe(vm)}")
 
 
@@ -206,15 +199,9 @@ def _create_options(args: argparse.Namespace) -> VmOptions:
     if (args.network is None) == (args.port is None):
         raise CommandError(f"VM {args.name} needs either --network or --port", INVALID)
     address: str | None = getattr(args, "address", None)
-    if args.port is not None and (args.security_group is not None or address is not None):
+    if args.port is not None and (args.security_groups is not None or address is not None):
         raise CommandError("--security-group and --address apply to a new port only, not with --port", INVALID)
-    return {
-        "network": args.network,
-        "port": args.port,
-        "address": address,
-        "security_groups": args.security_group,
-        "dhcp": not args.no_dhcp,
-    }
+    return msgspec.convert(vars(args), VmOptions)
 
 
 def _delete(instances: Instances, name: str) -> None:

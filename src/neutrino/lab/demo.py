@@ -20,13 +20,6 @@ from neutrino.lab.lab import Lab
 from neutrino.lab.settings import EXTERNAL, LabSettings
 
 SECONDS = 20.0
-SERVER = "import socket\ns = socket.create_server(('', {port}))\nwhile True:\n s.accept()[0].sendall(b'hello')"
-CLIENT = (
-    "import socket,sys\ntry: s = socket.create_connection(('{address}', {port}), 2)\n"
-    "except OSError: sys.exit(1)\nsys.exit(s.recv(5) != b'hello')"
-)
-
-
 EXTERNAL_NETWORK = (
     "network create public --external --provider-network-type flat --provider-physical-network external",
     "subnet create public-v4 --network public --subnet-range 203.0.113.0/24 --gateway 203.0.113.1 --no-dhcp"
@@ -79,15 +72,15 @@ class Demo:
         return self._address(name)
 
     def _metadata(self) -> str:
-        command = ["curl", "-sS", "--max-time", "5", "http://169.254.169.254/latest/meta-data/instance-id"]
-
-        def instance_id() -> str:
-            done = self.lab.run("web", command, check=False)
-            return done.stdout.strip() if done.returncode == 0 else ""
-
+        url = "http://169.254.169.254/latest/meta-data/instance-id"
         # The metadata role configures its proxy independently of the roles that the port waits for.
-        wait_until(lambda: instance_id() != "", SECONDS, "the metadata service does not respond")
-        return f"instance {instance_id()}"
+        wait_until(lambda: self._get("web", url) != "", SECONDS, "the metadata service does not respond")
+        return f"instance {self._get('web', url)}"
+
+    def _get(self, where: str, url: str) -> str:
+        """The content of a URL; empty if there is no response."""
+        done = self.lab.run(where, ["curl", "-fsS", "--max-time", "2", url], check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
 
     def _floating_ip(self) -> str:
         created = self._openstack("floating ip create public --port web -f json")
@@ -105,12 +98,11 @@ class Demo:
 
     def _tcp(self, source: str, target: str, port: int, *, allowed: bool) -> str:
         address = self._address(target)
-        server = self.lab.popen(target, [sys.executable, "-c", SERVER.format(port=port)])
+        server = self.lab.popen(target, [sys.executable, "-m", "http.server", str(port)])
         try:
-            command = [sys.executable, "-c", CLIENT.format(address=address, port=port)]
 
             def connects() -> bool:
-                return self.lab.run(source, command, check=False).returncode == 0
+                return self._get(source, f"http://{address}:{port}/") != ""
 
             if allowed:
                 wait_until(connects, SECONDS, f"{source} cannot connect to {address} port {port}")

@@ -35,7 +35,7 @@ class Backend:
 def build_backend(conf: cfg.ConfigOpts) -> Backend:
     """Opens and starts nothing, so that it can be done before processes are forked."""
     db = Database(config.database_url(conf), pool_size=conf.database.max_pool_size)
-    quotas = Quotas(db, config.quota_defaults(conf))
+    quotas = Quotas(db, {name: conf.quotas[f"quota_{name}"] for name in config.QUOTAS})
     registry = Registry(db, conf.agent_down_time)
     nova_sink = nova.nova_notifier_from_conf(conf)  # its thread starts with the first event, not here
 

@@ -233,10 +233,6 @@ def api_threads(conf: cfg.ConfigOpts) -> int:
     return int(conf.api_threads or (2 if waits else 1))
 
 
-def quota_defaults(conf: cfg.ConfigOpts) -> dict[str, int]:
-    return {name: conf.quotas[f"quota_{name}"] for name in QUOTAS}
-
-
 def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -23,12 +23,12 @@ from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.namespaces import command
 from neutrino.lab.instances.instances import Instances, VmRecords
 from neutrino.lab.settings import render_template
+from neutrino.model.roles import ROLES
 
 EXTERNAL_BRIDGE, EXTERNAL_NETWORK = "br-ex", "external"
 EXTERNAL_CIDR, EXTERNAL_GATEWAY = "172.24.4.0/24", "172.24.4.1"
 AGENT_BRIDGES = ("br-int", "br-tun")
 DEFAULT_STATE, RUN_FILE = "state", "up.json"
-ROLES = ("l2", "dhcp", "l3", "metadata")
 PROGRAMS = {
     "ovsdb-server": "openvswitch-switch",
     "ovs-vswitchd": "openvswitch-switch",

@@ -100,17 +100,19 @@ REFUSED = Transport.channel_errors
 
 @dataclass(frozen=True, slots=True)
 class AmqpOptions:
-    """How messages are sent. Exchange and queues must be declared as the consumers declare them."""
+    """How messages are sent, the last six under the names of their options in [oslo_messaging_rabbit]. Exchange and queues
+    must be declared as the consumers declare them.
+    """
 
     publisher_id: str
     topics: Sequence[str] = ("notifications",)
     exchange: str = "neutron"
-    durable: bool = False
-    quorum: bool = False
-    tls: bool = False  # as does ?ssl=1 in the URL
-    ca_file: str = ""  # empty: the system's CA certificates
-    cert_file: str = ""
-    key_file: str = ""
+    amqp_durable_queues: bool = False
+    rabbit_quorum_queue: bool = False
+    ssl: bool = False  # as does ?ssl=1 in the URL
+    ssl_ca_file: str = ""  # empty: the system's CA certificates
+    ssl_cert_file: str = ""
+    ssl_key_file: str = ""
 
 
 class BrokerConnection:
@@ -129,7 +131,7 @@ class BrokerConnection:
             password=broker.password,
             virtual_host=url.virtual_host,
             transport="pyamqp",
-            ssl=_tls_options(options, broker.host) if options.tls or url.tls else False,
+            ssl=_tls_options(options, broker.host) if options.ssl or url.tls else False,
             connect_timeout=TIMEOUT,
             transport_options={
                 "confirm_publish": True,
@@ -139,9 +141,10 @@ class BrokerConnection:
             },
         )
         self._declared: set[str] = set()
-        durable = options.durable or options.quorum  # RabbitMQ refuses a quorum queue that is not durable
+        # RabbitMQ refuses a quorum queue that is not durable.
+        durable = options.amqp_durable_queues or options.rabbit_quorum_queue
         self._exchange = Exchange(options.exchange, type="topic", durable=durable, auto_delete=False)
-        self._arguments = {"x-queue-type": "quorum"} if options.quorum else None
+        self._arguments = {"x-queue-type": "quorum"} if options.rabbit_quorum_queue else None
         try:
             self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
             self._channel = self._connection.channel()
@@ -195,7 +198,7 @@ class BrokerConnection:
 
 
 def _tls_options(options: AmqpOptions, host: str) -> dict[str, object]:
-    files = {"ca_certs": options.ca_file, "certfile": options.cert_file, "keyfile": options.key_file}
+    files = {"ca_certs": options.ssl_ca_file, "certfile": options.ssl_cert_file, "keyfile": options.ssl_key_file}
     given = {name: path for name, path in files.items() if path}
     return {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": host, **given}
 

@@ -40,17 +40,7 @@ def notifier_from_conf(conf: cfg.ConfigOpts, host: str) -> AmqpNotifier | None:
     from neutrino.server.events.amqp import AmqpNotifier, AmqpOptions  # kombu is loaded only if it is used
 
     rabbit = conf.oslo_messaging_rabbit
-    amqp = AmqpOptions(
-        f"network.{host}",
-        options.topics,
-        conf.control_exchange,
-        durable=rabbit.amqp_durable_queues,
-        quorum=rabbit.rabbit_quorum_queue,
-        tls=rabbit.ssl,
-        ca_file=rabbit.ssl_ca_file,
-        cert_file=rabbit.ssl_cert_file,
-        key_file=rabbit.ssl_key_file,
-    )
+    amqp = AmqpOptions(f"network.{host}", options.topics, conf.control_exchange, **rabbit)
     return AmqpNotifier(options.transport_url or conf.transport_url, amqp)
 
 

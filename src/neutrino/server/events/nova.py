@@ -31,6 +31,7 @@ LOG = logging.getLogger(__name__)
 
 VIF_PLUGGED, VIF_UNPLUGGED, VIF_DELETED = "network-vif-plugged", "network-vif-unplugged", "network-vif-deleted"
 NETWORK_CHANGED = "network-changed"
+ABOUT_STATUS = (VIF_PLUGGED, VIF_UNPLUGGED)  # the others are about a port's data
 COMPLETED, FAILED = "completed", "failed"
 COMPUTE_OWNER = "compute:"
 # Port attributes, besides the fixed IPs, that Nova caches.
@@ -47,11 +48,6 @@ class NovaEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     server_uuid: str
     tag: str
     status: str | None = None
-
-    @property
-    def is_status_change(self) -> bool:
-        """Whether it is about a port's status; the others are about its data."""
-        return self.name in (VIF_PLUGGED, VIF_UNPLUGGED)
 
 
 def is_server_port(port: Resource) -> bool:
@@ -160,7 +156,7 @@ class NovaNotifier:
     def send(self, events: Iterable[NovaEvent]) -> None:
         """Queue the events that are enabled in the configuration, and return."""
         for event in events:
-            if self.status_changes if event.is_status_change else self.data_changes:
+            if self.status_changes if event.name in ABOUT_STATUS else self.data_changes:
                 self.queue.put(event)
 
     def _deliver(self, batch: Sequence[NovaEvent]) -> Undelivered[NovaEvent] | None:

@@ -167,19 +167,17 @@ def _limit(values: dict[str, list[str]], max_limit: int | None) -> int | None:
     return min(limit, max_limit) if max_limit else limit
 
 
-def page_links(base: str, pairs: Pairs, keys: list[str], query: Query) -> list[dict[str, str]]:
+def page_links(base: str, pairs: Pairs, keys: list[str], limit: int, reverse: bool) -> list[dict[str, str]]:
     """Links to the previous and next page. An empty page links back in the direction it came from, without a marker."""
-    if query.limit is None:
-        return []
     kept = [(k, v) for k, v in pairs if k not in {"marker", "page_reverse"}]
 
     def link(rel: str, markers: list[str], *more: tuple[str, str]) -> dict[str, str]:
         return {"rel": rel, "href": f"{base}?{urlencode([*kept, *(('marker', each) for each in markers), *more])}"}
 
     links = []
-    full = len(keys) >= query.limit
-    if full or query.reverse:
+    full = len(keys) >= limit
+    if full or reverse:
         links.append(link("next", keys[-1:]))
-    if full or not query.reverse:
+    if full or not reverse:
         links.append(link("previous", keys[:1], ("page_reverse", "True")))
     return links
