@@ -190,10 +190,9 @@ class FeedClient:
     def port_down(self, port_id: str, reason: str = "") -> None:
         self._report(("port", port_id), m.PortDown(port_id=port_id, reason=reason))
 
-    def port_ready(self, port_id: str, revision: int, component: str = "DHCP") -> None:
-        """This host's part for a port, wherever it is bound, is applied as of this revision."""
-        message = m.PortReady(port_id=port_id, revision=revision, component=component)
-        self._report(("ready", component, port_id), message)
+    def port_ready(self, port_id: str, revision: int) -> None:
+        """DHCP for a port, bound to any host, is configured as of this revision."""
+        self._report(("ready", port_id), m.PortReady(port_id=port_id, revision=revision))
 
     def status(self, kind: str, key: str, status: str) -> None:
         """The status of a floating IP, an HA router or a delegated prefix on this host."""

@@ -78,7 +78,6 @@ class PortReady(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     port_id: str
     revision: int = 0
-    component: str = "DHCP"
 
 
 class Status(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="status"):
