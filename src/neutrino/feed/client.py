@@ -122,7 +122,6 @@ class FeedClient:
         self._cache = cache
         self._jitter = jitter
         self._kinds = kinds
-        self._reader = m.Reader(m.FROM_SERVER)
         self._reports = UnacknowledgedReports()
         self._has_reports = asyncio.Event()
         self._changed = asyncio.Event()
@@ -282,7 +281,7 @@ class FeedClient:
         sender: asyncio.Task[None] | None = None
         try:
             async for data in connection:
-                for message in self._reader.read(data):
+                for message in m.FROM_SERVER.read(data):
                     self._take(message)
                     if isinstance(message, m.Welcome) and sender is None:
                         sender = asyncio.create_task(self._keep_sending(connection))
