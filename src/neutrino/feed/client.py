@@ -122,7 +122,6 @@ class FeedClient:
         self._cache = cache
         self._jitter = jitter
         self._kinds = kinds
-        self._reader = m.Reader(m.FROM_SERVER)
         self._reports = UnacknowledgedReports()
         self._has_reports = asyncio.Event()
         self._changed = asyncio.Event()
@@ -190,10 +189,9 @@ class FeedClient:
     def port_down(self, port_id: str, reason: str = "") -> None:
         self._report(("port", port_id), m.PortDown(port_id=port_id, reason=reason))
 
-    def port_ready(self, port_id: str, revision: int, component: str = "DHCP") -> None:
-        """This host's part for a port, wherever it is bound, is applied as of this revision."""
-        message = m.PortReady(port_id=port_id, revision=revision, component=component)
-        self._report(("ready", component, port_id), message)
+    def port_ready(self, port_id: str, revision: int) -> None:
+        """DHCP for a port, bound to any host, is configured as of this revision."""
+        self._report(("ready", port_id), m.PortReady(port_id=port_id, revision=revision))
 
     def status(self, kind: str, key: str, status: str) -> None:
         """The status of a floating IP, an HA router or a delegated prefix on this host."""
@@ -283,7 +281,7 @@ class FeedClient:
         sender: asyncio.Task[None] | None = None
         try:
             async for data in connection:
-                for message in self._reader.read(data):
+                for message in m.FROM_SERVER.read(data):
                     self._take(message)
                     if isinstance(message, m.Welcome) and sender is None:
                         sender = asyncio.create_task(self._keep_sending(connection))

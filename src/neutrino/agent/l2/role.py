@@ -90,7 +90,7 @@ class L2Role:
         problems = {**self.feed.state.problems_of(*kinds), **self._faults, **self._problems}
         configurations = {
             **self.description.configurations,
-            agents.DEVICES: len(self._up),
+            "devices": len(self._up),
             agents.DATAPLANE: self._dataplane,
             agents.PROBLEMS: dict(sorted(problems.items())[:10]),  # a report is bounded
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
