@@ -1,10 +1,11 @@
-"""Parts of the server that plugins are built with."""
+"""How plugins and drivers are built: loaded by entry point, plugins with the parts of the server that they need."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from oslo_config import cfg
+from stevedore import driver, exception
 
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
@@ -26,3 +27,11 @@ class Services:
     # The same for a floating IP, with the ports, by their ids, that it was and is associated with.
     floating_ip_changed: Callable[[Object | None, Object | None, Mapping[str, Object]], None]
     core: Any = None  # the core plugin, for service plugins, which are built after it
+
+
+def load(group: str, name: str) -> Any:
+    """The object of entry point `name` in `group`; an error names both if no installed package offers it."""
+    try:
+        return driver.DriverManager(group, name, invoke_on_load=False).driver
+    except exception.NoMatches:
+        raise ValueError(f"no package offers {name!r} as {group}") from None

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
-from neutrino.model.agents import AgentState, AgentStatus, checked
+from neutrino.model.agents import AgentState, AgentStatus
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, encode, exists, new_id
@@ -68,7 +68,7 @@ class Registry:
 
     def report_all(self, states: Sequence[AgentState]) -> list[Report]:
         """Store the reports of several agents, as of one host's roles, in one transaction."""
-        return self._write({_key(s): checked(s) for s in states}.values())
+        return self._write({_key(s): s for s in states}.values())
 
     @retried
     def _write(self, states: Collection[AgentState]) -> list[Report]:

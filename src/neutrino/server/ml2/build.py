@@ -10,7 +10,6 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.api.resources.port import BINDING, PORT
 from neutrino.server.api.resources.subnet import SUBNET
-from neutrino.server.entry_points import load
 from neutrino.server.ml2.extension_drivers import Dns
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import Networks
@@ -21,7 +20,7 @@ from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.ml2.segments import DynamicSegmentStore, Segments
 from neutrino.server.ml2.subnets import Subnets
-from neutrino.server.services import Services
+from neutrino.server.services import Services, load
 from neutrino.server.view_collection import ViewCollection
 
 
