@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart, load_extensions
+from neutrino.agent.config import load_extensions
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import GROUP
@@ -21,6 +21,7 @@ from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.process.real import RealProcesses
+from neutrino.errors import RefusedToStart
 from neutrino.model import agents
 
 LOG = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart, bridge_mappings, load_extensions, permitted_ethertypes
+from neutrino.agent.config import bridge_mappings, load_extensions, permitted_ethertypes
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.flows import BUILT_IN
@@ -19,6 +19,7 @@ from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.iptables.real import RealIptables
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.openflow.watch import OvsWatch
+from neutrino.errors import RefusedToStart
 from neutrino.model import agents
 
 ENTRY_POINTS = "neutrino.agent.l2_extensions"
@@ -103,14 +104,14 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
             agents.TUNNEL_TYPES: list(conf.agent.tunnel_types),
             agents.TUNNELING_IP: conf.ovs.local_ip,
             agents.L2_POPULATION: conf.agent.l2_population,
-            agents.ARP_RESPONDER_ENABLED: conf.agent.arp_responder and conf.agent.l2_population,
+            "arp_responder_enabled": conf.agent.arp_responder and conf.agent.l2_population,
             agents.ENABLE_DISTRIBUTED_ROUTING: conf.agent.enable_distributed_routing,
-            agents.IN_DISTRIBUTED_MODE: conf.agent.enable_distributed_routing,
+            "in_distributed_mode": conf.agent.enable_distributed_routing,
             agents.EXTENSIONS: list(conf.agent.extensions),
-            agents.DATAPATH_TYPE: conf.ovs.datapath_type,
-            agents.OVS_CAPABILITIES: {"datapath_types": ["netdev", "system"], "iface_types": []},
-            agents.VHOSTUSER_SOCKET_DIR: conf.ovs.vhostuser_socket_dir,
-            agents.OVS_HYBRID_PLUG: hybrid,
+            "datapath_type": conf.ovs.datapath_type,
+            "ovs_capabilities": {"datapath_types": ["netdev", "system"], "iface_types": []},
+            "vhostuser_socket_dir": conf.ovs.vhostuser_socket_dir,
+            "ovs_hybrid_plug": hybrid,
             agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
         },
     )

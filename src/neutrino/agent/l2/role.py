@@ -89,7 +89,7 @@ class L2Role:
         kinds = (*KINDS.values(), *self._extension_kinds)
         problems = {**self.feed.state.problems_of(*kinds), **self._faults, **self._problems}
         values = {
-            agents.DEVICES: len(self._up),
+            "devices": len(self._up),
             agents.DATAPLANE: self._dataplane,
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }

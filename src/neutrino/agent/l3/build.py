@@ -5,7 +5,7 @@ from functools import partial
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart, load_extensions
+from neutrino.agent.config import load_extensions
 from neutrino.agent.l3.config import describe, l3_options, refusal
 from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.delegations import SUBNET, Delegations
@@ -22,6 +22,7 @@ from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.nft.real import RealNft
 from neutrino.dataplane.process.real import RealProcesses
+from neutrino.errors import RefusedToStart
 
 
 def build(
