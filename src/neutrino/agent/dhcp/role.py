@@ -24,7 +24,7 @@ from neutrino.agent.supervisor import RESPAWN, Action, ProcessEvent, Supervisor
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import OvsdbError
-from neutrino.dataplane.process.api import ProcessError, Processes
+from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents
 from neutrino.model.dhcp import OWNER, DhcpNetwork
@@ -38,7 +38,6 @@ MAX_PROBLEMS = 3  # that are listed for one network
 class DhcpRole:
     feed: RoleFeed
     reconciler: Reconciler
-    processes: Processes
     description: agents.AgentState
     _: dataclasses.KW_ONLY
     workers: int = 4
@@ -48,7 +47,7 @@ class DhcpRole:
     name: str = dataclasses.field(default="dhcp", init=False)
 
     def __post_init__(self) -> None:
-        self._supervisor = Supervisor(self.processes, action=self.child_action, notify=self._daemon_event)
+        self._supervisor = Supervisor(self.reconciler.processes, action=self.child_action, notify=self._daemon_event)
         self._loop = ReconcileLoop(
             self.feed,
             NETWORK,
@@ -97,7 +96,7 @@ class DhcpRole:
         await self._loop.queue.idle()
 
     async def find(self) -> Drift:
-        await asyncio.to_thread(self.reconciler.ovsdb)  # without the switch there is nothing to compare
+        await asyncio.to_thread(self.reconciler.services.ovsdb)  # without the switch there is nothing to compare
         self._ports.index(self.feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
         return await asyncio.to_thread(self._loop.find, self.name, self._plan)
 
@@ -108,7 +107,7 @@ class DhcpRole:
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        subscribe(await wait_connected(self.reconciler.ovsdb), self._switch_event)
+        subscribe(await wait_connected(self.reconciler.services.ovsdb), self._switch_event)
         self._ports.index(self.feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
         async with asyncio.TaskGroup() as group:
             group.create_task(self._loop.run())
