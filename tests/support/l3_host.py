@@ -12,7 +12,7 @@ from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.delegations import SUBNET, Delegations
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, RouterResult
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.l3.router_feed import DesiredRouters
+from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.service_namespaces import ServiceNamespaces

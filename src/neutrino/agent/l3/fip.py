@@ -19,8 +19,7 @@ from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import AGENT_GATEWAY, TO_ROUTER, device, fip_namespace
 from neutrino.agent.l3.parts.devices import SYSCTLS, default_routes, render_device, render_plug
 from neutrino.agent.l3.parts.distributed import asymmetric
-from neutrino.agent.l3.router import local_floating_ips
-from neutrino.agent.l3.router_feed import DesiredRouters
+from neutrino.agent.l3.router import DesiredRouters, local_floating_ips
 from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, DesiredNamespace
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import write_file

@@ -17,8 +17,7 @@ from neutrino.agent.l3.extension_api import L3Extension
 from neutrino.agent.l3.fip import FipNamespaces
 from neutrino.agent.l3.names import EXTERNAL, gateway_namespace, router_namespace, snat_namespace
 from neutrino.agent.l3.parts.ha import Failover, has_primary
-from neutrino.agent.l3.router import BUILT_IN, DesiredRouterNamespace, render, router_namespaces
-from neutrino.agent.l3.router_feed import DesiredRouters
+from neutrino.agent.l3.router import BUILT_IN, DesiredRouterNamespace, DesiredRouters, render, router_namespaces
 from neutrino.agent.service_namespaces import ServiceNamespaces, Tables
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
 from neutrino.dataplane.netlink.api import DeleteItem, NetlinkError, SetItem
