@@ -7,8 +7,7 @@ from oslo_config import cfg
 
 from neutrino.agent.config import load_extensions
 from neutrino.agent.l3.config import describe, l3_options, refusal
-from neutrino.agent.l3.daemons import RouterDaemons
-from neutrino.agent.l3.delegations import SUBNET, Delegations
+from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.extension_api import GROUP
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import BUILT_IN, DesiredRouters

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
-from neutrino.agent.l3.daemons import Fifo, RouterDaemons
-from neutrino.agent.l3.delegations import Delegations
+from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
 from neutrino.agent.l3.extension_api import L3Extension, RouterResult
 from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, ROUTER, DesiredRouters, RenderError
