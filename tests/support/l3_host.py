@@ -94,14 +94,11 @@ class Host:
         supervisor = Supervisor(self.processes)
         desired = DesiredRouters(self.feed, lambda router: self.refusals.get(router.id))
         self.role = L3Role(
-            desired,
             Routers(services, lambda namespace: self.flushes, options, desired, [self.extension]),
             RouterDaemons(supervisor, options),
             Delegations(supervisor, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
             supervisor,
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
-            switch=lambda: self.ovsdb,
-            extensions=[self.extension],
             repair=lambda: self.repair,
             port_holds=self.port_holds,
         )
