@@ -97,7 +97,6 @@ class Host:
             Routers(services, lambda namespace: self.flushes, options, desired, [self.extension]),
             RouterDaemons(supervisor, options),
             Delegations(supervisor, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
-            supervisor,
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
             repair=lambda: self.repair,
             port_holds=self.port_holds,

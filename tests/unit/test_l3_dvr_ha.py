@@ -154,7 +154,7 @@ class Host:
         self.daemons = RouterDaemons(watch, options)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
         delegations = Delegations(watch, options, functools.partial(self.feed.status, SUBNET), PortHolds())
-        self.role = L3Role(self.dataplane, self.daemons, delegations, watch, description)
+        self.role = L3Role(self.dataplane, self.daemons, delegations, description)
 
     def send(self, new: Router | None) -> None:
         known = self.feed.state.objects["router"]

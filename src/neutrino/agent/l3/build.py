@@ -34,7 +34,6 @@ def build(context: RoleContext) -> L3Role:
         Routers(services, KernelConntrack, options, desired, extensions),
         RouterDaemons(supervisor, options),
         Delegations(supervisor, options, partial(feed.status, SUBNET), port_holds),
-        supervisor,
         describe(conf),
         announce_interval=conf.send_arp_interval,
         repair=lambda: context.intervals.repair,

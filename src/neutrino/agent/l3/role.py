@@ -20,7 +20,6 @@ from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
 from neutrino.agent.role import Drift, RoleFeed, described
 from neutrino.agent.service_namespaces import is_service
-from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
@@ -43,7 +42,6 @@ class L3Role:
     routers: Routers
     daemons: RouterDaemons
     delegations: Delegations
-    supervisor: Supervisor
     description: agents.AgentState
     _: KW_ONLY
     announce_interval: float = 180.0
@@ -133,7 +131,7 @@ class L3Role:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._loop.run())
                 group.create_task(self._announcements.run())
-                group.create_task(self.supervisor.run())
+                group.create_task(self.daemons.supervisor.run())
                 group.create_task(self._watch_switch())
                 group.create_task(self._report_initialized())
         finally:
