@@ -10,10 +10,9 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from neutrino.agent.context import Intervals
+from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
-from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Drift, RoleFeed, described
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected

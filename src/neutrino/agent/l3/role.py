@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 
+from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
 from neutrino.agent.l3.extension_api import RouterResult
 from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, ROUTER, RenderError
 from neutrino.agent.l3.routers import Applied, Routers
-from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
 from neutrino.agent.role import Drift, RoleFeed, described
