@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from neutrino.dataplane.netlink.api import Item, NetlinkError
 from neutrino.dataplane.netlink.tc import Qdisc, TcItem
 from neutrino.dataplane.netlink.values import (
-    KERNEL,
     MAIN_TABLE,
     Address,
     Device,
@@ -28,6 +27,9 @@ from neutrino.dataplane.netlink.values import (
     route,
 )
 from neutrino.model.link_local import link_local
+
+KERNEL = 2
+"""The protocol number of routes that the kernel adds with an address."""
 
 _SETTINGS = (
     "net/ipv4/(ip_forward|ip_nonlocal_bind)",

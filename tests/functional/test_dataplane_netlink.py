@@ -32,8 +32,9 @@ from neutrino.dataplane.netlink.api import (
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.tc import Qdisc, htb, htb_class, plan_tc, tbf, u32_filter
-from neutrino.dataplane.netlink.values import HOST, KERNEL, OURS, address, neighbour, route, rule
+from neutrino.dataplane.netlink.values import HOST, OURS, address, neighbour, route, rule
 from tests.fakes.netlink import FakeNetlink
+from tests.fakes.netlink_stack import KERNEL
 from tests.support.namespaces import random_router, settle
 
 PROMOTE = "net/ipv4/conf/all/promote_secondaries"

@@ -78,7 +78,7 @@ class KernelHost:
         self._ovsdb = RealOvsdb(switch.database, timeout=SECONDS)
         self.openflow = OvsOfctl(switch.run_directory)
         conntrack = OvsConntrack(switch.run_directory, datapath="system@ovs-system")
-        self.reconciler = Reconciler(self._ovsdb, self.openflow, conntrack, options)
+        self.reconciler = Reconciler(lambda: self._ovsdb, self.openflow, conntrack, options)
 
     def close(self) -> None:
         self._ovsdb.close()

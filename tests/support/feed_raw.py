@@ -9,14 +9,13 @@ from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import InvalidStatus
 
 from neutrino.feed.address import Address
-from neutrino.feed.messages import FROM_SERVER, HOST_HEADER, Message, Reader, Synced, encode
+from neutrino.feed.messages import FROM_SERVER, HOST_HEADER, Message, Synced, encode
 
 
 class Raw:
     def __init__(self, address: Address, host: str, credential: str) -> None:
         self._address = address
         self._headers = {HOST_HEADER: host, "Authorization": f"Bearer {credential}"}
-        self._reader = Reader(FROM_SERVER)
         self._connection: ClientConnection | None = None
 
     async def __aenter__(self) -> Self:
@@ -49,7 +48,7 @@ class Raw:
     async def receive(self) -> list[Any]:
         assert self._connection is not None
         async with asyncio.timeout(10):
-            return self._reader.read(await self._connection.recv())
+            return FROM_SERVER.read(await self._connection.recv())
 
     async def receive_until_synced(self) -> list[Any]:
         out: list[Any] = []

@@ -54,7 +54,7 @@ class ExtensionHost:
         """A new agent without memory, with these extensions."""
         options = L2Options(datapath_type=self._datapath_type)
         self.reconciler = Reconciler(
-            *(self.ovsdb, self.openflow, Connections(), options), extensions=(*BUILT_IN, *extensions)
+            *(lambda: self.ovsdb, self.openflow, Connections(), options), extensions=(*BUILT_IN, *extensions)
         )
 
     def plug(self, port_id: str, device_type: str = "") -> None:

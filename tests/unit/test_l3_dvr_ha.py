@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.delegations import SUBNET, Delegations
@@ -21,6 +20,7 @@ from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.api import SetItem
 from neutrino.dataplane.netlink.values import address as on_device
@@ -148,9 +148,9 @@ class Host:
         self.processes = before.processes if before is not None else FakeProcesses()
         self.ovsdb.apply([SetBridge("br-int")])
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
-        drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, lambda name: Quiet())
+        services = ServiceNamespaces(self.netlink, lambda: self.ovsdb, self.nft)
         desired = DesiredRouters(self.feed)
-        self.dataplane = Routers(drivers, options, desired)
+        self.dataplane = Routers(services, lambda name: Quiet(), options, desired)
         watch = Supervisor(self.processes)
         self.daemons = RouterDaemons(watch, options)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")

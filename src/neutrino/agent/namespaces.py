@@ -13,15 +13,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
 
-from neutrino.dataplane.netlink.api import (
-    Change,
-    DeleteDevice,
-    DeleteItem,
-    SetDevice,
-    SetItem,
-    SetSysctl,
-    SetVeth,
-)
+from neutrino.dataplane.netlink.api import Change, DeleteDevice, DeleteItem, SetDevice, SetItem, SetSysctl, SetVeth
 from neutrino.dataplane.netlink.tc import Class, Filter, Qdisc, TcItem, plan_tc
 from neutrino.dataplane.netlink.values import (
     HOST,
@@ -34,6 +26,7 @@ from neutrino.dataplane.netlink.values import (
     RouteKey,
     Rule,
 )
+from neutrino.dataplane.nft.api import Table
 
 REMOVABLE = frozenset({OURS, 0, 3, 4})
 """Protocols of routes and rules that no daemon maintains: ours, none, boot (by hand, or by earlier agents), static."""
@@ -92,6 +85,7 @@ class DesiredNamespace:
     """Devices on which a daemon sets addresses, as keepalived does: undesired ones stay."""
     tc: tuple[TcItem, ...] = ()
     plugs: tuple[Plug, ...] = ()
+    tables: tuple[Table, ...] = ()  # of nft; planned by themselves (`nft.plan`)
 
 
 @dataclasses.dataclass(frozen=True)

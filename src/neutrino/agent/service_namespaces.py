@@ -20,10 +20,14 @@ from neutrino.agent.namespaces import (
     plan_outer_ends,
     sysctls_to_read,
 )
+from neutrino.dataplane.netlink.api import Change as NetlinkChange
 from neutrino.dataplane.netlink.api import DeleteDevice, MoveDevice, Netlink, NetlinkError, SetVeth
 from neutrino.dataplane.netlink.values import HOST, NamespaceState
+from neutrino.dataplane.nft.api import Nft, TableState
+from neutrino.dataplane.nft.plan import plan_tables
 from neutrino.dataplane.ovsdb.api import MARK, Change, DeletePort, Ovsdb, SetPort, Snapshot
 
+Tables = Mapping[str, TableState]
 SETTLE_SECONDS = 5.0  # for ovs-vswitchd to close a deleted device, before another of its name is plugged
 DEVICE_SECONDS = 5.0
 
@@ -34,11 +38,19 @@ def is_service(external_ids: Mapping[str, str]) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
+class Reconciled:
+    changes: int  # how many were applied
+    before: NamespaceState
+    applied: tuple[NetlinkChange, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class ServiceNamespaces:
     """Blocking. Several namespaces may be worked on at once, each by one thread."""
 
     netlink: Netlink
     ovsdb: Callable[[], Ovsdb]
+    nft: Nft | None = None  # for services with tables
 
     def exists(self, name: str) -> bool:
         return name in self.netlink.namespaces()
@@ -48,14 +60,32 @@ class ServiceNamespaces:
             self.netlink.create_namespace(name)
 
     def find(self, desired: DesiredNamespace) -> list[str]:
-        """What `prepare` and `apply` would change, as lines."""
+        """What `reconcile` would change, as lines."""
         if not self.exists(desired.name):
             return [f"{desired.name} has to be created"]
         plugs, state = _plan_plugs(desired.plugs, self.ovsdb().read()), self._read(desired)
-        plan, outer = plan_namespace(desired, state).text(), plan_outer_ends(desired, state)
-        return [*(change.text() for change in plugs), *plan.splitlines(), *(change.text() for change in outer)]
+        tables = plan_tables(desired.tables, self.nft.read(desired.name)) if self.nft is not None else ()
+        changes = (*plugs, plan_namespace(desired, state), *plan_outer_ends(desired, state), *tables)
+        return [line for each in changes for line in each.text().splitlines()]
 
-    def prepare(self, desired: DesiredNamespace) -> NamespaceState:
+    def reconcile(
+        self,
+        desired: DesiredNamespace,
+        *,
+        complete: bool = True,
+        unplug: Sequence[str] = (),
+        on_tables: Callable[[Tables], None] = lambda before: None,
+    ) -> Reconciled:
+        """Apply only what differs. `unplug` are stale ports of the bridge; `on_tables` gets former nft tables that change.
+
+        Not `complete`: desired state is from the cache and may be older than actual state. Nothing is removed or replaced.
+        """
+        state = self._prepare(desired)
+        plan = plan_namespace(desired, state, complete=complete)
+        changed = self._apply_tables(desired, complete, on_tables)  # before addresses: no packet leaves untranslated
+        return Reconciled(changed + self._apply(desired, state, plan, unplug), state, plan.changes)
+
+    def _prepare(self, desired: DesiredNamespace) -> NamespaceState:
         """Create the namespace and its internal ports, if they are missing; gives its actual state."""
         self.create(desired.name)
         state = self._read(desired)
@@ -72,8 +102,19 @@ class ServiceNamespaces:
         self.netlink.apply(HOST, [MoveDevice(name, desired.name) for name in missing])
         return self._read(desired)  # with the new devices: their addresses are planned in the same round
 
-    def apply(
-        self, desired: DesiredNamespace, state: NamespaceState, plan: NamespacePlan, *, unplug: Sequence[str] = ()
+    def _apply_tables(self, desired: DesiredNamespace, complete: bool, on_tables: Callable[[Tables], None]) -> int:
+        if self.nft is None:
+            return 0
+        actual = self.nft.read(desired.name)
+        plans = [each for each in plan_tables(desired.tables, actual) if complete or each.path not in actual]
+        for plan in plans:
+            self.nft.apply(desired.name, plan)
+        if plans:
+            on_tables(actual)
+        return sum(len(plan.elements) or 1 for plan in plans)
+
+    def _apply(
+        self, desired: DesiredNamespace, state: NamespaceState, plan: NamespacePlan, unplug: Sequence[str]
     ) -> int:
         """Apply a plan that was made for `state`, and plug what is missing; the number of changes."""
         outer = plan_outer_ends(desired, state)

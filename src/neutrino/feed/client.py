@@ -17,21 +17,23 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from neutrino.feed import messages as m
 from neutrino.feed.address import Address, short_path
 from neutrino.feed.state import State, StateChange
-from neutrino.feed.unacknowledged import Subject, UnacknowledgedReports
 from neutrino.model.agents import AgentState
 from neutrino.model.kinds import KINDS, Kind
 
 LOG = logging.getLogger(__name__)
 REFUSED_FAILURES = 12  # a refusal counts as this many failed attempts: an immediate retry would be refused too
+MAX_REPORTS: Final = 20_000
 BACKOFF = 1.5  # growth of the delay: after an outage, a host retries within about half of its length
+Subject = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,59 @@ class ConnectionLost(Exception):
     """The connection cannot be used any more."""
 
 
+class UnacknowledgedReports:
+    """Reports that the server has not acknowledged: the newest per subject, kept across connections. Pure.
+
+    A report is sent once per connection; whatever is not acknowledged is sent again in the next one. The number is bounded:
+    above it the oldest error is dropped, else the oldest report.
+    """
+
+    def __init__(self, most: int = MAX_REPORTS) -> None:
+        self._most = most
+        self._serial = 0
+        self._reports: dict[Subject, m.HostReport] = {}
+        self._unsent: dict[Subject, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+    def put(self, subject: Subject, report: m.HostReport) -> None:
+        """Queue a report under a new serial; it replaces an earlier one on the same subject."""
+        self._serial += 1
+        self._reports.pop(subject, None)
+        self._unsent.pop(subject, None)
+        if len(self._reports) >= self._most:
+            self._drop_one()
+        self._reports[subject] = msgspec.structs.replace(report, serial=self._serial)
+        self._unsent[subject] = None
+
+    def _drop_one(self) -> None:
+        """Errors are for the log alone; other reports change the state of ports and routers, so they go last."""
+        errors = (subject for subject in self._reports if subject[0] == "error")
+        oldest = next(errors, next(iter(self._reports)))
+        del self._reports[oldest]
+        self._unsent.pop(oldest, None)
+
+    def take(self, most: int = 500) -> list[m.HostReport]:
+        """The next reports to send in this connection."""
+        out: list[m.HostReport] = []
+        while self._unsent and len(out) < most:
+            subject = next(iter(self._unsent))
+            del self._unsent[subject]
+            out.append(self._reports[subject])
+        return out
+
+    def acknowledge(self, serial: int) -> None:
+        subject = next((s for s, report in self._reports.items() if report.serial == serial), None)
+        # Unsent: replaced by a newer report after the acknowledged one was sent.
+        if subject is not None and subject not in self._unsent:
+            del self._reports[subject]
+
+    def reconnected(self) -> None:
+        """Send all of them again, in the order in which they were made."""
+        self._unsent = dict.fromkeys(self._reports)
+
+
 class FeedClient:
     def __init__(
         self,
@@ -67,7 +122,6 @@ class FeedClient:
         self._cache = cache
         self._jitter = jitter
         self._kinds = kinds
-        self._reader = m.Reader(m.FROM_SERVER)
         self._reports = UnacknowledgedReports()
         self._has_reports = asyncio.Event()
         self._changed = asyncio.Event()
@@ -135,10 +189,9 @@ class FeedClient:
     def port_down(self, port_id: str, reason: str = "") -> None:
         self._report(("port", port_id), m.PortDown(port_id=port_id, reason=reason))
 
-    def port_ready(self, port_id: str, revision: int, component: str = "DHCP") -> None:
-        """This host's part for a port, wherever it is bound, is applied as of this revision."""
-        message = m.PortReady(port_id=port_id, revision=revision, component=component)
-        self._report(("ready", component, port_id), message)
+    def port_ready(self, port_id: str, revision: int) -> None:
+        """DHCP for a port, bound to any host, is configured as of this revision."""
+        self._report(("ready", port_id), m.PortReady(port_id=port_id, revision=revision))
 
     def status(self, kind: str, key: str, status: str) -> None:
         """The status of a floating IP, an HA router or a delegated prefix on this host."""
@@ -228,7 +281,7 @@ class FeedClient:
         sender: asyncio.Task[None] | None = None
         try:
             async for data in connection:
-                for message in self._reader.read(data):
+                for message in m.FROM_SERVER.read(data):
                     self._take(message)
                     if isinstance(message, m.Welcome) and sender is None:
                         sender = asyncio.create_task(self._keep_sending(connection))

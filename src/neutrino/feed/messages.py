@@ -6,7 +6,7 @@ changes only when that is not enough. docs/design/feed.md explains each message 
 """
 
 from collections.abc import Iterable
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 
@@ -78,7 +78,6 @@ class PortReady(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     port_id: str
     revision: int = 0
-    component: str = "DHCP"
 
 
 class Status(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="status"):
@@ -154,21 +153,14 @@ class Ack(Message, frozen=True, kw_only=True, omit_defaults=True, tag="ack"):
 
 HostMessage = Hello | Report | PortUp | PortDown | PortReady | Status | Problem
 ServerMessage = Welcome | Refused | Put | Gone | Members | Entries | Synced | Ack | Problem
-FROM_HOST: Final = {cls.__struct_config__.tag: cls for cls in get_args(HostMessage)}
-FROM_SERVER: Final = {cls.__struct_config__.tag: cls for cls in get_args(ServerMessage)}
 
 
 class NotUnderstood(ValueError):
     """An invalid frame or message."""
 
 
-class _Typed(msgspec.Struct):
-    type: str
-
-
 _encoder = msgspec.json.Encoder(order="deterministic")
 _frame = msgspec.json.Decoder(list[msgspec.Raw])
-_type = msgspec.json.Decoder(_Typed)
 encode_one = _encoder.encode
 
 
@@ -184,8 +176,8 @@ def frame(encoded: Iterable[bytes]) -> bytes:
 class Reader:
     """Decodes the messages of one side."""
 
-    def __init__(self, types: dict[Any, Any]) -> None:
-        self._decoders = {tag: msgspec.json.Decoder(cls) for tag, cls in types.items()}
+    def __init__(self, messages: Any) -> None:
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(messages)
 
     def read(self, data: bytes | str) -> list[Any]:
         """The messages of a frame; in place of an invalid one, a NotUnderstood with the reason."""
@@ -197,8 +189,10 @@ class Reader:
 
     def _one(self, part: msgspec.Raw) -> Any:
         try:
-            kind = _type.decode(part).type
-            decoder = self._decoders.get(kind)
-            return NotUnderstood(f"unknown message type {kind!r}") if decoder is None else decoder.decode(part)
+            return self._decoder.decode(part)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return NotUnderstood(str(error))
+
+
+FROM_HOST: Final = Reader(HostMessage)
+FROM_SERVER: Final = Reader(ServerMessage)

@@ -17,28 +17,19 @@ METADATA: Final = "Metadata agent"
 NIC_SWITCH: Final = "NIC Switch agent"
 AGENT_TYPES: Final = (OVS, DHCP, L3, METADATA, NIC_SWITCH)
 
-# --- keys of `configurations` that tools and the server read ----------------------------------------------------------
+# --- keys of `configurations` that agents write and the server or other agents read -----------------------------------
 
 BRIDGE_MAPPINGS: Final = "bridge_mappings"
 TUNNEL_TYPES: Final = "tunnel_types"
 TUNNELING_IP: Final = "tunneling_ip"
 L2_POPULATION: Final = "l2_population"
-ARP_RESPONDER_ENABLED: Final = "arp_responder_enabled"
 ENABLE_DISTRIBUTED_ROUTING: Final = "enable_distributed_routing"
-IN_DISTRIBUTED_MODE: Final = "in_distributed_mode"
 EXTENSIONS: Final = "extensions"
-DATAPATH_TYPE: Final = "datapath_type"
-OVS_CAPABILITIES: Final = "ovs_capabilities"
-VHOSTUSER_SOCKET_DIR: Final = "vhostuser_socket_dir"
-OVS_HYBRID_PLUG: Final = "ovs_hybrid_plug"
-DEVICES: Final = "devices"
 NETWORKS: Final = "networks"
 LOG_AGENT_HEARTBEATS: Final = "log_agent_heartbeats"
 AGENT_MODE: Final = "agent_mode"
 HANDLE_INTERNAL_ONLY_ROUTERS: Final = "handle_internal_only_routers"
 GATEWAY_EXTERNAL_NETWORK_ID: Final = "gateway_external_network_id"
-EXTERNAL_NETWORK_BRIDGE: Final = "external_network_bridge"
-INTERFACE_DRIVER: Final = "interface_driver"
 DHCP_PORT_BY_SERVER: Final = "dhcp_port_by_server"  # the server creates the DHCP agent's ports
 DHCP_DISTRIBUTED: Final = "dhcp_distributed"  # the DHCP agent serves its host's ports on any scheduled network
 USE_GATEWAY_IPS: Final = "use_gateway_ips"  # the DHCP agent uses the gateways' addresses: its port needs none

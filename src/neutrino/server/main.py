@@ -29,7 +29,6 @@ from neutrino.server.api.pipeline import Notify, Pipeline
 from neutrino.server.api.resources import CORE, EXTENSIONS
 from neutrino.server.api.routes import discovery_routes, listed, public_routes, resource_routes
 from neutrino.server.backend import build_backend
-from neutrino.server.context import Context
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
@@ -41,7 +40,6 @@ from neutrino.server.ipam.ip_availability import IpAvailability
 from neutrino.server.ipam.subnet_pools import AddressScopes, SubnetPools
 from neutrino.server.middleware import wrap
 from neutrino.server.policy.authorizer import Authorizer
-from neutrino.server.query import Query
 from neutrino.server.quota.plugin import QuotaPlugin
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
 from neutrino.server.scheduling.placements import NETWORKS
@@ -107,18 +105,12 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     pipeline = Pipeline(authorizer, quotas.check, notify, max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
 
-    def networks_of(context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
-        if not ids:
-            return []
-        networks: list[dict[str, Any]] = core.networks.index(context, Query(filters={"id": tuple(ids)}, everyone=True))
-        return networks
-
     # The first route that matches is used: special paths come before the generic ones of resources.
     routes = [
         *discovery_routes(CORE, aliases),
         *quota_api.routes(authorizer),
         *tags.tag_routes(db, authorizer, tagged),
-        *placement_routes(db, authorizer, dhcp, networks_of, partial(agents.serving, NETWORKS)),
+        *placement_routes(db, authorizer, dhcp, core.networks.listing, partial(agents.serving, NETWORKS)),
         *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]

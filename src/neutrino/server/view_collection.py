@@ -18,14 +18,17 @@ Object = dict[str, Any]
 class ViewCollection:
     db: Database
     _view: View
+    _shown: Callable[[Object], Object] = lambda row: row  # the form of a row in the API
 
     def index(self, context: Context, query: Query) -> list[Object]:
         with self.db.read() as connection:
-            return self._view.many(connection, query, context.project_id)
+            rows = self._view.many(connection, query, context.project_id)
+        return [self._shown(row) for row in rows]
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self.db.read() as connection:
-            return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+            row = self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+        return None if row is None else self._shown(row)
 
 
 @dataclass(eq=False)
@@ -54,11 +57,10 @@ class ChildViewCollection:
         self, context: Context, parent_id: str, key: str, fields: Sequence[str] | None, everyone: bool
     ) -> Object | None:
         self.target(context, parent_id)
-        name = self._parent.name
-        names = tuple(dict.fromkeys([*(self._view.names if fields is None else fields), name]))
+        asked = Query(fields=None if fields is None else tuple(fields), everyone=True)
         with self.db.read() as connection:
-            row = self._view.show(connection, key, project="", everyone=True, fields=names)
-        return None if row is None or row.pop(name) != parent_id else row
+            rows = self._view.many(connection, asked, None, self._parent == parent_id, self._view.key == key)
+        return rows[0] if rows else None
 
 
 def one_by_one(

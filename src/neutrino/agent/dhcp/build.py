@@ -19,7 +19,7 @@ from neutrino.agent.role import RoleFeed
 from neutrino.agent.switch import Switch
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.ovsdb.api import Ovsdb
+from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.process.real import RealProcesses
 from neutrino.errors import RefusedToStart
 from neutrino.model import agents
@@ -33,17 +33,10 @@ def build(
     settings, namespaces = dhcp_settings(conf), Namespaces()
     processes = RealProcesses(conf.state_path, namespaces)
     extensions = load_extensions(GROUP, conf.dhcp_extensions, conf)
-
-    def connect() -> tuple[Ovsdb, Reconciler]:
-        from neutrino.dataplane.netlink.real import RealNetlink  # slow to import: a refused start does without it
-
-        ovsdb, netlink = switch.ovsdb(), RealNetlink(namespaces)
-        dnsmasq = Dnsmasq(settings.dhcp_confs, namespaces)
-        return ovsdb, Reconciler(settings, ovsdb, netlink, processes, dnsmasq, KernelConntrack, extensions)
-
+    dnsmasq, netlink = Dnsmasq(settings.dhcp_confs, namespaces), RealNetlink(namespaces)
     return DhcpRole(
         feed,
-        connect,
+        Reconciler(settings, switch.ovsdb, netlink, processes, dnsmasq, KernelConntrack, extensions),
         processes,
         describe(conf),
         workers=conf.num_sync_threads,

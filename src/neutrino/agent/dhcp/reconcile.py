@@ -18,7 +18,6 @@ from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.leases import read_leases, render_leases, render_release, stale_leases, with_existing
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, ServedNetwork
 from neutrino.agent.dhcp.render import HOSTS, LEASES, DesiredDhcp, directory, find_daemon, render
-from neutrino.agent.namespaces import plan_namespace
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Action, Service, plan_service, write_file
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
@@ -36,7 +35,7 @@ FILE_MODE = 0o644  # dnsmasq reads its files again after it has dropped its priv
 @dataclass
 class Reconciler:
     settings: DhcpSettings
-    ovsdb: Ovsdb
+    ovsdb: Callable[[], Ovsdb]  # connects at the first call, and raises OvsdbError if that fails
     netlink: Netlink
     processes: Processes
     dnsmasq: Dnsmasq
@@ -45,7 +44,7 @@ class Reconciler:
 
     @property
     def _services(self) -> ServiceNamespaces:
-        return ServiceNamespaces(self.netlink, lambda: self.ovsdb)
+        return ServiceNamespaces(self.netlink, self.ovsdb)
 
     def known(self) -> frozenset[str]:
         """Networks of which anything is on this host.
@@ -112,16 +111,14 @@ class Reconciler:
         return Service(desired.daemon, paths, mode=FILE_MODE, before_start=before_start)
 
     def _apply_namespace(self, network_id: str, desired: DesiredDhcp, complete: bool) -> None:
-        state = self._services.prepare(desired.namespace)
-        plan = plan_namespace(desired.namespace, state, complete=complete)
         # A DHCP port that the server has replaced has another id, and so another device.
         stale = self._stale_ports(network_id, desired) if complete else []
-        self._services.apply(desired.namespace, state, plan, unplug=stale)
-        self._flush_conntrack(desired.namespace.name, plan.changes)
+        result = self._services.reconcile(desired.namespace, complete=complete, unplug=stale)
+        self._flush_conntrack(desired.namespace.name, result.applied)
 
     def _marked(self) -> dict[str, str]:
         """Switch ports with our mark, and the network of each."""
-        interfaces = self.ovsdb.read().interfaces().items()
+        interfaces = self.ovsdb().read().interfaces().items()
         return {name: found for name, (_, _, each) in interfaces if (found := marked_network(each.external_ids))}
 
     def _stale_ports(self, network_id: str, desired: DesiredDhcp | None = None) -> list[str]:

@@ -19,7 +19,6 @@ from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.iptables.real import RealIptables
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.openflow.watch import OvsWatch
-from neutrino.dataplane.ovsdb.api import Ovsdb
 from neutrino.errors import RefusedToStart
 from neutrino.model import agents
 
@@ -37,24 +36,19 @@ def build(
 ) -> L2Role:
     """`news` is called when the description of the agent has changed."""
     options, extensions = l2_options(conf), load(conf)
-
-    def connect() -> tuple[Ovsdb, Reconciler]:
-        ovsdb = switch.ovsdb()
-        run_directory = conf.ovs.run_directory
-        reconciler = Reconciler(
-            ovsdb,
-            OvsOfctl(run_directory, userspace=conf.ovs.datapath_type == "netdev"),
-            OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
-            options,
-            hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if options.filters else None,
-            extensions=extensions,
-        )
-        return ovsdb, reconciler
-
+    run_directory = conf.ovs.run_directory
+    reconciler = Reconciler(
+        switch.ovsdb,
+        OvsOfctl(run_directory, userspace=conf.ovs.datapath_type == "netdev"),
+        OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
+        options,
+        hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if options.filters else None,
+        extensions=extensions,
+    )
     return L2Role(
         feed,
-        connect,
-        OvsWatch(conf.ovs.run_directory),
+        reconciler,
+        OvsWatch(run_directory),
         conf.ovs.integration_bridge,
         describe(conf),
         intervals=intervals,
@@ -110,14 +104,14 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
             agents.TUNNEL_TYPES: list(conf.agent.tunnel_types),
             agents.TUNNELING_IP: conf.ovs.local_ip,
             agents.L2_POPULATION: conf.agent.l2_population,
-            agents.ARP_RESPONDER_ENABLED: conf.agent.arp_responder and conf.agent.l2_population,
+            "arp_responder_enabled": conf.agent.arp_responder and conf.agent.l2_population,
             agents.ENABLE_DISTRIBUTED_ROUTING: conf.agent.enable_distributed_routing,
-            agents.IN_DISTRIBUTED_MODE: conf.agent.enable_distributed_routing,
+            "in_distributed_mode": conf.agent.enable_distributed_routing,
             agents.EXTENSIONS: list(conf.agent.extensions),
-            agents.DATAPATH_TYPE: conf.ovs.datapath_type,
-            agents.OVS_CAPABILITIES: {"datapath_types": ["netdev", "system"], "iface_types": []},
-            agents.VHOSTUSER_SOCKET_DIR: conf.ovs.vhostuser_socket_dir,
-            agents.OVS_HYBRID_PLUG: hybrid,
+            "datapath_type": conf.ovs.datapath_type,
+            "ovs_capabilities": {"datapath_types": ["netdev", "system"], "iface_types": []},
+            "vhostuser_socket_dir": conf.ovs.vhostuser_socket_dir,
+            "ovs_hybrid_plug": hybrid,
             agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
         },
     )

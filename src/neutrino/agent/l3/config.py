@@ -92,8 +92,8 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
             agents.AGENT_MODE: conf.agent_mode,
             agents.HANDLE_INTERNAL_ONLY_ROUTERS: conf.handle_internal_only_routers,
             agents.GATEWAY_EXTERNAL_NETWORK_ID: conf.gateway_external_network_id,
-            agents.EXTERNAL_NETWORK_BRIDGE: conf.external_network_bridge,
-            agents.INTERFACE_DRIVER: "openvswitch",
+            "external_network_bridge": conf.external_network_bridge,
+            "interface_driver": "openvswitch",
             agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
         },
     )

@@ -10,7 +10,7 @@ A router that is not distributed has one namespace, `qrouter-…`. A distributed
   translated there too. With HA, several hosts have it, and keepalived sets its addresses on the active one.
 
 The path of a floating IP: the feed's `Router` → `role.L3Role` → here → `parts.nat.Nat` (an element of two nft maps) →
-`apply.RouterNamespaces` (read, `nft.plan`, apply) → `dataplane.nft.real`.
+`ServiceNamespaces` (read, `nft.plan`, apply) → `dataplane.nft.real`.
 """
 
 import dataclasses
@@ -56,9 +56,8 @@ class DesiredRouterNamespace:
     """All desired state of one namespace."""
 
     namespace: DesiredNamespace
-    tables: tuple[Table, ...] = ()
+    rendered_from: RouterNamespace
     failover: Failover | None = None  # what keepalived sets in it
-    rendered_from: RouterNamespace | None = None  # None for `fip-…`, which is not one router's
 
 
 def router_namespaces(
@@ -138,10 +137,10 @@ def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -
             others_addresses=frozenset(names if ha else ()) - {"lo"},  # keepalived sets addresses on any of them
             tc=tuple(item for each in parts for item in each.tc),
             plugs=tuple(sorted((plug for each in parts for plug in each.plugs), key=lambda each: each.name)),
+            tables=_tables(namespace.name, [table for each in parts for table in each.tables]),
         ),
-        tables=_tables(namespace.name, [table for each in parts for table in each.tables]),
+        namespace,
         failover=Failover(namespace.name, ha, namespace.ports, addresses, routes) if ha is not None else None,
-        rendered_from=namespace,
     )
 
 

@@ -20,9 +20,6 @@ MAIN_TABLE = 254
 OURS = 78
 """The protocol number of our routes and rules, by which they are recognised. Nobody else has registered it."""
 
-KERNEL = 2
-"""The protocol number of routes that the kernel adds with an address."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Device:

@@ -19,15 +19,13 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.rbac_policy import ACTIONS, RBAC_POLICY
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
-from neutrino.server.db.objects import as_row, exists, new_id
+from neutrino.server.db.objects import Object, as_row, exists, new_id
 from neutrino.server.db.session import Database, Stale, retried
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import View
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
-Object = dict[str, Any]
 _c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
 RENAMED = {"target_tenant": "target_project"}
 VIEW = View(t.rbac_policies, renamed=RENAMED, not_found=errors.RbacPolicyNotFound)
@@ -79,12 +77,10 @@ class RbacPolicies(ViewCollection):
                 _check_object(connection, context, policy)
                 _check_scope_of_pool(connection, policy)
                 _check_twice(connection, policy, made[:i])
-            owners = {policy["project_id"] for policy in made}
-            limits = {owner: self._quotas.limit(connection, "rbac_policy", owner) for owner in owners}
+            limits = self._quotas.limits(connection, "rbac_policy", made)
         with self.db.transaction() as tx:
+            tx.insert(t.rbac_policies, [as_row(t.rbac_policies, policy, RENAMED) for policy in made], limits)
             for policy in made:
-                tx.execute(sa.insert(t.rbac_policies).values(as_row(t.rbac_policies, policy, RENAMED)))
-                tx.use("rbac_policy", policy["project_id"], 1, limits[policy["project_id"]])
                 _touch(tx, policy, external=True if policy["action"] == EXTERNAL else None)
         return [{**policy, "tenant_id": policy["project_id"]} for policy in made]
 

@@ -4,6 +4,7 @@
 the row locks of counters, which all writers of a project need, are held only during the commit.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, ParamSpec
@@ -13,11 +14,15 @@ from sqlalchemy.engine import Connection, CursorResult
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
 
 P = ParamSpec("P")
 UNLIMITED = -1
 UNCOUNTED = -2  # unlimited, and without a counter
+
+
+def now() -> str:
+    """The current time in the format of the API."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class Stale(Exception):
@@ -44,10 +49,17 @@ class Transaction:
         """Call it when the change is committed and not repeated any more: it may write, and lose races, itself."""
         self.callbacks.append(partial(call, *args, **kwargs))
 
-    def insert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert rows with equal columns, and log them if hosts get them. The statement is cached per table."""
+    def insert(
+        self, table: sa.Table, rows: Sequence[Mapping[str, Any]], limits: Mapping[str, int] | None = None
+    ) -> None:
+        """Insert rows with equal columns, and log them if hosts get them. The statement is cached per table.
+
+        With `limits`, by project, they count against the quotas; a project without a limit there is unlimited.
+        """
         if rows:
             self.connection.execute(_insert(table), rows[0] if len(rows) == 1 else list(rows))
+        for row in rows if limits is not None else ():
+            self.use(t.QUOTAS[table], row["project_id"], 1, (limits or {}).get(row["project_id"], UNLIMITED))
         if table in t.LOGGED:
             for row in rows:
                 self.log(table, row["id"])

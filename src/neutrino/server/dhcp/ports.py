@@ -108,7 +108,7 @@ class DhcpPorts:
         if not any(map(_is_by_server, reported.values())):
             return []
         try:
-            network = self.networks.load(connection, network_id)
+            network = self.networks.view.get(connection, network_id)
         except errors.NetworkNotFound:
             return []
         if subnets is None:

@@ -11,6 +11,7 @@ the ports once more after their commit (`settle`): the later one sees everything
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import encode, exists
+from neutrino.server.db.objects import Object, encode, exists
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.dhcp.ports import DhcpPorts
@@ -32,7 +33,6 @@ from neutrino.server.scheduling.placements import NETWORKS, SERVING, Candidate, 
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
 BATCH = 50  # networks placed in one transaction, each with its port
 SETTLE_ROUNDS = 5  # of `settle`: a network that keeps changing is settled by the requests that change it
 _a, _b, _n, _s = t.agents.c, t.network_dhcp_agents.c, t.networks.c, t.subnets.c
@@ -47,19 +47,12 @@ _HAS_DHCP = sa.exists().where(_s.network_id == _n.id, _s.enable_dhcp)
 _NETWORK = sa.select(_n.revision_number, _n.availability_zone_hints).where(_n.id == sa.bindparam("network"))
 
 
+@dataclass(eq=False)
 class DhcpScheduler(AgentScheduler):
-    def __init__(
-        self,
-        db: Database,
-        registry: Registry,
-        options: SchedulingOptions,
-        ports: DhcpPorts,
-        release_ports: Callable[[str], Collection[str]],
-    ) -> None:
-        """`release_ports(cutoff)` removes the DHCP block of ports whose lease providers are all dead since the cutoff."""
-        super().__init__(db, registry, NETWORKS, options)
-        self.ports = ports
-        self._release_ports = release_ports
+    placements = NETWORKS
+    ports: DhcpPorts
+    # Called with a cutoff: removes the DHCP block of ports whose lease providers are all dead since then.
+    release_ports: Callable[[str], Collection[str]]
 
     # --- observer of subnets and ports ----------------------------------------------------------------------------
 
@@ -96,7 +89,7 @@ class DhcpScheduler(AgentScheduler):
 
     def schedule(self, network_id: str) -> list[str]:
         """Give a network with a DHCP subnet the agents that it lacks; gives the ids of the agents added."""
-        if not self._options.automatic:
+        if not self.options.automatic:
             self.settle(network_id)
             return []
         move = self.place(network_id, PlacementChange(fill=True))
@@ -107,9 +100,9 @@ class DhcpScheduler(AgentScheduler):
 
     @retried
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
-        fill = change.fill and self._options.automatic
+        fill = change.fill and self.options.automatic
         with self.db.read() as connection:
-            candidates, hosted = NETWORKS.candidates(connection, self._registry.cutoff(), object_id)
+            candidates, hosted = NETWORKS.candidates(connection, self.registry.cutoff(), object_id)
             network = connection.execute(_NETWORK, {"network": object_id}).first() if candidates else None
             if network is None:  # deleted meanwhile, or no agent has ever reported
                 return None
@@ -117,9 +110,9 @@ class DhcpScheduler(AgentScheduler):
                 raise errors.NetworkHostedByDHCPAgent(network_id=object_id, agent_id=change.join[0])
             joining, leaving = list(change.join), sorted(hosted.intersection(change.leave))
             if fill:
-                zones = msgspec.json.decode(network.availability_zone_hints) or self._options.default_zones
+                zones = msgspec.json.decode(network.availability_zone_hints) or self.options.default_zones
                 joining, steps = self._choose(connection, object_id, candidates, zones, hosted, leaving)
-                too_few = lacking(candidates, self._options.agents_per_object, hosted) > len(joining)
+                too_few = lacking(candidates, self.options.agents_per_object, hosted) > len(joining)
                 if too_few and not change.force and len(leaving) > len(joining):
                     leaving = leaving[: len(joining)]  # the others keep it: there is no replacement for them
                     steps = self.ports.steps(connection, object_id, joining, leaving)
@@ -153,7 +146,7 @@ class DhcpScheduler(AgentScheduler):
         An agent whose host cannot bind it would serve no port, so others are preferred. If the host's switch has not
         reported yet this is unknown: such an agent is taken when there is no other, and its port bound after the report.
         """
-        wanted = self._options.agents_per_object
+        wanted = self.options.agents_per_object
         candidates = [c for c in agents if c.id not in leaving]
         unable: set[str] = set()
         unknown: set[str] = set()
@@ -174,7 +167,7 @@ class DhcpScheduler(AgentScheduler):
 
     def _hosts_failed(self, connection: Connection, steps: Sequence[PendingWrite]) -> dict[str, bool]:
         """Hosts to which a DHCP port could not be bound, each with whether its Open vSwitch agent is alive."""
-        return {host: self._registry.has_live(connection, host, words.OVS) for host in self.ports.unbound(steps)}
+        return {host: self.registry.has_live(connection, host, words.OVS) for host in self.ports.unbound(steps)}
 
     def _insert(self, tx: Transaction, network_ids: Sequence[str], agent_id: str, *, if_lacking: bool) -> None:
         """Place networks on an agent; with `if_lacking` on the condition that each still has too few agents."""
@@ -182,11 +175,11 @@ class DhcpScheduler(AgentScheduler):
             tx.insert(t.network_dhcp_agents, [{"network_id": key, "agent_id": agent_id} for key in network_ids])
             return
         source = sa.select(_n.id, sa.literal(agent_id, sa.String)).where(
-            _n.id.in_(list(network_ids)), _serving_agents < self._options.agents_per_object
+            _n.id.in_(list(network_ids)), _serving_agents < self.options.agents_per_object
         )
         insert = sa.insert(t.network_dhcp_agents).from_select(["network_id", "agent_id"], source)
         counted = insert.execution_options(preserve_rowcount=True)  # PostgreSQL's driver drops the row count otherwise
-        tx.change(counted, {"cutoff": self._registry.cutoff()}, rows=len(network_ids))
+        tx.change(counted, {"cutoff": self.registry.cutoff()}, rows=len(network_ids))
 
     # --- by the operator ------------------------------------------------------------------------------------------
 
@@ -227,17 +220,17 @@ class DhcpScheduler(AgentScheduler):
     def reschedule_dead(self) -> list[Move]:
         """Also release ports that wait for a lease which no live agent can give."""
         moves = super().reschedule_dead()
-        released = self._release_ports(self._registry.cutoff())
+        released = self.release_ports(self.registry.cutoff())
         if released:
             LOG.warning("%d ports became ACTIVE without DHCP: no live DHCP agent serves their network", len(released))
         return moves
 
     def auto_schedule(self, host: str) -> int:
-        if not self._options.automatic:
+        if not self.options.automatic:
             return 0
         with self.db.read() as connection:
             found = connection.execute(sa.select(t.agents).where(_a.agent_type == words.DHCP, _a.host == host)).first()
-        if found is None or not found.admin_state_up or not self._registry.alive(found._asdict()):
+        if found is None or not found.admin_state_up or not self.registry.alive(found._asdict()):
             return 0
         # In batches: a cloud whose only DHCP agent was lost has thousands of networks to place.
         taken = 0
@@ -253,19 +246,19 @@ class DhcpScheduler(AgentScheduler):
     def _take_batch(self, agent_id: str, host: str, zone: str | None, after: str) -> tuple[int, str | None]:
         """Place the next networks that lack an agent and fit the agent's zone; how many, and the id to continue after."""
         for_zone = _n.availability_zone_hints.contains(encode(zone), autoescape=True) if zone else sa.false()
-        if not self._options.default_zones or zone in self._options.default_zones:
+        if not self.options.default_zones or zone in self.options.default_zones:
             for_zone = sa.or_(for_zone, _n.availability_zone_hints == "[]")
         has = sa.exists().where(_b.network_id == _n.id, _b.agent_id == agent_id)
         statement = (
             sa.select(_n.id, _n.revision_number, _n.availability_zone_hints)
-            .where(_n.id > after, _HAS_DHCP, for_zone, ~has, _serving_agents < self._options.agents_per_object)
+            .where(_n.id > after, _HAS_DHCP, for_zone, ~has, _serving_agents < self.options.agents_per_object)
             .order_by(_n.id)
             .limit(BATCH)
         )
         with self.db.read() as connection:
             if not exists(connection, _a.id == agent_id):
                 return 0, None  # deleted meanwhile
-            rows = connection.execute(statement, {"cutoff": self._registry.cutoff()}).all()
+            rows = connection.execute(statement, {"cutoff": self.registry.cutoff()}).all()
             # LIKE ignores case on some databases; zones are case-sensitive.
             fitting = [row for row in rows if zone in (msgspec.json.decode(row.availability_zone_hints) or [zone])]
             planned = [(row, self.ports.steps(connection, row.id, [agent_id])) for row in fitting]

@@ -31,7 +31,6 @@ class DhcpScope:
         self._agents: Mapping[str, AgentRecord] = records["agent"]
         self._subscriptions = subscriptions
         self._ports = ports
-        self._scheduled: defaultdict[str, set[str]] = defaultdict(set)  # agent → networks
         self._distributed: frozenset[str] = frozenset()  # hosts
         self._clients: defaultdict[str, Counter[str]] = defaultdict(Counter)  # network → host → number of ports
         self._dhcp_ports: defaultdict[str, dict[str, PortRecord]] = defaultdict(dict)  # by network
@@ -43,10 +42,6 @@ class DhcpScope:
     # --- records --------------------------------------------------------------------------------------------------
 
     def put_network(self, key: str, before: NetworkRecord | None, after: NetworkRecord | None) -> None:
-        for agent_id in before.dhcp_agents if before is not None else ():
-            self._scheduled[agent_id].discard(key)
-        for agent_id in after.dhcp_agents if after is not None else ():
-            self._scheduled[agent_id].add(key)
         if any(record is not None and record.dhcp is not None for record in (before, after)):
             self._affected.add(key)
 
@@ -57,7 +52,7 @@ class DhcpScope:
         agents = (record.dhcp for record in self._agents.values())
         distributed = frozenset(a.host for a in agents if a is not None and a.distributed and a.admin_state_up)
         changed, self._distributed = distributed ^ self._distributed, distributed
-        self._affected.update(self._scheduled.get(key, ()))
+        self._affected.update(n for n, network in self._networks.items() if key in network.dhcp_agents)
         if changed:
             self._affected.update(n for n, hosts in self._clients.items() if not changed.isdisjoint(hosts))
 

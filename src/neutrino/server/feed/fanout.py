@@ -16,9 +16,8 @@ from neutrino.model.state import Object
 from neutrino.server.feed.dhcp_scope import DhcpScope
 from neutrino.server.feed.encoding import gone
 from neutrino.server.feed.kinds import SERVED_KINDS
-from neutrino.server.feed.pending import Pending, Watchers
 from neutrino.server.feed.records import Records
-from neutrino.server.feed.stores import ForwardingEntries, HostObjects, ServedKind, Store
+from neutrino.server.feed.stores import ForwardingEntries, HostObjects, Pending, ServedKind, Store, Watchers
 from neutrino.server.feed.subscriptions import Subscriptions
 
 FRAME_BYTES: Final = 64 * 1024  # a frame is closed at this size, so that one host does not hold up the others

@@ -9,10 +9,10 @@ import os
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
@@ -143,17 +143,16 @@ class FeedServer:
             await self._woken.wait()
             self._woken.clear()
             began = time.monotonic()
-            try:
-                while await self._step():
-                    pass
-                await asyncio.sleep(min(pace.pause(began, time.monotonic()), MAX_PAUSE))
-            except LogTruncated:
-                LOG.warning("change-log rows were removed before they were read: reading everything again")
-                await self._read_everything()
-            except DATABASE_ERRORS as error:
-                LOG.error("cannot read the change log, retrying in %s s: %s", RETRY_SECONDS, error)
-                await asyncio.sleep(RETRY_SECONDS)
-                self._woken.set()
+            await _retrying("read the change log", self._read_changes)
+            await asyncio.sleep(min(pace.pause(began, time.monotonic()), MAX_PAUSE))
+
+    async def _read_changes(self) -> None:
+        try:
+            while await self._step():
+                pass
+        except LogTruncated:
+            LOG.warning("change-log rows were removed before they were read: reading everything again")
+            await self._read_everything()
 
     async def _step(self) -> bool:
         """Apply the next changes; whether there may be more."""
@@ -182,24 +181,17 @@ class FeedServer:
         return rows, records
 
     async def _settle(self) -> None:
-        self._unsettled.set()
+        work = functools.partial(self._run, self._writing, self._reports.settle)
         while True:
+            await _retrying("update ports of distributed routers", work)
             await self._unsettled.wait()
             self._unsettled.clear()
-            try:
-                await self._run(self._writing, self._reports.settle)
-            except DATABASE_ERRORS as error:
-                LOG.error("cannot update ports of distributed routers, retrying in %s s: %s", RETRY_SECONDS, error)
-                await asyncio.sleep(RETRY_SECONDS)
-                self._unsettled.set()
 
     async def _compact(self) -> None:
+        work = functools.partial(self._run, self._writing, self._log.compact, self._options.keep_changes)
         while True:
             await asyncio.sleep(COMPACT_SECONDS * (0.5 + random.random()))  # jitter: several processes do this
-            try:
-                await self._run(self._writing, self._log.compact, self._options.keep_changes)
-            except DATABASE_ERRORS as error:
-                LOG.error("cannot remove old rows of the change log: %s", error)
+            await _retrying("remove old rows of the change log", work)
 
     # --- connections ----------------------------------------------------------------------------------------------
 
@@ -252,7 +244,7 @@ class FeedServer:
                 yield
 
     async def _serve(self, connection: ServerConnection) -> None:
-        admitted = self._admission.take(connection)
+        admitted = self._admission.take(cast(LimitedConnection, connection))
         if admitted is None:
             await connection.close(1008, WITHDRAWN)
             return
@@ -272,3 +264,14 @@ class FeedServer:
         for session in closing:
             LOG.warning("closing the connection of host %s: %s", session.host, reason)
         await asyncio.gather(*(session.close(reason) for session in closing), return_exceptions=True)
+
+
+async def _retrying(what: str, work: Callable[[], Awaitable[object]]) -> None:
+    """Do this work until the database does not fail."""
+    while True:
+        try:
+            await work()
+            return
+        except DATABASE_ERRORS as error:
+            LOG.error("cannot %s, retrying in %s s: %s", what, RETRY_SECONDS, error)
+            await asyncio.sleep(RETRY_SECONDS)

@@ -9,16 +9,22 @@ everything a host should have, and what to `touch` where a digest differs. The s
 - `ForwardingEntries`: one digest for all entries of a network, a host's own entries left out;
 - `MemberSets`: addresses of a security group, sent as differences;
 - `HostObjects`: a value per host, which is also what makes the host receive it.
+
+`Pending` is the send queue of a host: the keys of what changed since it was last sent, never the messages. So a slow host
+gets the newest value of each object once, and its queue never outgrows the number of objects. For security group members
+the difference is kept, as the whole set is large.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Final
 
 from sqlalchemy.engine import Connection
 
@@ -26,9 +32,83 @@ from neutrino.feed.messages import MAX_MEMBERS, Entries, Members, encode_one
 from neutrino.model.kinds import Kind
 from neutrino.model.state import Forwarding, GroupMembers, Member, Object
 from neutrino.server.feed.encoding import Item, MemberSet, digest, gone
-from neutrino.server.feed.pending import ALL, Due, MemberDifference, Pending, Watchers
 from neutrino.server.feed.records import PortRecord
 from neutrino.server.feed.subscriptions import NO_TOPICS, Subscriptions, Topic
+
+ALL: Final = "all"
+
+# --- send queues of hosts ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class MemberDifference:
+    added: set[Member] = field(default_factory=set)
+    removed: set[Member] = field(default_factory=set)
+
+    def extend(self, added: Set[Member], removed: Set[Member]) -> None:
+        self.removed |= removed - self.added
+        self.added -= removed
+        self.added |= added - self.removed
+        self.removed -= added
+
+
+# How much of a key is due: an object (None), all members of a group or all forwarding entries of a network (ALL), or a
+# difference of members.
+Due = MemberDifference | str | None
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    host: str
+    kinds: frozenset[str]  # that the roles of the host's credential consume: others are never sent
+    wake: Callable[[], None]
+    due: dict[tuple[str, str], Due] = field(default_factory=dict)  # by kind and key
+    digests: set[str] = field(default_factory=set)  # networks whose digest of forwarding entries `synced` has to carry
+
+    def __len__(self) -> int:
+        return len(self.due)
+
+    def touch(self, kind: str, key: str, due: Due = None) -> None:
+        self.due[kind, key] = due
+        self.wake()
+
+    def remove_first(self, number: int) -> None:
+        """Remove what is sent."""
+        if number == len(self.due):
+            self.due.clear()
+        else:
+            for sent in list(islice(self.due, number)):
+                del self.due[sent]
+
+
+class Watchers:
+    """The queues of connected hosts; a host may have several connections."""
+
+    def __init__(self) -> None:
+        self._by_host: dict[str, list[Pending]] = {}
+
+    def add(self, pending: Pending) -> None:
+        self._by_host.setdefault(pending.host, []).append(pending)
+
+    def remove(self, pending: Pending) -> None:
+        left = [each for each in self._by_host.get(pending.host, ()) if each is not pending]
+        if left:
+            self._by_host[pending.host] = left
+        else:
+            self._by_host.pop(pending.host, None)
+
+    def of(self, hosts: Collection[str], kind: str) -> Iterator[Pending]:
+        """Those of the hosts that consume the kind: others must not even receive the ids of its objects."""
+        # A change of a large network concerns a thousand hosts, of which few may be connected here: walk the smaller set.
+        for host in hosts if len(hosts) < len(self._by_host) else self._by_host.keys() & set(hosts):
+            yield from (pending for pending in self._by_host.get(host, ()) if kind in pending.kinds)
+
+    def touch(self, hosts: Collection[str], kind: str, key: str) -> None:
+        for pending in self.of(hosts, kind):
+            pending.touch(kind, key)
+
+
+# --- kinds and their stores -------------------------------------------------------------------------------------------
 
 Reader = Callable[[Connection, Sequence[str] | None], Iterable[tuple[str, Any]]]  # ids (None: all) → id, record
 
@@ -44,7 +124,7 @@ class ServedKind:
     value: Callable[[Any], Any] = lambda record: record  # from a record: the object, or host → object
     # Scope: kind of a referring object → keys of this kind's topics that the object refers to.
     referenced_by: Mapping[str, Callable[[Any], Iterable[str]]] = field(default_factory=dict)
-    key: Callable[[Any], str] | None = None  # the topic that an object belongs to; None: its own id
+    key: Callable[[Any], str] = attrgetter("id")  # of the topic that an object belongs to
     subscriber: Callable[[Any], str] | None = None  # the host that an object itself subscribes to the topic
 
     @property
@@ -83,6 +163,10 @@ class Store(ABC):
         """The object as the host should have it, or None. Looked up when a frame is built, so always the newest."""
         return None
 
+    def messages(self, pending: Pending, key: str, due: Due) -> Sequence[bytes]:
+        """The messages for a key with a `Due`; stores of whole objects never queue one."""
+        return ()
+
     def digests(self, host: str) -> dict[str, str]:
         """What the host should report in `hello`, by id (forwarding entries: by network)."""
         return {item.object.id: item.digest for item in self.items(host)}
@@ -99,21 +183,15 @@ class Store(ABC):
         """Mark what a digest stands for as due."""
         pending.touch(self.name, key)
 
-    def messages(self, pending: Pending, key: str, due: Due) -> Sequence[bytes]:
-        """The messages for a key with a `Due`. Stores of whole objects never queue one: `lookup` gives their items."""
-        raise NotImplementedError
-
 
 class SharedObjects(Store):
     """One value for all hosts subscribed to the object's topic."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self._key = self._served.key
         self._items: dict[str, Item] = {}
-        self._by_key: defaultdict[str, dict[str, Item]] = defaultdict(dict)  # only where a topic has several objects
-
-    def _key(self, value: Any) -> str:
-        return str(value.id) if self._served.key is None else self._served.key(value)
+        self._by_key: defaultdict[str, dict[str, Item]] = defaultdict(dict)  # topic → id → object
 
     def put(self, key: str, before: Any, after: Any) -> None:
         old = self._served.value(before) if before is not None else None
@@ -122,10 +200,10 @@ class SharedObjects(Store):
             self._replace(old, new)
 
     def _replace(self, old: Any, new: Any) -> None:
-        if old is not None and (new is None or (old.id, self._key(old)) != (new.id, self._key(new))):
-            self._drop(old)
+        if old is not None:
+            self._drop(self._key(old), old.id)
         if new is not None:
-            self._store(Item(self.name, new))
+            self._items[new.id] = self._by_key[self._key(new)][new.id] = Item(self.name, new)
         # Both topics, if the object changed its topic: hosts of the old one have to drop it, hosts of the new one get it.
         affected = {(self._key(value), value.id): value for value in (old, new) if value is not None}
         for (key, object_id), value in affected.items():
@@ -138,27 +216,18 @@ class SharedObjects(Store):
                 topics = frozenset({(self.name, key)}) if object_id in self._items else NO_TOPICS
                 self._subscriptions.refer(self._served.subscriber(value), (self.name, f"of {object_id}"), topics)
 
-    def _store(self, item: Item) -> None:
-        self._items[item.object.id] = item
-        if self._served.key is not None:
-            self._by_key[self._key(item.object)][item.object.id] = item
-
-    def _drop(self, value: Any) -> None:
-        self._items.pop(value.id, None)
-        if self._served.key is not None:
-            objects = self._by_key[self._key(value)]
-            objects.pop(value.id, None)
-            if not objects:
-                del self._by_key[self._key(value)]
+    def _drop(self, key: str, object_id: str) -> None:
+        self._items.pop(object_id, None)
+        objects = self._by_key[key]
+        objects.pop(object_id, None)
+        if not objects:
+            del self._by_key[key]
 
     def _touch_hosts(self, key: str, object_id: str) -> None:
         self._watchers.touch(self._subscriptions.hosts(self.name, key), self.name, object_id)
 
-    def _ids(self, key: str) -> Collection[str]:
-        return (key,) if self._served.key is None else self._by_key.get(key, ())
-
     def notify(self, host: str, key: str) -> None:
-        for object_id in self._ids(key):
+        for object_id in self._by_key.get(key, ()):
             self._watchers.touch([host], self.name, object_id)
 
     def lookup(self, host: str, key: str) -> Item | None:
@@ -170,8 +239,6 @@ class SharedObjects(Store):
 
     def items(self, host: str) -> Iterable[Item]:
         keys = self._subscriptions.keys(host, self.name)
-        if self._served.key is None:
-            return [self._items[key] for key in keys if key in self._items]
         return [item for key in keys if key in self._by_key for item in self._by_key[key].values()]
 
 
@@ -232,9 +299,7 @@ class ForwardingEntries(SharedObjects):
             pending.digests.add(key)
             pending.touch(self.name, object_id)
 
-    def notify(self, host: str, key: str) -> None:
-        for pending in self._watchers.of([host], self.name):
-            self.touch(pending, key)
+    notify = Store.notify  # by `touch`: the digest of the network is due with its entries
 
     def _receives(self, host: str, value: Any) -> bool:
         return value.host != host and self._subscriptions.has(host, self.name, value.network_id)
@@ -291,7 +356,10 @@ class MemberSets(Store):
                 del self._sets[group_id]
             if added or removed:
                 for pending in self._watchers.of(self._subscriptions.hosts(self.name, group_id), self.name):
-                    pending.touch_members(self.name, group_id, added, removed)
+                    difference = pending.due.get((self.name, group_id)) or MemberDifference()
+                    if isinstance(difference, MemberDifference):  # else all members are due anyway
+                        difference.extend(added, removed)
+                    pending.touch(self.name, group_id, difference)
 
     def touch(self, pending: Pending, key: str) -> None:
         pending.touch(self.name, key, ALL)

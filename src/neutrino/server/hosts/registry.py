@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -19,13 +18,12 @@ from neutrino.model import agents as words
 from neutrino.model.agents import AgentState, AgentStatus
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import encode, exists, new_id
+from neutrino.server.db.objects import Object, encode, exists, new_id
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.tunnel_addresses import refusal, resolve_conflicts
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
 Row = Object | sa.RowMapping
 MAX_LOAD = 2**31 - 1
 _c = t.agents.c

@@ -17,13 +17,12 @@ from neutrino.server.api.resources import flavor as resources
 from neutrino.server.api.resources.flavor import L3_ROUTER_NAT
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, encode, exists, new_id
+from neutrino.server.db.objects import Object, as_row, encode, exists, new_id
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.query import Query
 from neutrino.server.view_collection import ViewCollection
 
-Object = dict[str, Any]
 _c, _sp, _b, _r = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c
 FLAVORS = View(t.flavors, scope=sa.true(), not_found=errors.FlavorNotFound)
 PROFILES = View(t.service_profiles, scope=sa.true(), not_found=errors.ServiceProfileNotFound)

@@ -19,7 +19,6 @@ from neutrino.server.ml2.ports.bindings import PortBindings
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.ml2.segments import DynamicSegmentStore, Segments
-from neutrino.server.ml2.subnet_ports import Renumbering
 from neutrino.server.ml2.subnets import Subnets
 from neutrino.server.services import Services, load
 from neutrino.server.view_collection import ViewCollection
@@ -34,7 +33,6 @@ class Core:
     subnets: Subnets
     ports: Ports
     provisioning: Provisioning
-    renumbering: Renumbering
     collections: Sequence[tuple[Any, ...]]
     extensions: Sequence[Extension]
     policy_rules: Mapping[str, str]  # default rules of attributes that extension drivers add
@@ -61,9 +59,8 @@ def build(services: Services) -> Core:
         subnets,
         ports,
         Provisioning(db, operations, services.port_changed, ports.view),
-        Renumbering(networks, ports, extensions, services.port_changed),
         (
-            (extensions.resource(NETWORK), networks),
+            (extensions.resource(NETWORK), networks, networks.listing),
             (extensions.resource(SUBNET), subnets, ViewCollection(db, subnets.view)),
             (extensions.resource(PORT), ports, ViewCollection(db, ports.view)),
             (BINDING, PortBindings(db, operations, networks, ports, binder)),

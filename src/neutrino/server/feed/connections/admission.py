@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
-from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from websockets.asyncio.server import ServerConnection
@@ -100,6 +99,7 @@ class LimitedConnection(ServerConnection):
         super().__init__(*args, **options)
         self._limits = limits
         self._counted: str | None = None
+        self.admitted: tuple[str, HostCredential] | None = None  # the host, once its credential is accepted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -126,11 +126,10 @@ class Admission:
         self._read = read
         self.limits = LoginLimits(time.monotonic)
         self._credentials: Mapping[str, HostCredential] = {}
-        self._admitted: WeakKeyDictionary[ServerConnection, tuple[str, HostCredential]] = WeakKeyDictionary()
         self._lookup: asyncio.Task[None] | None = None
         self._last_lookup = -LOOKUP_SECONDS
 
-    async def admit(self, connection: ServerConnection, request: Request) -> Response | None:
+    async def admit(self, connection: LimitedConnection, request: Request) -> Response | None:
         """Check the credential in the request for the WebSocket upgrade; a response refuses it."""
         hosts, headers = request.headers.get_all(HOST_HEADER), request.headers.get_all("Authorization")
         scheme, _, credential = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
@@ -155,24 +154,21 @@ class Admission:
             name = host[:255].encode("ascii", "backslashreplace").decode()
             LOG.warning("login as host %s from %s refused: wrong credential", name, address or "a local socket")
             return connection.respond(http.HTTPStatus.UNAUTHORIZED, "this is not the host's credential\n")
-        self._admitted[connection] = host, known
+        connection.admitted = host, known
         return None
 
-    def take(self, connection: ServerConnection) -> tuple[str, HostCredential] | None:
+    def take(self, connection: LimitedConnection) -> tuple[str, HostCredential] | None:
         """The host of an admitted connection; None if its credential was withdrawn during the handshake."""
-        if isinstance(connection, LimitedConnection):
-            connection.authenticated()
-        return self._admitted.pop(connection, None)
+        connection.authenticated()
+        admitted = connection.admitted
+        return admitted if admitted is not None and self.is_valid(*admitted) else None
 
     def is_valid(self, host: str, credential: HostCredential) -> bool:
         return self._credentials.get(host) == credential
 
     async def refresh(self) -> None:
-        """Read all credentials again, and withdraw connections in the handshake whose credential changed."""
+        """Read all credentials again."""
         self._credentials = await self._read()
-        for connection, (host, credential) in list(self._admitted.items()):
-            if not self.is_valid(host, credential):
-                del self._admitted[connection]
 
     def _match(self, host: str, digest: str) -> HostCredential | None:
         known = self._credentials.get(host)

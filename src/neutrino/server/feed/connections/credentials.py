@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from neutrino.errors import OperatorError
 from neutrino.model.roles import ROLES, parse_roles
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.transaction import now
 
 KIND = "host_credential"  # in the change log, without an id: feed processes read all credentials again
 _c = t.host_credentials.c

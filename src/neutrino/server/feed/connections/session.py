@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -17,14 +17,13 @@ from neutrino.model.agents import FEED_BEHIND
 from neutrino.server import errors
 from neutrino.server.feed.connections.credentials import HostCredential
 from neutrino.server.feed.fanout import Fanout
-from neutrino.server.feed.pending import Pending
 from neutrino.server.feed.reports.reports import HostReport
 from neutrino.server.feed.reports.rules import refusal
+from neutrino.server.feed.stores import Pending
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
 MAX_QUOTED = 200  # characters of a host's message in our answer
-READER: Final = m.Reader(m.FROM_HOST)
 WriteReports = Callable[[str, Sequence[HostReport]], Awaitable[list[str]]]
 
 
@@ -69,7 +68,7 @@ class Session:
         hello = None
         try:
             async with asyncio.timeout(HELLO_SECONDS):
-                messages = READER.read(await self._connection.recv())
+                messages = m.FROM_HOST.read(await self._connection.recv())
             hello = messages[0] if messages else None
             reason = self._fault(hello)
         except TimeoutError:
@@ -113,7 +112,7 @@ class Session:
         sender.add_done_callback(self._sender_ended)
         try:
             async for data in self._connection:
-                await self._receive(READER.read(data))
+                await self._receive(m.FROM_HOST.read(data))
         except m.NotUnderstood as error:
             await self._refuse(str(error))
         finally:

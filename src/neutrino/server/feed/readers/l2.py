@@ -26,7 +26,16 @@ from neutrino.model.state import (
 )
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.routers import RouterHosts, read_router_hosts
-from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, grouped, read_ids, read_rows, texts
+from neutrino.server.feed.readers.rows import (
+    Ids,
+    build,
+    decode_fixed_ips,
+    grouped,
+    read_ids,
+    read_rows,
+    select,
+    texts,
+)
 from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord
 from neutrino.server.feed.reports.rules import tunnel_address
 from neutrino.server.ipam.delegated import PROVISIONAL
@@ -41,19 +50,10 @@ _decode = msgspec.json.decode
 
 # --- networks ---------------------------------------------------------------------------------------------------------
 
-_NETWORKS = sa.select(
-    *(_n.id, _n.name, _n.project_id, _n.mtu, _n.admin_state_up, _n.external, _n.revision_number.label("revision")),
-    *(_n.dns_domain, _n.extra_dhcp_opts),
-)
-_SEGMENTS = sa.select(
-    _seg.network_id, _seg.id, _seg.network_type, _seg.physical_network, _seg.segmentation_id
-).order_by(_seg.position)
+_NETWORKS = select(Network, t.networks, _n.dns_domain, _n.extra_dhcp_opts)
+_SEGMENTS = select(Segment, t.network_segments, _seg.network_id).order_by(_seg.position)
 _SUBNETS = (
-    sa.select(
-        *(_s.id, _s.network_id, _s.revision_number.label("revision"), _s.ip_version, _s.cidr, _s.gateway_ip),
-        *(_s.enable_dhcp, _s.ipv6_ra_mode, _s.ipv6_address_mode),
-        *(_s.dns_nameservers.label("nameservers"), _s.host_routes.label("routes")),
-    )
+    select(Subnet, t.subnets, _s.dns_nameservers, _s.host_routes)
     .where(_s.cidr != PROVISIONAL)  # a subnet that waits for a delegated prefix does not exist for hosts yet
     .order_by(_s.created_at, _s.id)
 )
@@ -78,8 +78,8 @@ def read_networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, Netwo
 
 
 def _subnet(row: Any) -> Subnet:
-    routes = tuple((route["destination"], route["nexthop"]) for route in _decode(row.routes))
-    return build(Subnet, row, dns_nameservers=texts.decode(row.nameservers), host_routes=routes)
+    routes = tuple((route["destination"], route["nexthop"]) for route in _decode(row.host_routes))
+    return build(Subnet, row, dns_nameservers=texts.decode(row.dns_nameservers), host_routes=routes)
 
 
 def _dhcp_options(text: str) -> tuple[DhcpOption, ...]:
@@ -95,12 +95,8 @@ _BINDINGS = (
     .where(_b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]), _b.host != "")
     .order_by(_b.host)
 )
-_PORTS = sa.select(
-    *(_p.id, _p.revision_number.label("revision"), _p.network_id, _p.mac_address, _p.admin_state_up, _p.device_id),
-    *(_p.device_owner, _p.port_security_enabled, _p.project_id, _p.host.label("active_host"), _p.extra_dhcp_opts),
-    *(_p.fixed_ips.label("ips"), _p.allowed_address_pairs.label("pairs"), _p.security_groups.label("groups")),
-    _p.dns_assignment,
-)
+_JSON_OF_PORTS = (_p.fixed_ips, _p.allowed_address_pairs, _p.security_groups, _p.extra_dhcp_opts, _p.dns_assignment)
+_PORTS = select(Port, t.ports, _p.project_id, *_JSON_OF_PORTS)
 _TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_TYPES)))
 
 
@@ -121,9 +117,9 @@ def _segment_id(binding: Any) -> str:
 
 
 def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts) -> PortRecord:
-    groups, pairs, fixed = texts.decode(row.groups), _pairs.decode(row.pairs), decode_fixed_ips(row.ips)
-    addresses = {"fixed_ips": fixed, "allowed_address_pairs": pairs}
-    port = build(Port, row, host="", security_groups=groups, **addresses)
+    fixed, pairs = decode_fixed_ips(row.fixed_ips), _pairs.decode(row.allowed_address_pairs)
+    groups, addresses = texts.decode(row.security_groups), {"fixed_ips": fixed, "allowed_address_pairs": pairs}
+    port = build(Port, row, security_groups=groups, **addresses)
     bound = {binding.host: _bound(port, binding) for binding in bindings}
     forwarding = None
     for each in bound.values():
@@ -139,7 +135,7 @@ def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterH
     members = {Member(f.ip_address, row.mac_address) for f in fixed}
     members |= {Member(p.ip_address, p.mac_address) for p in pairs}
     names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
-    dhcp = build(DhcpPort, row, host=row.active_host, names=names, options=options, **addresses)
+    dhcp = build(DhcpPort, row, names=names, options=options, **addresses)
     # Without groups it adds its addresses to none: the empty set is shared, and most of a large cloud's memory is ports.
     shared = frozenset(members) if groups else frozenset[Member]()
     return PortRecord(row.id, row.network_id, bound, forwarding, frozenset(groups), shared, dhcp)
@@ -182,29 +178,28 @@ def _distributed(port: Port, hosts: frozenset[str]) -> dict[str, Port]:
 # --- security groups --------------------------------------------------------------------------------------------------
 
 _addresses = msgspec.json.Decoder(frozenset[str])
-_RULES = sa.select(
-    *(_r.id, _r.security_group_id, _r.direction, _r.ethertype, _r.protocol.label("protocol_name")),
-    *(_r.port_range_min.label("port_min"), _r.port_range_max.label("port_max"), _r.normalized_cidr),
-    *(_r.remote_ip_prefix.label("given_prefix"), _r.remote_group_id, _r.remote_address_group_id),
-).order_by(_r.id)
-_GROUPS = sa.select(_g.id, _g.stateful, _g.revision_number.label("revision"))
+_PORT_RANGE = (_r.port_range_min.label("port_min"), _r.port_range_max.label("port_max"))
+_RULES = select(Rule, t.security_group_rules, _r.security_group_id, _r.normalized_cidr, *_PORT_RANGE)
+_GROUPS = select(SecurityGroup, t.security_groups)
+_ADDRESS_GROUPS = select(AddressGroup, t.address_groups, _ag.addresses)
 
 
 def read_security_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, SecurityGroup]]:
-    rules = grouped(read_rows(connection, _RULES, _r.security_group_id, ids), "security_group_id", _rule)
+    rules = grouped(
+        read_rows(connection, _RULES.order_by(_r.id), _r.security_group_id, ids), "security_group_id", _rule
+    )
     for row in read_rows(connection, _GROUPS, _g.id, ids):
         yield row.id, build(SecurityGroup, row, rules=tuple(rules[row.id]))
 
 
 def _rule(row: Any) -> Rule:
-    protocol = None if row.protocol_name is None else protocol_number(row.protocol_name)
-    return build(Rule, row, protocol=protocol, remote_ip_prefix=row.normalized_cidr or row.given_prefix)
+    protocol = None if row.protocol is None else protocol_number(row.protocol)
+    return build(Rule, row, protocol=protocol, remote_ip_prefix=row.normalized_cidr or row.remote_ip_prefix)
 
 
 def read_address_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, AddressGroup]]:
-    statement = sa.select(_ag.id, _ag.addresses, _ag.revision_number)
-    for row in read_rows(connection, statement, _ag.id, ids):
-        yield row.id, AddressGroup(id=row.id, revision=row.revision_number, addresses=_addresses.decode(row.addresses))
+    for row in read_rows(connection, _ADDRESS_GROUPS, _ag.id, ids):
+        yield row.id, build(AddressGroup, row, addresses=_addresses.decode(row.addresses))
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------

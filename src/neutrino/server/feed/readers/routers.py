@@ -22,7 +22,7 @@ from neutrino.model import agents as words
 from neutrino.model import routing as m
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
-from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, read_ids, read_rows, texts
+from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
 from neutrino.server.l3.routers.port_layout import (
@@ -50,10 +50,7 @@ _h, _al = t.conntrack_helpers.c, t.ip_allocations.c
 _LOWEST_PRIORITY, _PRIORITIES = 150, 101
 _REPLICATED = (HA_INTERFACE, GATEWAY, SNAT)
 
-_ROUTERS = sa.select(
-    *(_r.id, _r.revision_number.label("revision"), _r.name, _r.project_id, _r.admin_state_up, _r.distributed),
-    *(_r.enable_snat, _r.routes.label("routes_text"), _r.ha.label("is_ha"), _r.ha_vr_id),
-)
+_ROUTERS = select(m.Router, t.routers, _r.routes, _r.ha_vr_id)
 _routes = msgspec.json.Decoder(tuple[m.RouterRoute, ...])
 _L3_AGENTS = sa.and_(_a.agent_type == words.L3, _a.admin_state_up.is_(True))
 
@@ -163,11 +160,12 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
             gateway=next((port for kind, port in own if kind == GATEWAY), None),
             interfaces=tuple(port for kind, port in own if kind in INTERFACES),
             snat_interfaces=tuple(port for kind, port in own if kind == SNAT),
-            routes=_routes.decode(row.routes_text),
+            routes=_routes.decode(row.routes),
             floating_ips=tuple(floating[row.id]),
             port_forwardings=tuple(forwardings[row.id]),
             conntrack_helpers=tuple(helpers[row.id]),
             delegations=tuple(delegations[row.id]),
+            ha=None,  # set for each host
         )
         ha_ports = {port.id: port for kind, port in own if kind == HA_PORT}
         central = dict(_by_host(base, row, placements.get(row.id, {}), ha_ports))
@@ -188,7 +186,7 @@ def _by_host(
     """The router as the hosts that it is scheduled to get it; those of an HA router differ in their HA port."""
     active = next((host for host, (_, state) in placements.items() if state == ACTIVE), "")
     for host, (ha_port_id, _) in placements.items():
-        if not row.is_ha:
+        if not row.ha:
             yield host, base
             continue
         interface = ha_ports.get(ha_port_id or "")
@@ -254,9 +252,8 @@ def render_for_hosts(
 
 
 def _router_ports(connection: Connection, ids: Ids) -> Interfaces:
-    columns = (_rp.router_id, _rp.port_type, _p.id, _p.network_id, _p.mac_address, _p.admin_state_up, _p.fixed_ips)
     statement = (
-        sa.select(*columns, _n.mtu)
+        select(m.RouterInterface, t.ports, _rp.router_id, _rp.port_type, _p.fixed_ips, _n.mtu)
         .join(t.ports, _p.id == _rp.port_id)
         .join(t.networks, _n.id == _p.network_id)
         .order_by(_p.id)
@@ -267,11 +264,9 @@ def _router_ports(connection: Connection, ids: Ids) -> Interfaces:
 def _agent_gateways(connection: Connection, ports: Interfaces) -> dict[str, dict[str, m.RouterInterface]]:
     """External network → host → the agent gateway port by which the host's floating IPs reach that network."""
     networks = {port.network_id for own in ports.values() for kind, port in own if kind == GATEWAY}
+    labels = sa.literal("").label("router_id"), sa.literal(GATEWAY).label("port_type")
     statement = (
-        sa.select(
-            *(_p.id, _p.network_id, _p.mac_address, _p.admin_state_up, _p.fixed_ips, _p.host, _n.mtu),
-            *(sa.literal("").label("router_id"), sa.literal(GATEWAY).label("port_type")),
-        )
+        select(m.RouterInterface, t.ports, *labels, _p.fixed_ips, _p.host, _n.mtu)
         .join(t.networks, _n.id == _p.network_id)
         .where(_p.device_owner == AGENT_GATEWAY, _p.host != "")
         .order_by(_p.id)
@@ -300,11 +295,8 @@ def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
 
 def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[str, Any]]:
     """Rows by network and id, without subnets that wait for a delegated prefix."""
-    columns = (
-        *(_s.id, _s.network_id, _s.cidr, _s.gateway_ip),
-        *(_s.ipv6_ra_mode.label("ra_mode"), _s.dns_nameservers.label("nameservers")),
-    )
-    statement = sa.select(*columns, _pool.address_scope_id).outerjoin(t.subnetpools, _pool.id == _s.subnetpool_id)
+    more = (_s.id, _s.network_id, _s.ipv6_ra_mode.label("ra_mode"), _s.dns_nameservers, _pool.address_scope_id)
+    statement = select(m.RouterAddress, t.subnets, *more).outerjoin(t.subnetpools, _pool.id == _s.subnetpool_id)
     found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for row in read_rows(connection, statement.where(_s.cidr != PROVISIONAL), _s.network_id, network_ids):
         found[row.network_id][row.id] = row
@@ -312,7 +304,7 @@ def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[
 
 
 def _address(fixed: FixedIp, subnet: Any) -> m.RouterAddress:
-    nameservers = texts.decode(subnet.nameservers)
+    nameservers = texts.decode(subnet.dns_nameservers)
     return build(
         m.RouterAddress, subnet, ip_address=fixed.ip_address, subnet_id=fixed.subnet_id, dns_nameservers=nameservers
     )
@@ -322,18 +314,18 @@ def _address(fixed: FixedIp, subnet: Any) -> m.RouterAddress:
 
 
 def _floating_ips(connection: Connection, ids: Ids) -> defaultdict[str, list[m.FloatingIp]]:
-    columns = (_f.id, _f.router_id, _f.floating_ip_address, _f.fixed_ip_address, _f.port_id)
-    more = (_f.revision_number.label("revision"), _p.host.label("port_host"))
-    statement = sa.select(*columns, *more).outerjoin(t.ports, _p.id == _f.port_id).where(_f.router_id.is_not(None))
+    statement = select(m.FloatingIp, t.floatingips, _f.router_id, _p.host.label("port_host"))
+    statement = statement.outerjoin(t.ports, _p.id == _f.port_id).where(_f.router_id.is_not(None))
     associated = statement.where(_f.port_id.is_not(None), _f.fixed_ip_address.is_not(None)).order_by(_f.id)
     rows = read_rows(connection, associated, _f.router_id, ids)
     return grouped(rows, "router_id", lambda row: build(m.FloatingIp, row, host=row.port_host or ""))
 
 
 def _port_forwardings(connection: Connection, ids: Ids) -> defaultdict[str, list[m.PortForwarding]]:
-    columns = (_pf.id, _pf.protocol, _pf.internal_ip_address, _pf.external_port_range, _pf.internal_port_range)
     more = (_f.router_id, _f.floating_ip_address.label("external_ip_address"))
-    statement = sa.select(*columns, *more).join(t.floatingips, _f.id == _pf.floatingip_id)
+    ranges = _pf.external_port_range, _pf.internal_port_range
+    statement = select(m.PortForwarding, t.port_forwardings, *ranges, *more)
+    statement = statement.join(t.floatingips, _f.id == _pf.floatingip_id)
     rows = read_rows(connection, statement.where(_f.router_id.is_not(None)).order_by(_pf.id), _f.router_id, ids)
     return grouped(rows, "router_id", _port_forwarding)
 

@@ -1,4 +1,4 @@
-"""Selects rows of some objects, or of all, in statements with a bounded number of ids; decodes the JSON columns."""
+"""Selects rows of some objects, or of all, in statements with a bounded number of ids, and builds values from them."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model.state import FixedIp
+from neutrino.server.db import tables as t
 from neutrino.server.ipam.delegated import in_provisional
 
 Ids = Sequence[str] | None  # None: all
@@ -18,6 +19,14 @@ S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
 texts = msgspec.json.Decoder(tuple[str, ...])
 fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
+
+
+def select(cls: type[msgspec.Struct], table: sa.Table, *more: Any) -> sa.Select[Any]:
+    """Selects the table's columns that are fields of the type, and `more`, such as JSON columns, which need decoding."""
+    names = cls.__struct_fields__
+    columns = [column for column in table.c if column.name in names and column.type is not t.Json]
+    revision = [table.c.revision_number.label("revision")] if "revision" in names else []
+    return sa.select(*columns, *revision, *more)
 
 
 def read_rows(
@@ -45,9 +54,9 @@ def decode_fixed_ips(text: str) -> tuple[FixedIp, ...]:
 
 
 def build(cls: type[S], row: Any, **values: Any) -> S:
-    """A value whose fields are the row's columns of the same names, and the given values."""
+    """A value whose fields are the given values, or else the row's columns of the same names."""
     columns = row._mapping
-    return cls(**{name: columns[name] for name in cls.__struct_fields__ if name in columns}, **values)
+    return cls(**({name: columns[name] for name in cls.__struct_fields__ if name in columns} | values))
 
 
 def grouped(rows: Iterable[Any], column: str, value: Callable[[Any], V]) -> defaultdict[str, list[V]]:

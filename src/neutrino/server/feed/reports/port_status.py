@@ -14,24 +14,18 @@ from typing import Any
 import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.feed.readers.routers import read_router_hosts
 from neutrino.server.l3.routers.router_ports import VIF_DISTRIBUTED
-from neutrino.server.l3.scheduling.dvr import ROUTED_LOCALLY
+from neutrino.server.l3.scheduling.dvr import LOCAL_HOSTS
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, Done, Provisioning
 
 BATCH = 200  # ports per transaction
-_w, _rp, _ra, _a, _b = (
-    t.distributed_port_hosts.c,
-    t.router_ports.c,
-    t.router_l3_agents.c,
-    t.agents.c,
-    t.port_bindings.c,
-)
-_port, _own, _theirs = t.ports.alias("port"), t.ip_allocations.alias("own"), t.ip_allocations.alias("theirs")
+_w, _rp, _ra = t.distributed_port_hosts.c, t.router_ports.c, t.router_l3_agents.c
+_a, _b = t.agents.c, t.port_bindings.c
+_port = t.ports.alias("port")
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
 _DISTRIBUTED = sa.select(_port.c.id, _port.c.status, _port.c.revision_number).where(
     _port.c.id.in_(_AMONG), _port.c.vif_type == VIF_DISTRIBUTED
@@ -39,14 +33,9 @@ _DISTRIBUTED = sa.select(_port.c.id, _port.c.status, _port.c.revision_number).wh
 _LOCK = _DISTRIBUTED.order_by(_port.c.id).with_for_update()  # in one order: no deadlocks
 _WIRED = sa.select(_w.port_id, _w.host).where(_w.port_id.in_(_AMONG))
 _LOCAL = (
-    sa.exists()
-    .select_from(
-        _own.join(_theirs, _theirs.c.subnet_id == _own.c.subnet_id)
-        .join(t.ports, sa.and_(t.ports.c.id == _theirs.c.port_id, ROUTED_LOCALLY))
-        .join(t.port_bindings, _b.port_id == t.ports.c.id)
-    )
-    .where(_own.c.port_id == _w.port_id, _b.host == _w.host, _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
+    LOCAL_HOSTS.where(_rp.port_id == _w.port_id, _b.host == _w.host, _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
     .correlate(t.distributed_port_hosts)
+    .exists()
 )
 _SCHEDULED = (
     sa.exists()

@@ -22,7 +22,6 @@ MAX_TEXT: Final = 64 * 1024  # of a reason, and of an agent's configurations as 
 MAX_NAME: Final = 255
 MAX_ENTRIES: Final = 1000  # of a list or a mapping
 MAX_NUMBER: Final = 2**63 - 1
-COMPONENTS: Final = frozenset({"DHCP"})
 STATUSES: Final[Mapping[str, frozenset[str]]] = {
     "floatingip": frozenset({"ACTIVE", "DOWN", "ERROR"}),
     "router": frozenset({"active", "standby", "unknown"}),
@@ -77,8 +76,7 @@ def _needed_role_and_fault(message: HostMessage) -> tuple[str, str]:
         case PortDown():
             return role.L2, _id(message.port_id) or _text(message.reason)
         case PortReady():
-            fault = "" if message.component in COMPONENTS else f"{message.component[:MAX_ID]!r} is no component"
-            return role.DHCP, _id(message.port_id) or _number(message.revision) or fault
+            return role.DHCP, _id(message.port_id) or _number(message.revision)
         case Status():
             return role.L3, _id(message.id) or _status(message)
         case Problem():

@@ -17,7 +17,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, changed, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
@@ -31,7 +31,6 @@ from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
-Object = dict[str, Any]
 # Called with a floating IP before and after a change, and the ports, by id, that it was and is associated with.
 Notify = Callable[[Object | None, Object | None, Mapping[str, Object]], None]
 Revisions = tuple[tuple[str, int], ...]  # ids and revisions of routers as they were read
@@ -70,7 +69,7 @@ VIEW = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name"
 def _api_floating_ip(floating_ip: Object, port: Mapping[str, Any] | None) -> Object:
     """A floating IP that was just written, with its associated port, as the API shows it."""
     details = None if port is None else {name: port[name] for name in DETAILS}
-    return {**floating_ip, "tenant_id": floating_ip["project_id"], "qos_policy_id": None, "port_details": details}
+    return {**floating_ip, "qos_policy_id": None, "port_details": details}
 
 
 def _port_details(connection: Connection, floating_ips: Sequence[Object]) -> list[Object | None]:
@@ -89,15 +88,6 @@ FLOATING_IPS = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden
 
 
 # --- floating IPs -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class RouterBetween:
-    """The router between a subnet and an external network, with the revision at which it was found."""
-
-    router_id: str
-    revision: int
-    distributed: bool
 
 
 @dataclass(frozen=True)
@@ -138,14 +128,13 @@ class FloatingIps:
             }
             association = _associate(connection, context, new, values)
             floating_ip = {**new, **association.values}
-            limit = self.quotas.limit(connection, "floatingip", floating_ip["project_id"])
+            limits = self.quotas.limits(connection, "floatingip", [floating_ip])
         with self.operations.write([external_port.context]) as tx:
             external_port.write(tx)
             # The port only holds the address and is never bound: as in Neutron it has no status.
             tx.execute(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
-            tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
+            tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)], limits)
             bump_routers(tx, association.routers)
-            tx.use("floatingip", floating_ip["project_id"], 1, limit)
             tx.after_commit(self.notify, None, floating_ip, _by_id(association.port))
         return _api_floating_ip(floating_ip, association.port)
 
@@ -198,13 +187,13 @@ class FloatingIps:
             before = VIEW.get(connection, key, revision=revision)
             if before["port_forwardings"]:
                 raise errors.FipInUseByPortForwarding(id=key)
-            external_port = self.ports.load(connection, before["floating_port_id"])
-            network = self.networks.load(connection, before["floating_network_id"])
+            external_port = self.ports.view.get(connection, before["floating_port_id"])
+            network = self.networks.view.get(connection, before["floating_network_id"])
             port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
             routers = revisions_of(connection, before["router_id"])
         deleted = self.ports.prepare_delete(external_port, network)
         with self.operations.write([deleted.context]) as tx:
-            delete_floating_ip(tx, before)
+            sharing.delete_object(tx, t.floatingips, before)
             deleted.write(tx)
             bump_routers(tx, routers)
             tx.after_commit(self.notify, before, None, _by_id(port))
@@ -237,13 +226,6 @@ class FloatingIpPools:
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
-
-
-def delete_floating_ip(tx: Transaction, floating_ip: Mapping[str, Any]) -> None:
-    """Delete a floating IP's rows; the caller deletes its port on the external network."""
-    delete_row(tx, t.floatingips, floating_ip)
-    sharing.forget(tx, floating_ip["id"])
-    tx.use("floatingip", floating_ip["project_id"], -1)
 
 
 def bump_routers(tx: Transaction, routers: Sequence[tuple[str, int]], bump: int = 1) -> None:
@@ -301,20 +283,22 @@ def _associate(connection: Connection, context: Context, floating_ip: Object, va
     # A distributed router translates floating IPs on the port's host, but port forwardings on the SNAT host.
     if router.distributed and exists(connection, _fw.internal_port_id == port_id):
         raise errors.PortHasPortForwarding(port_id=port_id)
-    routers = dict([*before, (router.router_id, router.revision)])
-    new = {"port_id": port_id, "fixed_ip_address": address, "router_id": router.router_id}
+    routers = dict([*before, (router.id, router.revision_number)])
+    new = {"port_id": port_id, "fixed_ip_address": address, "router_id": router.id}
     return Association(new, port, tuple(sorted(routers.items())))  # sorted: concurrent requests lock in one order
 
 
-def router_between(connection: Connection, subnet_id: str, external_network_id: str, port_id: str) -> RouterBetween:
-    """The router from a port's subnet to an external network: the subnet's gateway if it is one of several."""
+def router_between(connection: Connection, subnet_id: str, external_network_id: str, port_id: str) -> Any:
+    """The router from a port's subnet to an external network: the subnet's gateway if it is one of several.
+
+    A row with its id, its revision, and whether it is distributed.
+    """
     rows = connection.execute(_ROUTERS_BETWEEN, {"subnet": subnet_id, "external": external_network_id}).all()
     if not rows:
         raise errors.ExternalGatewayForFloatingIPNotFound(
             subnet_id=subnet_id, external_network_id=external_network_id, port_id=port_id
         )
-    row = next((row for row in rows if row.ip_address == row.gateway_ip), rows[0])
-    return RouterBetween(row.id, row.revision_number, bool(row.distributed))
+    return next((row for row in rows if row.ip_address == row.gateway_ip), rows[0])
 
 
 def _fixed_ip(context: Context, port: Object, address: str | None, project_id: str) -> tuple[str, str]:

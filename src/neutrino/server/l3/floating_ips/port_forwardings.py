@@ -13,22 +13,16 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, new_id, update_row
+from neutrino.server.db.objects import Object, as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import UNLIMITED
 from neutrino.server.db.view import View
 from neutrino.server.l3.floating_ips import floating_ips
-from neutrino.server.l3.floating_ips.floating_ips import (
-    RouterBetween,
-    bump_routers,
-    revisions_of,
-    router_between,
-)
+from neutrino.server.l3.floating_ips.floating_ips import bump_routers, revisions_of, router_between
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ChildViewCollection
 
-Object = dict[str, Any]
 _c, _f = t.port_forwardings.c, t.floatingips.c
 QUOTA = "port_forwarding"
 RANGES = (("external_port", "external_port_range"), ("internal_port", "internal_port_range"))
@@ -79,11 +73,11 @@ class PortForwardings(ChildViewCollection):
                 tx.change(sa.update(t.port_forwardings).where(_c.id == key).values(row))
             listed = {one["id"]: one for one in floating_ip["port_forwardings"]}
             listed[new["id"]] = _in_floating_ip(new)
-            after = {"port_forwardings": list(listed.values()), "router_id": router.router_id}
+            after = {"port_forwardings": list(listed.values()), "router_id": router.id}
             update_row(tx, t.floatingips, floating_ip, after)
             # Only the first forwarding makes it a floating IP of the router: that is a change of the router.
             is_first = floating_ip["router_id"] is None
-            bump_routers(tx, [(router.router_id, router.revision)], bump=1 if is_first else 0)
+            bump_routers(tx, [(router.id, router.revision_number)], bump=1 if is_first else 0)
         return new
 
     @retried
@@ -116,7 +110,7 @@ class PortForwardings(ChildViewCollection):
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _router_of(connection: Connection, context: Context, floating_ip: Object, new: Object) -> RouterBetween:
+def _router_of(connection: Connection, context: Context, floating_ip: Object, new: Object) -> Any:
     """The router from the internal port to the floating IP's network; all forwardings of one have the same."""
     port = PORTS.get(connection, new["internal_port_id"], context.project_id, everyone=context.is_admin)
     ipv4 = [f for f in port["fixed_ips"] if ":" not in f["ip_address"]]
@@ -127,7 +121,7 @@ def _router_of(connection: Connection, context: Context, floating_ip: Object, ne
         router = router_between(connection, fixed["subnet_id"], floating_ip["floating_network_id"], port["id"])
     except errors.ExternalGatewayForFloatingIPNotFound as error:
         raise refuse(error.message.rstrip(".")) from None
-    if floating_ip["router_id"] not in (None, router.router_id):
+    if floating_ip["router_id"] not in (None, router.id):
         raise refuse(
             f"floating IP {floating_ip['id']} is on router {floating_ip['router_id']}, but port {port['id']} is not"
         )

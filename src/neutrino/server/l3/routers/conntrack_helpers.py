@@ -5,20 +5,18 @@ revision, so concurrent requests cannot lose one.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, new_id, update_row
+from neutrino.server.db.objects import Object, as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.view_collection import ChildViewCollection
 
-Object = dict[str, Any]
 _c, _r = t.conntrack_helpers.c, t.routers.c
 SHOWN_IN_ROUTER = ("protocol", "port", "helper")
 VIEW = View(

@@ -11,7 +11,7 @@ from neutrino.server import errors
 from neutrino.server.access.sharing import SHARED
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import exists
+from neutrino.server.db.objects import Object, exists
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules
@@ -23,7 +23,6 @@ from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Writes
 from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
 
-Object = dict[str, Any]
 _f, _fw, _a, _r = t.floatingips.c, t.port_forwardings.c, t.ip_allocations.c, t.rbac_policies.c
 _c = t.routers.c
 
@@ -61,13 +60,9 @@ class Interfaces:
 
     # --- adding ---------------------------------------------------------------------------------------------------
 
-    def add_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
-        answer = self._add(context, router_id, *rules.interface_of(body))
-        self.scheduler.status(router_id)
-        return answer
-
     @retried
-    def _add(self, context: Context, router_id: str, port_id: str | None, subnet_id: str | None) -> Object:
+    def add_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
+        port_id, subnet_id = rules.interface_of(body)
         with self.db.read() as connection:
             router = router_view.VIEW.get(connection, router_id)
             ports = read_ports(connection, router_id)
@@ -81,7 +76,7 @@ class Interfaces:
                 assert subnet_id is not None
                 change = self._add_subnet(connection, context, state, subnet_id)
             others = self.ports.reconcile(connection, router, change.ports, assigned.agents)
-        self.scheduler.commit(router, assigned.writes + change.writes + others)
+        self.scheduler.commit(router, assigned.writes + change.writes + others, reports_status=True)
         return _answer(router_id, change.port, [s["id"] for s in change.subnets], change.subnets[-1]["id"])
 
     def _add_subnet(self, connection: Connection, context: Context, state: _State, subnet_id: str) -> _InterfaceChange:
@@ -152,7 +147,7 @@ class Interfaces:
             others = self.ports.reconcile(connection, router, change.ports, agents)
             released = self.delegation.release(connection, ports, [s["id"] for s in change.subnets])
         self.scheduler.commit(router, change.writes + others + released)
-        self.delegation.renumbering.notify(released)
+        self.delegation.notify(released)
         ids = [subnet["id"] for subnet in change.subnets]
         return _answer(router_id, change.port, ids, ids[0] if ids else None)
 

@@ -85,7 +85,7 @@ class RouterPorts:
         subnets: Sequence[Object] | None = None,
     ) -> tuple[Writes, Object]:
         """A new port of the router; without `fixed_ips` it gets addresses like any port."""
-        network = self.networks.load(connection, network_id)
+        network = self.networks.view.get(connection, network_id)
         if subnets is None:
             subnets = subnets_of(connection, [network_id])[network_id]
         values = service_port(network_id, project_id, router["id"], target.type, target.host, name)
@@ -102,7 +102,7 @@ class RouterPorts:
 
     def adopt(self, connection: Connection, router: Mapping[str, Any], port: Object, target: PortTarget) -> Writes:
         """Turn an existing port of the project into an interface of the router."""
-        network = self.networks.load(connection, port["network_id"])
+        network = self.networks.view.get(connection, port["network_id"])
         values = {"device_id": router["id"], "device_owner": target.type, "binding:host_id": target.host}
         updated = self.ports.prepare_update(connection, port, values, network, bump=1)
         assert updated is not None, "its device_id changes"
@@ -122,8 +122,8 @@ class RouterPorts:
     def _loaded(self, connection: Connection, port_id: str) -> tuple[Object, Object]:
         """A port of the router, and its network."""
         try:
-            port = self.ports.load(connection, port_id)
-            return port, self.networks.load(connection, port["network_id"])
+            port = self.ports.view.get(connection, port_id)
+            return port, self.networks.view.get(connection, port["network_id"])
         except errors.NotFound:  # deleted since the router's ports were read: read them again
             raise Stale from None
 

@@ -16,7 +16,7 @@ from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, new_id, update_row
+from neutrino.server.db.objects import Object, as_row, changed, exists, fresh, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.flavors import check_flavor
@@ -32,19 +32,9 @@ from neutrino.server.ml2.views import subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
-Object = dict[str, Any]
 _f = t.floatingips.c
 KIND = ("distributed", "ha")  # the attributes that make a router's kind
 NOT_COLUMNS = ("external_gateway_info", *KIND)
-
-
-@dataclass(frozen=True)
-class RouterDefaults:
-    """What a request for a new router or gateway may leave out."""
-
-    distributed: bool
-    ha: bool
-    enable_snat: bool
 
 
 @dataclass(frozen=True)
@@ -60,15 +50,6 @@ class _GatewayRequest:
     def router_values(self) -> Object:
         """The columns of the router, but for the gateway port's id."""
         return {"gw_network_id": self.network_id, "enable_snat": self.enable_snat}
-
-
-@dataclass(frozen=True)
-class _GatewayChange:
-    """The gateway port after a request; `fixed_ips` is None where they stay."""
-
-    writes: Writes
-    port_id: str | None
-    fixed_ips: Sequence[Object] | None
 
 
 @dataclass(frozen=True)
@@ -89,7 +70,7 @@ class Routers:
     scheduler: L3Scheduler
     ha_networks: HaNetworks
     delegation: PrefixDelegation
-    defaults: RouterDefaults
+    defaults: Mapping[str, bool]  # of what a request may leave out: distributed, ha, enable_snat
 
     # --- creating -------------------------------------------------------------------------------------------------
 
@@ -116,25 +97,22 @@ class Routers:
             ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
             decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
             router = decision.router
-            limit = self.quotas.limit(connection, "router", router["project_id"])
+            limits = self.quotas.limits(connection, "router", [router])
         with self.operations.write([], decision.writes) as tx:
-            tx.insert(t.routers, [as_row(t.routers, router)])
-            tx.use("router", router["project_id"], 1, limit)
+            tx.insert(t.routers, [as_row(t.routers, router)], limits)
         return decision
 
     def _kind(self, values: Mapping[str, Any], name: str) -> bool:
         requested = values.get(name)
-        return bool(getattr(self.defaults, name) if requested is None else requested)
+        return bool(self.defaults[name] if requested is None else requested)
 
     def _decide_create(self, connection: Connection, router: Object, request: _GatewayRequest) -> _Decision:
         has_gateway = request.network_id is not None
         assigned = self.scheduler.assign(connection, router, new=True, needed=router["ha"] or has_gateway)
-        writes, gateway_ips = assigned.writes, ()  # type: tuple[Writes, Sequence[Object]]
-        if has_gateway:
-            gateway = self._change_gateway(connection, router, request, central_host(assigned.agents))
-            router = {**router, "gw_port_id": gateway.port_id}
-            writes, gateway_ips = writes + gateway.writes, gateway.fixed_ips or ()
-        return _Decision(router, gateway_ips, writes + self.ports.reconcile(connection, router, (), assigned.agents))
+        gateway, port_id, fixed_ips = self._change_gateway(connection, router, request, central_host(assigned.agents))
+        router = {**router, "gw_port_id": port_id}
+        others = self.ports.reconcile(connection, router, (), assigned.agents)
+        return _Decision(router, fixed_ips or (), assigned.writes + gateway + others)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(several, lambda values: self.create(context, values), self._take_back)
@@ -184,14 +162,12 @@ class Routers:
         # Both update the gateway port, and both updates are prepared from the same revision: the second would be stale.
         if kind and request.fixed_ips and request.network_id == before["gw_network_id"]:
             raise refuse("the kind of a router and its gateway's addresses cannot be changed at once")
-        gateway = self._change_gateway(connection, before, request, host)
-        after["gw_port_id"] = gateway.port_id
+        gateway, after["gw_port_id"], fixed_ips = self._change_gateway(connection, before, request, host)
         if before["gw_network_id"] not in (None, request.network_id):
             # Prefixes were delegated through that gateway: the routers outside do not route them any more.
             writes += self.delegation.release_all(connection, ports)
         # Created ports come first: if a mechanism driver fails, the first write decides whether creates are taken back.
-        gateway_ips = before["gateway_ips"] if gateway.fixed_ips is None else gateway.fixed_ips
-        return _Decision(after, gateway_ips, gateway.writes + writes)
+        return _Decision(after, before["gateway_ips"] if fixed_ips is None else fixed_ips, gateway + writes)
 
     def _move_ports(
         self, connection: Connection, before: Object, after: Object, ports: Sequence[RouterPort], *, recast: bool
@@ -217,7 +193,7 @@ class Routers:
             after = {**after, **{name: stamp[name] for name in ("updated_at", "revision_number")}}
             with self.operations.write([], writes) as tx:
                 update_row(tx, t.routers, before, after, bump=bump)
-                tx.after_commit(self.delegation.renumbering.notify, writes)
+                tx.after_commit(self.delegation.notify, writes)
                 if before["ha"] and not after["ha"]:
                     tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
         with self.db.read() as connection:
@@ -231,7 +207,7 @@ class Routers:
     ) -> _GatewayRequest:
         """The checked `external_gateway_info` of a request."""
         if not info:
-            return _GatewayRequest(None, enable_snat=self.defaults.enable_snat)
+            return _GatewayRequest(None, enable_snat=self.defaults["enable_snat"])
         network_id, fixed = info["network_id"], info.get("external_fixed_ips") or ()
         self.ports.networks.load_external(connection, context, network_id, "router")
         subnets = subnets_of(connection, [network_id])[network_id]
@@ -239,21 +215,21 @@ class Routers:
         for address in fixed:
             if address.get("ip_address") in gateways:
                 raise refuse(f"{address['ip_address']} is the gateway of the external network itself")
-        return _GatewayRequest(network_id, subnets, fixed, info.get("enable_snat", self.defaults.enable_snat))
+        return _GatewayRequest(network_id, subnets, fixed, info.get("enable_snat", self.defaults["enable_snat"]))
 
     def _change_gateway(
         self, connection: Connection, router: Mapping[str, Any], request: _GatewayRequest, host: str
-    ) -> _GatewayChange:
-        """From the router's current gateway to the requested one, on a host."""
+    ) -> tuple[Writes, str | None, Sequence[Object] | None]:
+        """From the current gateway to the requested one, on a host; with its port, and its addresses if they change."""
         port_id = router["gw_port_id"]
         if port_id is not None and router["gw_network_id"] == request.network_id:
             if not request.fixed_ips:
-                return _GatewayChange((), port_id, None)
+                return (), port_id, None
             writes = self.ports.readdress(connection, port_id, request.fixed_ips)
-            return _GatewayChange(writes, port_id, writes[0].context.current["fixed_ips"] if writes else None)
+            return writes, port_id, writes[0].context.current["fixed_ips"] if writes else None
         removed = self.ports.delete(connection, port_id)[0] if port_id is not None else ()
         if request.network_id is None:
-            return _GatewayChange(removed, None, [])
+            return removed, None, []
         created, port = self.ports.create(
             connection,
             router,
@@ -262,7 +238,7 @@ class Routers:
             request.fixed_ips or None,
             subnets=request.subnets,
         )
-        return _GatewayChange(removed + created, port["id"], port["fixed_ips"])
+        return removed + created, port["id"], port["fixed_ips"]
 
     # --- extra routes ---------------------------------------------------------------------------------------------
 
@@ -304,9 +280,7 @@ class Routers:
         with self.operations.write([pending.context for pending in writes]) as tx:
             for pending in writes:  # before the router's row, which the rows of its ports reference
                 pending.write(tx)
-            delete_row(tx, t.routers, before)
-            sharing.forget(tx, key)
-            tx.use("router", before["project_id"], -1)
+            sharing.delete_object(tx, t.routers, before)
             if before["ha"]:
                 tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
 

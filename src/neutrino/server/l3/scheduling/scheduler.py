@@ -9,8 +9,7 @@ that the router's revision has not changed.
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import msgspec
 import sqlalchemy as sa
@@ -19,9 +18,9 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import update_row
-from neutrino.server.db.session import Database
-from neutrino.server.hosts.registry import Registry, Report, check_agent
+from neutrino.server.db.objects import Object, update_row
+from neutrino.server.db.session import retried
+from neutrino.server.hosts.registry import Report, check_agent
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
 from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
@@ -29,10 +28,9 @@ from neutrino.server.l3.scheduling import candidates as l3
 from neutrino.server.l3.scheduling.candidates import DOWN, fits, mode, needs_agent
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite, Writes, pending_statement
 from neutrino.server.scheduling.placements import ROUTERS, Candidate
-from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
+from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
 MAX_REASONS = 10000  # routers whose last logged reason is remembered
 _a, _b, _r, _rp = t.agents.c, t.router_l3_agents.c, t.routers.c, t.router_ports.c
 
@@ -45,21 +43,13 @@ class Assignment:
     writes: Writes = ()
 
 
+@dataclass(eq=False)
 class L3Scheduler(AgentScheduler):
-    def __init__(
-        self,
-        db: Database,
-        registry: Registry,
-        operations: Operations,
-        ports: RouterPorts,
-        options: SchedulingOptions,
-        driver: str,
-    ) -> None:
-        super().__init__(db, registry, ROUTERS, options)
-        self._operations = operations
-        self._ports = ports
-        self._driver = driver
-        self._reasons: dict[str, str] = {}  # why routers are DOWN, as last logged
+    placements = ROUTERS
+    operations: Operations
+    ports: RouterPorts
+    driver: str
+    _reasons: dict[str, str] = field(default_factory=dict, init=False)  # why routers are DOWN, as last logged
 
     # --- as a part of a request -----------------------------------------------------------------------------------
 
@@ -72,7 +62,7 @@ class L3Scheduler(AgentScheduler):
         """
         current = () if new else read_agents(connection, router["id"])
         kept = self._keep_fitting(connection, router, current) if recast else Assignment(current)
-        if not needed or not self._options.automatic or (kept.agents and not router["ha"]):
+        if not needed or not self.options.automatic or (kept.agents and not router["ha"]):
             return kept
         if not needs_agent(router, has_interface=True):
             return kept
@@ -98,55 +88,51 @@ class L3Scheduler(AgentScheduler):
             [agent for agent in self._candidates(connection) if agent.id not in barred],
             router,
             {agent.agent_id for agent in current},
-            router["availability_zone_hints"] or list(self._options.default_zones),
-            self._options.agents_per_object,
-            self._driver,
+            router["availability_zone_hints"] or list(self.options.default_zones),
+            self.options.agents_per_object,
+            self.driver,
         )
         return Assignment((*current, *(RouterAgent(a.id, a.host) for a in chosen)), _join(router["id"], chosen))
 
     def _candidates(self, connection: Connection) -> list[Candidate]:
-        return ROUTERS.candidates(connection, self._registry.cutoff())[0]
+        return ROUTERS.candidates(connection, self.registry.cutoff())[0]
 
-    def commit(self, router: Object, writes: Writes) -> None:
-        """Write a change of a router's ports and agents, on the condition that the router is as it was read."""
-        with self._operations.write([], writes) as tx:
+    def commit(self, router: Object, writes: Writes, *, reports_status: bool = False) -> None:
+        """Write a change of a router's ports and agents, on the condition that the router is as it was read.
+
+        `reports_status`: log the reason if the change leaves the router without an agent.
+        """
+        with self.operations.write([], writes) as tx:
             update_row(tx, t.routers, router, {})
+            if reports_status:
+                tx.after_commit(self.status, router["id"])
 
     # --- one router by itself -------------------------------------------------------------------------------------
 
+    @retried
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
-        leave = change.leave
-
-        def attempt() -> Move | None:
-            with self.db.read() as connection:
-                router = router_view.VIEW.get(connection, object_id)
-                ports = read_ports(connection, object_id)
-                before = read_agents(connection, object_id)
-                # Agents, ports and revision are read together, and the write is conditional on the revision: the plan of
-                # ports is never written for other agents than it was made for.
-                staying = tuple(agent for agent in before if agent.agent_id not in leave)
-                joining = (
-                    [agent for agent in self._candidates(connection) if agent.id in change.join] if change.join else []
-                )
-                agents = (*staying, *(RouterAgent(agent.id, agent.host) for agent in joining))
-                writes = _leave(object_id, {a.agent_id for a in before}.intersection(leave))
-                writes += _join(object_id, joining)
-                if change.fill and needs_agent(router, has_interface=any(port.is_interface for port in ports)):
-                    added = self._add_lacking(connection, router, agents, leave)
-                    agents, writes = added.agents, writes + added.writes
-                    if leave and not agents and not change.force:
-                        return None  # no other agent: this one finds the router when it is back
-                writes += self._ports.reconcile(connection, router, ports, agents, rebind=change.rebind)
-            if not writes:
-                return None
-            self.commit(router, writes)
-            was, now = {agent.agent_id for agent in before}, {agent.agent_id for agent in agents}
-            return Move(object_id, tuple(sorted(was - now)), tuple(sorted(now - was)))
-
-        move = self.db.retrying(attempt)
-        if move is not None:
-            self.status(object_id)  # logs the reason if the router is left without an agent
-        return move
+        with self.db.read() as connection:
+            router = router_view.VIEW.get(connection, object_id)
+            ports = read_ports(connection, object_id)
+            before = read_agents(connection, object_id)
+            # Agents, ports and revision are read together, and the write is conditional on the revision: the plan of
+            # ports is never written for other agents than it was made for.
+            staying = tuple(agent for agent in before if agent.agent_id not in change.leave)
+            joining = [a for a in self._candidates(connection) if a.id in change.join] if change.join else []
+            agents = (*staying, *(RouterAgent(agent.id, agent.host) for agent in joining))
+            writes = _leave(object_id, {a.agent_id for a in before}.intersection(change.leave))
+            writes += _join(object_id, joining)
+            if change.fill and needs_agent(router, has_interface=any(port.is_interface for port in ports)):
+                added = self._add_lacking(connection, router, agents, change.leave)
+                agents, writes = added.agents, writes + added.writes
+                if change.leave and not agents and not change.force:
+                    return None  # no other agent: this one finds the router when it is back
+            writes += self.ports.reconcile(connection, router, ports, agents, rebind=change.rebind)
+        if not writes:
+            return None
+        self.commit(router, writes, reports_status=True)
+        was, now = {agent.agent_id for agent in before}, {agent.agent_id for agent in agents}
+        return Move(object_id, tuple(sorted(was - now)), tuple(sorted(now - was)))
 
     # --- status ---------------------------------------------------------------------------------------------------
 
@@ -180,7 +166,7 @@ class L3Scheduler(AgentScheduler):
         return l3.why_down(
             router,
             self._candidates(connection),
-            router["availability_zone_hints"] or list(self._options.default_zones),
+            router["availability_zone_hints"] or list(self.options.default_zones),
             has_agent=bool(read_agents(connection, router_id)),
             has_interface=any(port.is_interface for port in read_ports(connection, router_id)),
         )
@@ -203,7 +189,7 @@ class L3Scheduler(AgentScheduler):
     def auto_schedule(self, host: str) -> int:
         with self.db.read() as connection:
             agent = next((a for a in self._candidates(connection) if a.host == host), None)
-            if agent is None or not agent.serves or not self._options.automatic:
+            if agent is None or not agent.serves or not self.options.automatic:
                 return 0
             routers = self._lacking(connection)
         return self._place_all(routers, PlacementChange(fill=True, rebind=True))
@@ -228,13 +214,13 @@ class L3Scheduler(AgentScheduler):
         live = (
             sa.select(_b.router_id, sa.func.count().label("number"))
             .select_from(t.router_l3_agents.join(t.agents))
-            .where(_a.admin_state_up, _a.heartbeat_timestamp >= self._registry.cutoff())
+            .where(_a.admin_state_up, _a.heartbeat_timestamp >= self.registry.cutoff())
             .group_by(_b.router_id)
             .subquery()
         )
         # HA routers lack agents also while they have some; others only without any that is alive.
         number = sa.func.coalesce(live.c.number, 0)
-        most = self._options.agents_per_object or 2**31 - 1
+        most = self.options.agents_per_object or 2**31 - 1
         has_ports = sa.exists().where(_rp.router_id == _r.id)
         statement = (
             sa.select(_r.id)
@@ -280,29 +266,27 @@ class L3Scheduler(AgentScheduler):
     # --- HA -------------------------------------------------------------------------------------------------------
 
     def set_ha_state(self, host: str, router_id: str, state: str) -> bool:
-        """Store the HA state that a host reports for a router, whose ports follow the active host; whether it changed.
-
-        The last host that reports `active` wins: the one before may be lost, and cannot report that it is standby.
-        """
-        agent = sa.select(_a.id).where(_a.agent_type == words.L3, _a.host == host).scalar_subquery()
-        placements = sa.update(t.router_l3_agents).where(_b.router_id == router_id)
-        other_state = sa.or_(_b.ha_state.is_(None), _b.ha_state != state)
-
-        def attempt() -> bool:
-            with self.db.transaction() as tx:
-                if not tx.execute(placements.where(_b.agent_id == agent, other_state).values(ha_state=state)).rowcount:
-                    return False
-                if state == ACTIVE:
-                    # With two active agents `central_host` would leave the ports on the lost host.
-                    others = placements.where(_b.agent_id != agent, _b.ha_state == ACTIVE)
-                    tx.execute(others.values(ha_state=STANDBY))
-                tx.record("router", router_id)  # all its hosts get the new active host
-            return True
-
-        changed = self.db.retrying(attempt)
+        """Store the HA state that a host reports for a router, whose ports follow the active host; whether it changed."""
+        changed = self._write_ha_state(host, router_id, state)
         if state == ACTIVE:  # also if unchanged: an earlier report may have failed before the ports moved
             self._try_place(router_id, PlacementChange())
         return changed
+
+    @retried
+    def _write_ha_state(self, host: str, router_id: str, state: str) -> bool:
+        """The last host that reports `active` wins: the one before may be lost, and cannot report that it is standby."""
+        agent = sa.select(_a.id).where(_a.agent_type == words.L3, _a.host == host).scalar_subquery()
+        placements = sa.update(t.router_l3_agents).where(_b.router_id == router_id)
+        other_state = sa.or_(_b.ha_state.is_(None), _b.ha_state != state)
+        with self.db.transaction() as tx:
+            if not tx.execute(placements.where(_b.agent_id == agent, other_state).values(ha_state=state)).rowcount:
+                return False
+            if state == ACTIVE:
+                # With two active agents `central_host` would leave the ports on the lost host.
+                others = placements.where(_b.agent_id != agent, _b.ha_state == ACTIVE)
+                tx.execute(others.values(ha_state=STANDBY))
+            tx.record("router", router_id)  # all its hosts get the new active host
+        return True
 
 
 def _join(router_id: str, agents: Sequence[Candidate]) -> Writes:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row
+from neutrino.server.db.objects import Object, as_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.ipam.allocation import DHCP_OWNER
@@ -24,7 +24,6 @@ from neutrino.server.ml2.ports.lease_providers import has_live_provider
 from neutrino.server.ml2.segments import read_segments
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
 Levels = tuple[Mapping[str, Any], ...]
 MAX_LEVELS = 10
 _b = t.port_bindings.c

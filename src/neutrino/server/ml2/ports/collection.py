@@ -19,9 +19,9 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, changed, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.transaction import UNLIMITED, Transaction
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.allocation import Allocator, FixedIp
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
 from neutrino.server.ml2.extensions import Extensions
@@ -36,7 +36,6 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.securitygroups.views import check_usable
 
-Object = dict[str, Any]
 Write = Callable[[Transaction], None]
 # Called with a port before and after a change (None: does not exist); may refuse it, or return further rows to write.
 TransactionHook = Callable[[Connection, Context, Object | None, Object | None], Write | None]
@@ -73,9 +72,6 @@ class Ports:
             read = self.view.many if query.reverse else self.view.stream
             yield from read(connection, query, context.project_id)
 
-    def load(self, connection: Connection, key: str) -> Object:
-        return self.view.get(connection, key)
-
     def target(self, context: Context, values: Object) -> Object:
         """Attributes of the port's network, for policy rules."""
         sees_all = context.is_admin or "service" in context.roles
@@ -107,7 +103,7 @@ class Ports:
                 self._check_requested_macs(connection, several, made)
                 for port, _ in made:  # services may refuse a new port; none has rows for one yet
                     self._hook_writes(connection, context, None, port)
-                limits = {project: self.quotas.limit(connection, "port", project) for project in projects}
+                limits = self.quotas.limits(connection, "port", several)
             contexts = [DriverContext("create", "port", p, network=networks[p["network_id"]]) for p, _ in made]
             created = [api_port(port) for port, _ in made]
             with self.operations.write(contexts) as tx:
@@ -174,12 +170,11 @@ class Ports:
             requested.add((port["network_id"], port["mac_address"]))
 
     def _insert(self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int]) -> None:
-        tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made])
+        tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made], limits)
         _insert_parts(tx, [port for port, _ in made])
         for port, binding in made:
             self.binder.store(tx, port, binding)
             self.extensions.store("port", tx, port)
-            tx.use("port", port["project_id"], 1, limits.get(port["project_id"], UNLIMITED))
 
     def prepare_create(
         self, connection: Connection, values: Object, network: Object, subnets: Sequence[Object]
@@ -199,7 +194,7 @@ class Ports:
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
-            network = self.networks.load(connection, before["network_id"], context.project_id)
+            network = self.networks.view.get(connection, before["network_id"], context.project_id)
             decided = self._decide_update(connection, context, before, values)
             pending = self.prepare_update(connection, before, decided, network, request=values)
             if pending is None:
@@ -294,7 +289,7 @@ class Ports:
         """`checked`: refused for ports that belong to a service, such as a router's interface."""
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
-            network = self.networks.load(connection, before["network_id"], context.project_id)
+            network = self.networks.view.get(connection, before["network_id"], context.project_id)
             for check in self.delete_checks if checked else ():
                 check(connection, before)
             hook_writes = self._hook_writes(connection, context, before, None)
@@ -309,7 +304,6 @@ class Ports:
             delete_row(tx, t.ports, before)
             if before["tags"]:  # ports are not shared by RBAC policies: without tags there is nothing to delete
                 sharing.forget(tx, before["id"])
-            tx.use("port", before["project_id"], -1)
 
         return PendingWrite(DriverContext("delete", "port", before, network=network), write)
 
