@@ -103,8 +103,7 @@ class Lab:
     def spawn_server(self) -> None:
         """Start the server's process unless it runs; `wait_for_server` waits until it is ready. Agents likewise."""
         if self.processes.pid(SERVER) is None:
-            files = [self.paths.server / name for name in ("neutrino.conf", "lab.conf")]
-            options = _config_files([*files, *self.settings.server_config_files])
+            options = _config_files([self.paths.server / "neutrino.conf", *self.settings.server_config_files])
             self.processes.start_isolated(SERVER, [*NEUTRINO, "server", *options])
 
     def wait_for_server(self) -> float:
