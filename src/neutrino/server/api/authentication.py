@@ -77,8 +77,7 @@ class Authentication:
             project_id=project,
             user_id=user or "",
             roles=_names(roles),
-            service_roles=_names(service_roles),
-            scopes=tuple(scopes),
+            others=(_names(service_roles), *scopes),
             is_admin=self._authorizer.is_admin(credentials),
             credentials=credentials,
         )
