@@ -34,6 +34,7 @@ check: ## lint, format, types, import rules
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict src/neutrino
+	.venv/bin/mypy tests/bench tests/faults tests/kernel
 	.venv/bin/lint-imports
 
 bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with a thousand hosts, and a host

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.server.main import Server, build, configuration
+from neutrino.server.config import configuration
+from neutrino.server.main import Server, build
 from tests.api.client import Api
 
 DATABASES = [

@@ -208,9 +208,9 @@ def test_two_concurrent_requests_create_one_port(fresh: Fresh) -> None:
     other = serve(server, "h2")
     with server.db.read() as connection:
         one, two = (server.scheduler.ports.steps(connection, network["id"], [other]) for _ in range(2))
-    with server.scheduler.ports.write(one):
+    with server.core.operations.write([], one):
         pass
-    with pytest.raises(sa.exc.IntegrityError), server.scheduler.ports.write(two):
+    with pytest.raises(sa.exc.IntegrityError), server.core.operations.write([], two):
         pass
 
 

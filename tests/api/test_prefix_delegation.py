@@ -47,7 +47,7 @@ def cloud(another_server: Callable[..., Server]) -> Any:
 
 def report_prefix(server: Server, host: str, subnet: Object, prefix: str) -> bool:
     """A host reports the prefix of a subnet."""
-    delegation = PrefixDelegation(server.db, server.core.operations, server.core.renumbering)
+    delegation = PrefixDelegation(server.db, server.core.operations, server.core.subnets, server.core.ports)
     return delegation.set_prefix(host, subnet["id"], prefix)
 
 

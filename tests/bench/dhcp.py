@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tests.bench.machine import busy, machine
@@ -38,6 +39,10 @@ def until(ready: Callable[[], bool], what: str) -> float:
     return time.monotonic()
 
 
+def has_dnsmasq(lab: Lab, network_id: str) -> bool:
+    return pid(lab, HOST, network_id) != 0
+
+
 def make_network(lab: Lab, number: int) -> str:
     made = lab.api.create("network", name=f"n{number}")
     lab.api.create("subnet", network_id=made["id"], cidr=f"10.{number // 250}.{number % 250}.0/24", ip_version=4)
@@ -50,7 +55,7 @@ def first_leases(lab: Lab, rounds: int) -> tuple[list[float], list[float]]:
     for number in range(rounds):
         started = time.monotonic()
         network_id = make_network(lab, number)
-        running.append(until(lambda key=network_id: pid(lab, HOST, key) != 0, "dnsmasq") - started)
+        running.append(until(partial(has_dnsmasq, lab, network_id), "dnsmasq") - started)
         lab.vm(f"vm{number}", network=network_id, host=HOST)
         leased.append(time.monotonic() - started)
         lab.delete_vm(f"vm{number}")

@@ -198,7 +198,7 @@ class Bench:
             nonlocal last
             answers = [process.ask("seen", [made])[made] for process in self._fleet]
             last = max(at for _, at in answers)
-            return sum(count for count, _ in answers) == len(network.everywhere)
+            return bool(sum(count for count, _ in answers) == len(network.everywhere))
 
         give_up = time.monotonic() + 60
         while not known():

@@ -101,15 +101,15 @@ def _ask(host: Host, names: list[str], connections: int, seconds: float) -> Load
     start = time.perf_counter()
     while time.perf_counter() - start < seconds:
         for key, _ in ready.select(1):
-            made = key.fileobj
-            assert isinstance(made, socket.socket)
-            data = made.recv(65536)
+            connection = key.fileobj
+            assert isinstance(connection, socket.socket)
+            data = connection.recv(65536)
             if BODY not in data:
                 raise RuntimeError(f"not the answer: {data!r}")
             now = time.perf_counter()
-            times.append(now - since[made.fileno()])
-            made.sendall(REQUEST % b"")
-            since[made.fileno()] = now
+            times.append(now - since[connection.fileno()])
+            connection.sendall(REQUEST % b"")
+            since[connection.fileno()] = now
     took = time.perf_counter() - start
     for key in list(ready.get_map().values()):
         key.fileobj.close()  # type: ignore[union-attr]

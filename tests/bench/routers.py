@@ -85,7 +85,8 @@ class Bench:
 
     def until_active(self, count: int) -> None:
         def done() -> bool:
-            return sum(fip["status"] == "ACTIVE" for fip in self.lab.api.list("floatingip", fields="status")) >= count
+            active = [fip for fip in self.lab.api.list("floatingip", fields="status") if fip["status"] == "ACTIVE"]
+            return len(active) >= count
 
         wait_until(done, PATIENCE, "the floating IPs are not ACTIVE")
 

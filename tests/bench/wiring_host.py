@@ -129,7 +129,7 @@ class BenchHost:
         def is_done() -> bool:
             now = self.agent()
             said = now["configurations"]
-            return (
+            return bool(
                 now["started_at"] > before
                 and said.get("dataplane") == "up"
                 and said.get("devices") == devices

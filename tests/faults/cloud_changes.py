@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from tests.faults.cloud_model import Cloud, FloatingIp, Machine, Net, Router
 from tests.support.lab import group, open_group
 from tests.support.lab_control import Lab
-from tests.support.routing_lab import attach, detach, inside, outside
+from tests.support.routing_lab import attach, detach, external_network, tenant_network
 
 NETS: tuple[dict[str, str], ...] = (
     {"provider:network_type": "vxlan"},
@@ -33,7 +33,7 @@ class Changes:
         self.rng = rng
         self.cloud = Cloud()
         self.group, self.closed = open_group(lab), group(lab, "closed")
-        self.out = outside(lab)
+        self.out = external_network(lab)
         self.count = 0
         self.growth: list[Step] = [
             *(self.make_net, self.make_machine, self.make_machine, self.make_machine, self.make_router),
@@ -59,7 +59,7 @@ class Changes:
             return None
         name, kind = self._name("net"), self.rng.choice(NETS)
         number = min(set(range(1, 250)) - {net.number for net in self.cloud.nets.values()})
-        made = inside(self.lab, name, number, six=self.rng.random() < 0.5, **kind)
+        made = tenant_network(self.lab, name, number, six=self.rng.random() < 0.5, **kind)
         self.cloud.nets[name] = Net(name, number, made)
         return f"{name}, {kind['provider:network_type']}"
 

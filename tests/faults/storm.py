@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,7 @@ class Storm:
 
     async def _roam(self, client: FeedClient, make: Any, over: asyncio.Event) -> FeedClient:
         """Connect to one server after the other, each time with the state received so far."""
-        rng = random.Random(f"{self._plan.seed} {client._settings.host}")
+        rng = random.Random(f"{self._plan.seed} {client._options.host}")
         while True:
             async with living(client):
                 with contextlib.suppress(TimeoutError):
@@ -157,7 +158,7 @@ class Storm:
 
     async def _right(self, client: FeedClient) -> FeedClient:
         """Wait until the state of the host equals that of the database, or for far too long."""
-        host, give_up = client._settings.host, time.monotonic() + SETTLE_SECONDS
+        host, give_up = client._options.host, time.monotonic() + SETTLE_SECONDS
         while True:
             wanted = await asyncio.to_thread(self._needed, host)
             if client.is_synced and not client.unacknowledged and known(client) == wanted:
@@ -185,8 +186,8 @@ class Storm:
                 await asyncio.sleep(0.2)
             over.set()
 
-        roaming = [self._roam(client(host), lambda host=host: client(host), over) for host in self._names]  # type: ignore[misc]
-        _, *clients = await asyncio.gather(until_over(), *roaming)
+        roaming = [self._roam(client(host), partial(client, host), over) for host in self._names]
+        clients = (await asyncio.gather(asyncio.gather(*roaming), until_over()))[0]
         return sum(len(one.state) for one in clients)
 
     # --- all of it ------------------------------------------------------------------------------------------------
@@ -252,7 +253,7 @@ def difference(has: dict[tuple[str, str], Object], wanted: dict[tuple[str, str],
 
 @contextlib.contextmanager
 def servers(count: int, url: str) -> Iterator[list[Neutrino]]:
-    settings = {"database": {"connection": url}, "feed": {"run": True}, "quotas": UNLIMITED}
+    settings: dict[str, dict[str, Any]] = {"database": {"connection": url}, "feed": {"run": True}, "quotas": UNLIMITED}
     with contextlib.ExitStack() as stack:
         made = []
         for number in range(count):

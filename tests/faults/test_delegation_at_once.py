@@ -30,7 +30,7 @@ def external(server: Server) -> Object:
 
 
 def test_prefix_ports_interface_and_gateway_change_concurrently(server: Server, api: Api, external: Object) -> None:
-    delegation = PrefixDelegation(server.db, server.core.operations, server.core.renumbering)
+    delegation = PrefixDelegation(server.db, server.core.operations, server.core.subnets, server.core.ports)
     network = api.network()
     subnet = api.make("subnet", network_id=network["id"], **ASKING)
     router = api.make("router", external_gateway_info=gateway(external))

@@ -49,9 +49,9 @@ def test_dhcp_ports_follow_concurrent_changes(another_server: Any) -> None:
         return api.put(f"/subnets/{first['id']}", {"subnet": {"enable_dhcp": i % 2 == 0}})
 
     actions: list[Callable[[], Response]] = [
-        *(lambda h=h: appear(h) for h in ("h1", "h2", "h3")),  # type: ignore[misc]
-        *(lambda i=i: make(i) for i in range(8)),  # type: ignore[misc]
-        *(lambda i=i: toggle(i) for i in range(5)),  # type: ignore[misc]
+        *(lambda h=h: appear(h) for h in ("h1", "h2", "h3")),
+        *(lambda i=i: make(i) for i in range(8)),
+        *(lambda i=i: toggle(i) for i in range(5)),
     ]
     rng.shuffle(actions)
     at_once(lambda i: actions[i](), len(actions))

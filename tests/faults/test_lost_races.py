@@ -85,7 +85,8 @@ def test_requests_of_clients_are_retried(server: Server, races: AbortFirstAttemp
     scope = admin.make("address_scope", name="blue", ip_version=4, shared=True)
     pool = {"prefixes": ["10.64.0.0/10"], "default_prefixlen": 24, "address_scope_id": scope["id"]}
     admin.make("subnetpool", name="p", is_default=True, shared=True, **pool)
-    for kind in ({}, {"ha": True}, {"distributed": True}):
+    kinds: list[dict[str, Any]] = [{}, {"ha": True}, {"distributed": True}]
+    for kind in kinds:
         router = admin.make("router", **kind, external_gateway_info=gateway(external))
         own, _ = inside(admin, "10.9.0.0/24")
         attach(admin, router, subnet_id=admin.all("/subnets", {"network_id": own["id"]})[0]["id"]).expect(200)

@@ -72,7 +72,7 @@ class Host:
         client = FeedClient(settings, cache=self.cache)
         configurations = {DHCP_PORT_BY_SERVER: True}
         state = AgentState(DHCP, "neutron-dhcp-agent", HOST, "dhcp_agent", "nova", configurations=configurations)
-        role = DhcpRole(client, lambda: (self.lab.ovsdb, self.lab.reconciler), self.lab.processes, state, **more)
+        role = DhcpRole(client, self.lab.reconciler, self.lab.processes, state, **more)
         reporter = Reporter(client, lambda: 30.0)
         stop = asyncio.Event()
         self.life = task = asyncio.create_task(loop.run(client, [role], reporter, stop, 5.0))
@@ -140,7 +140,7 @@ def test_from_a_request_to_a_lease(host: Host) -> None:
             await until(lambda: host.status(port) == "ACTIVE", "wired, and its lease can be given")
             lease = await host.lease(port)
             assert (lease["ip"], lease["router"]) == (address_of(port), "10.0.0.1")
-            await until(lambda: role.applied() == role._feed.position, "the position is not reported")
+            await until(lambda: role.applied() == role.feed.position, "the position is not reported")
             (state,) = role.describe()
             assert (state.configurations["networks"], state.configurations["subnets"]) == (1, 1)
             assert (state.configurations["ports"], state.configurations["problems"]) == (2, {})

@@ -26,7 +26,7 @@ from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import Hello, Problem, Refused, Welcome
 from neutrino.model.agents import OVS, AgentState
-from neutrino.server.config import FEED as OPTIONS
+from neutrino.server.config import OPTIONS
 from neutrino.server.feed.server import RETRY_SECONDS
 from tests.bench.memory import alive, tree
 from tests.support.feed import until
@@ -125,7 +125,7 @@ def test_beside_the_api_killed_and_started_again() -> None:
 
 def test_the_feed_runs_by_default_and_is_respawned() -> None:
     """The first is forked by the main thread, the others by the one that watches."""
-    default = next(option.default for option in OPTIONS if option.name == "run")
+    default = next(option.default for option in OPTIONS["feed"] if option.name == "run")
     with Neutrino({"feed": {"run": default}}) as server:
         wait(lambda: served(server.directory / "feed.sock"), "the feed")
         for _ in range(2):

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from oslo_config import cfg
 
-from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import EXTERNAL, device, router_namespace
 from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.l3.routers import Routers
+from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.api import DeleteItem, Netlink
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.tc import tbf
@@ -46,9 +46,9 @@ class RouterHost:
         self._interface = msgspec.structs.replace(interface(1), id=str(uuid.uuid4()))
         ovsdb = FakeOvsdb()
         ovsdb.apply([SetBridge("br-int")])
-        drivers = Drivers(netlink, nft, lambda: ovsdb, lambda namespace: Flushes())
+        services = ServiceNamespaces(netlink, lambda: ovsdb, nft)
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
-        self.routers = Routers(drivers, options, DesiredRouters(Feed()), [self.extension])
+        self.routers = Routers(services, lambda namespace: Flushes(), options, DesiredRouters(Feed()), [self.extension])
 
     def router(self, *numbers: int) -> Router:
         several = tuple(floating(number, f"10.0.1.{number}") for number in numbers)
@@ -58,7 +58,7 @@ class RouterHost:
         """Applies the router with these floating IPs; a second time changes nothing."""
         wanted = self.router(*numbers)
         changes = self.routers.apply(wanted).changes
-        assert self.routers.plan(wanted) == ""
+        assert self.routers.find(wanted) == []
         assert self.routers.apply(wanted).changes == 0
         return changes
 
@@ -105,7 +105,7 @@ def test_drift_of_a_contribution_is_planned_and_repaired(host: RouterHost) -> No
     assert shaper in host.netlink.read(host.namespace).tc
     host.netlink.apply(host.namespace, [DeleteItem(shaper)])
     host.nft.apply(host.namespace, TablePlan("ip neutrino", delete=True))
-    plan = host.routers.plan(host.router(9))
+    plan = "\n".join(host.routers.find(host.router(9)))
     assert f"set qdisc {host.outside} kind=tbf rate=1250000" in plan
     assert "replace table ip neutrino: it does not exist" in plan
     assert host.settle(9) == 2

@@ -206,13 +206,13 @@ def test_an_exchange_and_queue_with_other_properties_are_used(url: str) -> None:
     with Connection(url) as connection, connection.channel() as channel:
         exchange = Exchange("neutron", type="topic", durable=True)
         Queue("notifications.info", exchange, routing_key="notifications.info", durable=True)(channel).declare()
-    with notifying(url, durable=False) as notifier:
+    with notifying(url, amqp_durable_queues=False) as notifier:
         notifier.notify("network.create.start", {}, CALLER)
     assert len(consume(url, 1)) == 1
 
 
 def test_durable_queues(url: str) -> None:
-    with notifying(url, durable=True) as notifier:
+    with notifying(url, amqp_durable_queues=True) as notifier:
         notifier.notify("network.create.start", {}, CALLER)
     with Connection(url) as connection, connection.channel() as channel:
         Exchange("neutron", type="topic", durable=True)(channel).declare()
@@ -294,7 +294,7 @@ def test_tls_connects_only_to_a_broker_with_a_trusted_certificate(
         with notifying(f"{forwarder.url}?ssl=1") as untrusting:
             untrusting.notify("network.create.start", {}, CALLER)
         assert "1 items are given up" in caplog.text
-        with notifying(forwarder.url, tls=True, ca_file=str(certificate)) as notifier:
+        with notifying(forwarder.url, ssl=True, ssl_ca_file=str(certificate)) as notifier:
             notifier.notify("network.create.start", {}, CALLER)
         assert len(consume(url, 1)) == 1
     finally:

@@ -99,8 +99,8 @@ def test_without_a_client_it_prints_how_to_install_one(tmp_path: Path, monkeypat
 
 
 def test_listening_beyond_loopback_needs_an_option(tmp_path: Path) -> None:
-    from neutrino.server.config import RefusedToStart, check_listening
-    from neutrino.server.main import configuration
+    from neutrino.errors import RefusedToStart
+    from neutrino.server.config import check_listening, configuration
 
     config = tmp_path / "open.conf"
     text = "[DEFAULT]\nauth_strategy = noauth\nbind_host = 0.0.0.0\n"

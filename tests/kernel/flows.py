@@ -21,7 +21,7 @@ def openflow() -> Iterator[OvsOfctl]:
     ip("netns", "add", "flows")
     with KernelSwitch("flows") as switch:
         switch.vsctl("add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=system", "fail_mode=secure")
-        yield OvsOfctl(switch.run_directory, timeout=300)
+        yield OvsOfctl(switch.run_directory)
     ip("netns", "delete", "flows")
 
 

@@ -88,12 +88,22 @@ class Processor:
 
 PROCESSORS = {
     "aarch64": Processor(
-        *("arm64", "qemu-system-aarch64", "qemu-system-arm"),
-        *(("-machine", "virt,gic-version=max"), "max,pauth-impdef=on", "ttyAMA0", "device"),
+        debian="arm64",
+        qemu="qemu-system-aarch64",
+        package="qemu-system-arm",
+        machine=("-machine", "virt,gic-version=max"),
+        emulated_cpu="max,pauth-impdef=on",
+        console="ttyAMA0",
+        transport="device",
     ),
     "x86_64": Processor(
-        *("amd64", "qemu-system-x86_64", "qemu-system-x86"),
-        *(("-machine", "q35"), "max", "ttyS0", "pci"),
+        debian="amd64",
+        qemu="qemu-system-x86_64",
+        package="qemu-system-x86",
+        machine=("-machine", "q35"),
+        emulated_cpu="max",
+        console="ttyS0",
+        transport="pci",
     ),
 }
 

@@ -77,8 +77,8 @@ class KernelHost:
         options = L2Options(datapath_type="system", tunnel_types=TUNNELS, local_ip=underlay(name), host=name)
         self._ovsdb = RealOvsdb(switch.database, timeout=SECONDS)
         self.openflow = OvsOfctl(switch.run_directory)
-        conntrack = OvsConntrack(switch.run_directory, datapath="system@ovs-system", timeout=SECONDS)
-        self.reconciler = Reconciler(self._ovsdb, self.openflow, conntrack, options)
+        conntrack = OvsConntrack(switch.run_directory, datapath="system@ovs-system")
+        self.reconciler = Reconciler(lambda: self._ovsdb, self.openflow, conntrack, options)
 
     def close(self) -> None:
         self._ovsdb.close()

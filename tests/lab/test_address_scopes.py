@@ -25,13 +25,13 @@ from tests.support.routing_lab import (
     MACHINE,
     MACHINE6,
     SOON,
+    can_ping,
     floating_ip,
     gateway_address,
     make_router,
-    reaches,
     routers_cleaned,
-    seen_as,
-    wait_until_right,
+    source_seen,
+    wait_until_no_drift,
 )
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -69,10 +69,10 @@ class Site:
         return self.guests[name].addresses[version]
 
     def goes_out(self, name: str, version: int) -> bool:
-        return reaches(self.lab, name, AT[version])
+        return can_ping(self.lab, name, AT[version])
 
     def comes_in(self, name: str, version: int) -> bool:
-        return reaches(self.lab, EXTERNAL, self.address(name, version))
+        return can_ping(self.lab, EXTERNAL, self.address(name, version))
 
     def translate(self, enable: bool) -> None:
         info = {"network_id": self.out["id"], "enable_snat": enable}
@@ -146,18 +146,18 @@ def known_outside(site: Site) -> Iterator[None]:
 def test_nothing_is_forwarded_from_scope_to_scope(site: Site) -> None:
     pairs = [(source, target, version) for source, target in permutations(NETWORKS, 2) for version in (4, 6)]
     with ThreadPoolExecutor(len(pairs)) as threads:
-        found = threads.map(lambda each: reaches(site.lab, each[0], site.address(each[1], each[2])), pairs)
+        found = threads.map(lambda each: can_ping(site.lab, each[0], site.address(each[1], each[2])), pairs)
         assert [pair for pair, reached in zip(pairs, found, strict=True) if reached] == []
 
 
 def test_to_the_outside_and_from_it(site: Site) -> None:
     """By IPv4 `same` is routed and all others translated; by IPv6 nobody is translated, and only `same` passes."""
     lab = site.lab
-    assert seen_as(lab, "same", EXTERNAL, MACHINE) == site.address("same", 4)
-    assert seen_as(lab, "same", EXTERNAL, MACHINE6) == site.address("same", 6)
+    assert source_seen(lab, "same", EXTERNAL, MACHINE) == site.address("same", 4)
+    assert source_seen(lab, "same", EXTERNAL, MACHINE6) == site.address("same", 6)
     assert [name for name in NETWORKS for version in (4, 6) if site.comes_in(name, version)] == ["same", "same"]
     for name in ("other", "plain"):
-        assert seen_as(lab, name, EXTERNAL, MACHINE) == site.gateway()
+        assert source_seen(lab, name, EXTERNAL, MACHINE) == site.gateway()
         assert not site.goes_out(name, 6)
 
 
@@ -165,10 +165,10 @@ def test_a_floating_ip_leads_into_any_scope(site: Site) -> None:
     lab = site.lab
     fip = floating_ip(lab, site.out, site.guests["other"].port_id)
     address = fip["floating_ip_address"]
-    assert seen_as(lab, EXTERNAL, "other", address) == MACHINE
-    assert seen_as(lab, "other", EXTERNAL, MACHINE) == address
-    assert reaches(lab, "plain", address)
-    assert not reaches(lab, "plain", site.address("other", 4))
+    assert source_seen(lab, EXTERNAL, "other", address) == MACHINE
+    assert source_seen(lab, "other", EXTERNAL, MACHINE) == address
+    assert can_ping(lab, "plain", address)
+    assert not can_ping(lab, "plain", site.address("other", 4))
     lab.api.delete("floatingip", fip["id"])
 
 
@@ -178,13 +178,13 @@ def test_without_translation_only_the_same_scope_and_floating_ips_pass(site: Sit
     try:
         wait_until(lambda: not site.goes_out("plain", 4), SOON, "it passes, though it is not translated")
         assert not site.goes_out("other", 4)
-        assert seen_as(lab, "same", EXTERNAL, MACHINE) == site.address("same", 4)
+        assert source_seen(lab, "same", EXTERNAL, MACHINE) == site.address("same", 4)
         fip = floating_ip(lab, site.out, site.guests["other"].port_id)
-        assert seen_as(lab, "other", EXTERNAL, MACHINE) == fip["floating_ip_address"]
+        assert source_seen(lab, "other", EXTERNAL, MACHINE) == fip["floating_ip_address"]
         assert not site.goes_out("plain", 4)
         lab.api.delete("floatingip", fip["id"])
     finally:
         site.translate(True)
     wait_until(lambda: site.goes_out("plain", 4), SOON, "it is not translated again")
     for host in lab.hosts:
-        wait_until_right(lab, host)
+        wait_until_no_drift(lab, host)

@@ -29,7 +29,7 @@ from tests.support.lab_guests import (
     make_guests,
     make_network,
     pings,
-    wait_to_reach,
+    wait_until_reachable,
 )
 
 TYPES = ("vxlan", "gre", "geneve", "vlan", "flat", "local")
@@ -98,7 +98,7 @@ def place(places: dict[str, Place], request: pytest.FixtureRequest) -> Place:
 def test_ports_of_a_network_reach_each_other(place: Place) -> None:
     for target in place.reachable:
         for version in VERSIONS:
-            wait_to_reach(place.here, target, version)
+            wait_until_reachable(place.here, target, version)
             for source, server in ((place.here, target), (target, place.here)):
                 with converse(source, server, 80, version) as connection:
                     assert connection.carries()
@@ -113,7 +113,7 @@ def test_a_local_network_ends_at_its_host(places: dict[str, Place]) -> None:
 
 def test_networks_with_the_same_addresses_do_not_meet(place: Place) -> None:
     here, double, stranger = place.here, place.double, place.stranger
-    wait_to_reach(stranger, double)
+    wait_until_reachable(stranger, double)
     assert not pings(here, stranger.addresses[4])
     assert not pings(here, stranger.addresses[6])
 
@@ -133,8 +133,8 @@ def test_packets_of_exactly_the_mtu_pass(place: Place) -> None:
 
 def _check_mtu(source: Guest, target: Guest, mtu: int) -> None:
     """The sender's own device is told to take more, so that it is the way there that does not."""
-    wait_to_reach(source, target)
-    wait_to_reach(source, target, 6)
+    wait_until_reachable(source, target)
+    wait_until_reachable(source, target, 6)
     source.ip("link", "set", "eth0", "mtu", str(mtu + 8))
     for version in VERSIONS:
         exactly = mtu - IP_AND_ICMP[version]
@@ -180,7 +180,7 @@ def test_tunnels_over_ipv6(six: Lab, wide: dict[str, Wide], kind: str) -> None:
     assert place.network["mtu"] == mtu
     with six.capture("h2", "ip6") as seen:
         for version in VERSIONS:
-            wait_to_reach(place.first, place.second, version)
+            wait_until_reachable(place.first, place.second, version)
             with converse(place.second, place.first, 80, version) as connection:
                 assert connection.carries()
         seen.wait_for("fd00:255::1")
@@ -209,13 +209,13 @@ def test_without_l2population_the_switch_learns(six: Lab, learning: dict[str, Wi
     place.first.ip("neigh", "flush", "dev", "eth0")
     with six.capture("h3", "ip6") as seen:
         for version in VERSIONS:
-            wait_to_reach(place.first, place.second, version)
+            wait_until_reachable(place.first, place.second, version)
         seen.wait_for(f"who-has {place.second.addresses[4]}")
         seen.wait_for(f"who has {place.second.addresses[6]}")
         for version in VERSIONS:
             with converse(place.first, place.second, 80, version) as connection:
                 assert connection.carries()
-        wait_to_reach(place.first, place.third)
+        wait_until_reachable(place.first, place.third)
         seen.wait_for(f"> {place.third.addresses[4]}: ICMP echo request")
     assert f"> {place.second.addresses[4]}: ICMP" not in seen.text
     assert f"> {place.second.addresses[6]}: ICMP6, echo" not in seen.text

@@ -13,7 +13,7 @@ from tests.support.lab import address, open_group, temporary_lab, wait_until
 from tests.support.lab_control import Lab
 from tests.support.lab_dhcp import addresses, elsewhere, home, pid, served, servers, wait_for_renewal
 from tests.support.lab_metadata import metadata_route, wait_for_metadata
-from tests.support.routing_lab import differs, inside, make_router, reaches, routers_cleaned
+from tests.support.routing_lab import can_ping, drift_on, make_router, routers_cleaned, tenant_network
 
 SERVER = "[DEFAULT]\nagent_down_time = 8\n"
 AGENT = """[DEFAULT]
@@ -75,7 +75,7 @@ def test_a_host_that_is_alone_serves_its_ports(lab: Lab) -> None:
 
 
 def test_the_router_is_there_before_the_tap_and_stays(lab: Lab) -> None:
-    blue = inside(lab, "blue", 1, six=False)
+    blue = tenant_network(lab, "blue", 1, six=False)
     wait_until(lambda: home(lab, blue["id"]) != "", 10, "blue is scheduled to no host")
     router = make_router(lab, None, blue, distributed=True)
     (away,) = elsewhere(lab, blue["id"])
@@ -83,21 +83,21 @@ def test_the_router_is_there_before_the_tap_and_stays(lab: Lab) -> None:
     wait_until(lambda: "10.0.1.1/24" in in_namespace(lab, away, router), 10, "the router has not come with the binding")
     wait_until(lambda: pid(lab, away, blue["id"]) != 0, 10, "DHCP has not come with the binding")
     assert vm.tap not in lab.run(away, ["ovs-vsctl", "list-ports", "br-int"]).stdout
-    wait_until(lambda: not differs(lab, away), 20, f"{away} is not done")
+    wait_until(lambda: not drift_on(lab, away), 20, f"{away} is not done")
     before, process = in_namespace(lab, away, router), pid(lab, away, blue["id"])
     # Server and agent are restarted: everything is sent anew.
     lab.stop_server(kill=True)
     lab.start_server()
     lab.stop_agent(away, kill=True)
     lab.start_agent(away)
-    wait_until(lambda: not differs(lab, away), 20, f"{away} is not as it should be")
+    wait_until(lambda: not drift_on(lab, away), 20, f"{away} is not as it should be")
     assert in_namespace(lab, away, router) == before
     assert pid(lab, away, blue["id"]) == process
     lab.plug("a", away)
     lab.wait_for_port(vm)
     lab.address("a")
     assert addresses(lab, "a") == {f"{address(lab, 'a')}/24"}
-    assert reaches(lab, "a", "10.0.1.1")
+    assert can_ping(lab, "a", "10.0.1.1")
     lab.delete_vm("a")
     wait_until(lambda: in_namespace(lab, away, router) == "", 20, "the router does not go with the last port")
     wait_until(lambda: pid(lab, away, blue["id"]) == 0, 20, "DHCP does not go with the last port")

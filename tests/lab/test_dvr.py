@@ -25,23 +25,23 @@ from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
     SOON,
-    connects,
+    can_connect,
+    can_ping,
     delete_router,
     devices_of,
-    differs,
+    drift_on,
+    external_network,
     floating_ip,
     gateway_address,
     in_router,
-    inside,
     make_router,
-    outside,
-    reaches,
     routers_cleaned,
-    seen_as,
+    source_seen,
+    tenant_network,
     wait_for_floating_ip,
-    wait_to_lose,
-    wait_to_reach,
-    wait_until_right,
+    wait_until_no_drift,
+    wait_until_reachable,
+    wait_until_unreachable,
 )
 
 CENTRAL = "h1"  # has the SNAT; the others route for themselves alone
@@ -84,14 +84,14 @@ class Site:
 @pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[Site]:
     with routers_cleaned(lab):
-        out = outside(lab)
+        out = external_network(lab)
         wire = {"provider:physical_network": "physnet1"}
         networks = {
-            "blue": inside(lab, "blue", 1),
-            "red": inside(lab, "red", 2),
-            "green": inside(lab, "green", 3, **wire, **{"provider:network_type": "vlan"}),
-            "gold": inside(lab, "gold", 4, **{"provider:network_type": "geneve"}),
-            "grey": inside(lab, "grey", 5, **wire, **{"provider:network_type": "flat"}),
+            "blue": tenant_network(lab, "blue", 1),
+            "red": tenant_network(lab, "red", 2),
+            "green": tenant_network(lab, "green", 3, **wire, **{"provider:network_type": "vlan"}),
+            "gold": tenant_network(lab, "gold", 4, **{"provider:network_type": "geneve"}),
+            "grey": tenant_network(lab, "grey", 5, **wire, **{"provider:network_type": "flat"}),
         }
         blue, red, green, gold, grey = networks.values()
         router = make_router(lab, out, *networks.values(), distributed=True)
@@ -110,7 +110,7 @@ def site(lab: Lab) -> Iterator[Site]:
         )
         made = Site(lab, out, networks, router, group, {guest.name: guest for guest in guests})
         for name in ("a", "b", "c", "d", "e", "f", "g"):
-            wait_to_reach(lab, name, MACHINE)
+            wait_until_reachable(lab, name, MACHINE)
         yield made
 
 
@@ -129,15 +129,15 @@ def test_subnets_are_joined_and_nothing_is_translated(site: Site, source: str, t
     for version in (4, 6) if target != "shut" else (4,):
         own, other = site[source].addresses[version], site[target].addresses[version]
         number = 22 if target == "shut" else 8080
-        assert seen_as(site.lab, source, target, other, number).removeprefix("::ffff:") == own
+        assert source_seen(site.lab, source, target, other, number).removeprefix("::ffff:") == own
 
 
 def test_packets_are_routed_on_the_senders_host(site: Site) -> None:
     """Packets between hosts are on the receiver's network already, have the host's own MAC, and pass no third host."""
     lab, numbers = site.lab, {name: site.networks[name]["provider:segmentation_id"] for name in ("blue", "red")}
-    assert reaches(lab, "a", site.four("c"))
+    assert can_ping(lab, "a", site.four("c"))
     with lab.capture("h3", TUNNELLED) as there, lab.capture(CENTRAL, TUNNELLED) as elsewhere:
-        assert reaches(lab, "a", site.four("c"))
+        assert can_ping(lab, "a", site.four("c"))
         there.wait_for("ICMP echo reply")
     request = [line for line in _frames(there.lines) if "ICMP echo request" in line]
     reply = [line for line in _frames(there.lines) if "ICMP echo reply" in line]
@@ -164,15 +164,15 @@ def test_arp_requests_for_the_gateway_stay_on_the_host(site: Site) -> None:
     with lab.capture("h2", TUNNELLED) as tunnels, lab.capture("h2", "arp", "provider") as wire:
         for name in ("a", "d"):
             lab.run(name, ["ip", "neighbour", "flush", "all"])
-            assert reaches(lab, name, site.four("c"))
+            assert can_ping(lab, name, site.four("c"))
         tunnels.wait_until_quiet()
     for gateway in ("10.0.1.1", "10.0.3.1"):
         assert f"who-has {gateway} " not in tunnels.text + wire.text
 
 
 def test_security_groups_hold_on_what_is_routed(site: Site) -> None:
-    assert connects(site.lab, "c", "shut", site.four("shut"), 22)
-    assert not connects(site.lab, "c", "shut", site.four("shut"), 23)
+    assert can_connect(site.lab, "c", "shut", site.four("shut"), 22)
+    assert not can_connect(site.lab, "c", "shut", site.four("shut"), 23)
 
 
 # --- to the outside ---------------------------------------------------------------------------------------------------
@@ -181,9 +181,9 @@ def test_security_groups_hold_on_what_is_routed(site: Site) -> None:
 def test_without_a_floating_ip_all_go_out_by_one_host(site: Site) -> None:
     lab = site.lab
     for name in ("a", "c", "d"):
-        assert seen_as(lab, name, EXTERNAL, MACHINE) == site.gateway
+        assert source_seen(lab, name, EXTERNAL, MACHINE) == site.gateway
     with lab.capture("h2", f"icmp and host {MACHINE}", OUTSIDE) as own:
-        assert reaches(lab, "a", MACHINE)
+        assert can_ping(lab, "a", MACHINE)
     assert [line for line in own.lines if line] == []
 
 
@@ -195,12 +195,12 @@ def test_a_floating_ip_in_and_out_by_the_instances_own_host(site: Site, public: 
     lab = site.lab
     for name in ("a", "e"):
         fip = public(name)["floating_ip_address"]
-        assert seen_as(lab, EXTERNAL, name, fip) == MACHINE
-        assert seen_as(lab, name, EXTERNAL, MACHINE) == fip
+        assert source_seen(lab, EXTERNAL, name, fip) == MACHINE
+        assert source_seen(lab, name, EXTERNAL, MACHINE) == fip
         wanted = f"icmp and host {fip}"
         host = site[name].host
         with lab.capture(host, wanted, OUTSIDE) as own, lab.capture(CENTRAL, TUNNELLED) as elsewhere:
-            assert reaches(lab, EXTERNAL, fip)
+            assert can_ping(lab, EXTERNAL, fip)
             own.wait_for("ICMP echo reply")
         assert "ICMP echo" not in elsewhere.text
 
@@ -209,22 +209,22 @@ def test_floating_ips_among_themselves(site: Site, public: Callable[[str], Objec
     """On one host and across; one without comes under the router's address."""
     fips = {name: public(name)["floating_ip_address"] for name in ("a", "c", "d")}
     for source, target in (("a", "c"), ("a", "d"), ("c", "a")):
-        assert seen_as(site.lab, source, target, fips[target]) == fips[source]
-    assert seen_as(site.lab, "a", "c", site.four("c")) == site.four("a")
-    assert seen_as(site.lab, "e", "c", fips["c"]) == site.gateway
+        assert source_seen(site.lab, source, target, fips[target]) == fips[source]
+    assert source_seen(site.lab, "a", "c", site.four("c")) == site.four("a")
+    assert source_seen(site.lab, "e", "c", fips["c"]) == site.gateway
 
 
 def test_a_floating_ip_follows_its_port_to_another_host(site: Site, public: Callable[[str], Object]) -> None:
     lab, fip = site.lab, public("a")["floating_ip_address"]
-    wait_to_reach(lab, EXTERNAL, fip)
+    wait_until_reachable(lab, EXTERNAL, fip)
     for host, other in (("h3", "h2"), ("h2", "h3")):
         lab.move_vm("a", host)
-        wait_to_reach(lab, EXTERNAL, fip)
+        wait_until_reachable(lab, EXTERNAL, fip)
         wait_until(
             lambda other=other: fip not in _floating_routes(lab, site, other), SOON, f"{fip} is still on {other}"
         )  # type: ignore[misc]
-        assert seen_as(lab, EXTERNAL, "a", fip) == MACHINE
-        assert seen_as(lab, "a", "c", site.four("c")) == site.four("a")
+        assert source_seen(lab, EXTERNAL, "a", fip) == MACHINE
+        assert source_seen(lab, "a", "c", site.four("c")) == site.four("a")
 
 
 def _floating_routes(lab: Lab, site: Site, host: str) -> str:
@@ -236,8 +236,8 @@ def test_a_floating_ip_that_is_taken_away(site: Site, public: Callable[[str], Ob
     lab, fip = site.lab, public("a")
     lab.api.update("floatingip", fip["id"], port_id=None)
     wait_for_floating_ip(lab, fip["id"], "DOWN")
-    wait_to_lose(lab, EXTERNAL, fip["floating_ip_address"])
-    assert seen_as(lab, "a", EXTERNAL, MACHINE) == site.gateway
+    wait_until_unreachable(lab, EXTERNAL, fip["floating_ip_address"])
+    assert source_seen(lab, "a", EXTERNAL, MACHINE) == site.gateway
     wait_until(lambda: not namespaces(lab, "h2", "fip-"), SOON, "the floating IPs' namespace is still there")
 
 
@@ -262,12 +262,12 @@ def test_tenants_with_the_same_addresses(site: Site) -> None:
 
 def test_an_agent_that_is_killed_and_back_loses_nothing(site: Site, public: Callable[[str], Object]) -> None:
     lab, fip = site.lab, public("a")["floating_ip_address"]
-    wait_until_right(lab, "h2")
+    wait_until_no_drift(lab, "h2")
     with Pinging(lab, "a", site.four("c")) as across, Pinging(lab, EXTERNAL, fip) as floating:
         sizes = log_sizes(lab)
         lab.stop_agent("h2", kill=True)
         lab.start_agent("h2")
-        wait_until_right(lab, "h2")
+        wait_until_no_drift(lab, "h2")
     assert (gaps(across), gaps(floating)) == ([], [])
     lines = lab.log_tail("h2-agent", 100_000, sizes["h2-agent"]).splitlines()
     assert [line for line in lines if "changes" in line] == []
@@ -280,7 +280,7 @@ def test_a_switch_that_restarts_routes_again(site: Site, public: Callable[[str],
         lab.stop_ovs(host, kill=True)
         lab.start_ovs(host)
         for source, target in (("a", site.four("c")), ("d", site.four("e")), ("c", MACHINE), (EXTERNAL, fip)):
-            assert wait_to_reach(lab, source, target) < 10, (host, source, target)
+            assert wait_until_reachable(lab, source, target) < 10, (host, source, target)
 
 
 def test_an_address_of_a_pair_is_found_on_another_host(site: Site) -> None:
@@ -291,7 +291,7 @@ def test_an_address_of_a_pair_is_found_on_another_host(site: Site) -> None:
     for address in ("10.0.1.200", taken):
         site["b"].update(allowed_address_pairs=[{"ip_address": address}])
         lab.run("b", ["ip", "address", "add", f"{address}/32", "dev", "eth0"])
-        wait_to_reach(lab, "d", address)
+        wait_until_reachable(lab, "d", address)
         lab.run("b", ["ip", "address", "del", f"{address}/32", "dev", "eth0"])
     site["b"].update(allowed_address_pairs=[])
     lab.api.delete("port", reserved["id"])
@@ -307,7 +307,7 @@ def test_its_ports_are_active_while_a_host_has_them(site: Site) -> None:
         return {port["id"]: port["status"] for port in ports if port["device_owner"] in owners}
 
     wait_until(lambda: set(status().values()) == {"ACTIVE"}, SOON, f"some are not ACTIVE: {status()}")
-    lonely = inside(lab, "lonely", 9, six=False)
+    lonely = tenant_network(lab, "lonely", 9, six=False)
     router = make_router(lab, None, lonely, name="lonely", distributed=True)
     (port,) = lab.api.list("port", device_id=router["id"])
     assert port["status"] == "DOWN"
@@ -326,7 +326,7 @@ def test_its_ports_are_active_while_a_host_has_them(site: Site) -> None:
 def test_hosts_are_as_they_should_be(site: Site, public: Callable[[str], Object]) -> None:
     public("a")
     for host in site.lab.hosts:
-        wait_until_right(site.lab, host)
+        wait_until_no_drift(site.lab, host)
 
 
 def test_neighbours_are_permanent_entries(site: Site) -> None:
@@ -342,14 +342,14 @@ def test_a_deleted_router_leaves_nothing(site: Site) -> None:
     """fip-… is removed with the last floating IP, and snat-… with the gateway."""
     lab, router = site.lab, site.router
     fip = floating_ip(lab, site.out, site["a"].port_id)
-    wait_to_reach(lab, EXTERNAL, fip["floating_ip_address"])
+    wait_until_reachable(lab, EXTERNAL, fip["floating_ip_address"])
     devices = devices_of(lab, router)
     macs = {port["mac_address"] for port in lab.api.list("port", device_id=router["id"])}
     lab.api.delete("floatingip", fip["id"])
     lab.api.update("router", router["id"], external_gateway_info={})
     wait_until(lambda: not namespaces(lab, CENTRAL, "snat-"), SOON, "the SNAT's namespace is still there")
-    assert reaches(lab, "a", site.four("c"))
+    assert can_ping(lab, "a", site.four("c"))
     delete_router(lab, router["id"])
     wait_for_nothing_of(lab, router, devices, macs)
     for host in lab.hosts:
-        assert differs(lab, host) == ""
+        assert drift_on(lab, host) == ""

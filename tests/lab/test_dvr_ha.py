@@ -29,24 +29,24 @@ from tests.support.routing_lab import (
     SOON,
     active_host,
     connect,
-    deaf,
     delete_router,
     devices_of,
-    differs,
+    drift_on,
+    external_network,
+    failed_host,
     floating_ip,
     gateway_address,
     hosts_of,
     in_router,
-    inside,
-    lost,
     make_router,
-    outside,
     problems_of,
     routers_cleaned,
-    seen_as,
-    wait_to_lose,
-    wait_to_reach,
-    wait_until_right,
+    source_seen,
+    tenant_network,
+    vrrp_blocked,
+    wait_until_no_drift,
+    wait_until_reachable,
+    wait_until_unreachable,
 )
 
 CENTRAL = ("h1", "h2")  # have the SNAT part; h3 routes its own instances only
@@ -107,9 +107,9 @@ class Site:
 @pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[Site]:
     with routers_cleaned(lab):
-        out = outside(lab)
+        out = external_network(lab)
         wire = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
-        blue, green = inside(lab, "blue", 1), inside(lab, "green", 2, **wire)
+        blue, green = tenant_network(lab, "blue", 1), tenant_network(lab, "green", 2, **wire)
         router = make_router(lab, out, blue, green, distributed=True, ha=True)
         group, _ = make_group(lab, "open", *EVERYTHING)
         guests = make_guests(
@@ -122,7 +122,7 @@ def site(lab: Lab) -> Iterator[Site]:
         )
         made = Site(lab, out, router, group, {guest.name: guest for guest in guests})
         for guest in guests:
-            wait_to_reach(lab, guest.name, MACHINE)
+            wait_until_reachable(lab, guest.name, MACHINE)
         yield made
 
 
@@ -143,7 +143,7 @@ def test_two_hosts_have_the_snat_part_and_one_is_active(site: Site) -> None:
         assert all(bool(found) == (host == active) for found in held.values()), host
         assert "10.0.1.1/24" in in_router(lab, site.router, host, "ip", "address")  # that part is everywhere
     for host in lab.hosts:
-        wait_until_right(lab, host)
+        wait_until_no_drift(lab, host)
 
 
 def test_its_ports_are_active(site: Site) -> None:
@@ -159,12 +159,12 @@ def test_its_ports_are_active(site: Site) -> None:
 def test_subnets_are_joined_and_nothing_is_translated(site: Site, source: str, target: str) -> None:
     for version in (4, 6):
         own, other = site[source].addresses[version], site[target].addresses[version]
-        assert seen_as(site.lab, source, target, other).removeprefix("::ffff:") == own
+        assert source_seen(site.lab, source, target, other).removeprefix("::ffff:") == own
 
 
 def test_out_under_the_routers_address_from_every_host(site: Site) -> None:
     for name in site.guests:
-        assert seen_as(site.lab, name, EXTERNAL, MACHINE) == site.gateway
+        assert source_seen(site.lab, name, EXTERNAL, MACHINE) == site.gateway
 
 
 def test_without_translation(site: Site) -> None:
@@ -191,12 +191,12 @@ def test_a_floating_ip_of_a_host_that_does_not_reach_the_outside(site: Site) -> 
     lab.start_agent("h3", {"DEFAULT": {"agent_mode": "dvr_no_external"}})
     wait_until(lambda: address in in_snat(lab, site.router, site.active, "ip", "address"), SOON, "it stays on its host")
     wait_until(lambda: not namespaces(lab, "h3", "fip-"), SOON, "h3 still has fip-…")
-    assert seen_as(lab, EXTERNAL, "c", address) == MACHINE
-    assert seen_as(lab, "c", EXTERNAL, MACHINE) == address
+    assert source_seen(lab, EXTERNAL, "c", address) == MACHINE
+    assert source_seen(lab, "c", EXTERNAL, MACHINE) == address
     lab.stop_agent("h3")
     lab.start_agent("h3", {"DEFAULT": {"agent_mode": "dvr"}})
     wait_until(lambda: bool(namespaces(lab, "h3", "fip-")), SOON, "h3 has no fip-…")
-    wait_to_reach(lab, EXTERNAL, address)
+    wait_until_reachable(lab, EXTERNAL, address)
     lab.api.delete("floatingip", fip["id"])
 
 
@@ -207,11 +207,11 @@ def test_the_address_of_a_deleted_floating_ip_is_used_again_on_another_host(site
     ports = {"protocol": "tcp", "external_port": 2000, "internal_port": 3000}
     path, address = f"/v2.0/floatingips/{fip['id']}/port_forwardings", fip["floating_ip_address"]
     forwarding = lab.api.request("POST", path, {"port_forwarding": {**ports, **inner}})["port_forwarding"]
-    assert seen_as(lab, EXTERNAL, "c", address, 2000, 3000) == MACHINE
+    assert source_seen(lab, EXTERNAL, "c", address, 2000, 3000) == MACHINE
     lab.api.request("DELETE", f"{path}/{forwarding['id']}")
     lab.api.delete("floatingip", fip["id"])
     fip = floating_ip(lab, site.out, site["c"].port_id, floating_ip_address=address)
-    assert seen_as(lab, EXTERNAL, "c", address) == MACHINE
+    assert source_seen(lab, EXTERNAL, "c", address) == MACHINE
     lab.api.delete("floatingip", fip["id"])
 
 
@@ -229,7 +229,7 @@ def test_an_agent_that_is_killed_and_restarted_causes_no_failover(site: Site) ->
         for host in (active, site.standby):
             lab.stop_agent(host, kill=True)
             lab.start_agent(host)
-            wait_until_right(lab, host)
+            wait_until_no_drift(lab, host)
     assert (gaps(out), gaps(across)) == ([], [])
     assert site.active == active
 
@@ -242,20 +242,20 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
     lab, active, standby = site.lab, site.active, site.standby
     fip = floating_ip(lab, site.out, site["c"].port_id)
     address, other = fip["floating_ip_address"], next(name for name in ("a", "b") if site[name].host == standby)
-    wait_to_reach(lab, EXTERNAL, address)
+    wait_until_reachable(lab, EXTERNAL, address)
     back = contextlib.ExitStack()
     with connect(lab, "d", EXTERNAL, MACHINE) as talk, back:
-        assert talk.goes_on()
+        assert talk.passes_data()
         with (
             Pinging(lab, "d", MACHINE) as by_wire,
             Pinging(lab, "e", MACHINE) as by_tunnel,
             Pinging(lab, EXTERNAL, address) as floating,
             Pinging(lab, other, site.four("c")) as across,
         ):
-            back.enter_context(lost(lab, site.router, active))
+            back.enter_context(failed_host(lab, site.router, active))
             talk.server.sendall(b"are you there?")
             for name in ("d", "e"):
-                wait_to_reach(lab, name, MACHINE)
+                wait_until_reachable(lab, name, MACHINE)
         outages = [ping.lost * ping.spacing for ping in (by_wire, by_tunnel)]
         assert min(outages) > 0
         assert max(outages) < FAILOVER_SECONDS
@@ -265,24 +265,24 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
             seen.wait_for(f"> {site.gateway}.", timeout=20)
             seen.wait_until_quiet()
         assert "Flags [R" not in seen.text
-        wait_until(talk.goes_on, SOON, "an established connection did not survive")
+        wait_until(talk.passes_data, SOON, "an established connection did not survive")
         for name in ("d", "e", other):
-            assert seen_as(lab, name, EXTERNAL, MACHINE) == site.gateway
-        wait_until(lambda: site.states[active] == "standby", SOON, "the lost one still counts as active")
+            assert source_seen(lab, name, EXTERNAL, MACHINE) == site.gateway
+        wait_until(lambda: site.states[active] == "standby", SOON, "the failed host is still shown as active")
         wait_until(lambda: site.bound_hosts() == {standby}, SOON, "the ports did not follow")
         with Pinging(lab, "d", MACHINE) as out:
             back.close()
-            wait_until_right(lab, active)
+            wait_until_no_drift(lab, active)
         # A machine with much else to do may keep keepalived from its turn; a move back costs less than the loss did.
         assert out.lost * out.spacing < FAILOVER_SECONDS
     for guest in site.guests.values():
-        wait_to_reach(lab, guest.name, MACHINE)
+        wait_until_reachable(lab, guest.name, MACHINE)
     lab.api.delete("floatingip", fip["id"])
 
 
 def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
     lab = site.lab
-    with deaf(CENTRAL, lambda host, *argv: in_snat(lab, site.router, host, *argv)):
+    with vrrp_blocked(CENTRAL, lambda host, *argv: in_snat(lab, site.router, host, *argv)):
         wait_until(
             lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "no agent reports the conflict"
         )
@@ -290,7 +290,7 @@ def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
     active = site.active
     wait_until(lambda: site.bound_hosts() == {active}, SOON, "the ports are not where the router is")
     for guest in site.guests.values():
-        wait_to_reach(lab, guest.name, MACHINE)
+        wait_until_reachable(lab, guest.name, MACHINE)
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------
@@ -300,15 +300,15 @@ def test_the_gateway_is_removed_and_added_and_subnets_stay_connected(site: Site)
     lab, router = site.lab, site.router
     with Pinging(lab, "a", site.four("b")) as across:
         lab.api.update("router", router["id"], external_gateway_info={})
-        wait_to_lose(lab, "c", MACHINE)
+        wait_until_unreachable(lab, "c", MACHINE)
         wait_until(lambda: not any(namespaces(lab, host, "snat-") for host in lab.hosts), SOON, "it is still there")
         wait_until(lambda: "active" not in site.states.values(), SOON, "a host is active for nothing")
         lab.api.update("router", router["id"], external_gateway_info={"network_id": site.out["id"]})
         for guest in site.guests.values():
-            wait_to_reach(lab, guest.name, MACHINE)
+            wait_until_reachable(lab, guest.name, MACHINE)
     assert len(gaps(across)) <= 5  # devices are plugged meanwhile, which a switch in userspace does not bear well
     for host in lab.hosts:
-        wait_until_right(lab, host)
+        wait_until_no_drift(lab, host)
 
 
 @pytest.mark.parametrize(
@@ -319,14 +319,14 @@ def test_the_gateway_is_removed_and_added_and_subnets_stay_connected(site: Site)
 def test_it_becomes_one_of_another_kind(site: Site, kind: dict[str, bool]) -> None:
     lab, router = site.lab, site.router
     lab.api.update("router", router["id"], admin_state_up=False)
-    wait_to_lose(lab, "c", MACHINE)
+    wait_until_unreachable(lab, "c", MACHINE)
     lab.api.update("router", router["id"], **kind)
     lab.api.update("router", router["id"], admin_state_up=True)
     for guest in site.guests.values():
-        wait_to_reach(lab, guest.name, MACHINE)
-    assert seen_as(lab, "a", "d", site.four("d")) == site.four("a")
+        wait_until_reachable(lab, guest.name, MACHINE)
+    assert source_seen(lab, "a", "d", site.four("d")) == site.four("a")
     for host in lab.hosts:
-        wait_until_right(lab, host)
+        wait_until_no_drift(lab, host)
 
 
 def test_one_that_is_deleted_leaves_nothing(site: Site) -> None:
@@ -337,4 +337,4 @@ def test_one_that_is_deleted_leaves_nothing(site: Site) -> None:
     delete_router(lab, router["id"])
     wait_for_nothing_of(lab, router, devices, macs)
     for host in lab.hosts:
-        assert differs(lab, host) == ""
+        assert drift_on(lab, host) == ""

@@ -41,7 +41,7 @@ from tests.support.lab_guests import (
     SOON,
     add_rule,
     allow,
-    wait_to_reach,
+    wait_until_reachable,
 )
 
 DEAD = "4095"
@@ -260,7 +260,7 @@ def test_a_switch_that_comes_back_is_wired_again_in_seconds(site: Site, lab: Lab
     with Traffic(site) as traffic:
         lab.stop_ovs("h1", kill=kill, database=False)
         lab.start_ovs("h1")
-        took = max(wait_to_reach(one, other) for one, other in site.paths.values())
+        took = max(wait_until_reachable(one, other) for one, other in site.paths.values())
         site.wait_until_as(before)
     assert took < SECONDS_TO_WIRE
     assert 0 < traffic.outage < SECONDS_TO_WIRE + 2
@@ -291,7 +291,7 @@ def test_agent_and_switch_killed_without_a_server_are_wired_from_the_cache(
     lab.start_ovs("h1")
     since = now()
     lab.start_agent("h1", wait=False)
-    took = max(wait_to_reach(one, other) for one, other in site.paths.values())
+    took = max(wait_until_reachable(one, other) for one, other in site.paths.values())
     assert took < SECONDS_TO_WIRE
     with Traffic(site) as traffic:
         lab.start_server()

@@ -27,28 +27,28 @@ from tests.support.routing_lab import (
     SOON,
     active_host,
     addresses_in,
+    can_ping,
     connect,
-    deaf,
     delete_router,
     devices_of,
+    external_network,
+    failed_host,
     floating_ip,
     gateway_address,
     hosts_of,
     in_router,
-    inside,
     kill_keepalived,
-    lost,
     make_router,
-    outside,
     problems_of,
-    reaches,
     routed_lab,
     routers_cleaned,
-    seen_as,
+    source_seen,
+    tenant_network,
+    vrrp_blocked,
     wait_for_floating_ip,
-    wait_to_reach,
-    wait_until_right,
-    wait_until_traceless,
+    wait_until_no_drift,
+    wait_until_reachable,
+    wait_until_removed,
 )
 
 FAILOVER_SECONDS = 15.0  # keepalived waits three and a half; the rest is for a busy machine
@@ -90,8 +90,8 @@ class Site:
 @pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[Site]:
     with routers_cleaned(lab):
-        out = outside(lab)
-        blue, red = inside(lab, "blue", 1), inside(lab, "red", 2)
+        out = external_network(lab)
+        blue, red = tenant_network(lab, "blue", 1), tenant_network(lab, "red", 2)
         router = make_router(lab, out, blue, red, ha=True)
         group, _ = make_group(lab, "open", *EVERYTHING)
         networks = {"h1": blue, "h2": red, "h3": blue}
@@ -99,7 +99,7 @@ def site(lab: Lab) -> Iterator[Site]:
         guests = dict(zip(networks, make_guests(lab, *specs), strict=True))
         made = Site(lab, out, router, group, guests)
         for guest in guests.values():
-            wait_to_reach(lab, guest.name, MACHINE)
+            wait_until_reachable(lab, guest.name, MACHINE)
         yield made
 
 
@@ -119,17 +119,17 @@ def test_one_host_is_active_and_the_others_are_silent(site: Site) -> None:
         assert all(bool(found) == (host == active) for found in routed.values()), host
         local = in_router(lab, site.router, host, "ip", "-6", "address", "show", "scope", "link")
         assert ("qr-" in local) == (host == active)
-        wait_until_right(lab, host)
+        wait_until_no_drift(lab, host)
 
 
 def test_the_router_serves_instances_on_every_host(site: Site) -> None:
     lab, gateway = site.lab, gateway_address(site.lab, site.router)
     for guest in site.guests.values():
-        assert seen_as(lab, guest.name, EXTERNAL, MACHINE) == gateway
+        assert source_seen(lab, guest.name, EXTERNAL, MACHINE) == gateway
     for version in (4, 6):
         for source, target in (("h1", "h2"), ("h3", "h2"), ("h2", "h1")):
             own, other = site.guests[source], site.guests[target]
-            assert seen_as(lab, own.name, other.name, other.addresses[version]) == own.addresses[version]
+            assert source_seen(lab, own.name, other.name, other.addresses[version]) == own.addresses[version]
 
 
 def test_checks_of_every_kind_of_router(site: Site) -> None:
@@ -150,7 +150,7 @@ def test_an_agent_that_restarts_causes_no_failover(site: Site) -> None:
         for host in (active, site.others(active)[0]):
             lab.stop_agent(host, kill=True)
             lab.start_agent(host)
-            wait_until_right(lab, host)
+            wait_until_no_drift(lab, host)
     assert ping.lost == 0
     assert site.active == active
 
@@ -164,36 +164,36 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
     inner, without = (site.guests[host] for host in site.others(active))
     fip = floating_ip(lab, site.out, inner.port_id)
     address = fip["floating_ip_address"]
-    wait_to_reach(lab, EXTERNAL, address)
+    wait_until_reachable(lab, EXTERNAL, address)
     back = contextlib.ExitStack()
     with (
         connect(lab, EXTERNAL, inner.name, address) as talk,
         connect(lab, without.name, EXTERNAL, MACHINE) as out,
         back,
     ):
-        assert talk.goes_on()
-        assert out.goes_on()
+        assert talk.passes_data()
+        assert out.passes_data()
         with Pinging(lab, EXTERNAL, address) as ping:
-            back.enter_context(lost(lab, site.router, active))
-            wait_until(lambda: reaches(lab, EXTERNAL, address), SOON, "nobody takes over")
+            back.enter_context(failed_host(lab, site.router, active))
+            wait_until(lambda: can_ping(lab, EXTERNAL, address), SOON, "nobody takes over")
         outage = ping.lost * ping.spacing
         assert 0 < outage < FAILOVER_SECONDS
-        assert seen_as(lab, EXTERNAL, inner.name, address) == MACHINE
+        assert source_seen(lab, EXTERNAL, inner.name, address) == MACHINE
         for each in (talk, out):  # by a floating IP, and under the router's address
-            wait_until(each.goes_on, SOON, "an established connection did not survive")
+            wait_until(each.passes_data, SOON, "an established connection did not survive")
         for host in site.others(active):  # each on the new host or by a tunnel to it
-            wait_to_reach(lab, site.guests[host].name, MACHINE)
-        wait_until(lambda: site.states[active] == "standby", SOON, "the lost one still counts as active")
+            wait_until_reachable(lab, site.guests[host].name, MACHINE)
+        wait_until(lambda: site.states[active] == "standby", SOON, "the failed host is still shown as active")
         taken = site.active
         assert taken != active
         wait_until(lambda: site.bound_hosts() == {taken}, SOON, "the ports did not follow")
         with Pinging(lab, EXTERNAL, address) as ping:
             back.close()
-            wait_until_right(lab, active)
+            wait_until_no_drift(lab, active)
         # A machine with much else to do may keep keepalived from its turn; a move back costs less than the loss did.
         assert ping.lost * ping.spacing < FAILOVER_SECONDS
     assert site.active == taken
-    wait_to_reach(lab, site.guests[active].name, MACHINE)
+    wait_until_reachable(lab, site.guests[active].name, MACHINE)
     lab.api.delete("floatingip", fip["id"])
 
 
@@ -211,14 +211,14 @@ def test_keepalived_killed_is_back_at_once(site: Site) -> None:
 
     wait_until(lambda: addressed() == [site.active], SOON * 2, "not the active host alone has the addresses")
     for host in lab.hosts:
-        wait_until_right(lab, host)
+        wait_until_no_drift(lab, host)
     for guest in site.guests.values():
-        wait_to_reach(lab, guest.name, MACHINE)
+        wait_until_reachable(lab, guest.name, MACHINE)
 
 
 def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
     lab = site.lab
-    with deaf(lab.hosts, lambda host, *argv: in_router(lab, site.router, host, *argv)):
+    with vrrp_blocked(lab.hosts, lambda host, *argv: in_router(lab, site.router, host, *argv)):
         wait_until(
             lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "no agent reports the conflict"
         )
@@ -226,7 +226,7 @@ def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
     active = site.active
     wait_until(lambda: site.bound_hosts() == {active}, SOON, "the ports are not where the router is")
     for guest in site.guests.values():
-        wait_to_reach(lab, guest.name, MACHINE)
+        wait_until_reachable(lab, guest.name, MACHINE)
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------
@@ -236,10 +236,10 @@ def test_a_floating_ip_comes_and_goes_without_a_move(site: Site) -> None:
     lab, active = site.lab, site.active
     with Pinging(lab, site.guests["h2"].name, MACHINE) as ping:
         fip = floating_ip(lab, site.out, site.guests["h1"].port_id)
-        wait_to_reach(lab, EXTERNAL, fip["floating_ip_address"])
+        wait_until_reachable(lab, EXTERNAL, fip["floating_ip_address"])
         lab.api.update("floatingip", fip["id"], port_id=None)
         wait_for_floating_ip(lab, fip["id"], "DOWN")
-        wait_until(lambda: not reaches(lab, EXTERNAL, fip["floating_ip_address"]), SOON, "it still answers")
+        wait_until(lambda: not can_ping(lab, EXTERNAL, fip["floating_ip_address"]), SOON, "it still answers")
         lab.api.delete("floatingip", fip["id"])
     assert ping.lost == 0
     assert site.active == active
@@ -247,10 +247,10 @@ def test_a_floating_ip_comes_and_goes_without_a_move(site: Site) -> None:
 
 def test_one_that_is_deleted_leaves_nothing(site: Site) -> None:
     lab = site.lab
-    green = inside(lab, "green", 3, six=False)
+    green = tenant_network(lab, "green", 3, six=False)
     router = make_router(lab, site.out, green, name="short-lived", ha=True)
     wait_until(lambda: "active" in hosts_of(lab, router).values(), SOON, "nobody is active")
     devices = devices_of(lab, router)
     delete_router(lab, router["id"])
     for host in lab.hosts:
-        wait_until_traceless(lab, router["id"], host, devices)
+        wait_until_removed(lab, router["id"], host, devices)

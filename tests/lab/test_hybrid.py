@@ -21,6 +21,7 @@ from tests.support.lab_guests import (
     add_rule,
     allow,
     attempts,
+    can_ping,
     cleaned,
     connections,
     expect,
@@ -28,9 +29,8 @@ from tests.support.lab_guests import (
     make_group,
     make_guests,
     make_network,
-    reaches,
     wait_to_fall_silent,
-    wait_to_reach,
+    wait_until_reachable,
 )
 
 HYBRID_HOSTS = ("h1", "h2")
@@ -91,8 +91,8 @@ def test_nothing_comes_in_unless_a_rule_lets_it(place: Place) -> None:
     own = attempts(place.servers, [place.native])
     expect(own, attempts([place.client, place.native], place.servers))
     for server in place.servers:
-        assert not reaches(place.native, server)
-        wait_to_reach(server, place.native, 6)
+        assert not can_ping(place.native, server)
+        wait_until_reachable(server, place.native, 6)
 
 
 def test_a_rule_and_its_connections_while_it_is_there(place: Place) -> None:

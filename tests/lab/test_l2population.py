@@ -27,7 +27,7 @@ from tests.support.lab_guests import (
     make_guests,
     make_network,
     pings,
-    wait_to_reach,
+    wait_until_reachable,
 )
 
 TUNNELLED = "udp port 4789"
@@ -60,9 +60,9 @@ def place(datapaths: Lab) -> Iterator[Place]:
         )
         place = Place(lab, group, *guests)
         for version in VERSIONS:
-            wait_to_reach(place.first, place.second, version)
-            wait_to_reach(place.first, place.third, version)
-            wait_to_reach(place.narrow, place.partner, version)
+            wait_until_reachable(place.first, place.second, version)
+            wait_until_reachable(place.first, place.third, version)
+            wait_until_reachable(place.narrow, place.partner, version)
         yield place
 
 
@@ -151,7 +151,7 @@ def test_a_host_hears_broadcasts_from_its_first_port_to_its_last(place: Place) -
 
     assert not hears()
     (visitor,) = make_guests(lab, Spec("visitor", net, "h3", [place.group]))
-    wait_to_reach(place.narrow, visitor)
+    wait_until_reachable(place.narrow, visitor)
     assert hears()
     lab.delete_vm("visitor")
     wait_until(lambda: not hears(), SOON, "h3 still gets broadcasts of a network that it does not have")
@@ -172,6 +172,6 @@ def test_a_host_that_claims_the_address_of_another_is_refused(place: Place) -> N
         assert lab.agents()["h1"]["configurations"]["tunneling_ip"] == taken
         lab.stop_agent("h3")
         lab.start_agent("h3", {})
-        wait_to_reach(place.first, place.third)
+        wait_until_reachable(place.first, place.third)
     assert more_than_hiccups(unanswered(ping)) == [], "tunnels to h3 go and come again meanwhile"
     assert "local_ip" not in lab.agents()["h3"]["configurations"]["problems"]

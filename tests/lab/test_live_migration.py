@@ -46,7 +46,7 @@ from tests.support.lab_guests import (
     make_guests,
     make_network,
     taken_from,
-    wait_to_reach,
+    wait_until_reachable,
 )
 
 SOURCE, TARGET = "h1", "h2"
@@ -120,7 +120,7 @@ def test_a_machine_that_does_not_move_after_all_misses_nothing(places: dict[str,
     place = places[kind]
     lab, traveller = place.lab, place.traveller
     for other in place.others:
-        wait_to_reach(other, traveller)
+        wait_until_reachable(other, traveller)
     with Pinging(lab, place.third.name, traveller.addresses[4]) as ping:
         with _on_target(place) as binding:
             assert (binding["host"], binding["status"], binding["vif_type"]) == (TARGET, "INACTIVE", "ovs")
@@ -136,7 +136,7 @@ def test_a_machine_that_does_not_move_after_all_misses_nothing(places: dict[str,
                 assert not ear.receives(b"datagram", 0.2)
         assert traveller.port["binding:host_id"] == SOURCE
         for other in place.others:
-            wait_to_reach(other, traveller)
+            wait_until_reachable(other, traveller)
     assert ping.sent
     assert ping.lost == 0
     assert traveller.port["status"] == "ACTIVE"
@@ -148,7 +148,7 @@ def test_a_machine_moves_when_its_binding_is_activated(places: dict[str, Place],
     lab, traveller = place.lab, place.traveller
     old, new = traveller.at(SOURCE), traveller.at(TARGET)
     for other in place.others:
-        wait_to_reach(other, traveller)
+        wait_until_reachable(other, traveller)
     with _on_target(place), FrameCapture(new) as ear:
         wait_until(lambda: _tag(lab, TARGET, traveller) == str(DEAD_VLAN), SOON, "the target does not wait")
         activated = time.monotonic()
@@ -167,7 +167,7 @@ def test_a_machine_moves_when_its_binding_is_activated(places: dict[str, Place],
         )
         for other in place.others:
             for version in VERSIONS:
-                wait_to_reach(other, new, version)
+                wait_until_reachable(other, new, version)
         expect(attempts(place.others, [new]))
         lab.run(SOURCE, ["ovs-appctl", "revalidator/wait"])  # the datapath may still hold older decisions
         with FrameCapture(old) as behind:

@@ -36,7 +36,7 @@ from tests.support.lab_guests import (
     ofport,
     pings,
     taken_from,
-    wait_to_reach,
+    wait_until_reachable,
 )
 
 BRIDGES = ("br-int", "br-tun", "br-provider")
@@ -176,7 +176,7 @@ def test_nothing_is_left_of_a_deleted_port(place: Place) -> None:
         Spec("careless", place.network, "h2", values=free),
     )
     for guest in guests:
-        wait_to_reach(place.third, guest)
+        wait_until_reachable(place.third, guest)
     while_there = _counts(lab)
     assert while_there["h1", "br-int"] > before["h1", "br-int"]
     assert while_there["h2", "br-int"] > before["h2", "br-int"]
@@ -201,7 +201,7 @@ def test_nothing_is_left_of_a_network(place: Place, kind: str) -> None:
     physical = {"provider:physical_network": "physnet1"} if kind == "vlan" else {}
     net = make_network(lab, "passing", **{"provider:network_type": kind}, **physical)
     one, two = make_guests(lab, Spec("one", net, "h1", [place.group]), Spec("two", net, "h2", [place.group]))
-    wait_to_reach(one, two)
+    wait_until_reachable(one, two)
     assert _counts(lab)["h1", "br-int"] > before["h1", "br-int"]
     for guest in (one, two):
         lab.delete_vm(guest.name)
@@ -214,14 +214,14 @@ def test_nothing_is_left_of_a_network(place: Place, kind: str) -> None:
 def test_a_port_deleted_while_it_is_plugged_is_cut_off(place: Place) -> None:
     lab = place.lab
     (victim,) = make_guests(lab, Spec("victim", place.network, "h1", [place.group]))
-    wait_to_reach(place.neighbour, victim)
+    wait_until_reachable(place.neighbour, victim)
     device, number = victim.vm.tap, ofport(lab, "h1", victim.port_id)
     lab.api.delete("port", victim.port_id)
     expect([], [*attempts(place.others, [victim]), *attempts(victim, [place.neighbour])])
     wait_until(lambda: _tag(lab, "h1", device) == str(DEAD_VLAN), SOON, "a deleted port is not in the dead VLAN")
     mine = [line for line in flows(lab, "h1").splitlines() if f"in_port={number} " in line]
     assert [line.partition("actions=")[2] for line in mine] == ["drop"]
-    wait_to_reach(place.neighbour, place.subject)
+    wait_until_reachable(place.neighbour, place.subject)
     lab.delete_vm("victim")
 
 
@@ -294,7 +294,7 @@ def test_untagged_frames_of_a_provider_wire_reach_nobody_without_a_flat_network(
     net = make_network(lab, "tagged", **{"provider:network_type": "vlan", "provider:physical_network": "physnet1"})
     tag = net["provider:segmentation_id"]
     here, far = make_guests(lab, Spec("here", net, "h1", [place.group]), Spec("there", net, "h2", [place.group]))
-    wait_to_reach(here, far)
+    wait_until_reachable(here, far)
     wire = Wire(lab)
     frames = {
         f"{kind} with tag {vlan}": _on_wire(mac, vlan)

@@ -34,17 +34,17 @@ from tests.support.routing_lab import (
     SOON,
     attach,
     detach,
+    external_network,
     gateway_address,
     host_of,
     hosts_of,
     in_router,
     make_router,
     move_router,
-    outside,
     routers_cleaned,
-    wait_to_reach,
-    wait_until_right,
-    wait_until_traceless,
+    wait_until_no_drift,
+    wait_until_reachable,
+    wait_until_removed,
 )
 
 
@@ -87,13 +87,13 @@ class Site:
         assert own
         wait_until(lambda: own in formed(self.lab, self.vm), SOON, f"{self.vm} forms no address on {prefix}")
         with route_back(self.lab, prefix, self.gateway):
-            wait_to_reach(self.lab, self.vm, MACHINE6, by=own)  # with another prefix it has another address too
-            wait_to_reach(self.lab, EXTERNAL, own)
+            wait_until_reachable(self.lab, self.vm, MACHINE6, by=own)  # with another prefix it has another address too
+            wait_until_reachable(self.lab, EXTERNAL, own)
         return prefix
 
 
 def make_site(lab: Lab, isp: Isp, **router: object) -> Site:
-    out = outside(lab)
+    out = external_network(lab)
     network = lab.api.create("network", name="waiting")
     subnet = asking(lab, network)
     group, _ = make_group(lab, "open", *EVERYTHING)
@@ -113,15 +113,15 @@ def test_a_prefix_is_delegated_and_released(site: Site) -> None:
     lab, host = site.lab, host_of(site.lab, site.router)
     prefix = site.check(site.subnet)
     assert prefix in site.isp.given()
-    wait_until_right(lab, host)
+    wait_until_no_drift(lab, host)
     assert set(clients(lab, host)) == {site.subnet["id"]}
 
     detach(lab, site.router, site.subnet)
     assert prefix_of(lab, site.subnet) == "::/64"
     wait_until(lambda: site.isp.has_released(prefix), SOON, "the prefix is not given back")
     wait_until(lambda: clients(lab, host) == {}, SOON, "the client runs on")
-    wait_until_traceless(lab, site.subnet["id"], host, [])
-    wait_until_right(lab, host)
+    wait_until_removed(lab, site.subnet["id"], host, [])
+    wait_until_no_drift(lab, host)
 
     attach(lab, site.router, site.subnet)
     again = site.check(site.subnet)
@@ -142,12 +142,12 @@ def test_agents_and_clients_that_restart_keep_the_prefix(site: Site) -> None:
     with route_back(lab, prefix, site.gateway), Pinging(lab, site.vm, MACHINE6) as ping:
         lab.stop_agent(host, kill=True)
         lab.start_agent(host)
-        wait_until_right(lab, host)
+        wait_until_no_drift(lab, host)
         assert clients(lab, host) == running
         asked = len(site.isp.given())
         os.kill(running[site.subnet["id"]], signal.SIGKILL)
         wait_until(lambda: len(site.isp.given()) > asked, SOON, "the client is not back, or does not ask again")
-        wait_until_right(lab, host)
+        wait_until_no_drift(lab, host)
     assert ping.lost == 0
     assert prefix_of(lab, site.subnet) == prefix
     assert not site.isp.has_released(prefix)
@@ -172,8 +172,8 @@ def test_a_router_given_to_another_host_keeps_its_prefix(site: Site) -> None:
     prefix = site.check(site.subnet)
     move_router(lab, site.router, new)
     wait_until(lambda: set(clients(lab, new)) == {site.subnet["id"]}, SOON, "nobody asks there")
-    wait_until_traceless(lab, site.router["id"], old, [])
-    wait_until_right(lab, new)
+    wait_until_removed(lab, site.router["id"], old, [])
+    wait_until_no_drift(lab, new)
     assert site.check(site.subnet) == prefix
     assert not site.isp.has_released(prefix)
 
@@ -190,7 +190,7 @@ def test_only_the_active_host_requests_a_prefix_and_a_failover_keeps_it(lab: Lab
     host = active()
     assert speaking() == [host]
     for each in lab.hosts:
-        wait_until_right(lab, each)
+        wait_until_no_drift(lab, each)
     (device,) = in_router(lab, made.router, host, "sh", "-c", "ls /sys/class/net | grep ^ha-").split()
     lab.stop_agent(host)  # which would put right what is done now, and it would be a race who is active then
     in_router(lab, made.router, host, "ip", "link", "set", device, "down")
@@ -207,7 +207,7 @@ def test_a_distributed_router_requests_prefixes_on_the_host_of_its_snat(lab: Lab
     (gateway,) = lab.api.list("port", device_id=made.router["id"], device_owner="network:router_gateway")
     assert {host for host in lab.hosts if clients(lab, host)} == {gateway["binding:host_id"]}
     for host in lab.hosts:
-        wait_until_right(lab, host)
+        wait_until_no_drift(lab, host)
     detach(lab, made.router, made.subnet)
     wait_until(lambda: isp.has_released(prefix), SOON, "the prefix is not given back")
 

@@ -7,13 +7,21 @@ import pytest
 
 from neutrino.cli import preflight
 from neutrino.cli.errors import CommandError
-from neutrino.lab.config_files import render_agent
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.ovs import render_bridges
 from neutrino.lab.instances.addressing import render_static
 from neutrino.lab.instances.plug import Vm, render_devices, render_ports, render_removal
-from neutrino.lab.settings import MAX_HOSTS, UPLINKS, LabPaths, LabSettings, bridge_mac, check, check_vm_name
+from neutrino.lab.settings import (
+    MAX_HOSTS,
+    UPLINKS,
+    LabPaths,
+    LabSettings,
+    bridge_mac,
+    check,
+    check_vm_name,
+    render_agent,
+)
 from tests.support.ports import free_port
 
 VM = Vm(

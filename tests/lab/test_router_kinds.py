@@ -12,13 +12,13 @@ from tests.support.routing_lab import (
     MACHINE,
     SOON,
     active_host,
+    external_network,
     hosts_of,
-    inside,
     l3_agent,
     make_router,
-    outside,
     routers_cleaned,
-    wait_to_reach,
+    tenant_network,
+    wait_until_reachable,
 )
 
 CENTRAL, HOST = {"h1", "h2"}, "h3"  # the hosts that take every kind, and one that takes the distributed part alone
@@ -48,10 +48,10 @@ def test_two_hosts_take_routers_of_every_kind_and_the_others_what_is_distributed
 )
 def test_a_router_of_every_kind_leads_outside(lab: Lab, distributed: bool, ha: bool, agents: int) -> None:
     with routers_cleaned(lab):
-        out, blue = outside(lab), inside(lab, "blue", 1)
+        out, blue = external_network(lab), tenant_network(lab, "blue", 1)
         router = make_router(lab, out, blue, distributed=distributed, ha=ha)
         lab.vm("a", network="blue", host=HOST, security_groups=[open_group(lab)], dhcp=False)
-        wait_to_reach(lab, "a", MACHINE, 3 * SOON)
+        wait_until_reachable(lab, "a", MACHINE, 3 * SOON)
         central = {host for host in hosts_of(lab, router) if host in CENTRAL}
         # A distributed router is also on the host that has the network's DHCP port.
         assert len(central) == agents or (distributed and len(central) > agents)

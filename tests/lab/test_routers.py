@@ -18,31 +18,31 @@ from tests.support.routing_lab import (
     MACHINE6,
     SOON,
     addresses_in,
-    asks_by_udp,
     attach,
+    can_connect,
+    can_ping,
     connect,
-    connects,
     delete_router,
     detach,
     devices_of,
-    differs,
+    drift_on,
+    external_network,
     floating_ip,
     gateway_address,
     host_of,
     in_router,
-    inside,
     make_router,
     move_router,
-    outside,
-    reaches,
     routed_lab,
     routers_cleaned,
-    seen_as,
+    source_seen,
+    tenant_network,
+    udp_source_seen,
     wait_for_floating_ip,
-    wait_to_lose,
-    wait_to_reach,
-    wait_until_right,
-    wait_until_traceless,
+    wait_until_no_drift,
+    wait_until_reachable,
+    wait_until_removed,
+    wait_until_unreachable,
 )
 
 
@@ -81,8 +81,8 @@ class Site:
 @pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[Site]:
     with routers_cleaned(lab):
-        out = outside(lab)
-        blue, red = inside(lab, "blue", 1), inside(lab, "red", 2)
+        out = external_network(lab)
+        blue, red = tenant_network(lab, "blue", 1), tenant_network(lab, "red", 2)
         router = make_router(lab, out, blue, red)
         group, _ = make_group(lab, "open", *EVERYTHING)
         shut, _ = make_group(lab, "shut", allow("tcp", 22), allow("tcp", 22, ethertype="IPv6"))
@@ -97,7 +97,7 @@ def site(lab: Lab) -> Iterator[Site]:
         if host_of(lab, router) != "h1":
             move_router(lab, router, "h1")
         for name in ("a", "b", "c"):
-            wait_to_reach(lab, name, MACHINE)
+            wait_until_reachable(lab, name, MACHINE)
         yield made
 
 
@@ -110,26 +110,26 @@ def test_subnets_are_joined_and_nothing_is_translated(site: Site, source: str, t
     for version in (4, 6):
         own, other = site[source].addresses[version], site[target].addresses[version]
         number = 22 if target == "shut" else 8080
-        assert seen_as(site.lab, source, target, other, number).removeprefix("::ffff:") == own
+        assert source_seen(site.lab, source, target, other, number).removeprefix("::ffff:") == own
 
 
 def test_security_groups_hold_on_what_is_routed(site: Site, public: Callable[[str], Object]) -> None:
     fip = public("shut")["floating_ip_address"]
-    assert seen_as(site.lab, EXTERNAL, "shut", fip, 22) == MACHINE
-    assert not connects(site.lab, EXTERNAL, "shut", fip, 23)
-    assert not connects(site.lab, "a", "shut", site.four("shut"), 23)
+    assert source_seen(site.lab, EXTERNAL, "shut", fip, 22) == MACHINE
+    assert not can_connect(site.lab, EXTERNAL, "shut", fip, 23)
+    assert not can_connect(site.lab, "a", "shut", site.four("shut"), 23)
 
 
 def test_a_route_through_an_instance(site: Site) -> None:
     lab, beyond = site.lab, "10.99.0.1"
     site["b"].update(allowed_address_pairs=[{"ip_address": "10.99.0.0/24"}])
     lab.run("b", ["ip", "address", "add", f"{beyond}/32", "dev", "lo"])
-    assert not reaches(lab, "c", beyond)
+    assert not can_ping(lab, "c", beyond)
     route = {"destination": "10.99.0.0/24", "nexthop": site.four("b")}
     lab.api.update("router", site.router["id"], routes=[route])
-    wait_to_reach(lab, "c", beyond)
+    wait_until_reachable(lab, "c", beyond)
     lab.api.update("router", site.router["id"], routes=[])
-    wait_to_lose(lab, "c", beyond)
+    wait_until_unreachable(lab, "c", beyond)
 
 
 # --- to the outside ---------------------------------------------------------------------------------------------------
@@ -138,25 +138,25 @@ def test_a_route_through_an_instance(site: Site) -> None:
 def test_out_under_the_routers_address_or_without_translation(site: Site) -> None:
     lab, gateway = site.lab, site.gateway
     for name in ("a", "b", "c"):
-        assert seen_as(lab, name, EXTERNAL, MACHINE) == gateway
+        assert source_seen(lab, name, EXTERNAL, MACHINE) == gateway
     lab.run(EXTERNAL, ["ip", "route", "add", "10.0.1.0/24", "via", gateway])
     info = {"network_id": site.out["id"]}
     lab.api.update("router", site.router["id"], external_gateway_info={**info, "enable_snat": False})
     try:
-        wait_until(lambda: seen_as(lab, "a", EXTERNAL, MACHINE) == site.four("a"), SOON, "it is still translated")
-        assert reaches(lab, EXTERNAL, site.four("a"))
+        wait_until(lambda: source_seen(lab, "a", EXTERNAL, MACHINE) == site.four("a"), SOON, "it is still translated")
+        assert can_ping(lab, EXTERNAL, site.four("a"))
     finally:
         lab.api.update("router", site.router["id"], external_gateway_info={**info, "enable_snat": True})
         lab.run(EXTERNAL, ["ip", "route", "del", "10.0.1.0/24"])
-    wait_until(lambda: seen_as(lab, "a", EXTERNAL, MACHINE) == gateway, SOON, "it is not translated again")
+    wait_until(lambda: source_seen(lab, "a", EXTERNAL, MACHINE) == gateway, SOON, "it is not translated again")
 
 
 def test_ipv6_out_and_in_is_routed(site: Site) -> None:
     lab = site.lab
     lab.run(EXTERNAL, ["ip", "-6", "route", "add", "fd00:1::/64", "via", gateway_address(lab, site.router, 6)])
     try:
-        assert seen_as(lab, "a", EXTERNAL, MACHINE6) == site.six("a")
-        assert seen_as(lab, EXTERNAL, "b", site.six("b")) == MACHINE6
+        assert source_seen(lab, "a", EXTERNAL, MACHINE6) == site.six("a")
+        assert source_seen(lab, EXTERNAL, "b", site.six("b")) == MACHINE6
     finally:
         lab.run(EXTERNAL, ["ip", "-6", "route", "del", "fd00:1::/64"])
 
@@ -164,38 +164,38 @@ def test_ipv6_out_and_in_is_routed(site: Site) -> None:
 def test_a_floating_ip_in_and_out(site: Site, public: Callable[[str], Object]) -> None:
     for name in ("a", "c"):  # on the router's host and on another
         fip = public(name)["floating_ip_address"]
-        assert seen_as(site.lab, EXTERNAL, name, fip) == MACHINE
-        assert seen_as(site.lab, name, EXTERNAL, MACHINE) == fip
+        assert source_seen(site.lab, EXTERNAL, name, fip) == MACHINE
+        assert source_seen(site.lab, name, EXTERNAL, MACHINE) == fip
 
 
 def test_floating_ips_among_themselves(site: Site, public: Callable[[str], Object]) -> None:
     """Each sees the other's floating IP; one without has the router's address."""
     fips = {name: public(name)["floating_ip_address"] for name in ("a", "b", "c")}
     for source, target in (("a", "b"), ("a", "c"), ("c", "a")):
-        assert seen_as(site.lab, source, target, fips[target]) == fips[source]
-    assert seen_as(site.lab, "a", "c", site.four("c")) == site.four("a")
-    assert seen_as(site.lab, "shut", "a", fips["a"]) == site.gateway
+        assert source_seen(site.lab, source, target, fips[target]) == fips[source]
+    assert source_seen(site.lab, "a", "c", site.four("c")) == site.four("a")
+    assert source_seen(site.lab, "shut", "a", fips["a"]) == site.gateway
 
 
 def test_a_floating_ip_that_moves_takes_no_connection_along(site: Site, public: Callable[[str], Object]) -> None:
     lab, fip = site.lab, public("a")
     address = fip["floating_ip_address"]
     with connect(lab, EXTERNAL, "a", address) as inward, connect(lab, "a", EXTERNAL, MACHINE) as outward:
-        assert inward.goes_on()
-        assert outward.goes_on()
+        assert inward.passes_data()
+        assert outward.passes_data()
         lab.api.update("floatingip", fip["id"], port_id=site["c"].port_id)
         wait_for_floating_ip(lab, fip["id"], "ACTIVE")
-        assert seen_as(lab, EXTERNAL, "c", address) == MACHINE
-        wait_until(lambda: not inward.goes_on() and not outward.goes_on(), SOON, "a connection goes on")
+        assert source_seen(lab, EXTERNAL, "c", address) == MACHINE
+        wait_until(lambda: not inward.passes_data() and not outward.passes_data(), SOON, "a connection goes on")
     lab.api.update("floatingip", fip["id"], port_id=None)
     wait_for_floating_ip(lab, fip["id"], "DOWN")
-    wait_to_lose(lab, EXTERNAL, address)
-    assert seen_as(lab, "c", EXTERNAL, MACHINE) == site.gateway
+    wait_until_unreachable(lab, EXTERNAL, address)
+    assert source_seen(lab, "c", EXTERNAL, MACHINE) == site.gateway
     lab.api.update("floatingip", fip["id"], port_id=site["c"].port_id)  # as it was, at once
     lab.api.update("floatingip", fip["id"], port_id=None)
     lab.api.update("floatingip", fip["id"], port_id=site["c"].port_id)
     wait_for_floating_ip(lab, fip["id"], "ACTIVE")
-    wait_to_reach(lab, EXTERNAL, address)
+    wait_until_reachable(lab, EXTERNAL, address)
 
 
 def test_forwarded_ports(site: Site) -> None:
@@ -213,22 +213,22 @@ def test_forwarded_ports(site: Site) -> None:
     forward("udp", "2000:2001", "53:53")
     forward("tcp", "4000:65535", "4000:65535")
     for number in (4000, 65535):
-        assert seen_as(lab, EXTERNAL, "b", address, number, number) == MACHINE
-    assert seen_as(lab, EXTERNAL, "b", address, 2001, 3001) == MACHINE
-    assert seen_as(lab, EXTERNAL, "b", address, 2002, 3002) == MACHINE
+        assert source_seen(lab, EXTERNAL, "b", address, number, number) == MACHINE
+    assert source_seen(lab, EXTERNAL, "b", address, 2001, 3001) == MACHINE
+    assert source_seen(lab, EXTERNAL, "b", address, 2002, 3002) == MACHINE
     for number in (2000, 2001):
         wait_until(
-            lambda number=number: asks_by_udp(lab, EXTERNAL, "b", address, number, 53) == MACHINE,  # type: ignore[misc]
+            lambda number=number: udp_source_seen(lab, EXTERNAL, "b", address, number, 53) == MACHINE,  # type: ignore[misc]
             SOON,
             "UDP is not forwarded",
         )
-    assert not connects(lab, EXTERNAL, "b", address, 2003, 3003)
-    assert seen_as(lab, "b", EXTERNAL, MACHINE) == site.gateway
+    assert not can_connect(lab, EXTERNAL, "b", address, 2003, 3003)
+    assert source_seen(lab, "b", EXTERNAL, MACHINE) == site.gateway
     with connect(lab, EXTERNAL, "b", address, 2000, 3000) as talk:
-        assert talk.goes_on()
+        assert talk.passes_data()
         for each in lab.api.request("GET", path)["port_forwardings"]:
             lab.api.request("DELETE", f"{path}/{each['id']}")
-        wait_until(lambda: not talk.goes_on(), SOON, "a connection goes on that is forwarded no more")
+        wait_until(lambda: not talk.passes_data(), SOON, "a connection goes on that is forwarded no more")
     lab.api.delete("floatingip", fip["id"])
 
 
@@ -239,13 +239,13 @@ def test_an_agent_that_is_killed_and_back_loses_nothing_and_touches_nothing(
     site: Site, public: Callable[[str], Object]
 ) -> None:
     lab, fip = site.lab, public("a")["floating_ip_address"]
-    wait_until_right(lab, "h1")
+    wait_until_no_drift(lab, "h1")
     with Pinging(lab, "c", MACHINE) as snat, Pinging(lab, EXTERNAL, fip) as floating:
         sizes = log_sizes(lab)
         lab.stop_agent("h1", kill=True)
         lab.start_agent("h1")
         wait_until(lambda: _looked(lab, "h1", sizes), SOON, "the routers were not looked at")
-        assert differs(lab, "h1") == ""
+        assert drift_on(lab, "h1") == ""
     assert (snat.lost, floating.lost) == (0, 0)
     lines = lab.log_tail("h1-agent", 100_000, sizes["h1-agent"]).splitlines()
     assert [line for line in lines if "changes" in line and "router" in line] == []
@@ -261,15 +261,15 @@ def test_a_switch_that_restarts_routes_again(site: Site, public: Callable[[str],
     lab, fip = site.lab, public("c")["floating_ip_address"]
     lab.stop_ovs("h1", kill=True)
     lab.start_ovs("h1")
-    wait_to_reach(lab, "c", MACHINE)
-    wait_to_reach(lab, EXTERNAL, fip)
+    wait_until_reachable(lab, "c", MACHINE)
+    wait_until_reachable(lab, EXTERNAL, fip)
 
 
 def test_what_is_changed_by_hand_is_put_right(site: Site) -> None:
     """Every repair_interval, which is two seconds here; a device that is taken off the bridge at once."""
     lab, router = site.lab, site.router
-    wait_to_reach(lab, "c", MACHINE)
-    wait_until_right(lab, "h1")
+    wait_until_reachable(lab, "c", MACHINE)
+    wait_until_no_drift(lab, "h1")
     devices = addresses_in(lab, router, "h1")
     (outer,) = (name for name in devices if name.startswith("qg-"))
     inner = next(name for name in devices if "10.0.2.1" in devices[name])
@@ -281,10 +281,10 @@ def test_what_is_changed_by_hand_is_put_right(site: Site) -> None:
     }
     for what, command in meddling.items():
         in_router(lab, router, "h1", *command)
-        wait_until_right(lab, "h1")
-        assert seen_as(lab, "c", EXTERNAL, MACHINE) == site.gateway, what
+        wait_until_no_drift(lab, "h1")
+        assert source_seen(lab, "c", EXTERNAL, MACHINE) == site.gateway, what
     lab.run("h1", ["ovs-vsctl", "del-port", f"tap{inner.removeprefix('qr-')}"])
-    wait_to_reach(lab, "c", MACHINE)
+    wait_until_reachable(lab, "c", MACHINE)
 
 
 def test_many_updates_end_in_the_last_one(site: Site) -> None:
@@ -310,19 +310,19 @@ def test_many_updates_end_in_the_last_one(site: Site) -> None:
 def test_a_router_without_gateway_interface_or_at_all(site: Site) -> None:
     lab, router = site.lab, site.router
     lab.api.update("router", router["id"], external_gateway_info={})
-    wait_to_lose(lab, "a", MACHINE)
-    assert reaches(lab, "a", site.four("c"))
+    wait_until_unreachable(lab, "a", MACHINE)
+    assert can_ping(lab, "a", site.four("c"))
     lab.api.update("router", router["id"], external_gateway_info={"network_id": site.out["id"]})
-    wait_to_reach(lab, "a", MACHINE)
+    wait_until_reachable(lab, "a", MACHINE)
     detach(lab, router, site.red["by_version"][4])
-    wait_to_lose(lab, "a", site.four("c"))
+    wait_until_unreachable(lab, "a", site.four("c"))
     attach(lab, router, site.red["by_version"][4])
-    wait_to_reach(lab, "a", site.four("c"))
+    wait_until_reachable(lab, "a", site.four("c"))
     lab.api.update("router", router["id"], admin_state_up=False)
-    wait_to_lose(lab, "a", MACHINE)
+    wait_until_unreachable(lab, "a", MACHINE)
     wait_until(lambda: router["id"] not in lab.run("h1", ["ip", "netns"]).stdout, SOON, "it is still there")
     lab.api.update("router", router["id"], admin_state_up=True)
-    wait_to_reach(lab, "c", MACHINE)
+    wait_until_reachable(lab, "c", MACHINE)
 
 
 def test_a_router_given_to_another_host(site: Site, public: Callable[[str], Object]) -> None:
@@ -330,44 +330,44 @@ def test_a_router_given_to_another_host(site: Site, public: Callable[[str], Obje
     devices = devices_of(lab, router)
     for old, new in (("h1", "h2"), ("h2", "h1")):
         move_router(lab, router, new)
-        wait_to_reach(lab, EXTERNAL, fip)
-        wait_to_reach(lab, "c", site.four("a"))
-        wait_until_traceless(lab, router["id"], old, devices)
+        wait_until_reachable(lab, EXTERNAL, fip)
+        wait_until_reachable(lab, "c", site.four("a"))
+        wait_until_removed(lab, router["id"], old, devices)
         assert host_of(lab, router) == new
 
 
 def test_tenants_with_the_same_addresses(site: Site, public: Callable[[str], Object]) -> None:
     lab = site.lab
-    again = inside(lab, "blue again", 1, six=False)
+    again = tenant_network(lab, "blue again", 1, six=False)
     router = make_router(lab, site.out, again, name="another")
     values = {"fixed_ips": [{"ip_address": site.four("a"), "subnet_id": again["by_version"][4]["id"]}]}
     (twin,) = make_guests(lab, Spec("twin", again, "h1", [site.group], values))
     assert twin.addresses[4] == site.four("a")
     other = gateway_address(lab, router)
-    assert seen_as(lab, "twin", EXTERNAL, MACHINE) == other != site.gateway
-    assert seen_as(lab, "a", EXTERNAL, MACHINE) == site.gateway
+    assert source_seen(lab, "twin", EXTERNAL, MACHINE) == other != site.gateway
+    assert source_seen(lab, "a", EXTERNAL, MACHINE) == site.gateway
     mine = public("a")["floating_ip_address"]
     its = floating_ip(lab, site.out, twin.port_id)
-    assert seen_as(lab, EXTERNAL, "twin", its["floating_ip_address"]) == MACHINE
-    assert seen_as(lab, EXTERNAL, "a", mine) == MACHINE
-    assert seen_as(lab, "twin", "a", mine) == its["floating_ip_address"]
+    assert source_seen(lab, EXTERNAL, "twin", its["floating_ip_address"]) == MACHINE
+    assert source_seen(lab, EXTERNAL, "a", mine) == MACHINE
+    assert source_seen(lab, "twin", "a", mine) == its["floating_ip_address"]
     host, devices = host_of(lab, router), devices_of(lab, router)
     lab.api.delete("floatingip", its["id"])
     delete_router(lab, router["id"])
-    wait_until_traceless(lab, router["id"], host, devices)
+    wait_until_removed(lab, router["id"], host, devices)
     lab.delete_vm("twin")
 
 
 def test_a_router_made_while_no_agent_was_there(site: Site) -> None:
     lab = site.lab
-    green = inside(lab, "green", 3, six=False)
+    green = tenant_network(lab, "green", 3, six=False)
     for host in lab.hosts:
         lab.stop_agent(host)
     router = make_router(lab, site.out, green, name="late")
     for host in lab.hosts:
         lab.start_agent(host)
     make_guests(lab, Spec("late", green, "h1", [site.group]))
-    wait_to_reach(lab, "late", MACHINE)
+    wait_until_reachable(lab, "late", MACHINE)
     lab.delete_vm("late")
     delete_router(lab, router["id"])
 

@@ -43,15 +43,15 @@ from tests.support.lab_guests import (
     add_rule,
     allow,
     attempts,
+    can_ping,
     cleaned,
     connections,
     expect,
     make_group,
     make_guests,
     make_network,
-    reaches,
     wait_to_fall_silent,
-    wait_to_reach,
+    wait_until_reachable,
 )
 
 ETHERTYPE = {4: "IPv4", 6: "IPv6"}
@@ -111,8 +111,8 @@ def test_nothing_comes_in_unless_a_rule_lets_it(place: Place) -> None:
     own = attempts(place.servers, [place.client])
     expect(own, attempts([place.client, place.other], place.servers, 22, 80))
     for server in place.servers:
-        assert not reaches(place.client, server)
-        wait_to_reach(server, place.client, 6)
+        assert not can_ping(place.client, server)
+        wait_until_reachable(server, place.client, 6)
     place.client.update(security_groups=[place.clients])
 
 
@@ -158,7 +158,7 @@ def test_by_the_default_group(place: Place) -> None:
     near, far = place.servers
     expect([*attempts(near, [far]), *attempts(far, [near])], attempts([place.client, place.other], place.servers))
     for version in VERSIONS:
-        wait_to_reach(near, far, version)
+        wait_until_reachable(near, far, version)
 
 
 def test_by_address_group(place: Place) -> None:
@@ -192,18 +192,18 @@ def test_egress(place: Place) -> None:
     place.client.update(security_groups=[silent])
     near, far = place.servers
     expect(attempts(place.other, place.servers), attempts(place.client, place.servers))
-    assert not reaches(place.client, near)
+    assert not can_ping(place.client, near)
     outward = [rule | {"direction": "egress"} for rule in _for_tcp(80, "remote_ip_prefix", _only(far))]
     rules = [add_rule(lab, silent, rule) for rule in outward]
     expect(attempts(place.client, [far]), [*attempts(place.client, [near]), *attempts(place.client, [far], 81)])
     with contextlib.ExitStack() as stack:
         made = connections(stack, attempts(place.client, [far]))
         add_rule(lab, silent, allow("icmp", direction="egress"))
-        wait_to_reach(place.client, near)
+        wait_until_reachable(place.client, near)
         for rule in rules:
             lab.api.delete("security_group_rule", rule)
         wait_to_fall_silent(*made)
-    assert reaches(place.client, far)
+    assert can_ping(place.client, far)
     place.client.update(security_groups=[place.clients])
     expect(attempts(place.client, place.servers))
 
@@ -277,7 +277,7 @@ def test_icmp_types(place: Place) -> None:
     place.serve_now(group, 9003)
     for server in place.servers:
         for version in VERSIONS:
-            wait_to_reach(place.client, server, version)
+            wait_until_reachable(place.client, server, version)
 
         def icmp4(kind: int, code: int, server: Guest = server) -> Frame:
             return _packet(place.client, server, 4, ICMP, lambda mark: icmp(kind, code, mark))
@@ -477,7 +477,7 @@ def test_port_security_off_and_on(place: Place) -> None:
         server.update(port_security_enabled=False, security_groups=[])
     expect(everything)
     for server in place.servers:
-        wait_to_reach(place.client, server)
+        wait_until_reachable(place.client, server)
     with contextlib.ExitStack() as stack:
         made = connections(stack, everything)
         for server in place.servers:

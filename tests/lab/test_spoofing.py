@@ -48,7 +48,7 @@ from tests.support.lab_guests import (
     make_guests,
     make_network,
     pings,
-    wait_to_reach,
+    wait_until_reachable,
 )
 
 OTHER_MAC = "02:00:00:00:00:99"
@@ -196,7 +196,7 @@ def test_unicast_between_two_ports_reaches_no_other(place: Place) -> None:
     """Not even a port without port security, for which unknown addresses are meant."""
     secured, (peer_near, peer_far), (near, _) = place.secured, place.peers, place.receivers
     for version in VERSIONS:
-        wait_to_reach(secured, peer_far, version)
+        wait_until_reachable(secured, peer_far, version)
     for receiver in (near, peer_near):
         frames = {"away": honest(secured, peer_far), "away by IPv6": honest(secured, peer_far, 6)}
         assert not arriving(secured, receiver, frames, honest(secured, receiver))

@@ -51,10 +51,10 @@ class DhcpHost:
         self.settings = settings(use_veth=True, dhcp_confs=str(self.directory))
         dnsmasq = FakeReleases(str(self.directory), None)  # type: ignore[arg-type]
         self.reconciler = Reconciler(
-            self.settings, self.ovsdb, self.netlink, self.processes, dnsmasq, extensions=self.extensions
+            self.settings, lambda: self.ovsdb, self.netlink, self.processes, dnsmasq, extensions=self.extensions
         )
         described = AgentState(DHCP, "neutron-dhcp-agent", HOST, "dhcp_agent")
-        self.role = DhcpRole(self.feed, lambda: (self.ovsdb, self.reconciler), self.processes, described)
+        self.role = DhcpRole(self.feed, self.reconciler, self.processes, described)
 
     def cache(self, kind: str, *objects: Object) -> None:
         self.feed.state.objects[kind].update({each.id: each for each in objects})

@@ -121,7 +121,7 @@ class Lab:
             stack.callback(self.ovsdb.close)
             self.reconciler = Reconciler(
                 self.settings,
-                self.ovsdb,
+                lambda: self.ovsdb,
                 self.netlink,
                 self.processes,
                 self.dnsmasq,

@@ -22,7 +22,11 @@ class NoPorts:
     def steps(self, *_: Any, **__: Any) -> list[Any]:
         return []
 
-    def write(self, steps: Sequence[Any]) -> AbstractContextManager[Transaction]:
+    @property
+    def operations(self) -> NoPorts:
+        return self
+
+    def write(self, contexts: Sequence[Any], pending: Sequence[Any]) -> AbstractContextManager[Transaction]:
         return self.db.transaction()
 
     def networks_incomplete_on(self, *_: Any) -> list[str]:

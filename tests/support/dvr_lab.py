@@ -1,7 +1,7 @@
 """Labs with distributed routers, and checks that their tests share.
 
 with distributed_lab(central=("h1",)) as lab:
-    router = make_router(lab, outside(lab), inside(lab, "blue", 1), distributed=True)
+    router = make_router(lab, external_network(lab), tenant_network(lab, "blue", 1), distributed=True)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from neutrino.lab.errors import LabError, wait_until
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import flows
-from tests.support.routing_lab import SOON, l3_agent, routed_lab, traces_of
+from tests.support.routing_lab import SOON, l3_agent, remains_of, routed_lab
 
 OPTIONS = "[DEFAULT]\nagent_mode = {mode}\n[agent]\nenable_distributed_routing = true\n"
 BRIDGES = ("br-int", "br-tun", "br-provider", "br-ex")
@@ -63,7 +63,7 @@ def gaps(ping: Pinging) -> list[int]:
 def wait_for_nothing_of(lab: Lab, router: Object, devices: list[str], macs: set[str]) -> None:
     """Waits until no host has any state of a deleted router."""
     for host in lab.hosts:
-        wait_for_none(lambda host=host: traces_of(lab, router["id"], host, devices), f"on {host}")  # type: ignore[misc]
+        wait_for_none(lambda host=host: remains_of(lab, router["id"], host, devices), f"on {host}")  # type: ignore[misc]
         wait_for_none(lambda host=host: namespaces(lab, host, "fip-"), f"on {host}")  # type: ignore[misc]
         wait_for_none(lambda host=host: _flows_with(lab, host, macs), f"on {host}")  # type: ignore[misc]
 

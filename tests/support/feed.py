@@ -66,7 +66,7 @@ async def serving(
             server.service_plugins["router"].dvr.settle()
         ports.settle()
 
-    delegation = PrefixDelegation(server.db, server.core.operations, server.core.renumbering)
+    delegation = PrefixDelegation(server.db, server.core.operations, server.core.subnets, server.core.ports)
     statuses = {"floatingip": partial(set_floating_ip_status, server.db), "subnet": delegation.set_prefix}
     reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle)
     how = replace(FeedOptions("server-1", [address], keep_changes=3600, report_delay=0.01), **settings)

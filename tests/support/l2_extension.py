@@ -11,7 +11,7 @@ from typing import Any
 
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, L2Extension
-from neutrino.agent.l2.extensions import BUILT_IN
+from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.agent.role import Drift
 from neutrino.dataplane.openflow.api import Meter, OpenFlow
@@ -54,7 +54,7 @@ class ExtensionHost:
         """A new agent without memory, with these extensions."""
         options = L2Options(datapath_type=self._datapath_type)
         self.reconciler = Reconciler(
-            *(self.ovsdb, self.openflow, Connections(), options), extensions=(*BUILT_IN, *extensions)
+            *(lambda: self.ovsdb, self.openflow, Connections(), options), extensions=(*BUILT_IN, *extensions)
         )
 
     def plug(self, port_id: str, device_type: str = "") -> None:

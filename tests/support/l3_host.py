@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.delegations import SUBNET, Delegations
@@ -16,6 +15,7 @@ from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.ovsdb.api import SetBridge
@@ -91,12 +91,12 @@ class Host:
     def restart(self) -> None:
         """An agent that remembers nothing but what the feed's cache does."""
         options = L3Options(host="h1", state_path=str(self.state_path), veth=True)
-        drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, lambda namespace: self.flushes)
+        services = ServiceNamespaces(self.netlink, lambda: self.ovsdb, self.nft)
         supervisor = Supervisor(self.processes)
         desired = DesiredRouters(self.feed, lambda router: self.refusals.get(router.id))
         self.role = L3Role(
             desired,
-            Routers(drivers, options, desired, [self.extension]),
+            Routers(services, lambda namespace: self.flushes, options, desired, [self.extension]),
             RouterDaemons(supervisor, options),
             Delegations(supervisor, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
             supervisor,

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from neutrino.lab.config_files import Options, render
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.namespaces import host_network, in_network, vm_network
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
@@ -21,7 +20,7 @@ from neutrino.lab.instances.instances import PORT_SECONDS
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.lab import SERVER, START_SECONDS
 from neutrino.lab.lab import Lab as BaseLab
-from neutrino.lab.settings import UNDERLAY
+from neutrino.lab.settings import UNDERLAY, Options, render
 from tests.support.capture import Capture
 
 T = TypeVar("T")

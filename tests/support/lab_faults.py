@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from neutrino.feed.address import short_path
 from neutrino.lab.api_client import Object
@@ -39,7 +39,7 @@ from tests.support.lab_guests import (
     flows,
     make_group,
     make_guests,
-    wait_to_reach,
+    wait_until_reachable,
 )
 
 BRIDGES = ("br-int", "br-tun", "br-provider")
@@ -108,7 +108,7 @@ def make_site(lab: Lab) -> Site:
     group, _ = make_group(lab, "open", *EVERYTHING)
     narrow, _ = make_group(lab, "narrow", allow("icmp"))
     networks = {
-        kind: network(lab, kind, [f"10.{place}.0.0/24"], **values)
+        kind: network(lab, kind, [f"10.{place}.0.0/24"], **dict[str, Any](values))
         for place, (kind, values) in enumerate(KINDS.items(), start=1)
     }
     hosts = ("h1", "h1", "h2")
@@ -143,8 +143,8 @@ def wait_until_well(site: Site) -> None:
     for rule in lab.api.list("security_group_rule", security_group_id=site.narrow_group, protocol="tcp"):
         lab.api.delete("security_group_rule", rule["id"])
     for one, other in site.paths.values():
-        wait_to_reach(one, other)
-        wait_to_reach(other, one)
+        wait_until_reachable(one, other)
+        wait_until_reachable(other, one)
 
 
 def feed_process(lab: Lab) -> int:

@@ -3,7 +3,7 @@
 with cleaned(session_lab) as lab:
     blue = make_network(lab, "blue")
     a, b = make_guests(lab, Spec("a", blue, "h1", [group]), Spec("b", blue, "h2", [group]))
-    wait_until(lambda: reaches(a, b), 10, "a does not reach b")
+    wait_until(lambda: can_ping(a, b), 10, "a does not reach b")
     with converse(a, b, 80) as connection:
         assert connection.talks()
 """
@@ -195,13 +195,13 @@ def pings(source: Guest, address: str, *options: str, count: int = 2) -> bool:
     return source.lab.run(source.name, argv, check=False).returncode == 0
 
 
-def reaches(source: Guest, target: Guest, version: int = 4) -> bool:
+def can_ping(source: Guest, target: Guest, version: int = 4) -> bool:
     return pings(source, target.addresses[version], count=1)
 
 
-def wait_to_reach(source: Guest, target: Guest, version: int = 4, timeout: float = SOON) -> float:
+def wait_until_reachable(source: Guest, target: Guest, version: int = 4, timeout: float = SOON) -> float:
     return wait_until(
-        lambda: reaches(source, target, version),
+        lambda: can_ping(source, target, version),
         timeout,
         f"{source.name} does not reach {target.name} by IPv{version}",
     )

@@ -87,7 +87,7 @@ def failover(wanted: Router, options: L3Options) -> Failover | None:
 
 
 def table(desired: DesiredRouterNamespace, family: str = "ip") -> Table | None:
-    return next((each for each in desired.tables if each.family == family), None)
+    return next((each for each in desired.namespace.tables if each.family == family), None)
 
 
 def rules(desired: DesiredRouterNamespace, position: Position, family: str = "ip") -> tuple[str, ...]:

@@ -14,20 +14,20 @@ from tests.support.routing_lab import (
     MACHINE,
     MACHINE6,
     SOON,
-    asks_by_udp,
+    can_connect,
+    can_ping,
     connect,
-    connects,
     delete_router,
     devices_of,
     floating_ip,
     gateway_address,
-    inside,
     make_router,
-    reaches,
-    seen_as,
-    wait_to_lose,
-    wait_to_reach,
-    wait_until_traceless,
+    source_seen,
+    tenant_network,
+    udp_source_seen,
+    wait_until_reachable,
+    wait_until_removed,
+    wait_until_unreachable,
 )
 
 
@@ -39,17 +39,17 @@ def check_forwarded_ports(lab: Lab, out: Object, guest: Guest, gateway: str) -> 
     for protocol, outer, inward in (("tcp", "2000:2001", "3000:3001"), ("udp", "2000:2001", "53:53")):
         ports = {"external_port_range": outer, "internal_port_range": inward}
         lab.api.request("POST", path, {"port_forwarding": {"protocol": protocol, **ports, **inner}})
-    assert seen_as(lab, EXTERNAL, guest.name, address, 2001, 3001) == MACHINE
+    assert source_seen(lab, EXTERNAL, guest.name, address, 2001, 3001) == MACHINE
     wait_until(
-        lambda: asks_by_udp(lab, EXTERNAL, guest.name, address, 2001, 53) == MACHINE, SOON, "UDP is not forwarded"
+        lambda: udp_source_seen(lab, EXTERNAL, guest.name, address, 2001, 53) == MACHINE, SOON, "UDP is not forwarded"
     )
-    assert not connects(lab, EXTERNAL, guest.name, address, 2002, 3002)
-    assert seen_as(lab, guest.name, EXTERNAL, MACHINE) == gateway
+    assert not can_connect(lab, EXTERNAL, guest.name, address, 2002, 3002)
+    assert source_seen(lab, guest.name, EXTERNAL, MACHINE) == gateway
     with connect(lab, EXTERNAL, guest.name, address, 2000, 3000) as talk:
-        assert talk.goes_on()
+        assert talk.passes_data()
         for each in lab.api.request("GET", path)["port_forwardings"]:
             lab.api.request("DELETE", f"{path}/{each['id']}")
-        wait_until(lambda: not talk.goes_on(), SOON, "a connection goes on that is forwarded no more")
+        wait_until(lambda: not talk.passes_data(), SOON, "a connection goes on that is forwarded no more")
     lab.api.delete("floatingip", fip["id"])
 
 
@@ -61,11 +61,11 @@ def check_without_translation(lab: Lab, out: Object, router: Object, guest: Gues
     lab.api.update("router", router["id"], external_gateway_info={**info, "enable_snat": False})
     try:
         own = guest.addresses[4]
-        wait_until(lambda: seen_as(lab, guest.name, EXTERNAL, MACHINE) == own, SOON, "it is still translated")
+        wait_until(lambda: source_seen(lab, guest.name, EXTERNAL, MACHINE) == own, SOON, "it is still translated")
     finally:
         lab.api.update("router", router["id"], external_gateway_info={**info, "enable_snat": True})
         lab.run(EXTERNAL, ["ip", "route", "del", network])
-    wait_until(lambda: seen_as(lab, guest.name, EXTERNAL, MACHINE) == gateway, SOON, "it is not translated again")
+    wait_until(lambda: source_seen(lab, guest.name, EXTERNAL, MACHINE) == gateway, SOON, "it is not translated again")
 
 
 def check_ipv6_out(lab: Lab, router: Object, *guests: Guest) -> None:
@@ -74,7 +74,7 @@ def check_ipv6_out(lab: Lab, router: Object, *guests: Guest) -> None:
     lab.run(EXTERNAL, ["ip", "-6", "route", "add", network, "via", gateway_address(lab, router, 6)])
     try:
         for guest in guests:
-            assert seen_as(lab, guest.name, EXTERNAL, MACHINE6) == guest.addresses[6]
+            assert source_seen(lab, guest.name, EXTERNAL, MACHINE6) == guest.addresses[6]
     finally:
         lab.run(EXTERNAL, ["ip", "-6", "route", "del", network])
 
@@ -84,12 +84,12 @@ def check_floating_ips(lab: Lab, out: Object, guests: Sequence[Guest], without: 
     made = {guest.name: floating_ip(lab, out, guest.port_id) for guest in guests}
     fips = {name: fip["floating_ip_address"] for name, fip in made.items()}
     for guest in guests:
-        assert seen_as(lab, EXTERNAL, guest.name, fips[guest.name]) == MACHINE
-        assert seen_as(lab, guest.name, EXTERNAL, MACHINE) == fips[guest.name]
+        assert source_seen(lab, EXTERNAL, guest.name, fips[guest.name]) == MACHINE
+        assert source_seen(lab, guest.name, EXTERNAL, MACHINE) == fips[guest.name]
     for source, target in zip(guests, [*guests[1:], guests[0]], strict=True):
-        assert seen_as(lab, source.name, target.name, fips[target.name]) == fips[source.name]
-        assert seen_as(lab, source.name, target.name, target.addresses[4]) == source.addresses[4]
-    assert seen_as(lab, without.name, guests[0].name, fips[guests[0].name]) == gateway
+        assert source_seen(lab, source.name, target.name, fips[target.name]) == fips[source.name]
+        assert source_seen(lab, source.name, target.name, target.addresses[4]) == source.addresses[4]
+    assert source_seen(lab, without.name, guests[0].name, fips[guests[0].name]) == gateway
     for fip in made.values():
         lab.api.delete("floatingip", fip["id"])
 
@@ -99,13 +99,13 @@ def check_route_through(lab: Lab, router: Object, through: Guest, *sources: Gues
     beyond, prefix = "10.99.0.1", "10.99.0.0/24"
     through.update(allowed_address_pairs=[{"ip_address": prefix}])
     lab.run(through.name, ["ip", "address", "add", f"{beyond}/32", "dev", "lo"])
-    assert not reaches(lab, sources[0].name, beyond)
+    assert not can_ping(lab, sources[0].name, beyond)
     route = {"destination": prefix, "nexthop": through.addresses[4]}
     lab.api.update("router", router["id"], routes=[route])
     for source in sources:
-        wait_to_reach(lab, source.name, beyond)
+        wait_until_reachable(lab, source.name, beyond)
     lab.api.update("router", router["id"], routes=[])
-    wait_to_lose(lab, sources[0].name, beyond)
+    wait_until_unreachable(lab, sources[0].name, beyond)
     lab.run(through.name, ["ip", "address", "del", f"{beyond}/32", "dev", "lo"])
     through.update(allowed_address_pairs=[])
 
@@ -113,17 +113,17 @@ def check_route_through(lab: Lab, router: Object, through: Guest, *sources: Gues
 def check_same_addresses(lab: Lab, out: Object, guest: Guest, groups: Sequence[str], gateway: str, **kind: Any) -> None:
     """Another tenant has the same subnet, and on the same host an instance with the same address."""
     number = int(guest.addresses[4].split(".")[2])
-    again = inside(lab, "again", number, six=False)
+    again = tenant_network(lab, "again", number, six=False)
     router = make_router(lab, out, again, name="another", **kind)
     values = {"fixed_ips": [{"ip_address": guest.addresses[4], "subnet_id": again["by_version"][4]["id"]}]}
     (twin,) = make_guests(lab, Spec("twin", again, guest.host, groups, values))
     other = gateway_address(lab, router)
-    assert seen_as(lab, "twin", EXTERNAL, MACHINE) == other != gateway
-    assert seen_as(lab, guest.name, EXTERNAL, MACHINE) == gateway
+    assert source_seen(lab, "twin", EXTERNAL, MACHINE) == other != gateway
+    assert source_seen(lab, guest.name, EXTERNAL, MACHINE) == gateway
     mine, its = (floating_ip(lab, out, each.port_id) for each in (guest, twin))
     for each, fip in ((guest, mine), (twin, its)):
-        assert seen_as(lab, EXTERNAL, each.name, fip["floating_ip_address"]) == MACHINE
-    assert seen_as(lab, "twin", guest.name, mine["floating_ip_address"]) == its["floating_ip_address"]
+        assert source_seen(lab, EXTERNAL, each.name, fip["floating_ip_address"]) == MACHINE
+    assert source_seen(lab, "twin", guest.name, mine["floating_ip_address"]) == its["floating_ip_address"]
     for fip in (mine, its):
         lab.api.delete("floatingip", fip["id"])
     lab.delete_vm("twin")
@@ -132,4 +132,4 @@ def check_same_addresses(lab: Lab, out: Object, guest: Guest, groups: Sequence[s
     delete_router(lab, router["id"])
     lab.api.delete("network", again["id"])
     for host in lab.hosts:
-        wait_until_traceless(lab, router["id"], host, devices)
+        wait_until_removed(lab, router["id"], host, devices)

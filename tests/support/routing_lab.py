@@ -1,8 +1,8 @@
 """Routers in a lab: an external network, routers with their networks, and connections with the source that the server sees.
 
 with routed_lab(hosts=2) as lab:
-    out = outside(lab)
-    blue = inside(lab, "blue", 1)
+    out = external_network(lab)
+    blue = tenant_network(lab, "blue", 1)
     router = make_router(lab, out, blue)
 """
 
@@ -67,10 +67,10 @@ def routers_cleaned(lab: Lab) -> Iterator[Lab]:
         clean(lab)
 
 
-# --- the cloud --------------------------------------------------------------------------------------------------------
+# --- resources --------------------------------------------------------------------------------------------------------
 
 
-def outside(lab: Lab, name: str = "outside") -> Object:
+def external_network(lab: Lab, name: str = "outside") -> Object:
     """The network of the machine `external`, in both versions; its ports get 203.0.113.10 and on."""
     provider = {"provider:network_type": "flat", "provider:physical_network": "external"}
     made = lab.api.create("network", name=name, **provider, **{"router:external": True})
@@ -82,7 +82,7 @@ def outside(lab: Lab, name: str = "outside") -> Object:
     return made
 
 
-def inside(lab: Lab, name: str, number: int, *, six: bool = True, **attributes: Any) -> Object:
+def tenant_network(lab: Lab, name: str, number: int, *, six: bool = True, **attributes: Any) -> Object:
     """A network with 10.0.N.0/24 and fd00:N::/64, the last addresses free; the object has its subnets as `by_version`."""
     made = lab.api.create("network", name=name, **attributes)
     four = {"cidr": f"10.0.{number}.0/24", "ip_version": 4, **pool(f"10.0.{number}.0/24")}
@@ -158,7 +158,7 @@ def active_host(lab: Lab, router: Object, *, among: Collection[str]) -> str:
         return sorted(str(states.get(host)) for host in among) == ["active", *["standby"] * (len(among) - 1)]
 
     try:
-        wait_until(settled, SOON, "there is not one active host")
+        wait_until(settled, SOON, "no single active host")
     except LabError as error:
         raise LabError(f"{error}: {states}") from error
     return next(host for host in among if states[host] == "active")
@@ -184,8 +184,8 @@ def problems_of(lab: Lab) -> list[str]:
 
 
 @contextlib.contextmanager
-def deaf(hosts: Iterable[str], run: Callable[..., str]) -> Iterator[None]:
-    """Hosts that do not receive each other's VRRP advertisements; `run` runs a command on one, where keepalived is."""
+def vrrp_blocked(hosts: Iterable[str], run: Callable[..., str]) -> Iterator[None]:
+    """Drop VRRP advertisements between the hosts; `run` runs a command in the namespace of keepalived on a host."""
     several = tuple(hosts)
     chain = "add chain ip deaf in { type filter hook input priority -300; }"
     for host in several:
@@ -199,7 +199,7 @@ def deaf(hosts: Iterable[str], run: Callable[..., str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lost(lab: Lab, router: Object, host: str) -> Iterator[None]:
+def failed_host(lab: Lab, router: Object, host: str) -> Iterator[None]:
     """A host without agent, switch and keepalived: the others lose it, though its namespaces are unchanged."""
     lab.stop_agent(host, kill=True)
     lab.stop_ovs(host, kill=True)
@@ -222,7 +222,7 @@ def in_router(lab: Lab, router: Object, host: str, *argv: str, check: bool = Tru
     return done.stdout
 
 
-def traces_of(lab: Lab, router_id: str, host: str, devices: list[str]) -> list[str]:
+def remains_of(lab: Lab, router_id: str, host: str, devices: list[str]) -> list[str]:
     """State of a router on a host: its namespace, devices, ports of the switch, processes, records and files."""
     found = [f"namespace {line}" for line in lab.run(host, ["ip", "netns"]).stdout.splitlines() if router_id in line]
     links = lab.run(host, ["ip", "-o", "link"]).stdout + lab.run(host, ["ovs-vsctl", "show"]).stdout
@@ -235,21 +235,21 @@ def traces_of(lab: Lab, router_id: str, host: str, devices: list[str]) -> list[s
                 found.append(f"process {words}")
     return found + [
         f"{directory}/{name}"
-        for directory, directories, files in os.walk(lab.paths.host(host))  # passes over what goes meanwhile
+        for directory, directories, files in os.walk(lab.paths.host(host))  # ignores files that are deleted meanwhile
         for name in (*directories, *files)
         if router_id in name
     ]
 
 
-def wait_until_traceless(lab: Lab, router_id: str, host: str, devices: list[str]) -> None:
+def wait_until_removed(lab: Lab, router_id: str, host: str, devices: list[str]) -> None:
     left = [""]
 
     def gone() -> bool:
-        left[:] = traces_of(lab, router_id, host, devices)
+        left[:] = remains_of(lab, router_id, host, devices)
         return not left
 
     try:
-        wait_until(gone, SOON, f"something of it is still on {host}")
+        wait_until(gone, SOON, f"state of router {router_id} left on {host}")
     except LabError as error:
         raise LabError(f"{error}: {left}") from None
 
@@ -262,21 +262,23 @@ def devices_of(lab: Lab, router: Object) -> list[str]:
 # --- packets ----------------------------------------------------------------------------------------------------------
 
 
-def reaches(lab: Lab, source: str, target: str, by: str | None = None) -> bool:
+def can_ping(lab: Lab, source: str, target: str, by: str | None = None) -> bool:
     """`by` is the source address, for a machine with several."""
     command = ["ping", "-n", "-q", "-c", "1", "-W", str(FRAMES), *(["-I", by] if by else []), target]
     return lab.run(source, command, check=False).returncode == 0
 
 
-def wait_to_reach(lab: Lab, source: str, target: str, timeout: float = SOON, by: str | None = None) -> float:
-    return wait_until(lambda: reaches(lab, source, target, by), timeout, f"{source} does not reach {target}")
+def wait_until_reachable(lab: Lab, source: str, target: str, timeout: float = SOON, by: str | None = None) -> float:
+    return wait_until(lambda: can_ping(lab, source, target, by), timeout, f"{source} does not reach {target}")
 
 
-def wait_to_lose(lab: Lab, source: str, target: str, timeout: float = SOON) -> float:
-    return wait_until(lambda: not reaches(lab, source, target), timeout, f"{source} still reaches {target}")
+def wait_until_unreachable(lab: Lab, source: str, target: str, timeout: float = SOON) -> float:
+    return wait_until(lambda: not can_ping(lab, source, target), timeout, f"{source} still reaches {target}")
 
 
-def connect(lab: Lab, client: str, server: str, target: str, number: int = 8080, at: int | None = None) -> Talk:
+def connect(
+    lab: Lab, client: str, server: str, target: str, number: int = 8080, at: int | None = None
+) -> TcpConnection:
     """A TCP connection to `target`, which should lead to `server`, there to port `at` (else the same); or an OSError."""
     family = socket.AF_INET6 if ":" in target else socket.AF_INET
 
@@ -298,23 +300,23 @@ def connect(lab: Lab, client: str, server: str, target: str, number: int = 8080,
         except BaseException:
             calling.close()
             raise
-    return Talk(calling, answering, str(peer[0]))
+    return TcpConnection(calling, answering, str(peer[0]))
 
 
-class Talk:
+class TcpConnection:
     """A connection with both its ends here; `peer` is the client's address as the server sees it."""
 
     def __init__(self, client: socket.socket, server: socket.socket, peer: str) -> None:
         self.client, self.server, self.peer = client, server, peer
 
-    def __enter__(self) -> Talk:
+    def __enter__(self) -> TcpConnection:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.client.close()
         self.server.close()
 
-    def goes_on(self, timeout: float = FRAMES) -> bool:
+    def passes_data(self, timeout: float = FRAMES) -> bool:
         """Whether data passes in both directions."""
         return _passes(self.client, self.server, timeout) and _passes(self.server, self.client, timeout)
 
@@ -335,8 +337,8 @@ def _passes(sender: socket.socket, receiver: socket.socket, timeout: float) -> b
     return True
 
 
-def seen_as(lab: Lab, client: str, server: str, target: str, number: int = 8080, at: int | None = None) -> str:
-    """The address that the server sees the client under, once they can connect."""
+def source_seen(lab: Lab, client: str, server: str, target: str, number: int = 8080, at: int | None = None) -> str:
+    """The client's address as the server sees it, once they can connect."""
     seen: list[str] = []
 
     def connected() -> bool:
@@ -351,7 +353,7 @@ def seen_as(lab: Lab, client: str, server: str, target: str, number: int = 8080,
     return seen[-1]
 
 
-def connects(lab: Lab, client: str, server: str, target: str, number: int = 8080, at: int | None = None) -> bool:
+def can_connect(lab: Lab, client: str, server: str, target: str, number: int = 8080, at: int | None = None) -> bool:
     try:
         connect(lab, client, server, target, number, at).__exit__()
     except OSError:
@@ -359,7 +361,7 @@ def connects(lab: Lab, client: str, server: str, target: str, number: int = 8080
     return True
 
 
-def asks_by_udp(lab: Lab, client: str, server: str, target: str, number: int, at: int) -> str | None:
+def udp_source_seen(lab: Lab, client: str, server: str, target: str, number: int, at: int) -> str | None:
     """The source that the server sees of a datagram to `target`, if it and the answer arrive."""
     word = secrets.token_bytes(8)
 
@@ -383,24 +385,24 @@ def asks_by_udp(lab: Lab, client: str, server: str, target: str, number: int, at
     return str(peer[0]) if received == back == word and sender == (target, number) else None
 
 
-# --- looking ----------------------------------------------------------------------------------------------------------
+# --- verify ----------------------------------------------------------------------------------------------------------
 
 
-def differs(lab: Lab, host: str) -> str:
+def drift_on(lab: Lab, host: str) -> str:
     """The output of `neutrino agent verify`; empty without drift."""
     done = lab.run(host, lab.agent_command(host, "verify"), check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-def wait_until_right(lab: Lab, host: str) -> None:
+def wait_until_no_drift(lab: Lab, host: str) -> None:
     found = [""]
 
     def right() -> bool:
-        found[0] = differs(lab, host)
+        found[0] = drift_on(lab, host)
         return not found[0]
 
     try:
-        wait_until(right, SOON, f"{host} is not as it should be")
+        wait_until(right, SOON, f"{host} has drift")
     except LabError as error:
         raise LabError(f"{error}: {found[0]}") from None
 

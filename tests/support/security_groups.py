@@ -16,9 +16,9 @@ from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURIT
 from neutrino.server.api.stages.body import items_to_create
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
 from neutrino.server.db.objects import new_id
 from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import now
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 

@@ -44,7 +44,9 @@ class SwitchHost:
     def new_reconciler(self) -> Reconciler:
         """As after a restart of the agent: nothing is remembered."""
         switch, hybrid = self.switch, HybridFirewall(self.iptables, FakeKernelConntrack())
-        self.reconciler = Reconciler(switch.ovsdb, switch.openflow, self.connections, self.options, hybrid=hybrid)
+        self.reconciler = Reconciler(
+            lambda: switch.ovsdb, switch.openflow, self.connections, self.options, hybrid=hybrid
+        )
         return self.reconciler
 
     def plug(self, port_id: str, bridge: str = "br-int") -> None:

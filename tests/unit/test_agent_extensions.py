@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from neutrino.agent import config
-from neutrino.agent.config import RefusedToStart
+from neutrino.errors import RefusedToStart
 
 GROUP = "neutrino.agent.example_extensions"
 

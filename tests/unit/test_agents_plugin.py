@@ -22,9 +22,11 @@ from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database
+from neutrino.server.db.view import View
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
+from neutrino.server.view_collection import ViewCollection
 from tests.support.dhcp_ports import scheduler_without_ports
 
 ADMIN = admin_context("admins")
@@ -52,7 +54,7 @@ class Api:
             db,
             authorizer,
             self.scheduler,
-            lambda context, ids: [{"id": i, "name": "n"} for i in ids],
+            ViewCollection(db, View(t.networks, columns=("id", "name"), scope=sa.false())),
             partial(self.plugin.serving, self.scheduler.placements),
         )
         self.handlers = {(route.method, route.path): route.handler for route in routes}
@@ -76,7 +78,7 @@ class Api:
         return self.registry.report(state).agent_id
 
     def network(self) -> str:
-        network = fresh({"project_id": "p"})
+        network = fresh({"project_id": "p", "name": "n"})
         subnet = fresh({"project_id": "p", "network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24"})
         with self.db.transaction() as tx:
             tx.execute(sa.insert(t.networks).values(as_row(t.networks, network)))

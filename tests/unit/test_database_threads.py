@@ -1,15 +1,17 @@
-"""Connections that threads keep: one each while they live, none afterwards."""
+"""What the database keeps per thread: a connection for reading, and callbacks that wait for the end of the retries."""
 
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from neutrino.server.db.session import Database
+from neutrino.server import errors
+from neutrino.server.db.session import Database, Stale
 
 
 @pytest.fixture
@@ -60,4 +62,39 @@ def test_a_failed_connection_is_not_kept(db: Database) -> None:
     assert out(db) == 0
     with db.read() as another:
         assert another.execute(sa.text("SELECT 1")).scalar() == 1
+    db.close()
+
+
+def test_callbacks_run_once_after_the_last_attempt(db: Database) -> None:
+    attempts, called = itertools.count(), []
+
+    def callback(number: int) -> None:
+        called.append(number)
+        with db.transaction() as tx:  # a write of its own, whose callback need not wait
+            tx.after_commit(called.append, number + 1)
+
+    def attempt() -> str:
+        with db.transaction() as tx:
+            tx.after_commit(callback, 10)
+            if next(attempts) == 0:
+                raise Stale
+        assert not called, "not while the method may still be repeated"
+        return "done"
+
+    assert db.retrying(attempt) == "done"
+    assert called == [10, 11]
+    db.close()
+
+
+def test_callbacks_of_a_refused_write_do_not_run(db: Database) -> None:
+    called: list[int] = []
+
+    def attempt() -> None:
+        with db.transaction() as tx:
+            tx.after_commit(called.append, 1)
+        raise errors.MechanismDriverError(method="create_port_postcommit", drivers="one")
+
+    with pytest.raises(errors.MechanismDriverError):
+        db.retrying(attempt)
+    assert called == []
     db.close()

@@ -347,8 +347,9 @@ def test_device_addresses_and_routes() -> None:
     gated = subnet(4, "2001:db8:4::/64", gateway_ip="fe80::1")
     made = render(network((V4, gated), own, mtu=1450), settings())
     assert made.namespace.name == f"qdhcp-{NETWORK}"
-    assert (made.device, made.plug.name, made.plug.internal) == ("tap000000d1-00", "tap000000d1-00", True)
-    assert (made.plug.mac, made.mtu) == (own.mac_address, 1450)
+    (plug,), (_, device) = made.namespace.plugs, made.namespace.devices
+    assert (made.device, plug.name, plug.internal) == ("tap000000d1-00", "tap000000d1-00", True)
+    assert (plug.mac, device.name, device.mtu) == (own.mac_address, made.device, 1450)
     assert addresses(made) == {"10.0.0.2/24", "2001:db8:4::2/64"}
     assert {(r.destination, r.via, r.onlink) for r in made.namespace.routes} == {
         ("0.0.0.0/0", "10.0.0.1", False),
@@ -358,7 +359,8 @@ def test_device_addresses_and_routes() -> None:
 
 def test_veth_pairs_have_two_names() -> None:
     made = render(network((V4,), OWN), settings(use_veth=True))
-    assert (made.device, made.plug.name, made.plug.internal) == ("ns-000000d1-00", "tap000000d1-00", False)
+    (plug,) = made.namespace.plugs
+    assert (made.device, plug.name, plug.internal) == ("ns-000000d1-00", "tap000000d1-00", False)
 
 
 def test_a_gateway_outside_the_subnet_is_on_link() -> None:

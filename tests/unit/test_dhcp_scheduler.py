@@ -17,9 +17,9 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database
 from neutrino.server.dhcp import scheduler as dhcp_scheduler
-from neutrino.server.dhcp.scheduler import NETWORKS
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.scheduling import placements
+from neutrino.server.scheduling.placements import NETWORKS
 from neutrino.server.scheduling.scheduler import Move
 from tests.support.dhcp_ports import scheduler_without_ports
 

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from oslo_config import cfg
 
+from neutrino.server.config import configuration
 from neutrino.server.context import Context
 from neutrino.server.events import notifications
 from neutrino.server.events.amqp import (
@@ -23,7 +24,7 @@ from neutrino.server.events.amqp import (
     TransportURL,
     parse_transport_url,
 )
-from neutrino.server.events.envelope import render_message, seal
+from neutrino.server.events.notifications import render_message, seal
 
 CALLER = Context(
     request_id="req-1",
@@ -139,12 +140,9 @@ def test_a_password_is_in_no_repr() -> None:
 
 
 def configured(tmp_path: Path, text: str) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
-    notifications.register_options(conf)
     path = tmp_path / "neutron.conf"
     path.write_text(text)
-    conf(args=["--config-file", str(path)], project="neutron")
-    return conf
+    return configuration([str(path)])
 
 
 @pytest.mark.parametrize("driver", ["", "driver = noop\n", "driver =\n"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from neutrino.server.events.nova import NovaEvent, events_for_floating_ip, events_for_port
@@ -148,13 +149,13 @@ def test_nothing_to_compare_is_no_event() -> None:
 
 
 def test_the_body_that_nova_takes() -> None:
-    assert PLUGGED.as_dict() == {
+    assert msgspec.to_builtins(PLUGGED) == {
         "name": "network-vif-plugged",
         "server_uuid": SERVER,
         "tag": PORT,
         "status": "completed",
     }
-    assert CHANGED.as_dict() == {"name": "network-changed", "server_uuid": SERVER, "tag": PORT}
+    assert msgspec.to_builtins(CHANGED) == {"name": "network-changed", "server_uuid": SERVER, "tag": PORT}
 
 
 def a_floating_ip(**values: Any) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import msgspec
 import pytest
 from oslo_config import cfg
 
+from neutrino.server.config import configuration
 from neutrino.server.events import nova
 from neutrino.server.events.delivery import DeliveryOptions
 from neutrino.server.events.nova import NovaAnswer, NovaEvent, NovaNotifier, NovaUnavailable, keystone_poster
@@ -116,12 +118,9 @@ def fake_nova() -> Iterator[FakeNova]:
 
 
 def configured(tmp_path: Any, text: str) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
-    nova.register_options(conf)
     path = tmp_path / "neutron.conf"
     path.write_text(text)
-    conf(args=["--config-file", str(path)], project="neutron")
-    return conf
+    return configuration([str(path)])
 
 
 def without_keystone(url: str) -> str:
@@ -194,7 +193,7 @@ def test_temporary_errors_of_nova_are_retried(fake_nova: FakeNova, notifier: Nov
     notifier.send([plugged("a")])
     fake_nova.wait_for_requests(3)
     assert notifier.queue.close(PATIENCE) == 0
-    assert fake_nova.requests == [[plugged("a").as_dict()]] * 3
+    assert fake_nova.requests == [[msgspec.to_builtins(plugged("a"))]] * 3
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
@@ -307,7 +306,7 @@ def test_nova_is_found_through_keystones_catalogue(fake_nova: FakeNova, tmp_path
     notifier.send([plugged("a"), changed("a")])
     fake_nova.wait_for_requests(1)
     notifier.queue.close(PATIENCE)
-    assert fake_nova.requests == [[plugged("a").as_dict()]]
+    assert fake_nova.requests == [[msgspec.to_builtins(plugged("a"))]]
     assert fake_nova.headers[0]["x-auth-token"] == "the-token"
     assert fake_nova.headers[0]["x-openstack-request-id"].startswith("req-")
 
@@ -317,7 +316,7 @@ def test_an_unreachable_keystone_is_retried_like_nova(tmp_path: Any) -> None:
         tmp_path, "[nova]\nauth_type = password\nauth_url = http://127.0.0.1:1\nusername = u\npassword = secret\n"
     )
     with pytest.raises(NovaUnavailable) as raised:
-        keystone_poster(conf)([changed("a").as_dict()])
+        keystone_poster(conf)([msgspec.to_builtins(changed("a"))])
     assert "secret" not in str(raised.value)
 
 

@@ -14,7 +14,7 @@ from neutrino.agent.l2.bridges import (
 )
 from neutrino.agent.l2.desired import HostState, L2Options, TunnelPort, Uplink, resolve, wanted_segments
 from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
-from neutrino.agent.l2.extensions import BUILT_IN
+from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.local_vlans import allocate, restore
 from neutrino.agent.l2.plan import Renderer, plan
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetManager, SetPort

@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import neutrino.agent.l2.flows as package
-from neutrino.agent.l2.extensions import BUILT_IN
+from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.flows.firewall import cover_ports as cover
 from neutrino.agent.l2.pipeline import TABLES, Bridge
 from neutrino.agent.l2.plan import Renderer

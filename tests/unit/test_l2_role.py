@@ -46,9 +46,9 @@ class Watch:
 def test_a_failed_reconciliation_does_not_end_the_agent() -> None:
     host, feed = SwitchHost(), Feed()
     host.reconcile()  # the bridges are there from before
-    reconciler = Failing(host.switch.ovsdb, host.switch.openflow, host.connections, host.options)
+    reconciler = Failing(lambda: host.switch.ovsdb, host.switch.openflow, host.connections, host.options)
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
-    role = L2Role(feed, lambda: (host.switch.ovsdb, reconciler), Watch(), "br-int", describe)  # type: ignore[arg-type]
+    role = L2Role(feed, reconciler, Watch(), "br-int", describe)  # type: ignore[arg-type]
 
     def dataplane() -> str:
         (state,) = role.describe()
@@ -77,7 +77,7 @@ def test_a_deleted_port_stays_wired_while_it_is_held() -> None:
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
     role = L2Role(
         feed,
-        lambda: (host.switch.ovsdb, host.reconciler),
+        host.reconciler,
         Watch(),  # type: ignore[arg-type]
         "br-int",
         describe,
@@ -121,7 +121,7 @@ def test_a_rejected_flow_is_a_problem_of_its_port_until_it_is_accepted(monkeypat
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
     role = L2Role(
         feed,
-        lambda: (host.switch.ovsdb, host.reconciler),
+        host.reconciler,
         Watch(),  # type: ignore[arg-type]
         "br-int",
         describe,

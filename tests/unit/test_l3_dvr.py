@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.fip import LinkLocals
 from neutrino.agent.l3.parts.distributed import FLOATING_PRIORITY, FLOATING_TABLE, DistributedRouting, snat_table
 from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.l3.routers import Routers
+from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.values import neighbour, route, rule
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import StateChange
@@ -125,7 +125,7 @@ def test_the_rule_of_a_floating_ip_precedes_those_of_subnets(tmp_path: Path) -> 
     assert rule(FLOATING_PRIORITY, source="10.0.1.9/32", table=FLOATING_TABLE) in made.namespace.rules
     assert route("0.0.0.0/0", "rfp-r1", "169.254.64.1", table=FLOATING_TABLE) in made.namespace.routes
     assert min(each.priority for each in made.namespace.rules) == FLOATING_PRIORITY
-    (nat,) = made.tables
+    (nat,) = made.namespace.tables
     text = nat.text()
     assert 'iifname "rfp-r1" dnat ip to ip daddr map @floating_to_fixed' in text
     assert text.count("@floating_to_fixed") == 1
@@ -141,8 +141,8 @@ def test_snat_namespace_translates_the_other_floating_ips() -> None:
         "sg-50000002-aa",
     }
     assert "203.0.113.9/32" in {each.address for each in central.namespace.addresses}
-    assert "203.0.113.9 : 10.0.1.9" in central.tables[0].text()
-    assert {plug.name for plug in central.plugs} == {"tapeeeeeeee-aa", "tap50000001-aa", "tap50000002-aa"}
+    assert "203.0.113.9 : 10.0.1.9" in central.namespace.tables[0].text()
+    assert {plug.name for plug in central.namespace.plugs} == {"tapeeeeeeee-aa", "tap50000001-aa", "tap50000002-aa"}
     assert find_rendered(distributed(), OPTIONS, kind="snat") is None
     assert find_rendered(distributed(gateway=None, centralized=True), OPTIONS, kind="snat") is None
 
@@ -199,8 +199,10 @@ class Host:
         self.routers = self.feed.state.objects["router"]
         self.feed.state.objects["dhcp_port"]["p1"] = port("p1", "10.0.1.9")
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
-        drivers = Drivers(self.netlink, FakeNft(self.netlink), lambda: self.ovsdb, lambda name: Quiet())
-        self.dataplane = Routers(drivers, options, DesiredRouters(self.feed, kinds=frozenset({"dhcp_port"})))
+        services = ServiceNamespaces(self.netlink, lambda: self.ovsdb, FakeNft(self.netlink))
+        self.dataplane = Routers(
+            services, lambda name: Quiet(), options, DesiredRouters(self.feed, kinds=frozenset({"dhcp_port"}))
+        )
 
     def apply(self, new: Router) -> int:
         self.routers[new.id] = new
@@ -228,7 +230,7 @@ def test_a_second_time_nothing_is_changed(host: Host) -> None:
     whole = distributed("r1", floating(9, "10.0.1.9"), floating(10, "10.0.1.10", ""), centralized=True)
     assert host.apply(whole)
     assert host.namespaces == {"qrouter-r1", "snat-r1", "fip-outside"}
-    assert host.dataplane.plan(whole) == ""
+    assert host.dataplane.find(whole) == []
     assert host.apply(whole) == 0
     assert ("fip-outside", FG, "203.0.113.9") in host.netlink.announced
 

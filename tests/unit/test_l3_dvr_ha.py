@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.delegations import SUBNET, Delegations
@@ -21,6 +20,7 @@ from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.api import SetItem
 from neutrino.dataplane.netlink.values import address as on_device
@@ -56,7 +56,7 @@ def test_only_the_snat_part_is_left_to_keepalived() -> None:
     assert central.namespace.routes == frozenset()
     assert {SG1, QG} <= central.namespace.others_addresses
     assert central.namespace.sysctls[f"net/ipv6/conf/{SG1}/addr_gen_mode"] == "1"
-    assert "tapffffffff-aa" in {plug.name for plug in central.plugs}
+    assert "tapffffffff-aa" in {plug.name for plug in central.namespace.plugs}
     local = rendered(whole, OPTIONS).namespace
     assert (QR1, "10.0.1.1/24") in {(each.device, each.address) for each in local.addresses}
     assert HA not in {each.name for each in local.devices}
@@ -148,9 +148,9 @@ class Host:
         self.processes = before.processes if before is not None else FakeProcesses()
         self.ovsdb.apply([SetBridge("br-int")])
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
-        drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, lambda name: Quiet())
+        services = ServiceNamespaces(self.netlink, lambda: self.ovsdb, self.nft)
         desired = DesiredRouters(self.feed)
-        self.dataplane = Routers(drivers, options, desired)
+        self.dataplane = Routers(services, lambda name: Quiet(), options, desired)
         watch = Supervisor(self.processes)
         self.daemons = RouterDaemons(watch, options)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
@@ -220,7 +220,7 @@ def test_addresses_of_keepalived_stay_and_show_the_active_host(host: Host) -> No
     host.become_active()
     again = host.dataplane.apply(whole)
     assert (again.changes, again.active, host.dataplane.is_active(whole)) == (0, True, True)
-    assert host.dataplane.plan(whole) == ""
+    assert host.dataplane.find(whole) == []
     host.netlink.announced.clear()
     host.dataplane.announce(whole)
     assert {("snat-r1", SG1, "10.0.1.7"), ("qrouter-r1", QR1, "10.0.1.1")} <= set(host.netlink.announced)
@@ -287,4 +287,4 @@ def test_a_router_that_changed_its_kind_while_the_agent_was_down(tmp_path: Path,
 
     host = asyncio.run(test())
     assert set(host.netlink.namespaces()) == {"qrouter-r1", *(["snat-r1"] if centralized_first else [])}
-    assert host.dataplane.plan(second) == ""
+    assert host.dataplane.find(second) == []

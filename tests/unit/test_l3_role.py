@@ -12,7 +12,7 @@ import pytest
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import READY, RouterDaemons
-from neutrino.agent.l3.ha_state import HaConflicts
+from neutrino.agent.l3.parts.ha import HaConflicts
 from neutrino.agent.l3.parts.nat import PATH, Nat
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor, wait_reloadable

@@ -2,7 +2,7 @@
 
 import pytest
 
-from neutrino.server.dhcp.lease_providers import DhcpAgent, choose_providers
+from neutrino.server.ml2.ports.lease_providers import DhcpAgent, choose_providers
 
 HOME = DhcpAgent("h1")
 PLAIN, OWN = DhcpAgent("h2"), DhcpAgent("h2", distributed=True)

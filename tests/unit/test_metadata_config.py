@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from neutrino.agent import config
-from neutrino.agent.config import RefusedToStart
 from neutrino.agent.metadata.build import daemon, describe, proxy_settings, read_options, user_and_group
+from neutrino.errors import RefusedToStart
 from tests.support.metadata import rate_limit
 
 

@@ -17,8 +17,9 @@ from neutrino.model import agents as words
 from neutrino.model.agents import AgentState, AgentStatus
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
+from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.hosts.registry import Registry, timestamp
+from neutrino.server.scheduling.placements import NETWORKS
 from neutrino.server.scheduling.scheduler import Move, Sweeper
 
 NOON = 1_800_000_000.0

@@ -80,7 +80,7 @@ class Agent:
             self.feed.put(kind, each.id, each)
         described = agents.AgentState(agents.OVS, "neutron-openvswitch-agent", "h1", "N/A")
         reconciler = host.new_reconciler()
-        self.role = L2Role(self.feed, lambda: (host.switch.ovsdb, reconciler), Watch(), "br-int", described)  # type: ignore[arg-type]
+        self.role = L2Role(self.feed, reconciler, Watch(), "br-int", described)  # type: ignore[arg-type]
         self.taken = Taken(self.role._queue)
         if synced:
             self.role.synced()

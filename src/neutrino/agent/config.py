@@ -14,6 +14,7 @@ from neutrino.agent.l3 import config as l3
 from neutrino.agent.metadata import config as metadata
 from neutrino.agent.metadata.messages import RateLimit, Timeouts
 from neutrino.agent.options import options_of
+from neutrino.errors import RefusedToStart
 
 ROLES = ("l2", "dhcp", "l3", "metadata")
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
@@ -127,10 +128,6 @@ GROUPS: tuple[tuple[str | None, list[cfg.Opt]], ...] = (
 
 # Options that SIGHUP changes in a running agent; the others need a restart, which disturbs no traffic.
 RELOADED = frozenset({("agent", "report_interval"), ("agent", "check_interval"), ("agent", "repair_interval")})
-
-
-class RefusedToStart(Exception):
-    """The agent cannot start with this configuration; the message names the option."""
 
 
 def register(conf: cfg.ConfigOpts) -> None:

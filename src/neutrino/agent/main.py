@@ -15,7 +15,6 @@ from oslo_log import log
 
 from neutrino import __version__, private
 from neutrino.agent import config, loop
-from neutrino.agent.config import RefusedToStart
 from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.l2 import build as l2
 from neutrino.agent.l2.role import Intervals
@@ -24,6 +23,7 @@ from neutrino.agent.metadata import build as metadata
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
+from neutrino.errors import RefusedToStart
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
 

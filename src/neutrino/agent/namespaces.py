@@ -1,4 +1,4 @@
-"""Plans a namespace: the changes from its actual to its desired state. Pure.
+"""Plans the namespace of a service (DHCP, router): the changes from its actual to its desired state. Pure.
 
 A namespace of ours is ours altogether: addresses of our devices, routes and rules that are not desired are removed, except
 those that the kernel or a routing daemon (keepalived) has set, as their protocol field tells. What the kernel adds for
@@ -13,15 +13,8 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
 
-from neutrino.dataplane.netlink.api import (
-    Change,
-    DeleteDevice,
-    DeleteItem,
-    SetDevice,
-    SetItem,
-    SetSysctl,
-    SetVeth,
-)
+from neutrino.dataplane.netlink.api import Change, DeleteDevice, DeleteItem, SetDevice, SetItem, SetSysctl, SetVeth
+from neutrino.dataplane.netlink.tc import Class, Filter, Qdisc, TcItem, plan_tc
 from neutrino.dataplane.netlink.values import (
     HOST,
     OURS,
@@ -33,6 +26,7 @@ from neutrino.dataplane.netlink.values import (
     RouteKey,
     Rule,
 )
+from neutrino.dataplane.nft.api import Table
 
 REMOVABLE = frozenset({OURS, 0, 3, 4})
 """Protocols of routes and rules that no daemon maintains: ours, none, boot (by hand, or by earlier agents), static."""
@@ -59,6 +53,23 @@ class DesiredDevice:
     tx_checksum: bool | None = None
 
 
+# Packets of a namespace to its own addresses pass the loopback device.
+LOOPBACK = DesiredDevice("lo")
+SERVICE = "service"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plug:
+    """A port of a bridge for a device of the namespace: an internal port, or the other end of a veth pair."""
+
+    bridge: str
+    name: str  # of the device on the bridge
+    port_id: str
+    mac: str
+    internal: bool = False  # ovs-vswitchd creates the device
+    mark: str = SERVICE  # identifies the port as ours
+
+
 @dataclasses.dataclass(frozen=True)
 class DesiredNamespace:
     name: str
@@ -72,6 +83,9 @@ class DesiredNamespace:
     """Prefixes of our devices' names: such a device that is not desired is deleted."""
     others_addresses: frozenset[str] = frozenset()
     """Devices on which a daemon sets addresses, as keepalived does: undesired ones stay."""
+    tc: tuple[TcItem, ...] = ()
+    plugs: tuple[Plug, ...] = ()
+    tables: tuple[Table, ...] = ()  # of nft; planned by themselves (`nft.plan`)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,8 +112,12 @@ def sysctls_to_read(desired: DesiredNamespace) -> tuple[str, ...]:
     return tuple(sorted({*desired.sysctls, PROMOTE, IPV6_OFF}))
 
 
-def plan_namespace(desired: DesiredNamespace, actual: NamespaceState) -> NamespacePlan:
-    """`actual` was read with `sysctls_to_read`. On a host without IPv6 only the IPv4 part is planned."""
+def plan_namespace(desired: DesiredNamespace, actual: NamespaceState, *, complete: bool = True) -> NamespacePlan:
+    """`actual` was read with `sysctls_to_read`. On a host without IPv6 only the IPv4 part is planned.
+
+    Not `complete`: desired state is from the cache of an agent that has not synced, and may be older than actual state.
+    Nothing is removed or replaced.
+    """
     desired = desired if _has_ipv6(desired, actual) else _without_ipv6(desired)
     wanted = sorted(desired.devices, key=lambda each: each.name)
     undesired = _undesired_devices(desired, actual)
@@ -122,14 +140,29 @@ def plan_namespace(desired: DesiredNamespace, actual: NamespaceState) -> Namespa
         *device_sysctls,  # before the device is up: it would accept router advertisements, for example
         *(SetDevice(each.name, up=each.up) for each, device in found if each.up != device.up),
         *_plan_contents(desired, actual, present.keys(), usable.keys()),
+        *_plan_tc(desired, actual, present.keys(), usable.keys()),
     )
     missing = tuple(each.name for each in wanted if each.name not in usable)
+    if not complete:
+        return NamespacePlan(desired.name, _additions(changes, actual), missing)
     return NamespacePlan(desired.name, changes, missing, tuple(sorted(undesired - delete)))
 
 
-def additions(plan: NamespacePlan, actual: NamespaceState) -> NamespacePlan:
-    """The part of a plan that deletes and replaces nothing, for an agent that has not synced: its cache may be older."""
+def plan_outer_ends(desired: DesiredNamespace, actual: NamespaceState) -> list[SetDevice]:
+    """The ends of veth pairs on the bridge, judged by the inner ends: reading the host's devices is slow."""
+    return [
+        SetDevice(each.peer, mtu=each.mtu, up=True)
+        for each in desired.devices
+        if each.peer and each.peer_namespace == HOST
+        # An inner end has a carrier once the outer one is up.
+        if not (inner := actual.devices.get(each.name, Device(""))).carrier or each.mtu not in (0, inner.mtu)
+    ]
+
+
+def _additions(changes: Iterable[Change], actual: NamespaceState) -> tuple[Change, ...]:
+    """The changes that delete and replace nothing."""
     routes = {route.key for route in actual.routes}
+    qdiscs = {each.key for each in actual.tc}
     neighbours = {(each.device, each.address) for each in actual.neighbours}
 
     def adds(change: Change) -> bool:
@@ -142,10 +175,12 @@ def additions(plan: NamespacePlan, actual: NamespaceState) -> NamespacePlan:
                 return route.key not in routes
             case SetItem(Neighbour() as neighbour):
                 return (neighbour.device, neighbour.address) not in neighbours
+            case SetItem(Qdisc() | Class() | Filter() as item):
+                return item.key not in qdiscs
             case _:
                 return True
 
-    return dataclasses.replace(plan, changes=tuple(filter(adds, plan.changes)), stale=())
+    return tuple(filter(adds, changes))
 
 
 # --- devices ---
@@ -312,3 +347,16 @@ def _device_of(route: Route, desired: DesiredNamespace) -> str:
     via = ipaddress.ip_address(route.via)
     reaching = (each.device for each in desired.addresses if via in ipaddress.ip_interface(each.address).network)
     return next(reaching, "")
+
+
+# --- qdiscs ---
+
+
+def _plan_tc(
+    desired: DesiredNamespace, actual: NamespaceState, present: Set[str], usable: Set[str]
+) -> Iterator[DeleteItem | SetItem]:
+    """A device that is deleted or re-created loses its qdiscs; one that is missing gets them when it exists."""
+    wanted = (each for each in desired.tc if each.device in usable)
+    delete, new = plan_tc(wanted, (each for each in actual.tc if each.device in present))
+    yield from map(DeleteItem, delete)
+    yield from map(SetItem, new)

@@ -5,23 +5,18 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from oslo_config import cfg
-
 from neutrino.agent import config, main
-from neutrino.agent.role import Drift
 from neutrino.cli import preflight
-from neutrino.cli.errors import INVALID, CommandError
+from neutrino.cli.errors import CommandError
 from neutrino.dataplane.ovsdb.api import OvsdbError
-
-Find = Callable[[], tuple[list[Drift], bool]]
 
 
 def agent(args: argparse.Namespace) -> int | None:
     files = args.config_file
     if args.action == "verify":
-        return _run_checked(files, lambda: _verify(lambda: main.find(files), args.wait))
+        return _run_checked(files, lambda: _verify(files, args.wait))
     if args.dry_run:
-        return _run_checked(files, lambda: _dry_run(lambda: main.find(files)))
+        return _run_checked(files, lambda: _dry_run(files))
     return run_agent(files)
 
 
@@ -33,31 +28,25 @@ def _run_checked(config_files: Sequence[str], work: Callable[[], int | None]) ->
     check(config_files)
     try:
         return work()
-    except (cfg.Error, config.RefusedToStart) as error:
-        raise CommandError(str(error), INVALID) from None
     except OvsdbError as error:
         raise CommandError(
             f"Open vSwitch cannot be reached: {error}; start it, or set [ovs] ovsdb_connection to its address"
         ) from None
 
 
-def check(config_files: Sequence[str]) -> cfg.ConfigOpts:
-    """The configuration, if an agent can run with it on this machine."""
+def check(config_files: Sequence[str]) -> None:
+    """Check that an agent can run with this configuration on this machine."""
     preflight.check_files(config_files)
-    try:
-        conf = config.configuration(config_files)
-        config.values(conf)  # oslo.config checks the type of a value only when it is read
-        config.check(conf)
-    except (cfg.Error, config.RefusedToStart) as error:
-        raise CommandError(str(error), INVALID) from None
+    conf = config.configuration(config_files)
+    config.values(conf)  # oslo.config checks the type of a value only when it is read
+    config.check(conf)
     # After the configuration, which can be checked without privileges, and before anything on the host is touched.
     preflight.check_privileges("the agent")
     preflight.check_programs(preflight.programs_of(conf.roles))
-    return conf
 
 
-def _dry_run(find: Find) -> int:
-    found, synced = find()
+def _dry_run(config_files: Sequence[str]) -> int:
+    found, synced = main.find(config_files)
     if not synced:
         print("# The server does not respond: planned from the host's cached state, without deletions.")
     for each in found:
@@ -69,11 +58,11 @@ def _dry_run(find: Find) -> int:
     return 0
 
 
-def _verify(find: Find, wait: float) -> int:
+def _verify(config_files: Sequence[str], wait: float) -> int:
     """Print drift. A change that the running agent is applying is none: only differences that last `wait` seconds count."""
     give_up = time.monotonic() + wait
     while True:
-        found, synced = find()
+        found, synced = main.find(config_files)
         if not synced:
             print("verify: the server does not respond, so the desired state is unknown", file=sys.stderr)
             return 3

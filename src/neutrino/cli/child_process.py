@@ -9,13 +9,15 @@ import contextlib
 import ctypes
 import logging
 import os
-import select
 import signal
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkProcess
 from typing import Final, NoReturn, Self
 
 from neutrino.cli.errors import report
@@ -33,88 +35,69 @@ def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
+@dataclass(eq=False)
 class ChildProcess:
     """`with ChildProcess("feed", work):` runs `work` in a child process until the end of the block."""
 
-    def __init__(self, name: str, work: Work) -> None:
-        self._name = name
-        self._work = work
+    name: str
+    work: Work
+
+    def __post_init__(self) -> None:
         self._stop = threading.Event()
         self._restart = threading.Event()  # set: the next end of the child is not a failure
 
     def __enter__(self) -> Self:
-        self._child = _Child(_fork(self._name, self._work))
-        self._watcher = threading.Thread(target=self._watch, daemon=True, name=self._name)
+        self._child = self._start()
+        self._watcher = threading.Thread(target=self._watch, daemon=True, name=self.name)
         self._watcher.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._child.end()
+        self._end()
         self._watcher.join(STOP_SECONDS)
 
     def restart(self) -> None:
         """Restart the child, with the configuration that is loaded now."""
         self._restart.set()
-        self._child.end()
+        self._end()
 
     def _watch(self) -> None:
         backoff = MIN_BACKOFF
         while True:
             started = time.monotonic()
-            status = self._child.wait()
+            self._child.join()
             if self._stop.is_set():
                 return
             if self._restart.is_set():
                 self._restart.clear()
             else:
-                ran = time.monotonic() - started
+                ran, status = time.monotonic() - started, self._child.exitcode
                 backoff = MIN_BACKOFF if ran > STABLE_SECONDS else min(2 * backoff, MAX_BACKOFF)
-                LOG.error("the %s process ended with status %s; respawning in %.1f s", self._name, status, backoff)
+                LOG.error("the %s process ended with status %s; respawning in %.1f s", self.name, status, backoff)
                 if self._stop.wait(backoff):
                     return
-            self._child = _Child(_fork(self._name, self._work))
+            self._child = self._start()
             if self._stop.is_set():  # set during the fork: __exit__ has ended the previous child only
-                self._child.end()
+                self._end()
 
+    def _start(self) -> ForkProcess:
+        # Until the child has reset it, the parent's (granian's) handler would run in the child, and SIGTERM would be lost.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        try:
+            child = ForkProcess(target=_run_child, args=(self.name, self.work, os.getpid()))
+            child.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return child
 
-class _Child:
-    """A child process that one thread waits for and others signal. By pidfd, as the pid may be reused once it is reaped."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._pidfd = os.pidfd_open(pid)
-
-    def __del__(self) -> None:
-        os.close(self._pidfd)  # not in `wait`: another thread may be in `end`
-
-    def wait(self) -> int:
-        """Wait for its end; returns the exit status, or the negative signal number."""
-        _, status = os.waitpid(self._pid, 0)
-        return os.waitstatus_to_exitcode(status)
-
-    def end(self) -> None:
-        """Send SIGTERM and wait; SIGKILL after a timeout."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, number)
-            if select.select([self._pidfd], [], [], STOP_SECONDS)[0]:  # readable once the process has ended
+    def _end(self) -> None:
+        """Send SIGTERM and wait; SIGKILL after a timeout. The watching thread reaps the child."""
+        child = self._child
+        for send in (child.terminate, child.kill):
+            send()
+            if wait([child.sentinel], STOP_SECONDS):
                 return
-
-
-def _fork(name: str, work: Work) -> int:
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # else the child would write the buffered text again
-    parent = os.getpid()
-    # Until the child has reset the handler, SIGTERM would run the parent's (granian's) handler in the child and be lost.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        pid = os.fork()
-        if pid == 0:
-            _run_child(name, work, parent)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return pid
 
 
 def _run_child(name: str, work: Work, parent: int) -> NoReturn:

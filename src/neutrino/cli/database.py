@@ -14,11 +14,10 @@ from oslo_config import cfg
 
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.model.roles import LEAST, UnknownRole, parse_roles
-from neutrino.server.backend import configuration
-from neutrino.server.config import database_url
+from neutrino.server.config import configuration, database_url
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
-from neutrino.server.feed.connections.credentials import BadName, Credentials, HostExists, UnknownHost
+from neutrino.server.feed.connections.credentials import Credentials
 
 
 @contextlib.contextmanager
@@ -42,16 +41,13 @@ def database(args: argparse.Namespace) -> int | None:
     conf = configuration(args.config_file)
     if args.action == "verify":
         return verify(conf)
-    try:
-        with opened(conf, check_schema=False) as db:
-            if args.action == "upgrade":
-                schema.ensure(db, upgrade=True)
-            elif args.action == "recount":
-                for correction in recount(db):
-                    print(f"{correction}")
-            print(f"schema version: {schema.version(db) or 'none'} (this release: {schema.HEAD})")
-    except schema.WrongSchema as error:
-        raise CommandError(str(error)) from None
+    with opened(conf, check_schema=False) as db:
+        if args.action == "upgrade":
+            schema.ensure(db, upgrade=True)
+        elif args.action == "recount":
+            for correction in recount(db):
+                print(f"{correction}")
+        print(f"schema version: {schema.version(db) or 'none'} (this release: {schema.HEAD})")
     return None
 
 
@@ -86,26 +82,23 @@ def host(args: argparse.Namespace) -> None:
         roles = parse_roles(args.roles) if args.roles is not None else LEAST
     except UnknownRole as error:
         raise CommandError(f"--roles: {error}", INVALID) from None
-    try:
-        with opened(configuration(args.config_file)) as db:
-            credentials = Credentials(db)
-            if action == "add":
-                print(credentials.add(name, roles))
-            elif action == "roles":
-                credentials.set_roles(name, roles)
-            elif action == "rotate":
-                print(credentials.rotate(name))
-            elif action == "remove":
-                credentials.remove(name)
-            elif action == "list":
-                for known, created, allowed in credentials.all():
-                    print(f"{known}\t{created}\t{','.join(allowed)}")
-            else:
-                allowed = next((allowed for known, _, allowed in credentials.all() if known == name), ())
-                print(f"{name}: roles {','.join(allowed) or 'none, as it has no credential'}", file=sys.stderr)
-                print(_objects(db, name, allowed))
-    except (BadName, HostExists, UnknownHost, schema.WrongSchema) as error:
-        raise CommandError(str(error)) from None
+    with opened(configuration(args.config_file)) as db:
+        credentials = Credentials(db)
+        if action == "add":
+            print(credentials.add(name, roles))
+        elif action == "roles":
+            credentials.set_roles(name, roles)
+        elif action == "rotate":
+            print(credentials.rotate(name))
+        elif action == "remove":
+            credentials.remove(name)
+        elif action == "list":
+            for known, created, allowed in credentials.all():
+                print(f"{known}\t{created}\t{','.join(allowed)}")
+        else:
+            allowed = next((allowed for known, _, allowed in credentials.all() if known == name), ())
+            print(f"{name}: roles {','.join(allowed) or 'none, as it has no credential'}", file=sys.stderr)
+            print(_objects(db, name, allowed))
 
 
 def _objects(db: Database, name: str, roles: Sequence[str]) -> str:

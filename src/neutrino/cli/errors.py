@@ -5,27 +5,26 @@ import signal
 import sys
 import traceback
 
+from neutrino.errors import OperatorError, RefusedToStart
 from neutrino.lab.errors import LabError
 
-INVALID = 2  # wrong options or configuration: a retry is pointless
-FAILED = 1  # the machine or a required server is not available: a retry may succeed
+INVALID = RefusedToStart.exit_status
 DEBUG = "NEUTRINO_DEBUG"
 
 
-class CommandError(Exception):
-    """A command cannot do its work; the text has the cause and the fix."""
-
-    def __init__(self, message: str, status: int = FAILED) -> None:
+class CommandError(OperatorError):
+    def __init__(self, message: str, exit_status: int = OperatorError.exit_status) -> None:
         super().__init__(message)
-        self.status = status
+        self.exit_status = exit_status
 
 
 def report(error: Exception) -> int:
     """Print the error to standard error; returns the exit status."""
-    status = error.status if isinstance(error, CommandError) else FAILED
+    from oslo_config import cfg  # slow to import, and needed after an error only
+
     if isinstance(error, LabError):
         text = str(error)  # may end with several lines of a log
-    elif isinstance(error, CommandError):
+    elif isinstance(error, OperatorError | cfg.Error):
         text = one_line(error)
     else:
         if os.environ.get(DEBUG):
@@ -33,7 +32,9 @@ def report(error: Exception) -> int:
         name = f"{type(error).__name__}: {one_line(error)}" if str(error) else type(error).__name__
         text = f"unexpected error: {name} ({DEBUG}=1 prints the traceback)"
     print_error(text)
-    return status
+    if isinstance(error, OperatorError):
+        return error.exit_status
+    return INVALID if isinstance(error, cfg.Error) else OperatorError.exit_status
 
 
 def print_error(text: str) -> None:

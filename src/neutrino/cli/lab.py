@@ -1,4 +1,6 @@
-"""`neutrino lab`: several hosts on this machine, for trying the service out."""
+"""`neutrino lab`: several hosts on this machine, for trying the service out; `neutrino vm`: stand-in instances on the
+machine of `neutrino up`.
+"""
 
 import argparse
 import os
@@ -7,16 +9,19 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from neutrino.cli import preflight
-from neutrino.cli.errors import unwind_on_sigterm
+from neutrino.cli.errors import INVALID, CommandError, unwind_on_sigterm
 from neutrino.cli.main import DEFAULT_LAB
-from neutrino.cli.up.next_steps import client, program
-from neutrino.cli.vm import command_of, create_options, delete_instance
+from neutrino.cli.up.machine import find_running
+from neutrino.cli.up.next_steps import client, find_client, program
 from neutrino.lab import build
 from neutrino.lab.api_client import ApiError
 from neutrino.lab.demo import demo
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
+from neutrino.lab.instances.instances import Instances, VmOptions
 from neutrino.lab.lab import SERVER, Lab
 from neutrino.lab.settings import NETDEV, LabSettings, check, underlay_address
 
@@ -55,16 +60,7 @@ def _output(text: str) -> None:
 
 def _up(args: argparse.Namespace) -> None:
     unwind_on_sigterm()
-    settings = LabSettings(
-        hosts=args.hosts,
-        port=args.port,
-        mtu=args.mtu,
-        underlay_ip_version=args.underlay_ip_version,
-        datapath=args.datapath,
-        central=args.central,
-        server_config_files=tuple(map(os.path.abspath, args.config_file)),
-        agent_config_files=tuple(map(os.path.abspath, args.agent_config_file)),
-    )
+    settings = msgspec.convert(vars(args), LabSettings)
     lab = Lab(args.state, settings)
     check(settings)
     build.check_unused(lab.paths)  # before the port, which the existing lab is likely to use
@@ -91,20 +87,22 @@ def _demo(args: argparse.Namespace) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     preflight.check_lab(port, NETDEV)
-    demo(port, _output)
+    if (openstack := find_client()) is None:
+        raise LabError("the demo needs the openstack client: pip install python-openstackclient")
+    demo(port, openstack, _output)
 
 
 def _vm(args: argparse.Namespace) -> None:
     instances = Lab.open(args.state).instances
     if args.delete:
-        delete_instance(instances, args.name)
+        _delete(instances, args.name)
     else:
-        vm = instances.create(args.name, **(create_options(args) | {"host": args.host, "hybrid": args.hybrid}))
+        vm = instances.create(args.name, **_create_options(args))
         _output(f"{vm.name} on {vm.host}: {instances.describe(vm)}")
 
 
 def _exec(args: argparse.Namespace) -> None:
-    argv = command_of(args)
+    argv = _command_of(args)
     lab = Lab.open(args.state)
     command = lab.command(args.where, [*_in_this_directory(lab), *argv])
     os.execvpe(command[0], command, dict(lab.processes.environment()))
@@ -171,3 +169,49 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
     ]
+
+
+# --- neutrino vm ------------------------------------------------------------------------------------------------------
+
+
+def vm(args: argparse.Namespace) -> None:
+    preflight.check_privileges("neutrino vm")
+    run = find_running(Path(args.state).absolute())
+    if not run.host:
+        raise CommandError("networks are not wired on this machine; neutrino up printed the reason when it started")
+    if not run.no_auth:
+        raise CommandError("neutrino vm has no Keystone credentials: it needs auth_strategy=noauth")
+    instances = run.instances()
+    if args.action == "create":
+        vm = instances.create(args.name, **_create_options(args))
+        print(f"{vm.name}: {instances.describe(vm)}")
+    elif args.action == "exec":
+        command = instances.command(args.name, _command_of(args))
+        os.execvp(command[0], command)
+    elif args.action == "delete":
+        _delete(instances, args.name)
+    else:
+        for vm in instances.vms.all():
+            print(f"{vm.name}: {instances.describe(vm)}")
+
+
+def _create_options(args: argparse.Namespace) -> VmOptions:
+    if (args.network is None) == (args.port is None):
+        raise CommandError(f"VM {args.name} needs either --network or --port", INVALID)
+    address: str | None = getattr(args, "address", None)
+    if args.port is not None and (args.security_groups is not None or address is not None):
+        raise CommandError("--security-group and --address apply to a new port only, not with --port", INVALID)
+    return msgspec.convert(vars(args), VmOptions)
+
+
+def _delete(instances: Instances, name: str) -> None:
+    instances.delete(name)
+    print(f"{name} is deleted")
+
+
+def _command_of(args: argparse.Namespace) -> list[str]:
+    """The command after `--`."""
+    argv: list[str] = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
+    if not argv:
+        raise CommandError(f"no command given: neutrino {args.command} exec NAME -- COMMAND", INVALID)
+    return argv

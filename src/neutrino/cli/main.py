@@ -20,7 +20,7 @@ COMMANDS = {
     "host": "neutrino.cli.database:host",
     "agent": "neutrino.cli.agent:agent",
     "metadata": "neutrino.cli.main:metadata_proxy",
-    "vm": "neutrino.cli.vm:vm",
+    "vm": "neutrino.cli.lab:vm",
     "lab": "neutrino.cli.lab:lab",
 }
 DEFAULT_LAB = "/run/neutrino-lab"
@@ -48,7 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"neutrino {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    _config_files(commands.add_parser("server", help="run the API server"))
+    config = argparse.ArgumentParser(add_help=False)
+    config.add_argument("--config-file", action="append", default=[], help="configuration file; repeatable")
+
+    commands.add_parser("server", parents=[config], help="run the API server")
     up = commands.add_parser("up", help="run everything on this machine with built-in defaults, until Ctrl-C")
     up.add_argument("--state", default="state", help="directory of its files (default: %(default)s)")
     up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
@@ -56,23 +59,20 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--agent-config-file", action="append", default=[], help="the same for this machine's agent")
     up.add_argument("--no-dataplane", action="store_true", help="serve the API only, without Open vSwitch and agent")
 
-    db = commands.add_parser("db", help="maintain the database")
+    db = commands.add_parser("db", parents=[config], help="maintain the database")
     db.add_argument("action", choices=["upgrade", "version", "recount", "verify"])
-    _config_files(db)
 
-    _config_files(commands.add_parser("feed", help="run the feed for the host agents as a separate process"))
+    commands.add_parser("feed", parents=[config], help="run the feed for the host agents as a separate process")
 
-    host = commands.add_parser("host", help="manage the credentials of hosts for the feed")
+    host = commands.add_parser("host", parents=[config], help="manage the credentials of hosts for the feed")
     host.add_argument("action", choices=["add", "list", "remove", "roles", "rotate", "show"])
     host.add_argument("name", nargs="?", help="the host's name; add and rotate print its credential, once")
     host.add_argument("--roles", help="for add and roles: of l2,dhcp,l3,metadata (default of add: l2,metadata)")
-    _config_files(host)
 
-    agent = commands.add_parser("agent", help="run the agent of this host")
+    agent = commands.add_parser("agent", parents=[config], help="run the agent of this host")
     agent.add_argument("action", nargs="?", choices=["run", "verify"], default="run")
     agent.add_argument("--dry-run", action="store_true", help="print the planned changes without applying them")
     agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference must last")
-    _config_files(agent)
 
     _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
     _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
@@ -84,10 +84,6 @@ def _parser() -> argparse.ArgumentParser:
     metadata.add_argument("--monitor-file", default="", help="file to write the time to")
     metadata.add_argument("--monitor-interval", type=float, default=5.0, help="seconds between two writes")
     return parser
-
-
-def _config_files(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config-file", action="append", default=[], help="configuration file; repeatable")
 
 
 def metadata_proxy(args: argparse.Namespace) -> None:
@@ -137,8 +133,11 @@ def _lab_arguments(parser: argparse.ArgumentParser) -> None:
     datapath = "datapath of Open vSwitch: kernel (system) or userspace (netdev) (default: %(default)s)"
     up.add_argument("--datapath", default="netdev", choices=["system", "netdev"], help=datapath)
     up.add_argument("--central", type=int, default=2, help="hosts with agent_mode dvr_snat (default: %(default)s)")
-    up.add_argument("--config-file", action="append", default=[], help="configuration file for the server; repeatable")
-    up.add_argument("--agent-config-file", action="append", default=[], help="configuration file for the agents")
+    for option, dest, what in (
+        ("--config-file", "server_config_files", "configuration file for the server; repeatable"),
+        ("--agent-config-file", "agent_config_files", "configuration file for the agents"),
+    ):
+        up.add_argument(option, dest=dest, metavar="FILE", type=os.path.abspath, action="append", default=[], help=what)
 
     vm = actions.add_parser("vm", parents=[state], help="create a stand-in instance, or delete one")
     _create_arguments(vm)
@@ -171,8 +170,10 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--network", help="the network, by name or id")
     parser.add_argument("--port", help="an existing port instead of a network, by name or id")
-    parser.add_argument("--security-group", action="append", help="by name or id; repeatable")
-    parser.add_argument("--no-dhcp", action="store_true", help="configure the port's addresses without DHCP")
+    group = "by name or id; repeatable"
+    parser.add_argument("--security-group", dest="security_groups", metavar="GROUP", action="append", help=group)
+    without = "configure the port's addresses without DHCP"
+    parser.add_argument("--no-dhcp", dest="dhcp", action="store_false", help=without)
 
 
 if __name__ == "__main__":

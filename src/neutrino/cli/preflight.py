@@ -57,7 +57,8 @@ def check_feed_addresses(addresses: Sequence[Address]) -> None:
 
 
 def check_database(conf: cfg.ConfigOpts) -> None:
-    """Connect and upgrade the schema, in a forked process: the supervisor itself must not open the database.
+    """Connect and upgrade the schema, in a forked process: the supervisor itself must not open the database, and the memory
+    that migrations need is freed.
 
     Call it before this process has threads, whose locks the child would inherit locked.
     """

@@ -7,6 +7,7 @@ across a fork.
 import argparse
 import contextlib
 import logging
+import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
 
@@ -28,15 +29,12 @@ def serve(args: argparse.Namespace) -> None:
 
 
 def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str = "set bind_port") -> cfg.ConfigOpts:
-    """Check everything before anything is started; CommandError has the cause. `port_fix`: how to choose another port."""
+    """Check everything before anything is started. `port_fix`: how to choose another port."""
     preflight.check_files(files)
-    try:
-        conf = _configuration(files)
-        config.check_values(conf)
-        config.check_listening(conf)
-        feed_addresses = _feed_addresses(conf) if conf.feed.run else []
-    except (cfg.Error, config.RefusedToStart) as error:
-        raise CommandError(str(error), INVALID) from None
+    conf = config.configuration(files)
+    config.check_values(conf)
+    config.check_listening(conf)
+    feed_addresses = _feed_addresses(conf) if conf.feed.run else []
     preflight.check_port(conf.bind_host, conf.bind_port, f"stop what listens there, or {port_fix}")
     preflight.check_feed_addresses(feed_addresses)
     logging.basicConfig(level=log_level, format=LOG_FORMAT)
@@ -46,7 +44,7 @@ def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str =
 
     try:
         workers.load(files)
-    except (cfg.Error, config.RefusedToStart, ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError) as error:
         raise CommandError(str(error), INVALID) from None
     preflight.check_database(conf)  # last, as it upgrades the schema: a start that fails otherwise changes nothing
     return conf
@@ -66,7 +64,9 @@ def run(
     from neutrino.cli import workers
 
     files = [os.path.abspath(name) for name in config_files]
-    os.environ[workers.CONFIG_FILES] = ":".join(files)
+    multiprocessing.set_start_method(
+        "fork", force=True
+    )  # from Python 3.14 on not the default: workers share the server
     os.register_at_fork(after_in_child=workers.set_worker_signals)
     api = workers.Supervisor(
         workers.TARGET,
@@ -104,28 +104,15 @@ def _reload(files: Sequence[str]) -> None:
         LOG.exception("the configuration is invalid, the previous one stays in force")
 
 
-def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
-    config.register(conf)
-    conf([], project="neutrino", default_config_files=list(files), default_config_dirs=[])
-    return conf
-
-
 # --- the feed ---------------------------------------------------------------------------------------------------------
 
 
 def serve_feed(args: argparse.Namespace) -> None:
     """`neutrino feed`: all checks, then the feed until SIGTERM or SIGINT."""
-    from neutrino.server.backend import configuration
-
     preflight.check_files(args.config_file)
-    try:
-        conf = configuration(args.config_file)
-        config.check_values(conf)
-        feed_addresses = _feed_addresses(conf)
-    except (cfg.Error, config.RefusedToStart) as error:
-        raise CommandError(str(error), INVALID) from None
-    preflight.check_feed_addresses(feed_addresses)
+    conf = config.configuration(args.config_file)
+    config.check_values(conf)
+    preflight.check_feed_addresses(_feed_addresses(conf))
     preflight.check_database(conf)
     feed(conf)
 
@@ -138,13 +125,10 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
 def feed(conf: cfg.ConfigOpts) -> None:
     from oslo_log import log
 
-    from neutrino.server.db.schema import WrongSchema
     from neutrino.server.feed.main import run
 
     try:
         log.setup(conf, "neutrino")
         run(conf)
-    except (cfg.Error, config.RefusedToStart, WrongSchema) as error:
-        raise CommandError(str(error), INVALID) from None
     except OSError as error:
         raise CommandError(f"the feed cannot be served: {error}") from None

@@ -19,7 +19,7 @@ from oslo_config import cfg
 
 from neutrino.cli.child_process import end_with_parent
 from neutrino.server import config
-from neutrino.server.main import Server, assemble, configuration
+from neutrino.server.main import Server, assemble
 from neutrino.server.main import application as application_of
 from neutrino.server.policy.checks import load_extension_checks_lazily
 
@@ -28,14 +28,13 @@ WITHIN_SECONDS = 60.0
 POLL_SECONDS = 0.05
 REPEAT_SECONDS = 0.2
 TARGET = "neutrino.cli.workers:application"
-CONFIG_FILES = "NEUTRINO_CONFIG_FILES"  # environment variable with their names, separated by colons
 _server: Server | None = None
 
 
 def load(files: Sequence[str]) -> None:
     """Assemble the server with the current configuration, for the processes that are forked from now on."""
     global _server  # granian passes nothing to a forked worker
-    conf = configuration(files)
+    conf = config.configuration(files)
     # Import here what each process would import for itself, unshared: the database driver and the feed.
     sa.make_url(config.database_url(conf)).get_dialect().import_dbapi()
     if conf.feed.run:
@@ -86,13 +85,11 @@ def set_worker_signals() -> None:
 
 def application() -> Any:
     """Called by granian in each worker: the WSGI application."""
-    set_worker_signals()  # again, for a Python whose multiprocessing does not fork
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGTERM}
-    )  # in all later threads too: only the one below receives it
+    # In all later threads too: only the one below receives it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=_forward_sigterm, name="SIGTERM", daemon=True).start()
-    files = [name for name in os.environ[CONFIG_FILES].split(":") if name]
-    return application_of(_server or assemble(configuration(files)))
+    assert _server is not None
+    return application_of(_server)
 
 
 def _forward_sigterm() -> None:

@@ -23,12 +23,12 @@ ENTRIES, MEMBERS = "forwarding", "group_members"  # the two kinds with messages 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """One object before and after; None: it does not exist."""
+    """One object before and after, of the type that the kind declares; None: it does not exist."""
 
     kind: str
     id: str
-    old: Object | None
-    new: Object | None
+    old: Any
+    new: Any
 
 
 class _Identified(msgspec.Struct):
@@ -47,7 +47,7 @@ class _CacheFile(msgspec.Struct):
 class State:
     def __init__(self, kinds: Mapping[str, Kind] = KINDS) -> None:
         self._decoders = {kind.name: msgspec.json.Decoder(kind.type) for kind in kinds.values()}
-        self.objects: dict[str, dict[str, Object]] = {kind: {} for kind in kinds}
+        self.objects: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}  # of the type that the kind declares
         self.cursor: Cursor | None = None
         self.is_synced = False
         self._database = ""
@@ -113,7 +113,7 @@ class State:
         if key not in self.objects[kind]:
             return
         if kind == ENTRIES:
-            self._entries[self.objects[kind][key].network_id] = ""  # type: ignore[attr-defined]
+            self._entries[self.objects[kind][key].network_id] = ""
         self._set(kind, key, None)
         self._digests[kind].pop(key, None)
 
@@ -130,7 +130,7 @@ class State:
 
     def _keep_only(self, message: Entries) -> None:
         self._entries[message.network_id] = ""
-        present = [key for key, e in self.objects[ENTRIES].items() if e.network_id == message.network_id]  # type: ignore[attr-defined]
+        present = [key for key, e in self.objects[ENTRIES].items() if e.network_id == message.network_id]
         kept = set(message.ids)
         for key in present:
             if key not in kept:
@@ -216,7 +216,7 @@ class State:
     def have(self) -> dict[str, dict[str, str]]:
         """For `hello`: the digest of every object, and one per network for forwarding entries."""
         digests = {kind: {key: self._digests[kind].get(key, "") for key in keys} for kind, keys in self.objects.items()}
-        digests[ENTRIES] = {e.network_id: "" for e in self.objects[ENTRIES].values()} | self._entries  # type: ignore[attr-defined]
+        digests[ENTRIES] = {e.network_id: "" for e in self.objects[ENTRIES].values()} | self._entries
         return {kind: keys for kind, keys in digests.items() if keys}
 
     def dump(self) -> bytes:

@@ -65,7 +65,11 @@ class ApiClient:
         finally:
             connection.close()
         if response.status >= http.HTTPStatus.BAD_REQUEST:
-            raise _api_error(response.status, content)
+            try:
+                message = json.loads(content)["NeutronError"]["message"]
+            except (ValueError, LookupError, TypeError):  # not from the API itself, such as a proxy's page
+                message = f"the API answered {response.status}: {content.decode(errors='replace')[:200]}"
+            raise ApiError(response.status, message)
         return cast(Object, json.loads(content) if content else {})
 
     def responds(self) -> bool:
@@ -74,13 +78,6 @@ class ApiClient:
         except LabError:
             return False
         return True
-
-
-def _api_error(status: int, content: bytes) -> ApiError:
-    try:
-        return ApiError(status, json.loads(content)["NeutronError"]["message"])
-    except (ValueError, LookupError, TypeError):  # not from the API itself, such as a proxy's page
-        return ApiError(status, f"the API answered {status}: {content.decode(errors='replace')[:200]}")
 
 
 def _plural(kind: str) -> str:

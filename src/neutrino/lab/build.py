@@ -17,12 +17,20 @@ from pathlib import Path
 import msgspec
 
 from neutrino import private
-from neutrino.lab.config_files import render_agent, render_clouds, render_lab_server, render_server
 from neutrino.lab.errors import LabError, locked
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.fabric import apply_fabric
 from neutrino.lab.lab import Lab
-from neutrino.lab.settings import EXTERNAL, FABRIC, LabPaths, check
+from neutrino.lab.settings import (
+    EXTERNAL,
+    FABRIC,
+    LabPaths,
+    check,
+    render_agent,
+    render_clouds,
+    render_lab_server,
+    render_server,
+)
 
 Output = Callable[[str], None]
 

@@ -6,28 +6,20 @@ step prints its duration; the demo ends with a summary.
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from neutrino.lab import build
 from neutrino.lab.errors import LabError, wait_until
+from neutrino.lab.hosts.namespaces import run
 from neutrino.lab.lab import Lab
 from neutrino.lab.settings import EXTERNAL, LabSettings
 
 SECONDS = 20.0
-SERVER = "import socket\ns = socket.create_server(('', {port}))\nwhile True:\n s.accept()[0].sendall(b'hello')"
-CLIENT = (
-    "import socket,sys\ntry: s = socket.create_connection(('{address}', {port}), 2)\n"
-    "except OSError: sys.exit(1)\nsys.exit(s.recv(5) != b'hello')"
-)
-
-
 EXTERNAL_NETWORK = (
     "network create public --external --provider-network-type flat --provider-physical-network external",
     "subnet create public-v4 --network public --subnet-range 203.0.113.0/24 --gateway 203.0.113.1 --no-dhcp"
@@ -50,23 +42,25 @@ SECURITY_GROUP = (
 @dataclass
 class Demo:
     lab: Lab
+    client: str
     output: build.Output
-    results: list[tuple[str, str]] = field(default_factory=list)
 
-    def run(self) -> None:
-        step = self._step
-        step("an external network", lambda: self._create(EXTERNAL_NETWORK, "203.0.113.0/24"))
+    def steps(self) -> Sequence[tuple[str, Callable[[], str]]]:
+        """What each step does, and the function that does it and returns the result."""
         with_gateway = "10.0.0.0/24, its router with an external gateway"
-        step("a network, its subnet and a router", lambda: self._create(TENANT_NETWORK, with_gateway))
-        step("a security group: ICMP and TCP 8080, nothing else", lambda: self._create(SECURITY_GROUP, "web"))
-        step("instance web on h1, addressed by DHCP", lambda: self._instance("web", "h1"))
-        step("instance db on h2, addressed by DHCP", lambda: self._instance("db", "h2"))
-        step("metadata of web from 169.254.169.254", self._metadata)
-        step("ping from web to db, between hosts", lambda: self._ping("web", self._address("db")))
-        step("TCP 8080 to db is allowed", lambda: self._tcp("web", "db", 8080, allowed=True))
-        step("TCP 9090 to db is blocked", lambda: self._tcp("web", "db", 9090, allowed=False))
-        step("ping from db to the external network", lambda: self._ping("db", "203.0.113.1"))
-        step("a floating IP for web, pinged from the external network", self._floating_ip)
+        return [
+            ("an external network", lambda: self._create(EXTERNAL_NETWORK, "203.0.113.0/24")),
+            ("a network, its subnet and a router", lambda: self._create(TENANT_NETWORK, with_gateway)),
+            ("a security group: ICMP and TCP 8080, nothing else", lambda: self._create(SECURITY_GROUP, "web")),
+            ("instance web on h1, addressed by DHCP", lambda: self._instance("web", "h1")),
+            ("instance db on h2, addressed by DHCP", lambda: self._instance("db", "h2")),
+            ("metadata of web from 169.254.169.254", self._metadata),
+            ("ping from web to db, between hosts", lambda: self._ping("web", self._address("db"))),
+            ("TCP 8080 to db is allowed", lambda: self._tcp("web", "db", 8080, allowed=True)),
+            ("TCP 9090 to db is blocked", lambda: self._tcp("web", "db", 9090, allowed=False)),
+            ("ping from db to the external network", lambda: self._ping("db", "203.0.113.1")),
+            ("a floating IP for web, pinged from the external network", self._floating_ip),
+        ]
 
     def _create(self, commands: Sequence[str], result: str) -> str:
         for command in commands:
@@ -78,15 +72,15 @@ class Demo:
         return self._address(name)
 
     def _metadata(self) -> str:
-        command = ["curl", "-sS", "--max-time", "5", "http://169.254.169.254/latest/meta-data/instance-id"]
-
-        def instance_id() -> str:
-            done = self.lab.run("web", command, check=False)
-            return done.stdout.strip() if done.returncode == 0 else ""
-
+        url = "http://169.254.169.254/latest/meta-data/instance-id"
         # The metadata role configures its proxy independently of the roles that the port waits for.
-        wait_until(lambda: instance_id() != "", SECONDS, "the metadata service does not respond")
-        return f"instance {instance_id()}"
+        wait_until(lambda: self._get("web", url) != "", SECONDS, "the metadata service does not respond")
+        return f"instance {self._get('web', url)}"
+
+    def _get(self, where: str, url: str) -> str:
+        """The content of a URL; empty if there is no response."""
+        done = self.lab.run(where, ["curl", "-fsS", "--max-time", "2", url], check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
 
     def _floating_ip(self) -> str:
         created = self._openstack("floating ip create public --port web -f json")
@@ -104,12 +98,11 @@ class Demo:
 
     def _tcp(self, source: str, target: str, port: int, *, allowed: bool) -> str:
         address = self._address(target)
-        server = self.lab.popen(target, [sys.executable, "-c", SERVER.format(port=port)])
+        server = self.lab.popen(target, [sys.executable, "-m", "http.server", str(port)])
         try:
-            command = [sys.executable, "-c", CLIENT.format(address=address, port=port)]
 
             def connects() -> bool:
-                return self.lab.run(source, command, check=False).returncode == 0
+                return self._get(source, f"http://{address}:{port}/") != ""
 
             if allowed:
                 wait_until(connects, SECONDS, f"{source} cannot connect to {address} port {port}")
@@ -123,46 +116,30 @@ class Demo:
     def _openstack(self, arguments: str) -> str:
         environment = {**os.environ, "OS_CLIENT_CONFIG_FILE": str(self.lab.paths.clouds), "OS_CLOUD": "neutrino"}
         self.output(f"    $ openstack {arguments}")
-        command = [_client(), *arguments.split()]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-        if done.returncode:
-            raise LabError(f"openstack {arguments}: {done.stderr.strip() or done.stdout.strip()}")
-        return done.stdout
-
-    def _step(self, what: str, action: Callable[[], str]) -> None:
-        self.output(f"… {what}")
-        started = time.monotonic()
-        result = action()
-        self.output(f"  ✓ {result}  ({time.monotonic() - started:.1f} s)")
-        self.results.append((what, result))
+        command = [self.client, *arguments.split()]
+        return run(command, timeout=120, env=environment, shown=f"openstack {arguments}").stdout
 
     def _address(self, name: str) -> str:
         port = self.lab.api.show("port", self.lab.vms.get(name).port_id)
         return str(port["fixed_ips"][0]["ip_address"])
 
 
-def demo(port: int, output: build.Output) -> None:
+def demo(port: int, client: str, output: build.Output) -> None:
+    """Run all steps in a temporary lab. `client`: the openstack command."""
+    started, results = time.monotonic(), []
     with tempfile.TemporaryDirectory(prefix="neutrino-demo-") as directory:
-        started = time.monotonic()
         output("… a server and two hosts")
         lab = Lab(Path(directory) / "lab", LabSettings(hosts=2, port=port))
         build.up(lab, lambda text: output(f"    {text}"))
         try:
             output(f"  ✓ the API is on {lab.settings.url}  ({time.monotonic() - started:.1f} s)")
-            run = Demo(lab, output)
-            run.run()
+            for what, action in Demo(lab, client, output).steps():
+                output(f"… {what}")
+                begun = time.monotonic()
+                result = action()
+                output(f"  ✓ {result}  ({time.monotonic() - begun:.1f} s)")
+                results.append(f"  {what}: {result}")
         finally:
             output("… removing the lab")
             build.down(lab.paths.state, lambda text: output(f"    {text}"))
-        output(f"\nDone in {time.monotonic() - started:.0f} s:")
-        for what, result in run.results:
-            output(f"  {what}: {result}")
-
-
-def _client() -> str:
-    """The client of this virtual environment, or else of the PATH."""
-    own = Path(sys.executable).with_name("openstack")
-    found = str(own) if own.exists() else shutil.which("openstack")
-    if found is None:
-        raise LabError("the demo needs the openstack client: pip install python-openstackclient")
-    return found
+    output("\n".join([f"\nDone in {time.monotonic() - started:.0f} s:", *results]))

@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from neutrino.errors import OperatorError
+
 STEP_SECONDS = 0.03
 
 
-class LabError(Exception):
-    """An error that the command line prints in one line, without a traceback."""
+class LabError(OperatorError):
+    """A lab or a stand-in instance cannot be created, changed or removed."""
 
 
 def wait_until(ready: Callable[[], bool], timeout: float, what: str) -> float:

@@ -179,13 +179,9 @@ class Lab:
 
     def log_tail(self, name: str, size: int = 2000, after: int = 0) -> str:
         """The end of a process' log: `h1-agent`, `server`, `h1-ovs-vswitchd`, …"""
-        try:
-            with self.paths.log(name).open("rb") as log:
-                end = log.seek(0, os.SEEK_END)
-                log.seek(max(after, end - size))
-                return log.read().decode(errors="replace")
-        except OSError:
-            return ""
+        path = self.paths.log(name)
+        content = path.read_bytes() if path.exists() else b""
+        return content[max(after, len(content) - size) :].decode(errors="replace")
 
 
 def _config_files(names: Sequence[str | os.PathLike[str]]) -> list[str]:

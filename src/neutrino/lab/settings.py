@@ -1,14 +1,17 @@
-"""The settings of a lab, and the names, paths and addresses derived from them.
+"""The settings of a lab, and what is derived from them: names, paths, addresses and configuration files.
 
 A lab owns one directory. Everything else that it creates lives in its own namespaces, so labs with different directories
 and API ports do not affect each other.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from neutrino.lab import nova_metadata
 from neutrino.lab.errors import LabError
+from neutrino.model.roles import ROLES
 
 MAX_HOSTS = 64
 MIN_MTU, MAX_MTU = 1300, 9000  # IPv6 needs 1280 bytes inside a tunnel, plus the tunnel's headers
@@ -22,8 +25,12 @@ BRIDGE_MAPPINGS = {"physnet1": "br-provider", "external": "br-ex"}
 SYSTEM, NETDEV = DATAPATHS = ("system", "netdev")  # datapath types of Open vSwitch: kernel, userspace
 EXTERNAL_ADDRESSES = ("203.0.113.1/24", "2001:db8:203:113::1/64")
 
+OVS_RUN = "/run/openvswitch"  # in the mount namespace of a host
+
 VM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 HOST_NAME = re.compile(r"h[0-9]+")
+Options = Mapping[str, Mapping[str, object]]  # of a configuration file, by section
+HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class LabSettings:
     underlay_ip_version: int = 4
     datapath: str = NETDEV
     central: int = 2  # the first hosts, whose L3 agents host routers of every kind; the others only distributed parts
-    roles: tuple[str, ...] = ("l2", "dhcp", "l3", "metadata")
+    roles: tuple[str, ...] = ROLES
     server_config_files: tuple[str, ...] = ()
     agent_config_files: tuple[str, ...] = ()
 
@@ -116,3 +123,62 @@ def bridge_mac(host: str, uplink: str) -> str:
 
 def vm_namespace(name: str) -> str:
     return f"vm-{name}"
+
+
+# --- configuration files, with the defaults that `neutrino up` shares ---------------------------------------------------
+
+
+def _escaped(value: object) -> str:
+    """A value for oslo.config, which would expand a dollar sign as a reference to another option."""
+    return str(value).replace("$", "$$")
+
+
+def render(options: Options) -> str:
+    lines = ["# Written by the neutrino command."]
+    for section, values in options.items():
+        lines += [f"[{section}]", *(f"{name} = {_escaped(value)}" for name, value in values.items()), ""]
+    return "\n".join(lines)
+
+
+def render_template(template: Path, **values: object) -> str:
+    return template.read_text().format_map({field: _escaped(value) for field, value in values.items()})
+
+
+def render_server(port: int, state: Path) -> str:
+    """The defaults of `neutrino up` and of a lab."""
+    return render_template(HERE / "server.conf", port=port, state=state)
+
+
+def render_clouds(url: str) -> str:
+    return render_template(HERE / "clouds.yaml", url=url)
+
+
+def render_lab_server(settings: LabSettings) -> str:
+    """The options that a lab sets in addition."""
+    return render(
+        {
+            "DEFAULT": {"api_workers": 2, "global_physnet_mtu": settings.mtu},
+            "ml2": {"overlay_ip_version": settings.underlay_ip_version},
+            "feed": {"run": "true"},
+        }
+    )
+
+
+def render_agent(settings: LabSettings, paths: LabPaths, host: str, metadata_secret: str = "") -> str:
+    return render_template(
+        HERE / "agent.conf",
+        host=host,
+        state=paths.host(host),
+        roles=",".join(settings.roles),
+        agent_mode=settings.agent_mode(host),
+        serves_metadata="metadata" in settings.roles,
+        metadata_port=nova_metadata.PORT,
+        metadata_secret=metadata_secret,
+        feed_socket=paths.feed_socket,
+        ovs=OVS_RUN,
+        local_ip=underlay_address(host, settings.underlay_ip_version),
+        bridge_mappings=",".join(f"{network}:{bridge}" for network, bridge in BRIDGE_MAPPINGS.items()),
+        datapath=settings.datapath,
+        routes="l3" in settings.roles,
+        ip_version=settings.underlay_ip_version,
+    )

@@ -4,42 +4,25 @@
 schedule networks and routers, bind ports and make them ACTIVE.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_config import cfg
-from oslo_log import log
-from sqlalchemy.engine import Connection
 
 from neutrino.server import config
 from neutrino.server.db.session import Database
-from neutrino.server.dhcp.lease_providers import has_live_provider, is_provider, without_live_provider
-from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler, build_dhcp
-from neutrino.server.entry_points import load
-from neutrino.server.events import notifications, nova
+from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
+from neutrino.server.events import nova
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports
 from neutrino.server.hosts.registry import Registry, Report
-from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.plugin import build_services
-from neutrino.server.ml2.ports.provisioning import DhcpReadiness
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
-from neutrino.server.services import Services
+from neutrino.server.services import Services, load
 
 Object = Mapping[str, Any]
-
-
-def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
-    config.register(conf)
-    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
-    log.register_options(conf)
-    notifications.register_options(conf)
-    nova.register_options(conf)
-    conf([], project="neutrino", default_config_files=list(files), default_config_dirs=[])
-    return conf
 
 
 @dataclass(frozen=True)
@@ -52,7 +35,7 @@ class Backend:
 def build_backend(conf: cfg.ConfigOpts) -> Backend:
     """Opens and starts nothing, so that it can be done before processes are forked."""
     db = Database(config.database_url(conf), pool_size=conf.database.max_pool_size)
-    quotas = Quotas(db, config.quota_defaults(conf))
+    quotas = Quotas(db, {name: conf.quotas[f"quota_{name}"] for name in config.QUOTAS})
     registry = Registry(db, conf.agent_down_time)
     nova_sink = nova.nova_notifier_from_conf(conf)  # its thread starts with the first event, not here
 
@@ -62,15 +45,10 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
     def floating_ip_changed(before: Object | None, after: Object | None, ports: Mapping[str, Object]) -> None:
         nova_sink.send(nova.events_for_floating_ip(before, after, ports))
 
-    def is_served(connection: Connection, network_id: str, subnet_ids: Sequence[str], host: str) -> bool:
-        return has_live_provider(connection, network_id, subnet_ids, host, registry.cutoff())
-
-    groups, readiness = SecurityGroups(db, quotas), DhcpReadiness(is_served, is_provider, without_live_provider)
-    services = Services(
-        conf, db, quotas, registry, groups, NETWORKS.zones_of, check_hints, readiness, port_changed, floating_ip_changed
-    )
+    groups = SecurityGroups(db, quotas)
+    services = Services(conf, db, quotas, registry, groups, port_changed, floating_ip_changed)
     core = load("neutrino.core_plugins", conf.core_plugin)(services)
-    dhcp = build_dhcp(conf, db, registry, core, port_changed)
+    dhcp = build_dhcp(conf, db, registry, core)
 
     def close() -> None:
         nova_sink.queue.close()

@@ -5,7 +5,9 @@ import os
 from collections.abc import Sequence
 
 from oslo_config import cfg
+from oslo_log import log
 
+from neutrino.errors import RefusedToStart
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.l3.config import OPTIONS as L3
@@ -26,160 +28,197 @@ QUOTAS = {
     "address_group": 10,
 }
 
-GLOBAL = [
-    cfg.HostAddressOpt("bind_host", default="127.0.0.1", help="Address that the API listens on."),
-    cfg.PortOpt("bind_port", default=9696, help="Port that the API listens on."),
-    cfg.IntOpt("api_workers", min=1, default=None, help="Processes that serve the API; by default one per CPU."),
-    cfg.IntOpt(
-        "api_threads",
-        min=1,
-        help="Requests that each worker handles at once; by default 1 with SQLite and without Keystone, where only "
-        "the disk is waited for, else 2.",
-    ),
-    cfg.StrOpt(
-        "auth_strategy", choices=["keystone", "noauth"], default="keystone", help="How callers are authenticated."
-    ),
-    cfg.BoolOpt(
-        "allow_noauth_beyond_loopback",
-        default=False,
-        help="Start with auth_strategy=noauth although bind_host is not a loopback address: everyone who reaches the "
-        "address is then an administrator.",
-    ),
-    cfg.StrOpt(
-        "state_path", default=os.path.expanduser("~/.local/share/neutrino"), help="Where the server keeps files."
-    ),
-    cfg.StrOpt("host", default=os.uname().nodename, help="This machine's name."),
-    cfg.StrOpt("core_plugin", default="ml2", help="Entry point of the core plugin."),
-    cfg.ListOpt(
-        "service_plugins", default=["router"], help="Entry points of further plugins, each with resources of its own."
-    ),
-    cfg.IntOpt("pagination_max_limit", default=-1, help="Maximum number of objects in a list; -1: no maximum."),
-    cfg.StrOpt("base_mac", default="fa:16:3e:00:00:00", help="The first three octets of generated MAC addresses."),
-    cfg.StrOpt("dns_domain", default="openstacklocal", help="Domain of the names that ports get."),
-    cfg.IntOpt("max_dns_nameservers", default=5, min=0, max=MAX_NAMESERVERS, help="The most DNS servers of a subnet."),
-    cfg.IntOpt(
-        "max_subnet_host_routes", default=20, min=0, max=MAX_HOST_ROUTES, help="The most host routes of a subnet."
-    ),
-    cfg.BoolOpt(
-        "ipv6_pd_enabled",
-        default=False,
-        help="The default subnet pool of IPv6 is a prefix that is delegated to the subnet's router from outside.",
-    ),
-    cfg.IntOpt(
-        "max_address_group_addresses",
-        default=1000,
-        min=1,
-        help="The most addresses of an address group: each is a flow, or several, on every host that has a port whose "
-        "rules name the group.",
-    ),
-    cfg.IntOpt(
-        "max_allowed_address_pair",
-        default=10,
-        min=-1,
-        max=MAX_ADDRESS_PAIRS,
-        help="The most allowed address pairs of a port.",
-    ),
-    cfg.IntOpt("global_physnet_mtu", default=1500, min=0, help="MTU of the physical network below."),
-    cfg.IntOpt("agent_down_time", default=75, min=1, help="Seconds without a report after which an agent is dead."),
-    cfg.IntOpt("dhcp_agents_per_network", default=1, min=1, help="Agents that serve each network's DHCP."),
-    cfg.BoolOpt("network_auto_schedule", default=True, help="Schedule networks to DHCP agents automatically."),
-    cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),
-    cfg.ListOpt("default_availability_zones", default=[], help="Zones of networks that name none."),
-]
+OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
+    None: [  # [DEFAULT]
+        cfg.HostAddressOpt("bind_host", default="127.0.0.1", help="Address that the API listens on."),
+        cfg.PortOpt("bind_port", default=9696, help="Port that the API listens on."),
+        cfg.IntOpt("api_workers", min=1, default=None, help="Processes that serve the API; by default one per CPU."),
+        cfg.IntOpt(
+            "api_threads",
+            min=1,
+            help="Requests that each worker handles at once; by default 1 with SQLite and without Keystone, where only "
+            "the disk is waited for, else 2.",
+        ),
+        cfg.StrOpt(
+            "auth_strategy", choices=["keystone", "noauth"], default="keystone", help="How callers are authenticated."
+        ),
+        cfg.BoolOpt(
+            "allow_noauth_beyond_loopback",
+            default=False,
+            help="Start with auth_strategy=noauth although bind_host is not a loopback address: everyone who reaches the "
+            "address is then an administrator.",
+        ),
+        cfg.StrOpt(
+            "state_path", default=os.path.expanduser("~/.local/share/neutrino"), help="Where the server keeps files."
+        ),
+        cfg.StrOpt("host", default=os.uname().nodename, help="This machine's name."),
+        cfg.StrOpt("core_plugin", default="ml2", help="Entry point of the core plugin."),
+        cfg.ListOpt(
+            "service_plugins",
+            default=["router"],
+            help="Entry points of further plugins, each with resources of its own.",
+        ),
+        cfg.IntOpt("pagination_max_limit", default=-1, help="Maximum number of objects in a list; -1: no maximum."),
+        cfg.StrOpt("base_mac", default="fa:16:3e:00:00:00", help="The first three octets of generated MAC addresses."),
+        cfg.StrOpt("dns_domain", default="openstacklocal", help="Domain of the names that ports get."),
+        cfg.IntOpt(
+            "max_dns_nameservers", default=5, min=0, max=MAX_NAMESERVERS, help="The most DNS servers of a subnet."
+        ),
+        cfg.IntOpt(
+            "max_subnet_host_routes", default=20, min=0, max=MAX_HOST_ROUTES, help="The most host routes of a subnet."
+        ),
+        cfg.BoolOpt(
+            "ipv6_pd_enabled",
+            default=False,
+            help="The default subnet pool of IPv6 is a prefix that is delegated to the subnet's router from outside.",
+        ),
+        cfg.IntOpt(
+            "max_address_group_addresses",
+            default=1000,
+            min=1,
+            help="The most addresses of an address group: each is a flow, or several, on every host that has a port whose "
+            "rules name the group.",
+        ),
+        cfg.IntOpt(
+            "max_allowed_address_pair",
+            default=10,
+            min=-1,
+            max=MAX_ADDRESS_PAIRS,
+            help="The most allowed address pairs of a port.",
+        ),
+        cfg.IntOpt("global_physnet_mtu", default=1500, min=0, help="MTU of the physical network below."),
+        cfg.IntOpt("agent_down_time", default=75, min=1, help="Seconds without a report after which an agent is dead."),
+        cfg.IntOpt("dhcp_agents_per_network", default=1, min=1, help="Agents that serve each network's DHCP."),
+        cfg.BoolOpt("network_auto_schedule", default=True, help="Schedule networks to DHCP agents automatically."),
+        cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),
+        cfg.ListOpt("default_availability_zones", default=[], help="Zones of networks that name none."),
+        *L3,
+        cfg.BoolOpt(
+            "notify_nova_on_port_status_changes",
+            default=False,
+            help="Notify Nova when a port's status changes. Nova needs it to start servers.",
+        ),
+        cfg.BoolOpt(
+            "notify_nova_on_port_data_changes",
+            default=False,
+            help="Notify Nova when a port's addresses or floating IPs change, so that it updates its cache.",
+        ),
+        cfg.StrOpt("transport_url", default="rabbit://", secret=True, help="The message broker's address."),
+        cfg.StrOpt("control_exchange", default="neutron", help="The exchange that notifications are sent to."),
+    ],
+    "database": [
+        cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL; by default an SQLite file in state_path."),
+        cfg.BoolOpt("auto_upgrade", default=True, help="Bring the schema up to date when the server starts."),
+        cfg.IntOpt("max_pool_size", default=10, min=1, help="Connections that each worker keeps open."),
+    ],
+    "oslo_middleware": [
+        cfg.IntOpt(
+            "max_request_body_size",
+            default=114688,
+            min=1024,
+            help="Maximum size of a request body, in bytes.",
+            deprecated_opts=[cfg.DeprecatedOpt("max_request_body_size", group="DEFAULT")],
+        ),
+    ],
+    "ml2": [
+        cfg.ListOpt("type_drivers", default=["local", "flat", "vlan", "gre", "vxlan", "geneve"]),
+        cfg.ListOpt("tenant_network_types", default=["vxlan"], help="Types of project networks, tried in this order."),
+        cfg.ListOpt("mechanism_drivers", default=["openvswitch", "l2population"]),
+        cfg.ListOpt("extension_drivers", default=["port_security", "dns"]),
+        cfg.ListOpt("physical_network_mtus", default=[], help="MTU of single physical networks, as name:mtu."),
+        cfg.IntOpt("path_mtu", default=0, min=0, help="The largest packet that the tunnels' underlay carries."),
+        cfg.StrOpt("external_network_type", default=None, help="Type of external networks whose request names none."),
+        cfg.IntOpt("overlay_ip_version", default=4, choices=(4, 6), help="IP version between tunnel endpoints."),
+    ],
+    "ml2_type_flat": [cfg.ListOpt("flat_networks", default=["*"], help="Physical networks for flat ones; * is all.")],
+    "ml2_type_vlan": [
+        cfg.ListOpt("network_vlan_ranges", default=[], help="physical_network[:min:max] for VLAN networks.")
+    ],
+    "ml2_type_gre": [cfg.ListOpt("tunnel_id_ranges", default=["1:10000"])],
+    "ml2_type_vxlan": [cfg.ListOpt("vni_ranges", default=["1:16000000"])],
+    "ml2_type_geneve": [
+        cfg.ListOpt("vni_ranges", default=["1:16000000"]),
+        cfg.IntOpt("max_header_size", default=30, help="Bytes that Geneve's headers take of a packet."),
+    ],
+    "feed": [
+        cfg.BoolOpt("run", default=True, help="Start the feed process with the API; else run `neutrino feed`."),
+        cfg.BoolOpt(
+            "announce",
+            default=True,
+            help="Notify the feeds of a PostgreSQL database after each commit; else they poll once a second.",
+        ),
+        cfg.ListOpt(
+            "bind",
+            default=[],
+            help="Where hosts reach the feed: unix:/path, or host:port. Without TLS only on this machine. By default "
+            "the socket feed.sock in state_path.",
+        ),
+        cfg.StrOpt(
+            "tls_cert_file", default=None, help="Certificate of the feed, for addresses other than this machine's."
+        ),
+        cfg.StrOpt("tls_key_file", default=None, help="Its key."),
+        cfg.IntOpt("keep_changes", default=3600, min=60, help="Seconds for which rows of the change log are kept."),
+        cfg.FloatOpt("poll_interval", default=0.05, min=0.001, help="Seconds between polls of MariaDB for changes."),
+        cfg.FloatOpt(
+            "sqlite_poll_interval", default=0.02, min=0.001, help="The same for SQLite if inotify is not available."
+        ),
+        cfg.FloatOpt("heartbeat", default=10.0, min=0.1, help="Seconds between pings to a host."),
+        cfg.FloatOpt(
+            "heartbeat_timeout",
+            default=20.0,
+            min=0.1,
+            help="Seconds until a host that does not answer is disconnected.",
+        ),
+    ],
+    "quotas": [
+        cfg.IntOpt(
+            f"quota_{name}", default=limit, min=-1, help=f"How many of {name} a project may have; -1: any number."
+        )
+        for name, limit in QUOTAS.items()
+    ],
+    "nova": [  # keystoneauth registers its own options in this group (`events/nova.py`)
+        cfg.StrOpt("region_name", help="The region of Nova's endpoint."),
+        cfg.StrOpt(
+            "endpoint_type",
+            default="public",
+            choices=["public", "internal", "admin"],
+            help="Which of Nova's endpoints in the catalogue to use.",
+        ),
+    ],
+    # Options of oslo.messaging that decide where notifications go, under their own names.
+    "oslo_messaging_notifications": [
+        cfg.MultiStrOpt(
+            "driver",
+            default=["noop"],
+            help="How notifications are sent: 'noop' (not at all) or 'messagingv2' (to RabbitMQ).",
+        ),
+        cfg.ListOpt("topics", default=["notifications"], help="The topics that notifications are sent to."),
+        cfg.StrOpt("transport_url", secret=True, help="The broker; if not set, [DEFAULT] transport_url."),
+    ],
+    "oslo_messaging_rabbit": [
+        cfg.BoolOpt("amqp_durable_queues", default=False, help="Declare exchange and queues as durable."),
+        cfg.BoolOpt("rabbit_quorum_queue", default=False, help="Declare queues as quorum queues."),
+        cfg.BoolOpt("ssl", default=False, help="Connect with TLS."),
+        cfg.StrOpt("ssl_ca_file", default="", help="CA certificates that the broker's certificate must chain to."),
+        cfg.StrOpt("ssl_cert_file", default="", help="The client certificate."),
+        cfg.StrOpt("ssl_key_file", default="", help="The key of the client certificate."),
+    ],
+}
 
-DATABASE = [
-    cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL; by default an SQLite file in state_path."),
-    cfg.BoolOpt("auto_upgrade", default=True, help="Bring the schema up to date when the server starts."),
-    cfg.IntOpt("max_pool_size", default=10, min=1, help="Connections that each worker keeps open."),
-]
 
-OSLO_MIDDLEWARE = [
-    cfg.IntOpt(
-        "max_request_body_size",
-        default=114688,
-        min=1024,
-        help="Maximum size of a request body, in bytes.",
-        deprecated_opts=[cfg.DeprecatedOpt("max_request_body_size", group="DEFAULT")],
-    ),
-]
-
-ML2 = [
-    cfg.ListOpt("type_drivers", default=["local", "flat", "vlan", "gre", "vxlan", "geneve"]),
-    cfg.ListOpt("tenant_network_types", default=["vxlan"], help="Types of project networks, tried in this order."),
-    cfg.ListOpt("mechanism_drivers", default=["openvswitch", "l2population"]),
-    cfg.ListOpt("extension_drivers", default=["port_security", "dns"]),
-    cfg.ListOpt("physical_network_mtus", default=[], help="MTU of single physical networks, as name:mtu."),
-    cfg.IntOpt("path_mtu", default=0, min=0, help="The largest packet that the tunnels' underlay carries."),
-    cfg.StrOpt("external_network_type", default=None, help="Type of external networks whose request names none."),
-    cfg.IntOpt("overlay_ip_version", default=4, choices=(4, 6), help="IP version between tunnel endpoints."),
-]
-FLAT = [cfg.ListOpt("flat_networks", default=["*"], help="Physical networks for flat ones; * is all.")]
-VLAN = [cfg.ListOpt("network_vlan_ranges", default=[], help="physical_network[:min:max] for VLAN networks.")]
-GRE = [cfg.ListOpt("tunnel_id_ranges", default=["1:10000"])]
-VXLAN = [cfg.ListOpt("vni_ranges", default=["1:16000000"])]
-GENEVE = [
-    cfg.ListOpt("vni_ranges", default=["1:16000000"]),
-    cfg.IntOpt("max_header_size", default=30, help="Bytes that Geneve's headers take of a packet."),
-]
-FEED = [
-    cfg.BoolOpt("run", default=True, help="Start the feed process with the API; else run `neutrino feed`."),
-    cfg.BoolOpt(
-        "announce",
-        default=True,
-        help="Notify the feeds of a PostgreSQL database after each commit; else they poll once a second.",
-    ),
-    cfg.ListOpt(
-        "bind",
-        default=[],
-        help="Where hosts reach the feed: unix:/path, or host:port. Without TLS only on this machine. By default "
-        "the socket feed.sock in state_path.",
-    ),
-    cfg.StrOpt("tls_cert_file", default=None, help="Certificate of the feed, for addresses other than this machine's."),
-    cfg.StrOpt("tls_key_file", default=None, help="Its key."),
-    cfg.IntOpt("keep_changes", default=3600, min=60, help="Seconds for which rows of the change log are kept."),
-    cfg.FloatOpt("poll_interval", default=0.05, min=0.001, help="Seconds between polls of MariaDB for changes."),
-    cfg.FloatOpt(
-        "sqlite_poll_interval", default=0.02, min=0.001, help="The same for SQLite if inotify is not available."
-    ),
-    cfg.FloatOpt("heartbeat", default=10.0, min=0.1, help="Seconds between pings to a host."),
-    cfg.FloatOpt(
-        "heartbeat_timeout", default=20.0, min=0.1, help="Seconds until a host that does not answer is disconnected."
-    ),
-]
-QUOTA = [
-    cfg.IntOpt(f"quota_{name}", default=limit, min=-1, help=f"How many of {name} a project may have; -1: any number.")
-    for name, limit in QUOTAS.items()
-]
-
-
-class RefusedToStart(Exception):
-    """The configuration is valid but insecure: the server does not start with it."""
-
-
-GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
-    (None, GLOBAL),
-    (None, L3),
-    ("database", DATABASE),
-    ("oslo_middleware", OSLO_MIDDLEWARE),
-    ("ml2", ML2),
-    ("ml2_type_flat", FLAT),
-    ("ml2_type_vlan", VLAN),
-    ("ml2_type_gre", GRE),
-    ("ml2_type_vxlan", VXLAN),
-    ("ml2_type_geneve", GENEVE),
-    ("quotas", QUOTA),
-    ("feed", FEED),
-)
-
-
-def register(conf: cfg.ConfigOpts) -> None:
-    for group, options in GROUPS:
+def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    for group, options in OPTIONS.items():
         conf.register_opts(options, group=group)
+    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
+    log.register_options(conf)
+    conf([], project="neutrino", default_config_files=list(files), default_config_dirs=[])
+    return conf
 
 
 def check_values(conf: cfg.ConfigOpts) -> None:
     """Read every option once: oslo.config reports a value of the wrong type only when it is read."""
-    for group, options in GROUPS:
+    for group, options in OPTIONS.items():
         for option in options:
             getattr(conf[group] if group else conf, option.dest)
 
@@ -192,10 +231,6 @@ def api_threads(conf: cfg.ConfigOpts) -> int:
     """More threads help only if they wait for a server; else they compete for the interpreter lock."""
     waits = conf.auth_strategy == "keystone" or not database_url(conf).startswith("sqlite")
     return int(conf.api_threads or (2 if waits else 1))
-
-
-def quota_defaults(conf: cfg.ConfigOpts) -> dict[str, int]:
-    return {name: conf.quotas[f"quota_{name}"] for name in QUOTAS}
 
 
 def is_loopback(host: str) -> bool:

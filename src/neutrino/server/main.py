@@ -20,22 +20,19 @@ from neutrino import private
 from neutrino.server import config
 from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
-from neutrino.server.api import discovery
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.catalog import serve
 from neutrino.server.api.definition import Resource
-from neutrino.server.api.openapi import document, lazily
-from neutrino.server.api.pipeline import Pipeline, Reply
-from neutrino.server.api.resources import CORE
-from neutrino.server.api.routes import Route, resource_routes
-from neutrino.server.backend import build_backend, configuration
-from neutrino.server.context import Context
+from neutrino.server.api.openapi import document
+from neutrino.server.api.pipeline import Notify, Pipeline
+from neutrino.server.api.resources import CORE, EXTENSIONS
+from neutrino.server.api.routes import discovery_routes, listed, public_routes, resource_routes
+from neutrino.server.backend import build_backend
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
-from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
-from neutrino.server.entry_points import load
+from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
@@ -43,11 +40,12 @@ from neutrino.server.ipam.ip_availability import IpAvailability
 from neutrino.server.ipam.subnet_pools import AddressScopes, SubnetPools
 from neutrino.server.middleware import wrap
 from neutrino.server.policy.authorizer import Authorizer
-from neutrino.server.query import Query
 from neutrino.server.quota.plugin import QuotaPlugin
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
+from neutrino.server.scheduling.placements import NETWORKS
 from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
+from neutrino.server.services import load
 
 LOG = logging.getLogger(__name__)
 
@@ -82,11 +80,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.notifies = conf.feed.announce
     notifier = notifier_from_conf(conf, conf.host)
-
-    def notify(event: str, payload: dict[str, Any], context: Context) -> None:
-        if notifier is not None:
-            notifier.notify(event, payload, context)
-
+    notify: Notify = notifier.notify if notifier is not None else lambda event, payload, context: None
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
@@ -105,29 +99,22 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     quota_api = QuotaPlugin(db, quotas)
     served = serve(plugins)
     added = [e for plugin in [*plugins, quota_api] for e in plugin.extensions]
-    aliases = discovery.listed([*discovery.EXTENSIONS, *added, *tags.EXTENSIONS])
+    aliases = listed([*EXTENSIONS, *added, *tags.EXTENSIONS])
     authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas.check, notify, max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
 
-    def networks_of(context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
-        if not ids:
-            return []
-        networks: list[dict[str, Any]] = core.networks.index(context, Query(filters={"id": tuple(ids)}, everyone=True))
-        return networks
-
     # The first route that matches is used: special paths come before the generic ones of resources.
-    routes: list[Route] = [
-        *discovery.routes(CORE, aliases),
+    routes = [
+        *discovery_routes(CORE, aliases),
         *quota_api.routes(authorizer),
         *tags.tag_routes(db, authorizer, tagged),
-        *placement_routes(db, authorizer, dhcp, networks_of, partial(agents.serving, NETWORKS)),
+        *placement_routes(db, authorizer, dhcp, core.networks.listing, partial(agents.serving, NETWORKS)),
         *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]
-    spec = lazily(lambda: document(served, routes, aliases))
-    public = [*discovery.public_routes(), Route("GET", "/openapi.json", lambda request: Reply(200, spec()))]
+    public = public_routes(lambda: document(served, routes, aliases))
     authentication = Authentication(authorizer, keystone=conf.auth_strategy == "keystone")
     max_body, noauth = conf.oslo_middleware.max_request_body_size, conf.auth_strategy == "noauth"
     app = build_app(routes, authentication, max_body=max_body, typed=noauth, public=public)
@@ -166,8 +153,6 @@ def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentSc
 def application(server: Server) -> Any:
     """The WSGI application of an assembled server, in the process that serves requests."""
     log.setup(server.conf, "neutrino")
-    if server.conf.database.auto_upgrade:
-        schema.ensure_in_child(config.database_url(server.conf))
     begin(server)
     # Everything up to here lives as long as the process: without the freeze the collector would walk it again and again,
     # and with the default threshold it would run every few hundred rows of a list.
@@ -175,6 +160,3 @@ def application(server: Server) -> Any:
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     return server.app
-
-
-__all__ = ["Server", "application", "assemble", "begin", "build", "configuration"]

@@ -3,7 +3,7 @@
 import json
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from oslo_config import cfg
@@ -40,11 +40,12 @@ def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
 
         inner = cors.CORS(inner, conf)
     health = healthcheck.Healthcheck(inner, {"path": HEALTH, "oslo_config_config": conf})
+    return _by_path((HEALTH,), health, inner)
 
+
+def _by_path(paths: Collection[str], special: Wsgi, other: Wsgi) -> Wsgi:
     def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        if environ.get("PATH_INFO") == HEALTH:
-            return health(environ, start_response)
-        return inner(environ, start_response)
+        return (special if environ.get("PATH_INFO", "") in paths else other)(environ, start_response)
 
     return dispatch
 
@@ -53,13 +54,7 @@ def _authenticated(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     from keystonemiddleware import auth_token
 
     protected = auth_token.AuthProtocol(app, {"oslo_config_config": conf, "oslo_config_project": "neutrino"})
-
-    def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        if environ.get("PATH_INFO", "") in OPEN:
-            return app(environ, start_response)
-        return protected(environ, start_response)
-
-    return dispatch
+    return _by_path(OPEN, app, protected)
 
 
 def _not_from_web_pages(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:

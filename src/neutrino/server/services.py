@@ -1,15 +1,14 @@
-"""Parts of the server that plugins are built with."""
+"""How plugins and drivers are built: loaded by entry point, plugins with the parts of the server that they need."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from oslo_config import cfg
-from sqlalchemy.engine import Connection
+from stevedore import driver, exception
 
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
-from neutrino.server.ml2.ports.provisioning import DhcpReadiness
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 
@@ -23,11 +22,16 @@ class Services:
     quotas: Quotas
     registry: Registry
     security_groups: SecurityGroups
-    zones_of: Callable[[Connection, Sequence[str]], Mapping[str, Sequence[str]]]  # of networks, by their ids
-    check_zone_hints: Callable[[Connection, Sequence[str]], None]
-    dhcp_readiness: DhcpReadiness
     # Called after the commit with a port before and after its change, for Nova.
     port_changed: Callable[[Object | None, Object | None], None]
     # The same for a floating IP, with the ports, by their ids, that it was and is associated with.
     floating_ip_changed: Callable[[Object | None, Object | None, Mapping[str, Object]], None]
     core: Any = None  # the core plugin, for service plugins, which are built after it
+
+
+def load(group: str, name: str) -> Any:
+    """The object of entry point `name` in `group`; an error names both if no installed package offers it."""
+    try:
+        return driver.DriverManager(group, name, invoke_on_load=False).driver
+    except exception.NoMatches:
+        raise ValueError(f"no package offers {name!r} as {group}") from None

@@ -18,14 +18,17 @@ Object = dict[str, Any]
 class ViewCollection:
     db: Database
     _view: View
+    _shown: Callable[[Object], Object] = lambda row: row  # the form of a row in the API
 
     def index(self, context: Context, query: Query) -> list[Object]:
         with self.db.read() as connection:
-            return self._view.many(connection, query, context.project_id)
+            rows = self._view.many(connection, query, context.project_id)
+        return [self._shown(row) for row in rows]
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self.db.read() as connection:
-            return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+            row = self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+        return None if row is None else self._shown(row)
 
 
 @dataclass(eq=False)
@@ -36,7 +39,6 @@ class ChildViewCollection:
     _view: View
     _parent: sa.Column[str]  # the column with the parent's id
     _parents: View  # the view of the parents
-    _not_found: Callable[..., Exception]
 
     def target(self, context: Context, parent_id: str, _: Any = None) -> Object:
         with self.db.read() as connection:
@@ -44,7 +46,7 @@ class ChildViewCollection:
                 connection, parent_id, project=context.project_id, everyone=context.is_admin, fields=("project_id",)
             )
         if found is None:
-            raise self._not_found(id=parent_id)
+            raise self._parents.not_found(id=parent_id)
         return {"ext_parent:project_id": found["project_id"]}
 
     def index(self, context: Context, parent_id: str, query: Query) -> list[Object]:
@@ -55,11 +57,10 @@ class ChildViewCollection:
         self, context: Context, parent_id: str, key: str, fields: Sequence[str] | None, everyone: bool
     ) -> Object | None:
         self.target(context, parent_id)
-        name = self._parent.name
-        names = tuple(dict.fromkeys([*(self._view.names if fields is None else fields), name]))
+        asked = Query(fields=None if fields is None else tuple(fields), everyone=True)
         with self.db.read() as connection:
-            row = self._view.show(connection, key, project="", everyone=True, fields=names)
-        return None if row is None or row.pop(name) != parent_id else row
+            rows = self._view.many(connection, asked, None, self._parent == parent_id, self._view.key == key)
+        return rows[0] if rows else None
 
 
 def one_by_one(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart, load_extensions
+from neutrino.agent.config import load_extensions
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import GROUP
@@ -19,8 +19,9 @@ from neutrino.agent.role import RoleFeed
 from neutrino.agent.switch import Switch
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.ovsdb.api import Ovsdb
+from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.process.real import RealProcesses
+from neutrino.errors import RefusedToStart
 from neutrino.model import agents
 
 LOG = logging.getLogger(__name__)
@@ -32,17 +33,10 @@ def build(
     settings, namespaces = dhcp_settings(conf), Namespaces()
     processes = RealProcesses(conf.state_path, namespaces)
     extensions = load_extensions(GROUP, conf.dhcp_extensions, conf)
-
-    def connect() -> tuple[Ovsdb, Reconciler]:
-        from neutrino.dataplane.netlink.real import RealNetlink  # slow to import: a refused start does without it
-
-        ovsdb, netlink = switch.ovsdb(), RealNetlink(namespaces)
-        dnsmasq = Dnsmasq(settings.dhcp_confs, namespaces)
-        return ovsdb, Reconciler(settings, ovsdb, netlink, processes, dnsmasq, KernelConntrack, extensions)
-
+    dnsmasq, netlink = Dnsmasq(settings.dhcp_confs, namespaces), RealNetlink(namespaces)
     return DhcpRole(
         feed,
-        connect,
+        Reconciler(settings, switch.ovsdb, netlink, processes, dnsmasq, KernelConntrack, extensions),
         processes,
         describe(conf),
         workers=conf.num_sync_threads,

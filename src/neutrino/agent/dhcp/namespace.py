@@ -13,8 +13,7 @@ from typing import Final
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.extension_api import DEVICE_PREFIX, Contribution, device_name, plugged_name
 from neutrino.agent.dhcp.network import SLAAC, STATELESS, ServedNetwork
-from neutrino.agent.namespaces import DesiredDevice
-from neutrino.agent.plugging import Plug
+from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, Plug
 from neutrino.dataplane.netlink.values import Route, address, route
 from neutrino.model.state import Subnet
 
@@ -51,7 +50,7 @@ def contribute(network: ServedNetwork, settings: DhcpSettings) -> Contribution:
         # Without tx_checksum=False replies leave with a partial checksum, and clients drop them.
         device = dataclasses.replace(device, peer=plugged_name(network), tx_checksum=False)
     return Contribution(
-        devices=(device,),
+        devices=(LOOPBACK, device),
         addresses=tuple(address(name, text, nodad=True) for text in _addresses(network, settings)),
         routes=tuple(_routes(network, settings, name)),
         sysctls=SYSCTLS,

@@ -82,9 +82,7 @@ class PortsByNetwork:
 
     def changed(self, change: StateChange) -> list[DhcpPort]:
         """Gives the port before and after the change, if it is kept."""
-        old, new = (
-            port if isinstance(port, DhcpPort) and self._keep(port) else None for port in (change.old, change.new)
-        )
+        old, new = (port if port is not None and self._keep(port) else None for port in (change.old, change.new))
         if old is not None and (ports := self._networks.get(old.network_id)) is not None:
             ports.pop(old.id, None)
             if not ports:

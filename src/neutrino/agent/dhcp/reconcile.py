@@ -18,13 +18,12 @@ from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.leases import read_leases, render_leases, render_release, stale_leases, with_existing
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, ServedNetwork
 from neutrino.agent.dhcp.render import HOSTS, LEASES, DesiredDhcp, directory, find_daemon, render
-from neutrino.agent.namespaces import additions, plan_namespace, sysctls_to_read
-from neutrino.agent.plugging import MARK, Plugging, plan_plugs
+from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Action, Service, plan_service, write_file
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
-from neutrino.dataplane.netlink.api import Change, DeleteDevice, DeleteItem, Netlink, SetDevice, SetVeth
-from neutrino.dataplane.netlink.values import HOST, Address, NamespaceState
-from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, Snapshot
+from neutrino.dataplane.netlink.api import Change, DeleteItem, Netlink
+from neutrino.dataplane.netlink.values import Address
+from neutrino.dataplane.ovsdb.api import MARK, Ovsdb
 from neutrino.dataplane.process.api import Processes
 from neutrino.dataplane.program import ProgramError
 
@@ -36,7 +35,7 @@ FILE_MODE = 0o644  # dnsmasq reads its files again after it has dropped its priv
 @dataclass
 class Reconciler:
     settings: DhcpSettings
-    ovsdb: Ovsdb
+    ovsdb: Callable[[], Ovsdb]  # connects at the first call, and raises OvsdbError if that fails
     netlink: Netlink
     processes: Processes
     dnsmasq: Dnsmasq
@@ -44,8 +43,8 @@ class Reconciler:
     extensions: Collection[DhcpExtension] = ()
 
     @property
-    def _plugging(self) -> Plugging:
-        return Plugging(self.netlink, lambda: self.ovsdb)
+    def _services(self) -> ServiceNamespaces:
+        return ServiceNamespaces(self.netlink, self.ovsdb)
 
     def known(self) -> frozenset[str]:
         """Networks of which anything is on this host.
@@ -54,8 +53,7 @@ class Reconciler:
         """
         names = self.netlink.namespaces()
         spaces = {name.removeprefix(NAMESPACE_PREFIX) for name in names if name.startswith(NAMESPACE_PREFIX)}
-        interfaces = self.ovsdb.read().interfaces().values()
-        return self.dnsmasq.networks() | (spaces & {marked_network(i.external_ids) for _, _, i in interfaces})
+        return self.dnsmasq.networks() | (spaces & set(self._marked().values()))
 
     def is_running(self, network_id: str) -> bool:
         daemon = find_daemon(self.settings, network_id)
@@ -68,22 +66,14 @@ class Reconciler:
         """What a reconciliation would change, as lines; and the problems that would remain."""
         if not network.is_served:
             return [f"network {network.id} is not served here any more"] if network.id in self.known() else [], ()
-        desired, snapshot = render(network, self.settings, self.extensions), self.ovsdb.read()
-        exists = desired.namespace.name in self.netlink.namespaces()
-        state = self._read(desired) if exists else NamespaceState()
-        stale = _stale_ports(snapshot, desired.plug.bridge, network.id, desired.plug.name)
+        desired = render(network, self.settings, self.extensions)
         action, _ = plan_service(self._service(network, desired, complete=True), self.processes)
         lines = [
-            *(f"unplug {name}" for name in stale),
-            *(change.text() for change in plan_plugs([desired.plug], snapshot)),
-            plan_namespace(desired.namespace, state).text(),
-            *(change.text() for change in _plan_outer_end(desired, state)),
-            f"{action.value} {desired.daemon.name}" if action is not Action.NOTHING else "",
+            *(f"unplug {name}" for name in self._stale_ports(network.id, desired)),
+            *self._services.find(desired.namespace),
+            *([f"{action.value} {desired.daemon.name}"] if action is not Action.NOTHING else []),
         ]
-        return [line for line in lines if line], desired.problems
-
-    def _read(self, desired: DesiredDhcp) -> NamespaceState:
-        return self.netlink.read(desired.namespace.name, sysctls_to_read(desired.namespace))
+        return lines, desired.problems
 
     # --- applying -------------------------------------------------------------------------------------------------
 
@@ -121,29 +111,20 @@ class Reconciler:
         return Service(desired.daemon, paths, mode=FILE_MODE, before_start=before_start)
 
     def _apply_namespace(self, network_id: str, desired: DesiredDhcp, complete: bool) -> None:
-        name, plug = desired.namespace.name, desired.plug
-        if name not in self.netlink.namespaces():
-            self.netlink.create_namespace(name)
-        # An internal port exists only once it is plugged; a veth pair must exist before it is plugged.
-        if plug.internal:
-            present = [plug.name] if self.netlink.read_device(name, plug.name) is not None else []
-            self._plugging.bring_devices([plug], name, present)
-        state = self._read(desired)
-        plan = plan_namespace(desired.namespace, state)
-        plan = plan if complete else additions(plan, state)
-        self.netlink.apply(name, plan.changes)
-        self._flush_conntrack(name, plan.changes)
-        self.netlink.apply(HOST, _plan_outer_end(desired, state))
         # A DHCP port that the server has replaced has another id, and so another device.
-        stale = _stale_ports(self.ovsdb.read(), plug.bridge, network_id, plug.name) if complete else ()
-        stale += plan.stale
-        recreated = [change.peer for change in plan.changes if isinstance(change, SetVeth)]
-        self._plugging.plug([plug], unplug=stale, recreated=recreated)
-        self._delete_pairs(stale)  # an outer end whose inner end is in no namespace of ours any more
-        # Packets of the namespace to its own addresses pass the loopback device.
-        loopback = self.netlink.read_device(name, "lo")
-        if loopback is not None and not loopback.up:
-            self.netlink.apply(name, [SetDevice("lo", up=True)])
+        stale = self._stale_ports(network_id, desired) if complete else []
+        result = self._services.reconcile(desired.namespace, complete=complete, unplug=stale)
+        self._flush_conntrack(desired.namespace.name, result.applied)
+
+    def _marked(self) -> dict[str, str]:
+        """Switch ports with our mark, and the network of each."""
+        interfaces = self.ovsdb().read().interfaces().items()
+        return {name: found for name, (_, _, each) in interfaces if (found := marked_network(each.external_ids))}
+
+    def _stale_ports(self, network_id: str, desired: DesiredDhcp | None = None) -> list[str]:
+        """Switch ports of the network other than the desired one."""
+        wanted = {plug.name for plug in desired.namespace.plugs} if desired is not None else set()
+        return sorted(name for name, found in self._marked().items() if found == network_id and name not in wanted)
 
     def _flush_conntrack(self, name: str, changes: Iterable[Change]) -> None:
         """Conntrack entries of removed addresses: the next owner of an address must not inherit its connections."""
@@ -153,11 +134,6 @@ class Reconciler:
                 self.conntrack(name).flush(flushes)
             except ConntrackError as error:
                 LOG.warning("%s: conntrack entries of removed addresses are not flushed: %s", name, error)
-
-    def _delete_pairs(self, names: Iterable[str]) -> None:
-        found = (self.netlink.read_device(HOST, name) for name in names)
-        pairs = [DeleteDevice(each.name) for each in found if each is not None and each.kind == "veth"]
-        self.netlink.apply(HOST, pairs)
 
     def _release_stale_leases(self, network: ServedNetwork, desired: DesiredDhcp) -> None:
         """dnsmasq handles a release as if the client had sent it, and rewrites its leases; a lost packet is repeated."""
@@ -185,16 +161,12 @@ class Reconciler:
     def remove(self, network_id: str) -> bool:
         """Remove everything of the network; whether there was anything. Its directory, the record of it, is last."""
         name = f"{NAMESPACE_PREFIX}{network_id}"
-        plugged = _stale_ports(self.ovsdb.read(), self.settings.integration_bridge, network_id)
-        exists = name in self.netlink.namespaces()
-        if not (plugged or exists or network_id in self.dnsmasq.networks()):
+        plugged = self._stale_ports(network_id)
+        if not (plugged or self._services.exists(name) or network_id in self.dnsmasq.networks()):
             return False
         # Processes first: one that runs in the namespace would keep it, and its devices, alive.
         self.dnsmasq.stop_others(network_id, scan=True)
-        self._plugging.plug([], unplug=plugged)
-        self._delete_pairs(plugged)
-        if exists:
-            self.netlink.delete_namespace(name)
+        self._services.remove(name, unplug=plugged)
         self.dnsmasq.forget(network_id)
         LOG.info("network %s is not served here any more", network_id)
         return True
@@ -215,20 +187,3 @@ def stale_conntrack(changes: Iterable[Change]) -> list[ConntrackFlush]:
         for address in gone
         for direction in ("ingress", "egress")
     ]
-
-
-def _stale_ports(snapshot: Snapshot, bridge: str, network_id: str, wanted: str = "") -> tuple[str, ...]:
-    """Switch ports of the network other than the wanted one."""
-    return tuple(
-        name
-        for name, port in sorted(snapshot.bridges.get(bridge, Bridge("")).ports.items())
-        if name != wanted and any(marked_network(each.external_ids) == network_id for each in port.interfaces)
-    )
-
-
-def _plan_outer_end(desired: DesiredDhcp, state: NamespaceState) -> list[SetDevice]:
-    """The veth end on the bridge, judged by carrier and MTU of the inner end: reading the host's devices is slow."""
-    inner = state.devices.get(desired.device)
-    if desired.plug.internal or (inner is not None and inner.carrier and inner.mtu == desired.mtu):
-        return []
-    return [SetDevice(desired.plug.name, mtu=desired.mtu, up=True)]

@@ -5,7 +5,7 @@ Names of files are as Neutron has them, so that its hosts can be taken over.
 
 import dataclasses
 import ipaddress
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -14,7 +14,6 @@ from neutrino.agent.dhcp.config import INFINITE, DhcpSettings
 from neutrino.agent.dhcp.extension_api import DEVICE_PREFIX, Contribution, DhcpExtension, device_name, subnet_tag
 from neutrino.agent.dhcp.network import STATEFUL, STATELESS, ServedNetwork
 from neutrino.agent.namespaces import DesiredNamespace
-from neutrino.agent.plugging import Plug
 from neutrino.dataplane.process.api import Daemon
 from neutrino.model.state import Subnet
 
@@ -24,8 +23,6 @@ IPV6_MIN_PREFIX: Final = 64  # dnsmasq serves no shorter IPv6 prefix
 
 @dataclasses.dataclass(frozen=True)
 class DesiredDhcp:
-    plug: Plug
-    mtu: int
     namespace: DesiredNamespace
     daemon: Daemon
     files: Mapping[str, str]  # by name, in the network's directory
@@ -154,7 +151,7 @@ def render(network: ServedNetwork, settings: DhcpSettings, extensions: Iterable[
         ADDN_HOSTS: [line for each in contributions for line in each.names],
         OPTS: [line for each in contributions for line in each.options],
     }
-    desired = _namespace(network, contributions)
+    desired = _namespace(network, settings, contributions)
     where = directory(settings, network.id)
     daemon = Daemon(
         name=daemon_name(network.id),
@@ -170,8 +167,7 @@ def render(network: ServedNetwork, settings: DhcpSettings, extensions: Iterable[
     files[INTERFACE] = device_name(network, settings)
     for name, several in lines.items():
         problems += [f"{each.owner}: a line of {name} is left out: {each.fault}" for each in several if each.fault]
-    plug = namespace.render_plug(network, settings)
-    return DesiredDhcp(plug, network.network.mtu, desired, daemon, files, tuple(problems))
+    return DesiredDhcp(desired, daemon, files, tuple(problems))
 
 
 def _contributions(
@@ -192,8 +188,7 @@ def _contributions(
     return contributions, problems
 
 
-def _namespace(network: ServedNetwork, contributions: Iterable[Contribution]) -> DesiredNamespace:
-    several = tuple(contributions)
+def _namespace(network: ServedNetwork, settings: DhcpSettings, several: Sequence[Contribution]) -> DesiredNamespace:
     return DesiredNamespace(
         name=network.namespace,
         devices=tuple(device for each in several for device in each.devices),
@@ -201,4 +196,5 @@ def _namespace(network: ServedNetwork, contributions: Iterable[Contribution]) ->
         routes=frozenset(route for each in several for route in each.routes),
         sysctls={name: value for each in several for name, value in each.sysctls.items()},
         device_prefixes=namespace.PREFIXES,
+        plugs=(namespace.render_plug(network, settings),),
     )

@@ -23,7 +23,7 @@ from neutrino.agent.role import Drift, RoleFeed
 from neutrino.agent.supervisor import RESPAWN, Action, ProcessEvent, Supervisor
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
-from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
+from neutrino.dataplane.ovsdb.api import OvsdbError
 from neutrino.dataplane.process.api import ProcessError, Processes
 from neutrino.feed.state import StateChange
 from neutrino.model import agents
@@ -34,38 +34,32 @@ NETWORK, PORT = "dhcp_network", "dhcp_port"
 MAX_PROBLEMS = 3  # that are listed for one network
 
 
+@dataclasses.dataclass(eq=False)
 class DhcpRole:
-    """`connect` gives the switch and the reconciler once Open vSwitch is reachable, and raises OvsdbError before."""
+    feed: RoleFeed
+    reconciler: Reconciler
+    processes: Processes
+    description: agents.AgentState
+    _: dataclasses.KW_ONLY
+    workers: int = 4
+    repair: Callable[[], float] = lambda: 60.0
+    child_action: Literal["respawn", "exit"] = RESPAWN
+    report_soon: Callable[[], None] = lambda: None
+    name: str = dataclasses.field(default="dhcp", init=False)
 
-    name = "dhcp"
-
-    def __init__(
-        self,
-        feed: RoleFeed,
-        connect: Callable[[], tuple[Ovsdb, Reconciler]],
-        processes: Processes,
-        description: agents.AgentState,
-        *,
-        workers: int = 4,
-        repair: Callable[[], float] = lambda: 60.0,
-        child_action: Literal["respawn", "exit"] = RESPAWN,
-        report_soon: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._feed = feed
-        self._connect = connect
-        self._description = description
-        self._supervisor = Supervisor(processes, action=child_action, notify=self._daemon_event)
+    def __post_init__(self) -> None:
+        self._supervisor = Supervisor(self.processes, action=self.child_action, notify=self._daemon_event)
         self._loop = ReconcileLoop(
-            feed,
+            self.feed,
             NETWORK,
             "network",
             self._reconcile,
-            lambda: self._reconciler.known(),
+            self.reconciler.known,
             failures=(OvsdbError, NetlinkError, ProcessError, OSError),
-            interval=repair,
-            served=lambda: feed.state.objects[NETWORK],
-            report_soon=report_soon,
-            workers=workers,
+            interval=self.repair,
+            served=lambda: self.feed.state.objects[NETWORK],
+            report_soon=self.report_soon,
+            workers=self.workers,
             queue=WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY),
         )
         self._ports = PortsByNetwork()
@@ -80,7 +74,7 @@ class DhcpRole:
         elif change.kind == PORT:
             for port in self._ports.changed(change):
                 # The feed also sends ports of networks behind routers served here, for metadata.
-                if port.network_id in self._feed.state.objects[NETWORK]:
+                if port.network_id in self.feed.state.objects[NETWORK]:
                     self._loop.put(port.network_id)
 
     def synced(self) -> None:
@@ -90,47 +84,46 @@ class DhcpRole:
         return self._loop.position
 
     def describe(self) -> Iterable[agents.AgentState]:
-        networks = [n for n in self._feed.state.objects[NETWORK].values() if isinstance(n, DhcpNetwork)]
-        problems = {**self._feed.state.problems_of(NETWORK, PORT), **self._loop.problems}
+        networks = self.feed.state.objects[NETWORK].values()
+        problems = {**self.feed.state.problems_of(NETWORK, PORT), **self._loop.problems}
         configurations = {
-            **self._description.configurations,
+            **self.description.configurations,
             agents.NETWORKS: len(networks),
             "subnets": sum(len(network.subnets) for network in networks),
-            "ports": len(self._feed.state.objects[PORT]),
+            "ports": len(self.feed.state.objects[PORT]),
             agents.PROBLEMS: dict(sorted(problems.items())[:10]),
         }
-        yield dataclasses.replace(self._description, configurations=configurations)
+        yield dataclasses.replace(self.description, configurations=configurations)
 
     async def settle(self) -> None:
         await self._loop.queue.idle()
 
     async def find(self) -> Drift:
-        _, reconciler = await asyncio.to_thread(self._connect)
-        self._ports.index(self._feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
-        return await asyncio.to_thread(self._find, reconciler)
+        await asyncio.to_thread(self.reconciler.ovsdb)  # without the switch there is nothing to compare
+        self._ports.index(self.feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
+        return await asyncio.to_thread(self._find)
 
-    def _find(self, reconciler: Reconciler) -> Drift:
+    def _find(self) -> Drift:
         lines, problems = [], {}
-        networks = dict(self._feed.state.objects[NETWORK])
+        networks = dict(self.feed.state.objects[NETWORK])
         for network_id in sorted(networks):
             try:
-                changes, left_out = reconciler.plan(self._network(network_id))
+                changes, left_out = self.reconciler.plan(self._network(network_id))
                 lines += changes
                 if left_out:
                     problems[network_id] = _text(left_out)
             except Exception as error:  # a problem of this network alone
                 problems[network_id] = str(error)
-        if self._feed.is_synced:
-            stale = sorted(reconciler.known() - set(networks))
+        if self.feed.is_synced:
+            stale = sorted(self.reconciler.known() - set(networks))
             lines += [f"network {network_id} is not served here any more" for network_id in stale]
         return Drift(self.name, "\n".join(lines), problems)
 
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        ovsdb, self._reconciler = await wait_connected(self._connect)
-        subscribe(ovsdb, self._switch_event)
-        self._ports.index(self._feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
+        subscribe(await wait_connected(self.reconciler.ovsdb), self._switch_event)
+        self._ports.index(self.feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
         async with asyncio.TaskGroup() as group:
             group.create_task(self._loop.run())
             group.create_task(self._supervisor.run())
@@ -145,32 +138,32 @@ class DhcpRole:
             self._loop.put(event.name.removeprefix(daemon_name("")))
 
     def _network(self, network_id: str) -> ServedNetwork:
-        network = self._feed.state.get(NETWORK, network_id) or DhcpNetwork(id=network_id)
-        distributed = self._description.configurations.get(agents.DHCP_DISTRIBUTED) is True
-        return served_network(network, self._ports.of(network_id), self._description.host, distributed=distributed)
+        network = self.feed.state.get(NETWORK, network_id) or DhcpNetwork(id=network_id)
+        distributed = self.description.configurations.get(agents.DHCP_DISTRIBUTED) is True
+        return served_network(network, self._ports.of(network_id), self.description.host, distributed=distributed)
 
     async def _reconcile(self, network_id: str) -> str:
         """Reconcile one network; gives what of it is not served, and why."""
         network = self._network(network_id)
         # A running dnsmasq may know ports that the cache lacks; a missing one is started even without a server.
         if not self._loop.is_synced and (
-            not network.is_served or await asyncio.to_thread(self._reconciler.is_running, network_id)
+            not network.is_served or await asyncio.to_thread(self.reconciler.is_running, network_id)
         ):
             return ""
         if not network.is_served:
             await self._supervisor.stop(daemon_name(network_id))  # first, or it would be respawned while it is removed
-            await asyncio.to_thread(self._reconciler.remove, network_id)
-            if self._feed.state.get(NETWORK, network_id) is None:
+            await asyncio.to_thread(self.reconciler.remove, network_id)
+            if self.feed.state.get(NETWORK, network_id) is None:
                 # The network may be scheduled here again: its ports are then reported ready once more.
                 for port in network.ports:
                     self._ready.pop(port.id, None)
             return ""
-        prepare = self._reconciler.prepare
+        prepare = self.reconciler.prepare
         service, problems = await asyncio.to_thread(prepare, network, complete=self._loop.is_synced)
         try:
             action, _ = await self._supervisor.ensure(service)
         except ProcessError:  # a dnsmasq of another agent, which has lost its pid file, may hold the port
-            await asyncio.to_thread(self._reconciler.dnsmasq.stop_others, network_id, scan=True)
+            await asyncio.to_thread(self.reconciler.dnsmasq.stop_others, network_id, scan=True)
             raise
         if action is not Action.NOTHING:
             LOG.info("network %s: %s of dnsmasq", network_id, action.value)
@@ -185,13 +178,13 @@ class DhcpRole:
         """
         served_from = network.own.device_id if network.own is not None else ""
         for port in network.ports:
-            if network.is_copy and port.host != self._description.host:
+            if network.is_copy and port.host != self.description.host:
                 continue
             subnets = (network.subnets.get(fixed.subnet_id) for fixed in port.fixed_ips)
             on_dhcp = any(subnet is not None and subnet.enable_dhcp for subnet in subnets)
             now = port.revision, served_from
             if port.device_owner != OWNER and on_dhcp and self._ready.get(port.id) != now:
-                self._feed.port_ready(port.id, port.revision)
+                self.feed.port_ready(port.id, port.revision)
                 self._ready[port.id] = now
 
 

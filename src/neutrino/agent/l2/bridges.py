@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, ip_address
 
+from neutrino.agent.delta import unmet
 from neutrino.agent.l2.desired import VXLAN_PORT, Desired, L2Options, Plugged, TunnelPort, Uplink
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.plan import Rendered
@@ -50,7 +51,7 @@ def plan_bridges(options: L2Options, snapshot: Snapshot) -> ConfigurationPlan:
     own = (options.integration_bridge, options.tunnel_bridge) if options.tunnel_types else (options.integration_bridge,)
     # fail_mode secure: a bridge without flows, as after a restart of the switch, must drop packets and not act as NORMAL,
     # which would pass all firewalls.
-    wanted: list[Change] = [
+    wanted: list[SetBridge | SetPort] = [
         SetBridge(name, datapath_type=options.datapath_type, fail_mode="secure", external_ids={MARK: "bridge"})
         for name in own
     ]
@@ -64,7 +65,7 @@ def plan_bridges(options: L2Options, snapshot: Snapshot) -> ConfigurationPlan:
         if bridge not in snapshot.bridges
     }
     served = (SetManager(target) for target in options.managers if target not in snapshot.managers)
-    return ConfigurationPlan((*served, *_unmet(wanted, snapshot)), problems)
+    return ConfigurationPlan((*served, *unmet(wanted, snapshot)), problems)
 
 
 def _patches(options: L2Options, snapshot: Snapshot) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
@@ -84,7 +85,7 @@ def plan_tunnels(
     """A tunnel to each host for each type that both have; if `complete`, stale tunnels of ours are removed."""
     if not options.tunnel_types or options.tunnel_bridge not in snapshot.bridges:
         return ConfigurationPlan()
-    wanted: dict[str, Change] = {}
+    wanted: dict[str, SetPort] = {}
     problems: dict[str, str] = {}
     for host in sorted(hosts, key=lambda entry: entry.id):
         reason = _unreachable(options, host)
@@ -100,7 +101,7 @@ def plan_tunnels(
         for port in snapshot.bridges[options.tunnel_bridge].ports.values()
         if complete and port.name not in wanted and _has_mark(port, "tunnel")
     ]
-    return ConfigurationPlan((*stale, *_unmet(wanted.values(), snapshot)), problems)
+    return ConfigurationPlan((*stale, *unmet(wanted.values(), snapshot)), problems)
 
 
 def plan_tags(desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
@@ -111,14 +112,14 @@ def plan_tags(desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
     bridge, plugged = desired.options.integration_bridge, desired.plugged
     keys = {network.vlan: network.key for network in desired.networks}
     vlans = {port.ofport: port.vlan for port in desired.ports}
-    wanted: list[Change] = []
+    wanted: list[SetPort] = []
     for port_id, device in plugged.devices.items():
         vlan = vlans.get(plugged.ports[port_id])
         if vlan is not None:
             wanted.append(SetPort(bridge, device, tag=vlan, other_config=keys[vlan].to_config(vlan), make=False))
         elif plugged.ports[port_id] in desired.dead:
             wanted.append(SetPort(bridge, device, tag=DEAD_VLAN, make=False))
-    return ConfigurationPlan(_unmet(wanted, snapshot))
+    return ConfigurationPlan(unmet(wanted, snapshot))
 
 
 def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool) -> ConfigurationPlan:
@@ -127,7 +128,7 @@ def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool
     wanted = [
         dataclasses.replace(row, external_ids={**row.external_ids, MARK: EXTENSION}) for row in rendered.rows.values()
     ]
-    changes: list[Change] = [*_unmet(wanted, snapshot)]
+    changes: list[Change] = [*unmet(wanted, snapshot)]
     problems: dict[str, str] = {}
     for bridge in snapshot.bridges.values():
         if complete and bridge.external_ids.get(MARK) == EXTENSION and bridge.name not in rendered.rows:
@@ -274,29 +275,3 @@ def _number(snapshot: Snapshot, bridge: str, name: str) -> int:
 
 def _has_mark(port: Port, value: str) -> bool:
     return any(interface.external_ids.get(MARK) == value for interface in port.interfaces)
-
-
-def _unmet(changes: Iterable[Change], snapshot: Snapshot) -> tuple[Change, ...]:
-    """The changes that the snapshot does not show as applied already."""
-    return tuple(change for change in changes if not _is_met(change, snapshot))
-
-
-def _is_met(change: Change, snapshot: Snapshot) -> bool:
-    if isinstance(change, SetBridge):
-        bridge = snapshot.bridges.get(change.name)
-        return bridge is not None and (
-            bridge.datapath_type == change.datapath_type
-            and bridge.fail_mode == change.fail_mode
-            and change.external_ids.items() <= bridge.external_ids.items()
-        )
-    if not isinstance(change, SetPort) or change.name not in _ports(snapshot, change.bridge):
-        return False
-    port = _ports(snapshot, change.bridge)[change.name]
-    interface = port.interfaces[0]
-    return (
-        change.type in ("", interface.type)
-        and change.tag in (None, port.tag)
-        and change.options.items() <= interface.options.items()
-        and change.external_ids.items() <= interface.external_ids.items()
-        and change.other_config.items() <= port.other_config.items()
-    )

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from neutrino.agent.config import bridge_mappings, permitted_ethertypes
+from neutrino.agent.config import bridge_mappings, load_extensions, permitted_ethertypes
 from neutrino.agent.l2.desired import L2Options
-from neutrino.agent.l2.extensions import load
+from neutrino.agent.l2.extension_api import L2Extension
+from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.reconciler import Reconciler
 from neutrino.agent.l2.role import Intervals, L2Role
@@ -18,9 +19,10 @@ from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.iptables.real import RealIptables
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.openflow.watch import OvsWatch
-from neutrino.dataplane.ovsdb.api import Ovsdb
+from neutrino.errors import RefusedToStart
 from neutrino.model import agents
 
+ENTRY_POINTS = "neutrino.agent.l2_extensions"
 DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}
 
 
@@ -34,24 +36,19 @@ def build(
 ) -> L2Role:
     """`news` is called when the description of the agent has changed."""
     options, extensions = l2_options(conf), load(conf)
-
-    def connect() -> tuple[Ovsdb, Reconciler]:
-        ovsdb = switch.ovsdb()
-        run_directory = conf.ovs.run_directory
-        reconciler = Reconciler(
-            ovsdb,
-            OvsOfctl(run_directory, userspace=conf.ovs.datapath_type == "netdev"),
-            OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
-            options,
-            hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if options.filters else None,
-            extensions=extensions,
-        )
-        return ovsdb, reconciler
-
+    run_directory = conf.ovs.run_directory
+    reconciler = Reconciler(
+        switch.ovsdb,
+        OvsOfctl(run_directory, userspace=conf.ovs.datapath_type == "netdev"),
+        OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
+        options,
+        hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if options.filters else None,
+        extensions=extensions,
+    )
     return L2Role(
         feed,
-        connect,
-        OvsWatch(conf.ovs.run_directory),
+        reconciler,
+        OvsWatch(run_directory),
         conf.ovs.integration_bridge,
         describe(conf),
         intervals=intervals,
@@ -60,6 +57,16 @@ def build(
         port_holds=port_holds,
         kinds=frozenset().union(*(extension.kinds for extension in extensions)),
     )
+
+
+def load(conf: cfg.ConfigOpts) -> tuple[L2Extension, ...]:
+    """All extensions: the built-in ones, and those of `[agent] extensions` in the order of the option."""
+    found: list[L2Extension] = [*BUILT_IN, *load_extensions(ENTRY_POINTS, conf.agent.extensions, conf)]
+    names = [extension.name for extension in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise RefusedToStart(f"[agent] extensions: there are two extensions called {name!r}")
+    return tuple(found)
 
 
 _OVS = (

@@ -17,7 +17,7 @@ that decides what a port may do is changed: what is on the host is newer than th
 import dataclasses
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from neutrino.agent.delta import Delta
@@ -25,7 +25,7 @@ from neutrino.agent.l2 import bridges, pipeline
 from neutrino.agent.l2.connections import plan_flushes
 from neutrino.agent.l2.desired import Desired, HostState, L2Options, resolve, wanted_segments
 from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, METER_IDS, L2Extension, cookie_of, port_owner
-from neutrino.agent.l2.extensions import BUILT_IN
+from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.flows.firewall import REMOTES
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
 from neutrino.agent.l2.local_vlans import SegmentKey, allocate, merged, restore
@@ -66,7 +66,7 @@ class Outcome:
 class Reconciler:
     """Blocking, and for one thread at a time."""
 
-    ovsdb: Ovsdb
+    ovsdb: Callable[[], Ovsdb]  # connects at the first call, and raises OvsdbError if that fails
     openflow: OpenFlow
     conntrack: Conntrack
     options: L2Options
@@ -107,11 +107,11 @@ class Reconciler:
 
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
         # OVSDB is read again after each step: tunnels need their bridge, and flows the ofports of both.
-        own = bridges.plan_bridges(self.options, self.ovsdb.read())
+        own = bridges.plan_bridges(self.options, self.ovsdb().read())
         changed = self._configure(own)
-        tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), self.ovsdb.read(), complete=complete)
+        tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), self.ovsdb().read(), complete=complete)
         changed += self._configure(tunnels)
-        snapshot = self.ovsdb.read()
+        snapshot = self.ovsdb().read()
         faults = {**own.problems, **tunnels.problems}
         if bridges.unnumbered(self.options, snapshot):  # flows need ofports, and the switch gives them later or is down
             return Outcome({}, {}, faults, ready=False, changed=changed)
@@ -146,7 +146,7 @@ class Reconciler:
 
     def find(self, host_state: HostState, *, complete: bool) -> Drift:
         """Everything that a reconciliation would change, without changing it. Consequences of a step are not seen."""
-        snapshot = self.ovsdb.read()
+        snapshot = self.ovsdb().read()
         own = bridges.plan_bridges(self.options, snapshot)
         tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), snapshot, complete=complete)
         plans: list[bridges.ConfigurationPlan | BridgePlan | HybridPlan] = [own, tunnels]
@@ -168,7 +168,7 @@ class Reconciler:
     def _configure(self, difference: bridges.ConfigurationPlan) -> int:
         if difference.changes:
             LOG.debug("%s", difference.text())
-            self.ovsdb.apply(difference.changes)
+            self.ovsdb().apply(difference.changes)
         return len(difference.changes)
 
     def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:
@@ -326,7 +326,7 @@ class Reconciler:
 
     def drop_flows(self) -> None:
         """Delete all our flows on all bridges."""
-        for bridge in self.ovsdb.read().bridges:
+        for bridge in self.ovsdb().read().bridges:
             ours = self.openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
             if ours:
                 self.openflow.apply_flows(bridge, add=(), delete=ours)

@@ -18,7 +18,7 @@ from neutrino.agent.role import Drift, RoleFeed
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import OvsWatch
-from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
+from neutrino.dataplane.ovsdb.api import OvsdbError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents, state
 from neutrino.model.kinds import kinds_for
@@ -43,12 +43,10 @@ class Intervals:
 
 @dataclasses.dataclass(eq=False)
 class L2Role:
-    """`connect` gives the drivers and the reconciler once Open vSwitch can be reached, or raises OvsdbError."""
-
     name = L2
 
     feed: RoleFeed
-    connect: Callable[[], tuple[Ovsdb, Reconciler]]
+    reconciler: Reconciler
     watch: OvsWatch
     bridge: str
     description: agents.AgentState
@@ -104,34 +102,34 @@ class L2Role:
             pass
 
     async def find(self) -> Drift:
-        _, reconciler = await asyncio.to_thread(self.connect)
         try:
-            return await asyncio.to_thread(reconciler.find, self._host_state(), complete=self.feed.is_synced)
+            return await asyncio.to_thread(self.reconciler.find, self._host_state(), complete=self.feed.is_synced)
         except OpenFlowError as error:
             return Drift(self.name, problems={self.bridge: str(error)})
 
     # --- reconciliation ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        ovsdb, reconciler = await wait_connected(self.connect, lambda reason: self._set_dataplane(f"down: {reason}"))
+        connect = self.reconciler.ovsdb
+        ovsdb = await wait_connected(connect, lambda reason: self._set_dataplane(f"down: {reason}"))
         subscribe(ovsdb, lambda events: self._queue.put(RECONCILE))
         if self.dropping:
-            await asyncio.to_thread(reconciler.drop_flows)
+            await asyncio.to_thread(self.reconciler.drop_flows)
         self._queue.put(RECONCILE)  # from the feed's cache: the server may be unreachable
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._work(reconciler))
-            group.create_task(self._follow_switch(reconciler))
-            group.create_task(self._repair_drift(reconciler))
-            group.create_task(self._flush_megaflows(reconciler))
+            group.create_task(self._work())
+            group.create_task(self._follow_switch())
+            group.create_task(self._repair_drift())
+            group.create_task(self._flush_megaflows())
 
-    async def _work(self, reconciler: Reconciler) -> None:
+    async def _work(self) -> None:
         while True:
             key = await self._queue.get()
             try:
                 async with self._busy:
-                    outcome = await self._reconcile(reconciler)
+                    outcome = await self._reconcile()
             except Exception as error:  # an agent that ended would fail again at its next start
-                reconciler.forget()  # what was applied before the failure is unknown
+                self.reconciler.forget()  # what was applied before the failure is unknown
                 self._failed(error, self._queue.failed(key))
                 continue
             self._queue.done(key)
@@ -154,11 +152,11 @@ class L2Role:
             LOG.error("reconciliation failed, retry in %.1f s", delay, exc_info=error)
         self._set_dataplane(f"down: {reason}")
 
-    async def _reconcile(self, reconciler: Reconciler) -> Outcome:
+    async def _reconcile(self) -> Outcome:
         host_state, position, complete = self._with_held(self._host_state()), self.feed.position, self._synced
         loop = asyncio.get_running_loop()
         began = loop.time()
-        outcome = await asyncio.to_thread(reconciler.reconcile, host_state, complete=complete)
+        outcome = await asyncio.to_thread(self.reconciler.reconcile, host_state, complete=complete)
         if outcome.changed:
             self._log(outcome, loop.time() - began)
         if outcome.ready:
@@ -177,7 +175,7 @@ class L2Role:
         objects = self.feed.state.objects
         built_in = {field: dict(objects[kind]) for field, kind in KINDS.items()}
         more = {kind: dict(objects.get(kind, {})) for kind in self._extension_kinds}
-        return HostState(**built_in, extension_objects=more)  # type: ignore[arg-type]
+        return HostState(**built_in, extension_objects=more)
 
     def _with_held(self, sent: HostState) -> HostState:
         """With the deleted ports that a role holds, as they were: their unwiring is deferred until it releases them."""
@@ -241,18 +239,18 @@ class L2Role:
 
     # --- the switch --------------------------------------------------------------------------------------------------
 
-    async def _flush_megaflows(self, reconciler: Reconciler) -> None:
+    async def _flush_megaflows(self) -> None:
         """At once after a change, then rate-limited: every packet after a flush is looked up in the flows again."""
         while True:
             await self._flows_changed.wait()
             self._flows_changed.clear()
             try:
-                await asyncio.to_thread(reconciler.openflow.flush_megaflows)
+                await asyncio.to_thread(self.reconciler.openflow.flush_megaflows)
             except OpenFlowError as error:
                 LOG.warning("%s", error)
             await asyncio.sleep(FLUSH_SECONDS)
 
-    async def _follow_switch(self, reconciler: Reconciler) -> None:
+    async def _follow_switch(self) -> None:
         """Reconcile when ovs-vswitchd is back: a restarted switch has no flows."""
         while True:
             await self.watch.present(self.bridge)
@@ -261,10 +259,10 @@ class L2Role:
             self._set_dataplane("down: the switch is gone")
             await self.watch.present(self.bridge)
             async with self._busy:
-                reconciler.forget()
+                self.reconciler.forget()
             self._queue.put(RECONCILE)
 
-    async def _repair_drift(self, reconciler: Reconciler) -> None:
+    async def _repair_drift(self) -> None:
         """Flows or meters that somebody else changed or deleted: repaired and reported."""
         loop = asyncio.get_running_loop()
         compared = loop.time()
@@ -273,16 +271,16 @@ class L2Role:
             try:
                 whole = loop.time() - compared >= self.intervals.repair
                 async with self._busy:
-                    found = await asyncio.to_thread(reconciler.drift, whole=whole)
+                    found = await asyncio.to_thread(self.reconciler.drift, whole=whole)
                     for bridge in found:
-                        reconciler.forget(bridge)
+                        self.reconciler.forget(bridge)
             except OpenFlowError as error:
                 LOG.warning("the flows cannot be read: %s", error)
                 continue
             if whole:
                 compared = loop.time()
                 async with self._busy:
-                    if reconciler.retry_rejected():
+                    if self.reconciler.retry_rejected():
                         self._queue.put(RECONCILE)
             if found:
                 self._last_repair = {

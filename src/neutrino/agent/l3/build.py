@@ -5,8 +5,7 @@ from functools import partial
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart, load_extensions
-from neutrino.agent.l3.apply import Drivers
+from neutrino.agent.config import load_extensions
 from neutrino.agent.l3.config import describe, l3_options, refusal
 from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.delegations import SUBNET, Delegations
@@ -16,12 +15,14 @@ from neutrino.agent.l3.router import BUILT_IN
 from neutrino.agent.l3.router_feed import DesiredRouters, RouterFeed
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Switch
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.nft.real import RealNft
 from neutrino.dataplane.process.real import RealProcesses
+from neutrino.errors import RefusedToStart
 
 
 def build(
@@ -39,11 +40,11 @@ def build(
     if unknown:
         raise RefusedToStart(f"l3_extensions: the feed of this release has no object kind {unknown[0]}")
     supervisor = Supervisor(RealProcesses(conf.state_path), action=conf.agent.check_child_processes_action)
-    drivers = Drivers(RealNetlink(), RealNft(), switch.ovsdb, KernelConntrack)
+    services = ServiceNamespaces(RealNetlink(), switch.ovsdb, RealNft())
     desired = DesiredRouters(feed, lambda router: refusal(router, conf), kinds)
     return L3Role(
         desired,
-        Routers(drivers, options, desired, extensions),
+        Routers(services, KernelConntrack, options, desired, extensions),
         RouterDaemons(supervisor, options),
         Delegations(supervisor, options, partial(feed.status, SUBNET), port_holds or PortHolds()),
         supervisor,

@@ -1,10 +1,12 @@
-"""The daemons of a router: radvd sends its RAs, keepalived elects the active host of an HA router.
+"""The daemons of a router: radvd sends its RAs, keepalived elects the active host of an HA router. And named pipes.
 
-Both run in the router's namespace and outlive the agent; the supervisor starts, reloads and respawns them. The DHCPv6
-clients of delegated prefixes are in `delegations`.
+Both daemons run in the router's namespace and outlive the agent; the supervisor starts, reloads and respawns them. The
+DHCPv6 clients of delegated prefixes are in `delegations`.
 """
 
 import asyncio
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,3 +136,29 @@ class RouterDaemons:
 def _sends_ras(router: Router, active: bool) -> bool:
     """A distributed router's ports are on every host, and each host sends RAs to its own instances."""
     return active or router.distributed
+
+
+class Fifo:
+    """A named pipe that daemons write lines to, opened at once. `notify` gets the complete lines of each read."""
+
+    def __init__(self, path: Path, notify: Callable[[list[str]], None]) -> None:
+        self._notify = notify
+        self._partial_line = ""
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():  # a writer would create a regular file
+            os.mkfifo(path, 0o600)
+        # Opened for writing too: with no writer left, a fifo is readable (end of file) all the time.
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        os.close(self._descriptor)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._descriptor, 4096).decode(errors="replace")
+        except BlockingIOError:
+            return
+        *lines, self._partial_line = (self._partial_line + data).split("\n")
+        self._notify(lines)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.fifo import Fifo
+from neutrino.agent.l3.daemons import Fifo
 from neutrino.agent.l3.names import gateway_namespace
 from neutrino.agent.l3.parts import delegation as pd
 from neutrino.agent.port_holds import PortHolds

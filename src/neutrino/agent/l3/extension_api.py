@@ -11,23 +11,21 @@ Which namespaces a kind of router has: `router.py`.
 import dataclasses
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import EXTERNAL, device
-from neutrino.agent.namespaces import DesiredDevice
-from neutrino.agent.plugging import Plug
+from neutrino.agent.namespaces import DesiredDevice, Plug
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.netlink.tc import TcItem
 from neutrino.dataplane.netlink.values import Address, Neighbour, Route, Rule
 from neutrino.dataplane.nft.api import Chain, Hook, Table, TableState
 from neutrino.feed.state import StateChange
 from neutrino.model.routing import Router, RouterInterface
-from neutrino.model.state import Object
 
 GROUP = "neutrino.agent.l3_extensions"
-Objects = Mapping[str, Mapping[str, Object]]
-"""Feed objects by kind and id."""
+Objects = Mapping[str, Mapping[str, Any]]
+"""Feed objects by kind and id, of the types that the kinds declare."""
 
 
 class Position(NamedTuple):

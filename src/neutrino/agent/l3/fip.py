@@ -8,23 +8,24 @@ Whichever router is reconciled, the namespace is reconciled for all of them, und
 one. Before the first `synced` nothing is removed from it: routers that the agent does not know yet may use it.
 """
 
+import dataclasses
 import ipaddress
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from neutrino import private
-from neutrino.agent.l3.apply import NamespacePlans, RouterNamespaces
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import AGENT_GATEWAY, TO_ROUTER, device, fip_namespace
-from neutrino.agent.l3.parts.devices import LOOPBACK, SYSCTLS, default_routes, render_device, render_plug
+from neutrino.agent.l3.parts.devices import SYSCTLS, default_routes, render_device, render_plug
 from neutrino.agent.l3.parts.distributed import asymmetric
-from neutrino.agent.l3.router import DesiredRouterNamespace, local_floating_ips
+from neutrino.agent.l3.router import local_floating_ips
 from neutrino.agent.l3.router_feed import DesiredRouters
-from neutrino.agent.namespaces import DesiredDevice, DesiredNamespace
+from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, DesiredNamespace
+from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import write_file
 from neutrino.dataplane.netlink.api import SetItem
-from neutrino.dataplane.netlink.values import Route, address, route
+from neutrino.dataplane.netlink.values import Address, Route, address, route
 from neutrino.model.routing import Router, RouterInterface
 
 RECORDS = "fips"
@@ -36,7 +37,7 @@ Link = tuple[str, str]
 
 def render_fip(
     gateway: RouterInterface, members: Iterable[tuple[Router, Link]], options: L3Options
-) -> DesiredRouterNamespace:
+) -> DesiredNamespace:
     """`members` are the routers that use the namespace."""
     outside, devices, addresses, routes = device(AGENT_GATEWAY, gateway.id), [], [], []
     for router, (near, far) in sorted(members, key=lambda each: each[0].id):
@@ -47,7 +48,7 @@ def render_fip(
     addresses += [address(outside, each.prefixed, nodad=True) for each in gateway.addresses]
     routes += [each for each in default_routes(outside, gateway) if each.version == 4]
     routes += [route(cidr, outside) for cidr in gateway.other_subnets if ":" not in cidr]
-    namespace = DesiredNamespace(
+    return DesiredNamespace(
         name=fip_namespace(gateway.network_id),
         devices=(LOOPBACK, render_device(outside, gateway, options), *devices),
         addresses=frozenset(addresses),
@@ -62,8 +63,8 @@ def render_fip(
             f"net/ipv4/neigh/{outside}/proxy_delay": "0",
         },
         device_prefixes=(AGENT_GATEWAY, TO_ROUTER),
+        plugs=(render_plug(outside, gateway, options),),
     )
-    return DesiredRouterNamespace(namespace, plugs=(render_plug(outside, gateway, options),))
 
 
 def agent_gateway(router: Router) -> RouterInterface | None:
@@ -71,79 +72,80 @@ def agent_gateway(router: Router) -> RouterInterface | None:
     return router.agent_gateway if local_floating_ips(router) else None
 
 
+@dataclasses.dataclass
 class FipNamespaces:
     """Blocking."""
 
-    def __init__(self, namespaces: RouterNamespaces, options: L3Options, desired: DesiredRouters) -> None:
-        self._namespaces = namespaces
-        self._options = options
-        self._desired = desired
-        self._links = LinkLocals(options.state_path)
-        self._records = Path(options.state_path) / RECORDS
+    services: ServiceNamespaces
+    options: L3Options
+    desired: DesiredRouters
+    announce_addresses: Callable[[str, Iterable[Address]], None]  # in a namespace
+
+    def __post_init__(self) -> None:
+        self.links = LinkLocals(self.options.state_path)
+        self._records = Path(self.options.state_path) / RECORDS
         self._lock = threading.Lock()
 
     def link(self, router: Router) -> Link | None:
-        return self._links.find(router.id) if agent_gateway(router) is not None else None
+        return self.links.find(router.id) if agent_gateway(router) is not None else None
 
     def prepare(self, router: Router) -> None:
         """Before `qrouter-…` is reconciled: its veth pair needs an address, and a namespace for its other end."""
         gateway = agent_gateway(router)
         if gateway is not None:
-            self._links.allocate(router.id)
+            self.links.allocate(router.id)
             with self._lock:
                 private.own_directory(self._records)
                 (self._records / gateway.network_id).touch()
-                self._namespaces.create(fip_namespace(gateway.network_id))
+                self.services.create(fip_namespace(gateway.network_id))
 
     def reconcile(self) -> int:
         """All such namespaces of the host; those without a router are removed. How many changes that took."""
         changes = 0
         with self._lock:  # eight workers: two would create and delete routes of each other's routers
-            synced = self._desired.feed.is_synced
-            gateways = {
-                each.network_id: each for each in map(agent_gateway, self._desired.served()) if each is not None
-            }
+            synced = self.desired.feed.is_synced
+            gateways = {each.network_id: each for each in map(agent_gateway, self.desired.served()) if each is not None}
             for path in sorted(self._records.iterdir()) if self._records.is_dir() else ():
                 if path.name in gateways:
                     changes += self._reconcile(gateways[path.name], synced)
                 elif synced:
-                    changes += self._namespaces.remove(fip_namespace(path.name))
+                    changes += self.services.remove(fip_namespace(path.name))
                     path.unlink(missing_ok=True)
         return changes
 
     def _reconcile(self, gateway: RouterInterface, synced: bool) -> int:
-        result = self._namespaces.reconcile(self._render(gateway), complete=synced)
-        items = (change.item for change in result.plan.namespace.changes if isinstance(change, SetItem))
-        routes = [item.destination for item in items if isinstance(item, Route)]
-        # A new floating IP is announced: it may have been at another MAC.
-        self._announce(gateway, [each.removesuffix("/32") for each in routes if each.endswith("/32")])
+        result = self.services.reconcile(self._render(gateway), complete=synced)
+        added = [change.item for change in result.applied if isinstance(change, SetItem)]
+        routes = (item.destination for item in added if isinstance(item, Route))
+        # A new floating IP, which is a route here, is announced too: it may have been at another MAC.
+        floating = _floating(gateway, (each for each in routes if each.endswith("/32")))
+        own = (item for item in added if isinstance(item, Address))
+        self.announce_addresses(fip_namespace(gateway.network_id), (*own, *floating))
         return result.changes
 
-    def plan(self, router: Router) -> NamespacePlans | None:
+    def find(self, router: Router) -> list[str]:
         gateway = agent_gateway(router)
-        return self._namespaces.plan(self._render(gateway)) if gateway is not None else None
+        return self.services.find(self._render(gateway)) if gateway is not None else []
 
     def announce(self, router: Router) -> None:
         gateway = agent_gateway(router)
         if gateway is not None:
-            self._announce(gateway, [each.floating_ip_address for each in local_floating_ips(router)])
+            addresses = _floating(gateway, (f"{each.floating_ip_address}/32" for each in local_floating_ips(router)))
+            self.announce_addresses(fip_namespace(gateway.network_id), addresses)
 
-    def release(self, router_id: str) -> None:
-        self._links.release(router_id)
-
-    def _render(self, gateway: RouterInterface) -> DesiredRouterNamespace:
-        return render_fip(gateway, self._members(gateway.network_id), self._options)
+    def _render(self, gateway: RouterInterface) -> DesiredNamespace:
+        return render_fip(gateway, self._members(gateway.network_id), self.options)
 
     def _members(self, network_id: str) -> Iterator[tuple[Router, Link]]:
-        for router in self._desired.served():
-            gateway, link = agent_gateway(router), self._links.find(router.id)
+        for router in self.desired.served():
+            gateway, link = agent_gateway(router), self.links.find(router.id)
             if gateway is not None and gateway.network_id == network_id and link is not None:
                 yield router, link
 
-    def _announce(self, gateway: RouterInterface, addresses: list[str]) -> None:
-        if addresses:
-            name = fip_namespace(gateway.network_id)
-            self._namespaces.announce(name, device(AGENT_GATEWAY, gateway.id), addresses)
+
+def _floating(gateway: RouterInterface, prefixes: Iterable[str]) -> list[Address]:
+    """Floating IPs as addresses of the host's port on the external network, to be announced there."""
+    return [address(device(AGENT_GATEWAY, gateway.id), each) for each in prefixes]
 
 
 class LinkLocals:

@@ -10,20 +10,18 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 
-from neutrino.agent.l3.announcements import Announcements
-from neutrino.agent.l3.daemons import RouterDaemons
+from neutrino.agent.l3.daemons import Fifo, RouterDaemons
 from neutrino.agent.l3.delegations import Delegations
 from neutrino.agent.l3.extension_api import L3Extension, RouterResult
-from neutrino.agent.l3.fifo import Fifo
-from neutrino.agent.l3.ha_state import ACTIVE, STANDBY, HaConflicts, last_state
+from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, RenderError
 from neutrino.agent.l3.router_feed import ROUTER, DesiredRouters, FloatingIpReports
 from neutrino.agent.l3.routers import Applied, Routers
-from neutrino.agent.plugging import is_service
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
 from neutrino.agent.role import Drift
+from neutrino.agent.service_namespaces import is_service
 from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
@@ -38,6 +36,7 @@ LOG = logging.getLogger(__name__)
 WORKERS = 8
 MAX_PROBLEMS = 10  # that the agent shows
 FAILURES = (NetlinkError, NftError, OvsdbError, ProcessError, RenderError, OSError)
+REPEAT_SECONDS = (1.0, 4.0)  # after a change: a new port may not have been wired the first time
 WIRED_SECONDS = 10.0  # for a port to be wired; after that keepalived is started anyway: the switch may be down for long
 
 
@@ -125,7 +124,7 @@ class L3Role:
 
     def _plan(self) -> list[str]:
         served = self.desired.served()
-        lines = [text for router in served if (text := self.routers.plan(router))]
+        lines = [line for router in served for line in self.routers.find(router)]
         for router in served:
             active = self.routers.is_active(router)
             lines += self.daemons.find(router, self.routers.failover(router), active=active)
@@ -315,3 +314,41 @@ class L3Role:
         if check_again is not None:
             loop.call_later(check_again, self._loop.put, router.id)
         return [problem] if problem else []
+
+
+@dataclass
+class Announcements:
+    """When a router's addresses are announced: after a change, twice more, and then periodically."""
+
+    announce: Callable[[Router], None]  # blocks
+    is_announced: Callable[[Router], bool]  # by this host
+    routers: Callable[[], Iterable[Router]]
+    interval: float
+    _timers: dict[str, list[asyncio.TimerHandle]] = field(default_factory=dict)  # by router
+
+    def now(self, router: Router) -> None:
+        if self.is_announced(router):
+            asyncio.get_running_loop().run_in_executor(None, self._announce, router)
+
+    def repeat(self, router: Router) -> None:
+        """Repetitions start anew with each change."""
+        self.cancel(router.id)
+        later = asyncio.get_running_loop().call_later
+        self._timers[router.id] = [later(delay, self.now, router) for delay in REPEAT_SECONDS]
+
+    def cancel(self, router_id: str) -> None:
+        for timer in self._timers.pop(router_id, ()):
+            timer.cancel()
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self.interval)
+            for router in self.routers():
+                if self.is_announced(router):
+                    await asyncio.to_thread(self._announce, router)
+
+    def _announce(self, router: Router) -> None:
+        try:
+            self.announce(router)
+        except Exception as error:  # one router must not end the announcements of all others
+            LOG.warning("addresses of router %s are not announced: %s", router.id, error)

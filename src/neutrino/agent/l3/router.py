@@ -10,7 +10,7 @@ A router that is not distributed has one namespace, `qrouter-…`. A distributed
   translated there too. With HA, several hosts have it, and keepalived sets its addresses on the active one.
 
 The path of a floating IP: the feed's `Router` → `role.L3Role` → here → `parts.nat.Nat` (an element of two nft maps) →
-`apply.RouterNamespaces` (read, `nft.plan`, apply) → `dataplane.nft.real`.
+`ServiceNamespaces` (read, `nft.plan`, apply) → `dataplane.nft.real`.
 """
 
 import dataclasses
@@ -31,8 +31,6 @@ from neutrino.agent.l3.parts.nat import Nat
 from neutrino.agent.l3.parts.ra import RouterAdvertisements
 from neutrino.agent.l3.parts.scopes import AddressScopes
 from neutrino.agent.namespaces import DesiredNamespace
-from neutrino.agent.plugging import Plug
-from neutrino.dataplane.netlink.tc import TcItem
 from neutrino.dataplane.nft.api import Chain, Table
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 
@@ -58,11 +56,8 @@ class DesiredRouterNamespace:
     """All desired state of one namespace."""
 
     namespace: DesiredNamespace
-    tables: tuple[Table, ...] = ()
-    plugs: tuple[Plug, ...] = ()
-    tc: tuple[TcItem, ...] = ()
+    rendered_from: RouterNamespace
     failover: Failover | None = None  # what keepalived sets in it
-    rendered_from: RouterNamespace | None = None  # None for `fip-…`, which is not one router's
 
 
 def router_namespaces(
@@ -140,12 +135,12 @@ def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -
             sysctls={name: value for each in parts for name, value in each.sysctls.items()},
             device_prefixes=tuple(prefix for each in parts for prefix in each.device_prefixes),
             others_addresses=frozenset(names if ha else ()) - {"lo"},  # keepalived sets addresses on any of them
+            tc=tuple(item for each in parts for item in each.tc),
+            plugs=tuple(sorted((plug for each in parts for plug in each.plugs), key=lambda each: each.name)),
+            tables=_tables(namespace.name, [table for each in parts for table in each.tables]),
         ),
-        tables=_tables(namespace.name, [table for each in parts for table in each.tables]),
-        plugs=tuple(sorted((plug for each in parts for plug in each.plugs), key=lambda each: each.name)),
-        tc=tuple(item for each in parts for item in each.tc),
+        namespace,
         failover=Failover(namespace.name, ha, namespace.ports, addresses, routes) if ha is not None else None,
-        rendered_from=namespace,
     )
 
 

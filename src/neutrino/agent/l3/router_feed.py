@@ -24,9 +24,8 @@ class DesiredRouters:
     kinds: frozenset[str] = frozenset()  # of the objects that extensions read
 
     def all(self) -> list[Router]:
-        # A copy first: a worker thread reads the routers while the event loop changes them.
-        known = list(self.feed.state.objects[ROUTER].values())
-        return [each for each in known if isinstance(each, Router)]
+        # A copy: a worker thread reads the routers while the event loop changes them.
+        return list(self.feed.state.objects[ROUTER].values())
 
     def served(self) -> list[Router]:
         return [each for each in self.all() if each.admin_state_up and self.refusal(each) is None]

@@ -5,22 +5,28 @@ created; a namespace without a record is never touched.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from neutrino import private
-from neutrino.agent.l3.apply import Drivers, NamespacePlans, RouterNamespaces
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import L3Extension
 from neutrino.agent.l3.fip import FipNamespaces
-from neutrino.agent.l3.names import gateway_namespace, router_namespace, snat_namespace
+from neutrino.agent.l3.names import EXTERNAL, gateway_namespace, router_namespace, snat_namespace
 from neutrino.agent.l3.parts.ha import Failover, has_primary
-from neutrino.agent.l3.router import DesiredRouterNamespace, render, router_namespaces
+from neutrino.agent.l3.router import BUILT_IN, DesiredRouterNamespace, render, router_namespaces
 from neutrino.agent.l3.router_feed import DesiredRouters
-from neutrino.agent.namespaces import NamespacePlan
+from neutrino.agent.service_namespaces import ServiceNamespaces, Tables
+from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
+from neutrino.dataplane.netlink.api import DeleteItem, NetlinkError, SetItem
+from neutrino.dataplane.netlink.values import Address
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.model.routing import Router
 
+LOG = logging.getLogger(__name__)
 RECORDS = "routers"
 INITIALIZED = {"l3-initialized": "True"}
 
@@ -36,14 +42,14 @@ class Applied:
 class Routers:
     """Blocking. Several routers may be worked on at once, each by one thread."""
 
-    drivers: Drivers
+    services: ServiceNamespaces
+    conntrack: Callable[[str], Conntrack]  # of a namespace
     options: L3Options
     desired: DesiredRouters
     extensions: Sequence[L3Extension] = ()
 
     def __post_init__(self) -> None:
-        self._namespaces = RouterNamespaces(self.drivers, self.options, self.extensions)
-        self._fips = FipNamespaces(self._namespaces, self.options, self.desired)
+        self._fips = FipNamespaces(self.services, self.options, self.desired, self._announce)
         self._records = Path(self.options.state_path) / RECORDS
 
     def known(self) -> frozenset[str]:
@@ -57,48 +63,51 @@ class Routers:
             self._fips.prepare(router)
         changes, active, failover = 0, True, None
         for desired in self._render(router):
-            result = self._namespaces.reconcile(
-                desired, keepalived=keepalived or desired.failover is None, complete=complete
-            )
+            namespace, fails_over = desired.namespace, desired.failover is not None
+            if fails_over and not keepalived:  # addresses that an earlier one has set are removed
+                namespace = dataclasses.replace(namespace, others_addresses=frozenset())
+            flush = partial(self._flush_connections, desired)
+            result = self.services.reconcile(namespace, complete=complete, on_tables=flush)
             changes += result.changes
-            if desired.failover is not None:
-                failover = desired.failover
-                active = keepalived and has_primary(router, result.before.addresses)
+            added = (change.item for change in result.applied if isinstance(change, SetItem))
+            self._announce(namespace.name, (item for item in added if isinstance(item, Address)))
+            if fails_over:
+                failover, active = desired.failover, keepalived and has_primary(router, result.before.addresses)
         if router.distributed:
             # The SNAT may have moved to another host, or the gateway is gone.
             if complete:
-                changes += sum(self._namespaces.remove(name) for name in self._stale(router))
+                changes += sum(self.services.remove(name) for name in self._stale(router))
             changes += self._fips.reconcile()
             if complete and self._fips.link(router) is None:
-                self._fips.release(router.id)
+                self._fips.links.release(router.id)
         return Applied(changes, active, failover)
 
-    def plan(self, router: Router) -> str:
+    def find(self, router: Router) -> list[str]:
         """What `apply` would change, a line for each change."""
-        plans: list[NamespacePlans | None] = [self._namespaces.plan(each) for each in self._render(router)]
+        lines = [line for each in self._render(router) for line in self.services.find(each.namespace)]
         if router.distributed:
-            plans += [NamespacePlans(NamespacePlan(name, stale=("namespace",))) for name in self._stale(router)]
-            plans.append(self._fips.plan(router))
-        return "\n".join(each.text() for each in plans if each)
+            lines += [f"{name} has to be removed" for name in self._stale(router)]
+            lines += self._fips.find(router)
+        return lines
 
     def remove(self, router_id: str) -> None:
         """All of a router that this host has, whatever its kind was."""
         distributed = self._kind(router_id) != "centralized"
         if distributed:
-            self._namespaces.remove(snat_namespace(router_id))
-        self._namespaces.remove(router_namespace(router_id))
+            self.services.remove(snat_namespace(router_id))
+        self.services.remove(router_namespace(router_id))
         (self._records / router_id).unlink(missing_ok=True)
         if distributed:
             self._fips.reconcile()
-            self._fips.release(router_id)
+            self._fips.links.release(router_id)
 
     def announce(self, router: Router) -> None:
         """All addresses that the router has on this host."""
         for each in self._render(router):
             if each.failover is None:
-                self._namespaces.announce_all(each.namespace.name, each.namespace.addresses)
+                self._announce(each.namespace.name, each.namespace.addresses)
             elif not router.distributed or self.is_active(router):
-                self._namespaces.announce_all(each.namespace.name, each.failover.addresses)
+                self._announce(each.namespace.name, each.failover.addresses)
         if router.distributed:
             self._fips.announce(router)
 
@@ -108,13 +117,15 @@ class Routers:
 
     def is_active(self, router: Router) -> bool:
         """Whether this host has an HA router's addresses now."""
-        return router.ha is None or has_primary(router, self._namespaces.addresses(gateway_namespace(router)))
+        return router.ha is None or has_primary(router, self._addresses(gateway_namespace(router)))
 
     def deactivate(self, router_id: str) -> None:
         """Removes the addresses of an HA router whose keepalived has died: another host has them by now."""
         # Of a distributed router only `snat-…` fails over. The router is not known yet: nothing is synced.
         snat = snat_namespace(router_id)
-        self._namespaces.remove_addresses(snat if self._namespaces.exists(snat) else router_namespace(router_id))
+        name = snat if self.services.exists(snat) else router_namespace(router_id)
+        there = (each for each in sorted(self._addresses(name)) if each.device != "lo")
+        self.services.netlink.apply(name, map(DeleteItem, there))
 
     def has_other_kind(self, router: Router) -> bool:
         """Whether the router was last applied as the other kind, centralized or distributed."""
@@ -122,10 +133,37 @@ class Routers:
 
     def report_initialized(self) -> None:
         """Sets external_ids:l3-initialized of the integration bridge: every router of the first snapshot is applied."""
-        ovsdb, bridge = self.drivers.ovsdb(), self.options.integration_bridge
+        ovsdb, bridge = self.services.ovsdb(), self.options.integration_bridge
         there = ovsdb.read().bridges.get(bridge)
         if there is not None and not INITIALIZED.items() <= there.external_ids.items():
             ovsdb.apply([SetBridge(bridge, external_ids=INITIALIZED)])
+
+    def _addresses(self, name: str) -> frozenset[Address]:
+        return self.services.netlink.read(name).addresses if self.services.exists(name) else frozenset()
+
+    def _announce(self, name: str, addresses: Iterable[Address]) -> None:
+        """By gratuitous ARP and unsolicited neighbour advertisements."""
+        by_device = defaultdict(list)
+        for address in addresses:
+            by_device[address.device].append(address.address.partition("/")[0])
+        for device, several in by_device.items():
+            is_router = not device.startswith(EXTERNAL)
+            try:
+                self.services.netlink.announce(name, device, sorted(several), router=is_router)
+            except NetlinkError as error:
+                # Normal for a new port, which has no carrier before it is wired: announcements are repeated.
+                LOG.info("%s: addresses are not announced yet: %s", name, error)
+
+    def _flush_connections(self, desired: DesiredRouterNamespace, before: Tables) -> None:
+        """After the tables: a connection that is set up in between is translated by the new ones already."""
+        name, tables = desired.namespace.name, {each.path: each for each in desired.namespace.tables}
+        source, extensions = desired.rendered_from, (*BUILT_IN, *self.extensions)
+        flushes = {flush for each in extensions for flush in each.stale_connections(source, tables, before)}
+        if flushes:
+            try:
+                self.conntrack(name).flush(sorted(flushes))
+            except ConntrackError as error:
+                LOG.warning("%s: stale connections are not flushed, and go on until they end: %s", name, error)
 
     def _render(self, router: Router) -> Iterator[DesiredRouterNamespace]:
         link = self._fips.link(router) if router.distributed else None
@@ -136,7 +174,7 @@ class Routers:
         """A `snat-…` that a distributed router has here no longer."""
         name = snat_namespace(router.id)
         wanted = {each.name for each in router_namespaces(router, self.options)}
-        return [name] if name not in wanted and self._namespaces.exists(name) else []
+        return [name] if name not in wanted and self.services.exists(name) else []
 
     def _record(self, router: Router) -> None:
         kind = _kind(router)

@@ -10,7 +10,6 @@ from pathlib import Path
 from oslo_config import cfg
 
 from neutrino import private
-from neutrino.agent.config import RefusedToStart
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.metadata.messages import ProxySettings, RateLimit, Timeouts
 from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
@@ -21,6 +20,7 @@ from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import Daemon
 from neutrino.dataplane.process.real import RealProcesses
+from neutrino.errors import RefusedToStart
 from neutrino.model import agents
 
 NAME = "metadata"

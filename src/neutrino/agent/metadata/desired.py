@@ -12,22 +12,9 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.dhcp.network import (
-    NAMESPACE_PREFIX,
-    PortsByNetwork,
-    ServedNetwork,
-    served_network,
-    serves_metadata,
-)
+from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, PortsByNetwork, ServedNetwork, served_network, serves_metadata
 from neutrino.agent.l3.names import INTERNAL, device, router_namespace
-from neutrino.agent.metadata.messages import (
-    ANY_DEVICE,
-    METADATA_IPV4,
-    WELL_KNOWN_PORT,
-    Instance,
-    Listener,
-    Sources,
-)
+from neutrino.agent.metadata.messages import ANY_DEVICE, METADATA_IPV4, WELL_KNOWN_PORT, Instance, Listener, Sources
 from neutrino.feed.state import State, StateChange
 from neutrino.model.dhcp import ROUTERS, DhcpPort, is_metadata_network, networks_behind, routers_on
 from neutrino.model.routing import Router

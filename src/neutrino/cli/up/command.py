@@ -7,18 +7,19 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from oslo_config import cfg
+import msgspec
 
 from neutrino import __version__, private
 from neutrino.cli import preflight, server
 from neutrino.cli.child_process import Work
 from neutrino.cli.errors import CommandError, one_line, print_error, unwind_on_sigterm
-from neutrino.cli.up.machine import Machine, Run, this_machine
+from neutrino.cli.up.machine import RUN_FILE, Run, choose_datapath
 from neutrino.cli.up.next_steps import next_steps
-from neutrino.lab.config_files import render, render_clouds, render_server
 from neutrino.lab.errors import LabError, locked
+from neutrino.lab.settings import render, render_clouds, render_server
 
 
 def up(args: argparse.Namespace) -> None:
@@ -30,26 +31,21 @@ def up(args: argparse.Namespace) -> None:
         # The user's files last: in oslo.config the last value of an option wins.
         files = [*_write_configuration(directory, args.port), *config_files]
         conf = server.prepare(files, logging.WARNING, "use --port")
-        url = _url(conf)
+        host = f"[{conf.bind_host}]" if ":" in conf.bind_host else conf.bind_host
+        url = f"http://{host}:{conf.bind_port}"
         print(f"neutrino {__version__} starts on {url}; its files are in {directory}", flush=True)
         unwind_on_sigterm()  # until granian sets its own handler
-        machine = None if args.no_dataplane else _wire(stack, directory, agent_files)
+        run = Run(str(directory), os.getpid(), url, conf.auth_strategy == "noauth")
         children: dict[str, Work] = {}
-        if machine is not None:
-            own = [str(directory / "agent.conf"), *agent_files]
-            children["agent"] = lambda: machine.run_agent(files, own)
-        run = Run(
-            str(directory),
-            os.getpid(),
-            url,
-            conf.auth_strategy == "noauth",
-            machine.host if machine else "",
-            machine.datapath if machine else "",
-        )
+        if not args.no_dataplane:
+            run = _wire(stack, run, agent_files)
+        if run.host:
+            children["agent"] = lambda: run.run_agent(files, [str(directory / "agent.conf"), *agent_files])
         if run.no_auth:
             (directory / "clouds.yaml").write_text(render_clouds(url))
-        run.write()
-        stack.callback(run.remove)
+        record = directory / RUN_FILE
+        record.write_bytes(msgspec.json.encode(run))
+        stack.callback(record.unlink, missing_ok=True)
         if run.host and run.no_auth:
             stack.callback(_unplug_instances, run)
         threading.Thread(target=next_steps, args=[run], daemon=True, name="next steps").start()
@@ -72,19 +68,19 @@ def _write_configuration(directory: Path, port: int) -> list[str]:
     return [str(directory / name) for name in contents]
 
 
-def _wire(stack: contextlib.ExitStack, directory: Path, agent_files: Sequence[str]) -> Machine | None:
-    """This machine with its switch running; None, and the reason printed, if networks cannot be wired on it."""
+def _wire(stack: contextlib.ExitStack, run: Run, agent_files: Sequence[str]) -> Run:
+    """The run with its switch running; if networks cannot be wired on this machine, unchanged, and the reason printed."""
     from neutrino.cli.agent import check  # loads the agent, which `--no-dataplane` does not need
 
     try:
-        machine = this_machine(directory)
-        own = [str(machine.write_agent_configuration()), *agent_files]
+        wired = replace(run, host=os.uname().nodename, datapath=choose_datapath(run.state))
+        own = [wired.write_agent_configuration(), *agent_files]
         check(own)
-        stack.enter_context(machine.wired(own))
+        stack.enter_context(wired.wired(own))
     except LabError as error:
         print_error(f"networks are not wired on this machine: {one_line(error)}")
-        return None
-    return machine
+        return run
+    return wired
 
 
 def _unplug_instances(run: Run) -> None:
@@ -99,8 +95,3 @@ def _unplug_instances(run: Run) -> None:
 def _ignore_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-
-
-def _url(conf: cfg.ConfigOpts) -> str:
-    host = f"[{conf.bind_host}]" if ":" in conf.bind_host else conf.bind_host
-    return f"http://{host}:{conf.bind_port}"

@@ -19,16 +19,16 @@ from neutrino.cli import preflight
 from neutrino.cli.errors import CommandError
 from neutrino.cli.up.openvswitch import OwnSwitch, others_running
 from neutrino.lab.api_client import ApiClient
-from neutrino.lab.config_files import render_template
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.namespaces import command
 from neutrino.lab.instances.instances import Instances, VmRecords
+from neutrino.lab.settings import render_template
+from neutrino.model.roles import ROLES
 
 EXTERNAL_BRIDGE, EXTERNAL_NETWORK = "br-ex", "external"
 EXTERNAL_CIDR, EXTERNAL_GATEWAY = "172.24.4.0/24", "172.24.4.1"
 AGENT_BRIDGES = ("br-int", "br-tun")
 DEFAULT_STATE, RUN_FILE = "state", "up.json"
-ROLES = ("l2", "dhcp", "l3", "metadata")
 PROGRAMS = {
     "ovsdb-server": "openvswitch-switch",
     "ovs-vswitchd": "openvswitch-switch",
@@ -38,15 +38,41 @@ PROGRAMS = {
 }
 
 
+def choose_datapath(state: Path) -> str:
+    """The datapath for this machine, or LabError with the reason why networks cannot be wired on it."""
+    if not has_capability(CAP_NET_ADMIN):
+        raise LabError("creating network devices needs CAP_NET_ADMIN: run it as root")
+    missing = preflight.missing_programs({**PROGRAMS, **preflight.programs_of(ROLES)})
+    if missing:
+        raise LabError(f"programs are missing: apt-get install {' '.join(sorted(set(missing.values())))}")
+    others = others_running(state / "ovs")
+    devices = {name for _, name in socket.if_nameindex()}
+    taken = [name for name in (EXTERNAL_BRIDGE, *AGENT_BRIDGES) if name in devices]
+    if others and taken:
+        raise LabError(f"another Open vSwitch on this machine has the bridge {taken[0]}")
+    # Two ovs-vswitchd would share the kernel datapath and delete each other's ports.
+    kernel = Path("/sys/module/openvswitch").exists() and not others
+    return "system" if kernel else "netdev"
+
+
 @dataclass(frozen=True)
-class Machine:
-    state: Path
-    host: str
-    datapath: str  # system: kernel; netdev: userspace
+class Run:
+    """A run of `neutrino up`, recorded in its state directory for other commands."""
+
+    directory: str
+    pid: int
+    url: str
+    no_auth: bool  # every client is an administrator, this command included
+    host: str = ""  # this machine's name as a host; empty if networks are not wired
+    datapath: str = ""  # system: kernel; netdev: userspace; empty if networks are not wired
+
+    @property
+    def state(self) -> Path:
+        return Path(self.directory)
 
     @property
     def switch(self) -> OwnSwitch:
-        return OwnSwitch(self.state / "ovs", self.datapath, os.getpid())
+        return OwnSwitch(self.state / "ovs", self.datapath, self.pid)
 
     @contextlib.contextmanager
     def wired(self, agent_files: Sequence[str]) -> Iterator[None]:
@@ -73,7 +99,8 @@ class Machine:
             arguments += ["--", "--if-exists", "del-port", f"phy-{EXTERNAL_BRIDGE}"]
             self.switch.vsctl(*arguments[1:])
 
-    def write_agent_configuration(self) -> Path:
+    def write_agent_configuration(self) -> str:
+        """Write the agent's configuration file; returns its path."""
         path = self.state / "agent.conf"
         text = render_template(
             Path(__file__).with_name("agent.conf"),
@@ -85,20 +112,17 @@ class Machine:
             bridge=EXTERNAL_BRIDGE,
         )
         path.write_text(text)
-        return path
+        return str(path)
 
     def run_agent(self, server_files: Sequence[str], agent_files: Sequence[str]) -> int | None:
-        """The agent's child process: issue its credential, then run the agent."""
+        """The agent's child process: issue its credential, then run the agent.
+
+        A new credential at each start: the existing file may belong to another database or to other roles.
+        """
+        # Not at the top: `neutrino vm` needs neither the agent nor the server.
         from neutrino.cli.agent import run_agent
-
-        self._issue_credential(server_files)
-        return run_agent(agent_files)
-
-    def _issue_credential(self, server_files: Sequence[str]) -> None:
-        """Issue a new credential at each start: the existing file may belong to another database or to other roles."""
-        # Not at the top: `neutrino vm` does not need the server.
         from neutrino.cli.database import opened
-        from neutrino.server.backend import configuration
+        from neutrino.server.config import configuration
         from neutrino.server.feed.connections.credentials import Credentials
 
         path = self.state / "agent" / "credential"
@@ -111,63 +135,14 @@ class Machine:
                 path.write_text(credentials.rotate(self.host))
             else:
                 path.write_text(credentials.add(self.host, ROLES))
-
-
-def this_machine(state: Path) -> Machine:
-    """This machine as a host, or LabError with the reason why networks cannot be wired on it."""
-    if not has_capability(CAP_NET_ADMIN):
-        raise LabError("creating network devices needs CAP_NET_ADMIN: run it as root")
-    missing = preflight.missing_programs({**PROGRAMS, **preflight.programs_of(ROLES)})
-    if missing:
-        raise LabError(f"programs are missing: apt-get install {' '.join(sorted(set(missing.values())))}")
-    others = others_running(state / "ovs")
-    devices = {name for _, name in socket.if_nameindex()}
-    taken = [name for name in (EXTERNAL_BRIDGE, *AGENT_BRIDGES) if name in devices]
-    if others and taken:
-        raise LabError(f"another Open vSwitch on this machine has the bridge {taken[0]}")
-    # Two ovs-vswitchd would share the kernel datapath and delete each other's ports.
-    kernel = Path("/sys/module/openvswitch").exists() and not others
-    return Machine(state, os.uname().nodename, "system" if kernel else "netdev")
-
-
-# --- the running `neutrino up`, as other commands find it ----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run of `neutrino up`, recorded in its state directory."""
-
-    directory: str
-    pid: int
-    url: str
-    no_auth: bool  # every client is an administrator, this command included
-    host: str  # this machine's name as a host; empty if networks are not wired
-    datapath: str  # empty if networks are not wired
-
-    @property
-    def state(self) -> Path:
-        return Path(self.directory)
-
-    @property
-    def switch(self) -> OwnSwitch:
-        return OwnSwitch(self.state / "ovs", self.datapath, self.pid)
-
-    def write(self) -> None:
-        (self.state / RUN_FILE).write_bytes(msgspec.json.encode(self))
-
-    def remove(self) -> None:
-        (self.state / RUN_FILE).unlink(missing_ok=True)
+        return run_agent(agent_files)
 
     def instances(self) -> Instances:
         directory, log = self.state / "vms", str(self.state / "log" / "agent.log")
         directory.mkdir(parents=True, exist_ok=True)
+        clients = self.state / "dhcp-clients"
         return Instances(
-            ApiClient(self.url),
-            VmRecords(directory),
-            [self.host],
-            self._host,
-            self.state / "dhcp-clients",
-            log=lambda host: log,
+            ApiClient(self.url), VmRecords(directory), [self.host], self._host, clients, log=lambda host: log
         )
 
     def _host(self, name: str) -> OwnSwitch:

@@ -123,24 +123,10 @@ def ensure_external_network(api: ApiClient) -> str:
     found = api.request("GET", "/v2.0/networks?router:external=true&fields=name&sort_key=name")["networks"]
     if found:
         return str(found[0]["name"])
-    network = api.create(
-        "network",
-        **{
-            "name": PUBLIC,
-            "router:external": True,
-            "provider:network_type": "flat",
-            "provider:physical_network": EXTERNAL_NETWORK,
-        },
-    )
-    api.create(
-        "subnet",
-        name=f"{PUBLIC}-v4",
-        network_id=network["id"],
-        ip_version=4,
-        cidr=EXTERNAL_CIDR,
-        gateway_ip=EXTERNAL_GATEWAY,
-        enable_dhcp=False,
-    )
+    provider = {"provider:network_type": "flat", "provider:physical_network": EXTERNAL_NETWORK}
+    network = api.create("network", **{"name": PUBLIC, "router:external": True, **provider})
+    addresses = {"ip_version": 4, "cidr": EXTERNAL_CIDR, "gateway_ip": EXTERNAL_GATEWAY, "enable_dhcp": False}
+    api.create("subnet", name=f"{PUBLIC}-v4", network_id=network["id"], **addresses)
     return PUBLIC
 
 
@@ -149,11 +135,13 @@ def program() -> str:
     return "neutrino" if shutil.which("neutrino") else shlex.quote(str(Path(sys.executable).with_name("neutrino")))
 
 
+def find_client() -> str | None:
+    """The openstack client: of the PATH, or of the virtual environment of this command."""
+    own = Path(sys.executable).with_name("openstack")
+    return "openstack" if shutil.which("openstack") else str(own) if own.exists() else None
+
+
 def client() -> tuple[str, str]:
-    """How to call the openstack client, and a hint if it is not installed."""
-    if shutil.which("openstack"):
-        return "openstack", ""
-    own = Path(sys.executable).with_name("openstack")  # in the virtual environment of this command
-    if own.exists():
-        return shlex.quote(str(own)), ""
-    return "openstack", NO_CLIENT
+    """How to call the openstack client from a shell, and a hint if it is not installed."""
+    found = find_client()
+    return shlex.quote(found or "openstack"), "" if found else NO_CLIENT

@@ -42,11 +42,10 @@ def apply_fabric(fabric: int, hosts: Mapping[str, int], external: int, mtu: int)
 
 
 def _build_bridges(lines: list[str]) -> None:
-    # With br_netfilter loaded, iptables rules of the namespace would also apply to bridged frames.
-    for table in ("iptables", "ip6tables", "arptables"):
-        switch = Path(f"/proc/sys/net/bridge/bridge-nf-call-{table}")
-        if switch.exists():
-            switch.write_text("0")
+    if Path(
+        "/proc/sys/net/bridge"
+    ).exists():  # br_netfilter is loaded: iptables rules would apply to bridged frames too
+        write_sysctls({f"bridge/bridge-nf-call-{table}": 0 for table in ("iptables", "ip6tables", "arptables")})
     ip_batch(lines)
 
 

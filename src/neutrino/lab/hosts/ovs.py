@@ -21,10 +21,9 @@ from neutrino.lab.hosts.namespaces import (
     ip_batch,
     write_sysctls,
 )
-from neutrino.lab.settings import NETDEV, UNDERLAY, UPLINKS, LabPaths, bridge_mac, underlay_address
+from neutrino.lab.settings import NETDEV, OVS_RUN, UNDERLAY, UPLINKS, LabPaths, bridge_mac, underlay_address
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
-RUN = "/run/openvswitch"
 DATABASE, SWITCH = "ovsdb-server", "ovs-vswitchd"
 SECONDS = 10
 MAX_NEIGHBOUR_AGE = 3600  # seconds, the maximum that ovs-vswitchd accepts
@@ -55,14 +54,14 @@ class OpenVSwitch:
         database = self.paths.host(self.host) / "conf.db"
         is_new = create_database(database)
         if self.pid(DATABASE) is None:
-            remotes = (f"--remote=punix:{RUN}/db.sock", MANAGER_REMOTE)
+            remotes = (f"--remote=punix:{OVS_RUN}/db.sock", MANAGER_REMOTE)
             self._run(DATABASE, str(database), *remotes, *self._daemon_options(DATABASE))
         if is_new:
             self.vsctl("--no-wait", *render_bridges(self.host, self.datapath))
         if self.pid(SWITCH) is None:
             # With netdev bridges alone, ovs-vswitchd need not probe the kernel datapath, which may not exist.
             only = ["--disable-system"] if self.datapath == NETDEV else []
-            self._run(SWITCH, *self._daemon_options(SWITCH), *only, f"unix:{RUN}/db.sock")
+            self._run(SWITCH, *self._daemon_options(SWITCH), *only, f"unix:{OVS_RUN}/db.sock")
             # A restarted switch recreates the devices of its bridges, which then have no addresses.
             in_network(host_network(self.holder), lambda: apply_underlay(self.host))
             if self.datapath == NETDEV:
@@ -71,7 +70,7 @@ class OpenVSwitch:
     def pid(self, program: str) -> int | None:
         """The daemon's pid if it runs. Its mount namespace is compared, as the pid of a stale file may be reused."""
         try:
-            pid = int(host_file(self.holder, f"{RUN}/{program}.pid").read_text())
+            pid = int(host_file(self.holder, f"{OVS_RUN}/{program}.pid").read_text())
         except (OSError, ValueError):
             return None
         own = processes.read_namespace(self.holder, "mnt")
@@ -85,7 +84,7 @@ class OpenVSwitch:
         it; tests that count lost packets would count that one.
         """
         try:
-            with control_connection(str(host_file(self.holder, RUN)), SECONDS) as switch:
+            with control_connection(str(host_file(self.holder, OVS_RUN)), SECONDS) as switch:
                 for arguments in render_neighbours(self.host, self.peers):
                     switch.call(*arguments)
         except ControlError as error:

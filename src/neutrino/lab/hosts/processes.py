@@ -80,11 +80,6 @@ def read_members(state: Path) -> frozenset[int]:
     return frozenset(members.union(pid for pid in pids if read_namespace(pid, "mnt") in own))
 
 
-def read_in_network(inode: int) -> list[int]:
-    """The processes in a network namespace."""
-    return [pid for pid in read_pids() if read_namespace(pid, "net") == f"net:[{inode}]"]
-
-
 def _read_state(pid: int) -> tuple[str, int]:
     """The process' state letter (Z for a zombie; empty if there is no such process) and its parent's pid."""
     try:

@@ -46,13 +46,13 @@ class VmRecords:
     directory: Path
 
     def all(self) -> list[Vm]:
-        return [self._read(path) for path in sorted(self.directory.glob("*.json"))]
+        return [msgspec.json.decode(path.read_bytes(), type=Vm) for path in sorted(self.directory.glob("*.json"))]
 
     def find(self, name: str) -> Vm | None:
         if not VM_NAME.fullmatch(name):  # a name with slashes would be a path to another file
             return None
         path = self._path(name)
-        return self._read(path) if path.exists() else None
+        return msgspec.json.decode(path.read_bytes(), type=Vm) if path.exists() else None
 
     def get(self, name: str) -> Vm:
         found = self.find(name)
@@ -77,9 +77,6 @@ class VmRecords:
 
     def _path(self, name: str) -> Path:
         return self.directory / f"{name}.json"
-
-    def _read(self, path: Path) -> Vm:
-        return msgspec.json.decode(path.read_bytes(), type=Vm)
 
 
 @dataclass(frozen=True)

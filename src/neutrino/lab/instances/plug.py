@@ -141,7 +141,9 @@ def _end_processes(holder: int, vm: Vm) -> None:
         inode = vm_network(holder, vm.namespace).stat().st_ino
     except OSError:
         return
-    for pid in processes.read_in_network(inode):
+    for pid in processes.read_pids():
+        if processes.read_namespace(pid, "net") != f"net:[{inode}]":
+            continue
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         if not processes.wait_for_end(pid, processes.STOP_SECONDS):

@@ -19,18 +19,16 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.rbac_policy import ACTIONS, RBAC_POLICY
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
-from neutrino.server.db.objects import as_row, new_id
-from neutrino.server.db.session import Database, Stale
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.objects import Object, as_row, exists, new_id
+from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import View
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
-Object = dict[str, Any]
 _c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
 RENAMED = {"target_tenant": "target_project"}
-VIEW = View(t.rbac_policies, renamed=RENAMED)
+VIEW = View(t.rbac_policies, renamed=RENAMED, not_found=errors.RbacPolicyNotFound)
 TABLES = {kind: t.metadata.tables[f"{kind}s"] for kind in ACTIONS}
 GATEWAYS = ("network:router_gateway", "network:floatingip")
 _m, _rules = t.port_security_groups.c, t.security_group_rules.c
@@ -68,68 +66,55 @@ class RbacPolicies(ViewCollection):
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
 
+    @retried
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         """Create all of them, or none."""
         for values in several:
             _check_action(values)
+        made = [{"id": new_id(), **values} for values in several]
+        with self.db.read() as connection:
+            for i, policy in enumerate(made):
+                _check_object(connection, context, policy)
+                _check_scope_of_pool(connection, policy)
+                _check_twice(connection, policy, made[:i])
+            limits = self._quotas.limits(connection, "rbac_policy", made)
+        with self.db.transaction() as tx:
+            tx.insert(t.rbac_policies, [as_row(t.rbac_policies, policy, RENAMED) for policy in made], limits)
+            for policy in made:
+                _touch(tx, policy, external=True if policy["action"] == EXTERNAL else None)
+        return [{**policy, "tenant_id": policy["project_id"]} for policy in made]
 
-        def attempt() -> list[Object]:
-            made = [{"id": new_id(), **values} for values in several]
-            with self.db.read() as connection:
-                for i, policy in enumerate(made):
-                    _check_object(connection, context, policy)
-                    _check_scope_of_pool(connection, policy)
-                    _check_twice(connection, policy, made[:i])
-                owners = {policy["project_id"] for policy in made}
-                limits = {owner: self._quotas.limit(connection, "rbac_policy", owner) for owner in owners}
-            with self.db.transaction() as tx:
-                for policy in made:
-                    tx.execute(sa.insert(t.rbac_policies).values(as_row(t.rbac_policies, policy, RENAMED)))
-                    tx.use("rbac_policy", policy["project_id"], 1, limits[policy["project_id"]])
-                    _touch(tx, policy, external=True if policy["action"] == EXTERNAL else None)
-            return [{**policy, "tenant_id": policy["project_id"]} for policy in made]
-
-        return self.db.retrying(attempt)
-
+    @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                before = _existing(connection, key)
-                after = {**before, **values}
-                _check_object(connection, context, after)
-                if after["target_tenant"] == before["target_tenant"]:
-                    return after
-                _check_twice(connection, after)
-                _check_scope_of_pool(connection, after)
-                _check_unused(connection, before, after["target_tenant"])
-            with self.db.transaction() as tx:
-                done = tx.execute(
-                    sa.update(t.rbac_policies)
-                    .where(_c.id == key, _c.target_project == before["target_tenant"])
-                    .values(target_project=after["target_tenant"])
-                )
-                # Changed or deleted by another request since it was read.
-                if done.rowcount != 1:
-                    raise Stale
-                _touch(tx, after)
-            return after
+        with self.db.read() as connection:
+            before = VIEW.get(connection, key)
+            after = {**before, **values}
+            _check_object(connection, context, after)
+            if after["target_tenant"] == before["target_tenant"]:
+                return after
+            _check_twice(connection, after)
+            _check_scope_of_pool(connection, after)
+            _check_unused(connection, before, after["target_tenant"])
+        with self.db.transaction() as tx:
+            # Stale if another request has changed or deleted it since it was read.
+            tx.change(sa.update(t.rbac_policies).where(_as_read(before)).values(target_project=after["target_tenant"]))
+            _touch(tx, after)
+        return after
 
-        return self.db.retrying(attempt)
-
+    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self.db.read() as connection:
-                before = _existing(connection, key)
-                others = _check_unused(connection, before)
-                last = before["action"] == EXTERNAL and not others
-            with self.db.transaction() as tx:
-                gone = sa.delete(t.rbac_policies).where(_c.id == key, _c.target_project == before["target_tenant"])
-                if tx.execute(gone).rowcount != 1:
-                    raise Stale
-                tx.use("rbac_policy", before["project_id"], -1)
-                _touch(tx, before, external=False if last else None, must_exist=False)
+        with self.db.read() as connection:
+            before = VIEW.get(connection, key)
+            others = _check_unused(connection, before)
+            last = before["action"] == EXTERNAL and not others
+        with self.db.transaction() as tx:
+            tx.change(sa.delete(t.rbac_policies).where(_as_read(before)))
+            tx.use("rbac_policy", before["project_id"], -1)
+            _touch(tx, before, external=False if last else None, must_exist=False)
 
-        self.db.retrying(attempt)
+
+def _as_read(policy: Object) -> sa.ColumnElement[bool]:
+    return sa.and_(_c.id == policy["id"], _c.target_project == policy["target_tenant"])
 
 
 # --- policies in use --------------------------------------------------------------------------------------------------
@@ -140,11 +125,13 @@ def _check_unused(connection: Connection, policy: Object, *new_targets: str) -> 
 
     Gives the targets of the other policies.
     """
-    targets = {*connection.execute(_other_targets(policy)).scalars(), *new_targets}
+    others = connection.execute(sa.select(_c.target_project).where(*_same_access(policy))).scalars()
+    targets = {*others, *new_targets}
     kind, action, object_id = policy["object_type"], policy["action"], policy["object_id"]
     if EVERYONE in targets:
         return targets
-    if action == EXTERNAL and policy["target_tenant"] == EVERYONE and _is_default(connection, object_id):
+    is_default = _n.id == object_id, _n.is_default
+    if action == EXTERNAL and policy["target_tenant"] == EVERYONE and exists(connection, *is_default):
         raise errors.RbacPolicyInUse(object_id=object_id, details="The default external network is shared with all.")
     left_out = _users_of(connection, kind, action, object_id) - targets - {_owner(connection, policy)}
     # A policy for one project can only affect that project.
@@ -154,7 +141,8 @@ def _check_unused(connection: Connection, policy: Object, *new_targets: str) -> 
         raise errors.RbacPolicyInUse(
             object_id=object_id, details=f"These projects use it: {', '.join(sorted(left_out)[:10])}."
         )
-    if action == EXTERNAL and not targets and _has_gateways(connection, object_id):
+    gateways = _p.network_id == object_id, _p.device_owner.in_(GATEWAYS)
+    if action == EXTERNAL and not targets and exists(connection, *gateways):
         raise errors.RbacPolicyInUse(object_id=object_id, details="Routers have gateways on this network.")
     return targets
 
@@ -165,13 +153,6 @@ def _users_of(connection: Connection, kind: str, action: str, object_id: str) ->
     for project, key, *conditions in USERS[kind, action]:
         users |= set(connection.execute(sa.select(project).where(key == object_id, *conditions).distinct()).scalars())
     return users - {""}
-
-
-def _existing(connection: Connection, key: str) -> Object:
-    found = VIEW.load(connection, key)
-    if found is None:
-        raise errors.RbacPolicyNotFound(id=key, object_type="rbac_policy")
-    return found
 
 
 def _check_action(values: Object) -> None:
@@ -203,35 +184,22 @@ def _check_scope_of_pool(connection: Connection, policy: Object) -> None:
     if scope is None:
         return
     target = policy["target_tenant"]
-    owned = sa.select(t.address_scopes.c.id).where(
-        t.address_scopes.c.id == scope, t.address_scopes.c.project_id == target
-    )
-    shared = sa.select(_c.id).where(_c.object_id == scope, _c.target_project.in_({EVERYONE, target}))
-    if connection.execute(owned.union_all(shared).limit(1)).first() is None:
+    shared = sa.select(_c.object_id).where(_c.target_project.in_({EVERYONE, target}))
+    own = t.address_scopes.c
+    if not exists(connection, own.id == scope, sa.or_(own.project_id == target, own.id.in_(shared))):
         raise errors.InvalidInput(error_message=f"the pool's address scope {scope} is not shared with {target}")
 
 
 def _check_twice(connection: Connection, policy: Object, made: Sequence[Object] = ()) -> None:
     same = ("object_type", "object_id", "action", "target_tenant")
     twice = any(all(other[name] == policy[name] for name in same) for other in made)
-    known = _other_targets(policy).where(_c.target_project == policy["target_tenant"])
-    if twice or connection.execute(known).first() is not None:
+    if twice or exists(connection, *_same_access(policy), _c.target_project == policy["target_tenant"]):
         raise errors.DuplicateRbacPolicy()
 
 
-def _other_targets(policy: Object) -> sa.Select[Any]:
-    """The projects that have access by other policies for the same action."""
-    same = [_c[name] == policy[name] for name in ("object_type", "object_id", "action")]
-    return sa.select(_c.target_project).where(*same, _c.id != policy["id"])
-
-
-def _is_default(connection: Connection, network_id: str) -> bool:
-    return bool(connection.execute(sa.select(_n.is_default).where(_n.id == network_id)).scalar())
-
-
-def _has_gateways(connection: Connection, network_id: str) -> bool:
-    found = sa.select(_p.id).where(_p.network_id == network_id, _p.device_owner.in_(GATEWAYS)).limit(1)
-    return connection.execute(found).first() is not None
+def _same_access(policy: Object) -> list[sa.ColumnElement[bool]]:
+    """Conditions of other policies for the same action on the same object."""
+    return [*(_c[name] == policy[name] for name in ("object_type", "object_id", "action")), _c.id != policy["id"]]
 
 
 def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, must_exist: bool = True) -> None:

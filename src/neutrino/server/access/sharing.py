@@ -1,9 +1,12 @@
 """The `shared` attribute: an object is shared with every project by an RBAC policy whose target is all projects."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import new_id
+from neutrino.server.db.objects import delete_row, new_id
 from neutrino.server.db.transaction import Transaction
 
 SHARED, EXTERNAL = "access_as_shared", "access_as_external"
@@ -11,22 +14,26 @@ EVERYONE = "*"
 
 
 def share_with_all(tx: Transaction, kind: str, object_id: str, project_id: str, action: str = SHARED) -> None:
-    tx.execute(
-        sa.insert(t.rbac_policies).values(
-            id=new_id(),
-            project_id=project_id,
-            object_type=kind,
-            object_id=object_id,
-            action=action,
-            target_project=EVERYONE,
-        )
-    )
-    tx.use("rbac_policy", project_id, 1)  # counted without a limit: only administrators set `shared`
+    policy = {
+        "id": new_id(),
+        "project_id": project_id,
+        "object_type": kind,
+        "object_id": object_id,
+        "action": action,
+        "target_project": EVERYONE,
+    }
+    tx.insert(t.rbac_policies, [policy], limits={})  # without a limit: only administrators set `shared`
 
 
 def unshare_with_all(tx: Transaction, kind: str, object_id: str, action: str = SHARED) -> None:
     c = t.rbac_policies.c
     _delete(tx, c.object_type == kind, c.object_id == object_id, c.action == action, c.target_project == EVERYONE)
+
+
+def delete_object(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> None:
+    """Delete an object, if it has not changed since `before` was read, with its policies and tags."""
+    delete_row(tx, table, before)
+    forget(tx, before["id"])
 
 
 def forget(tx: Transaction, object_id: str) -> None:

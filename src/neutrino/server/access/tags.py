@@ -27,12 +27,11 @@ from neutrino.server.api.stages.body import decode
 from neutrino.server.api.types import Invalid, ListOf, Text
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import update_row
-from neutrino.server.db.session import Database
+from neutrino.server.db.objects import Object, update_row
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import shared_with_viewer, viewed_by
 from neutrino.server.policy.authorizer import Authorizer
 
-Object = dict[str, Any]
 TAGS = ListOf(Text())
 EXTENSIONS = (
     Extension(
@@ -153,22 +152,19 @@ class TaggedObjects:
         columns.append(shared_with_viewer(shared_by).label("shared"))
         return sa.select(*columns).select_from(source).where(table.c.id == sa.bindparam("key"))
 
+    @retried
     def change(self, key: str, context: Context, change: Callable[[list[str]], Iterable[str]]) -> None:
         """Replace the object's tags by `change` of them."""
-
-        def attempt() -> None:
-            before = self.load(key, context)
-            old, new = set(before["tags"]), set(change(before["tags"]))
-            if len(new) > MAX_TAGS:
-                raise errors.BadRequest(resource=self.resource.name, msg=f"an object has at most {MAX_TAGS} tags")
-            if new == old:
-                return
-            with self.db.transaction() as tx:
-                # On the revision that was read: of two requests that add a tag, neither loses the other's.
-                update_row(tx, self.table, before, {"tags": sorted(new)})
-                rows = t.tags.c
-                if old - new:
-                    tx.execute(sa.delete(t.tags).where(rows.object_id == key, rows.tag.in_(sorted(old - new))))
-                tx.insert(t.tags, [{"object_id": key, "tag": tag} for tag in sorted(new - old)])
-
-        self.db.retrying(attempt)
+        before = self.load(key, context)
+        old, new = set(before["tags"]), set(change(before["tags"]))
+        if len(new) > MAX_TAGS:
+            raise errors.BadRequest(resource=self.resource.name, msg=f"an object has at most {MAX_TAGS} tags")
+        if new == old:
+            return
+        with self.db.transaction() as tx:
+            # On the revision that was read: of two requests that add a tag, neither loses the other's.
+            update_row(tx, self.table, before, {"tags": sorted(new)})
+            rows = t.tags.c
+            if old - new:
+                tx.execute(sa.delete(t.tags).where(rows.object_id == key, rows.tag.in_(sorted(old - new))))
+            tx.insert(t.tags, [{"object_id": key, "tag": tag} for tag in sorted(new - old)])

@@ -147,10 +147,8 @@ def _not_found(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
     raise errors.HTTPNotFound()
 
 
-def _write_error(resp: falcon.Response, status: int, type_: str, message: str, detail: str = "") -> None:
-    resp.status = status
-    resp.data = _encode({"NeutronError": {"type": type_, "message": message, "detail": detail}})
-    resp.content_type = "application/json"
+def _write_error(resp: falcon.Response, status: int, type_: str, message: str) -> None:
+    write(resp, Reply(status, {"NeutronError": {"type": type_, "message": message, "detail": ""}}))
 
 
 def _drain(req: falcon.Request) -> None:
@@ -183,9 +181,5 @@ def _unexpected(req: falcon.Request, resp: falcon.Response, error: Exception, pa
     """A defect of this server: logged with its cause; the client gets the request id only."""
     request_id = req.env.get("openstack.request_id", "")
     LOG.exception("%s %s failed (%s)", req.method, req.path, request_id)
-    _write_error(
-        resp,
-        500,
-        "HTTPInternalServerError",
-        f"Internal error: the cause is in the server's log under {request_id or 'this time'}.",
-    )
+    message = f"Internal error: the cause is in the server's log under {request_id or 'this time'}."
+    _write_error(resp, 500, "HTTPInternalServerError", message)

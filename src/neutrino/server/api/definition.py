@@ -15,12 +15,7 @@ from msgspec import UNSET
 from neutrino.server import errors
 from neutrino.server.api.types import Type
 
-
-class Required:
-    """Marks an attribute that a create request must give."""
-
-
-REQUIRED: Final = Required
+REQUIRED: Final = object()  # the default of an attribute that a create request must give
 
 
 @dataclass(frozen=True)

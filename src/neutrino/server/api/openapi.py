@@ -6,11 +6,9 @@ what older clients send ("true" for true, "4" for 4).
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from neutrino.server.api import types as t
@@ -70,7 +68,9 @@ def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequenc
             # Without detail, but in the document: a route that is missing there looks as if it did not exist.
             operation = _operation(method, path, "A route of a plugin.", answer=_DONE, status="200")[1]
         public, names = _named(path)
-        item = paths.setdefault(public, {"parameters": [_path_parameter(n) for n in names]} if names else {})
+        # A tag in a body may be empty or contain a slash; here it would be another path.
+        part: Json = {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        item = paths.setdefault(public, {"parameters": [{"name": n, **part} for n in names]} if names else {})
         item.setdefault(method.lower(), {"operationId": _operation_id(method, public), **operation})
     return {
         "openapi": "3.1.0",
@@ -107,11 +107,6 @@ def _named(path: str) -> tuple[str, list[str]]:
             names.append(PARTS.get(before, f"{singular.replace('-', '_')}_id"))
             parts[i] = f"{{{names[-1]}}}"
     return "/".join(parts), names
-
-
-def _path_parameter(name: str) -> Json:
-    # A tag in a body may be empty or contain a slash; here it would be another path.
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 
 def _operation_id(method: str, path: str) -> str:
@@ -227,19 +222,17 @@ def _schemas(resource: Resource) -> Json:
         shown["tenant_id"] = _deprecated(shown["project_id"], "project_id")
     out: Json = {title: {"type": "object", "properties": shown}}
     if post := [a for a in attributes if a.post]:
-        required = [a.name for a in post if a.default is REQUIRED]
-        defaults = {a.name: a.default for a in post if a.default not in (UNSET, REQUIRED)}
-        out[f"{title}Create"] = _request_schema(post, required, defaults)
+        defaults = {a.name: a.default for a in post if a.default is not UNSET}
+        out[f"{title}Create"] = _request_schema(post, defaults)
     if put := [a for a in attributes if a.put]:
-        out[f"{title}Update"] = _request_schema(put)
+        out[f"{title}Update"] = _request_schema(put, {})
     return out
 
 
-def _request_schema(
-    attributes: Iterable[Attribute], required: Iterable[str] = (), defaults: Json | None = None
-) -> Json:
+def _request_schema(attributes: Iterable[Attribute], defaults: Json) -> Json:
     plain = {a.name: a.type.schema() for a in attributes}
-    properties = plain | {name: {**plain[name], "default": value} for name, value in (defaults or {}).items()}
+    required = [name for name, value in defaults.items() if value is REQUIRED]
+    properties = plain | {n: {**plain[n], "default": value} for n, value in defaults.items() if value is not REQUIRED}
     properties |= {other: _deprecated(plain[name], name) for other, name in SYNONYMS.items() if name in plain}
     out: Json = {"type": "object", "properties": properties, "additionalProperties": False}
     # A required attribute may be given under its deprecated name.
@@ -425,8 +418,3 @@ def _other_operations() -> dict[tuple[str, str], Json]:
     for route in _PUBLIC:
         operations[route]["security"] = []
     return operations
-
-
-def lazily(make: Callable[[], Json]) -> Callable[[], msgspec.Raw]:
-    """The document as JSON, generated on the first request for it: most workers never get one."""
-    return cache(lambda: msgspec.Raw(msgspec.json.encode(make())))

@@ -82,8 +82,8 @@ class Pipeline:
         rows = list(rows)
         out: dict[str, Any] = {resource.collection: visible.present(resource, rows, visibility, query.fields)}
         if query.limit is not None:
-            links = page_links(request.url, request.pairs, [row[resource.key] for row in rows], query)
-            if links:
+            keys = [row[resource.key] for row in rows]
+            if links := page_links(request.url, request.pairs, keys, query.limit, query.reverse):
                 out[f"{resource.collection}_links"] = links
         return Reply(200, out)
 

@@ -9,12 +9,16 @@
 A path may end in `.json`. Other paths are answered with 404, other methods of a path with 405.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from typing import Any
 
+import msgspec
+
+from neutrino.server import errors
 from neutrino.server.api.catalog import Served
-from neutrino.server.api.definition import Resource
+from neutrino.server.api.definition import Extension, Resource
 from neutrino.server.api.pipeline import Pipeline, Reply, Request
 
 Handler = Callable[[Request], Reply]
@@ -57,3 +61,52 @@ def _routes(pipeline: Pipeline, served: Served) -> list[Route]:
 def _without_id(resource: Resource, request: Request) -> Reply:
     """PUT and DELETE of a collection: clients expect the 404 of the resource, not a 405."""
     raise resource.not_found(id="", object_type=resource.name, address_group_id="")
+
+
+# --- discovery --------------------------------------------------------------------------------------------------------
+
+
+def listed(extensions: Iterable[Extension]) -> list[dict[str, Any]]:
+    """Extensions as the API shows them, each alias once."""
+    return list({extension.alias: {**asdict(extension), "links": []} for extension in extensions}.values())
+
+
+def _origin(url: str) -> str:
+    """Scheme and host of a request's URL."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
+def public_routes(document: Callable[[], Any]) -> list[Route]:
+    """The routes without authentication: the versions, and the OpenAPI document, generated on the first request for it."""
+    encoded = cache(lambda: msgspec.json.encode(document()))  # most workers never get one
+
+    def versions(request: Request) -> Reply:
+        link = {"rel": "self", "href": f"{_origin(request.url)}{PREFIX}/"}
+        return Reply(200, {"versions": [{"id": "v2.0", "status": "CURRENT", "links": [link]}]})
+
+    return [Route("GET", "/", versions), Route("GET", "/openapi.json", lambda request: Reply(200, encoded()))]
+
+
+def discovery_routes(core: Sequence[Resource], extensions: Sequence[dict[str, Any]]) -> list[Route]:
+    """The core resources, and the extensions."""
+
+    def resources(request: Request) -> Reply:
+        base = f"{_origin(request.url)}{PREFIX}"
+        shown = [
+            {"name": r.name, "collection": r.collection, "links": [{"rel": "self", "href": f"{base}/{r.collection}"}]}
+            for r in core
+        ]
+        return Reply(200, {"resources": shown})
+
+    def one_extension(request: Request) -> Reply:
+        for extension in extensions:
+            if extension["alias"] == request.key:
+                return Reply(200, {"extension": extension})
+        raise errors.HTTPNotFound(f"There is no extension {request.key!r}.")
+
+    return [
+        Route("GET", PREFIX, resources),
+        Route("GET", f"{PREFIX}/extensions", lambda request: Reply(200, {"extensions": list(extensions)})),
+        Route("GET", f"{PREFIX}/extensions/{{key}}", one_extension),
+    ]

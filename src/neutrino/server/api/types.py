@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from neutrino.server import errors
 
@@ -32,28 +32,24 @@ class Unconvertible(ValueError):
     """The value cannot be converted to the type."""
 
 
-class Type(Protocol):
-    def parse(self, value: Any) -> Any: ...
-
-    def schema(self) -> Schema: ...
-
-
-class FixedSchema:
-    """Base of types whose schema is always the same."""
+class Type:
+    """Base of the types. `json_schema` is the schema of a type whose schema is always the same."""
 
     json_schema: ClassVar[Schema] = {}
+
+    def parse(self, value: Any) -> Any:
+        return value
 
     def schema(self) -> Schema:
         return self.json_schema
 
 
-class Anything(FixedSchema):
-    def parse(self, value: Any) -> Any:
-        return value
+class Anything(Type):
+    """Any JSON value."""
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Type):
     max: int | None = 255
     min: int = 0
     blank: bool = True
@@ -79,7 +75,7 @@ class Text:
         return out
 
 
-class Bool(FixedSchema):
+class Bool(Type):
     json_schema: ClassVar[Schema] = {"type": "boolean"}
 
     def parse(self, value: Any) -> bool:
@@ -95,7 +91,7 @@ class Bool(FixedSchema):
 
 
 @dataclass(frozen=True, slots=True)
-class Integer:
+class Integer(Type):
     min: int = -DB_INTEGER_MAX
     max: int = DB_INTEGER_MAX
     as_text: bool = False  # responses have it as a string
@@ -118,7 +114,7 @@ class Integer:
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(Type):
     values: tuple[Any, ...]
 
     def parse(self, value: Any) -> Any:
@@ -134,7 +130,7 @@ class OneOf:
         return {"enum": list(self.values)}
 
 
-class Uuid(FixedSchema):
+class Uuid(Type):
     json_schema: ClassVar[Schema] = {"type": "string", "format": "uuid"}
 
     def parse(self, value: Any) -> str:
@@ -144,7 +140,7 @@ class Uuid(FixedSchema):
 
 
 @dataclass(frozen=True, slots=True)
-class Nullable:
+class Nullable(Type):
     of: Type
 
     def parse(self, value: Any) -> Any:
@@ -182,7 +178,7 @@ def first_duplicate(items: Iterable[Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(Type):
     """A list; with `nullable`, null is the empty list. A list in requests needs `max_items`."""
 
     of: Type
@@ -211,7 +207,7 @@ class ListOf:
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(Type):
     """A JSON object with known keys."""
 
     required: Mapping[str, Type] = field(default_factory=dict)
@@ -243,7 +239,7 @@ class Record:
         }
 
 
-class AnyObject(FixedSchema):
+class AnyObject(Type):
     """Any JSON object; null is the empty one."""
 
     json_schema: ClassVar[Schema] = {"anyOf": [{"type": "object"}, {"type": "null"}]}
@@ -262,7 +258,7 @@ def ip(value: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return ipaddress.ip_address(value.strip())
 
 
-class IpAddress(FixedSchema):
+class IpAddress(Type):
     """An address in its canonical text."""
 
     json_schema: ClassVar[Schema] = {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
@@ -275,7 +271,7 @@ class IpAddress(FixedSchema):
 
 
 @dataclass(frozen=True)
-class Cidr(FixedSchema):
+class Cidr(Type):
     """A network with its mask, host bits cleared."""
 
     json_schema: ClassVar[Schema] = {"type": "string", "examples": ["10.0.0.0/24", "2001:db8::/64"]}
@@ -291,7 +287,7 @@ class Cidr(FixedSchema):
 
 
 @dataclass(frozen=True)
-class Mac(FixedSchema):
+class Mac(Type):
     json_schema: ClassVar[Schema] = {"type": "string", "pattern": "^([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}$"}
     group: bool = False  # may be a multicast address
 
@@ -305,7 +301,7 @@ class Mac(FixedSchema):
 
 
 @dataclass(frozen=True)
-class DnsName(FixedSchema):
+class DnsName(Type):
     """A host name or a domain; empty means none."""
 
     json_schema: ClassVar[Schema] = {"type": "string", "maxLength": 255}
@@ -326,7 +322,7 @@ class DnsName(FixedSchema):
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Type):
     """A type that parses with a function, for values with rules of their own.
 
     `like` describes the values by a type or a JSON schema. The `max_items` of a list is checked before the function runs.

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
-from neutrino.server.db.clock import now
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db import tables as t
+from neutrino.server.db.transaction import Transaction, now
 
 Object = dict[str, Any]
 
@@ -25,6 +25,7 @@ def fresh(values: Mapping[str, Any], revision: int = 1) -> Object:
     at = now()
     return {
         "id": new_id(),
+        "tenant_id": values["project_id"],
         "description": "",
         "tags": [],
         "created_at": at,
@@ -97,15 +98,17 @@ def update_row(
     if values.get("revision_number", 0) > before["revision_number"]:
         stamp = {name: values[name] for name in stamp}
     row = as_row(table, {**values, **stamp}, renamed)
-    tx.change_one(_update(table), {**row, "as_read": before["id"], "revision_as_read": before["revision_number"]})
+    tx.change(_update(table), {**row, "as_read": before["id"], "revision_as_read": before["revision_number"]})
     tx.log(table, before["id"])
     return stamp
 
 
 def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> None:
-    """Delete an object if it has not changed since `before` was read."""
-    tx.change_one(_delete(table), {"as_read": before["id"], "revision_as_read": before["revision_number"]})
+    """Delete an object if it has not changed since `before` was read; it does not count against a quota any more."""
+    tx.change(_delete(table), {"as_read": before["id"], "revision_as_read": before["revision_number"]})
     tx.log(table, before["id"], deleted=True)
+    if table in t.QUOTAS:
+        tx.use(t.QUOTAS[table], before["project_id"], -1)
 
 
 def _as_read(table: sa.Table) -> sa.ColumnElement[bool]:

@@ -4,7 +4,6 @@ A new database is created from `db/tables.py`; migrations are for databases that
 """
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino import private
+from neutrino.errors import OperatorError
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
 
@@ -23,7 +23,7 @@ LOCK = "neutrino-schema"
 LOCK_NUMBER = 0x6E6575747269
 
 
-class WrongSchema(Exception):
+class WrongSchema(OperatorError):
     """The database has another schema version, and may not or cannot be upgraded."""
 
 
@@ -50,31 +50,6 @@ def ensure(db: Database, *, upgrade: bool = True) -> None:
         if found != HEAD:
             LOG.info("upgrading the database schema from version %s to %s", found or "none", HEAD)
             _create_or_upgrade(db, found)
-
-
-def ensure_in_child(url: str) -> None:
-    """`ensure` in a child process, so that a server does not keep the memory that only migrations need.
-
-    Call it before the process has threads.
-    """
-    db = Database(url)
-    needed = version(db) != HEAD if _exists(db) else True
-    db.close()
-    if not needed:
-        return
-    child = os.fork()
-    if child == 0:
-        try:
-            ensure(Database(url))
-            os._exit(0)
-        except BaseException:
-            LOG.exception("the database schema could not be upgraded")
-            os._exit(1)
-    os.waitpid(child, 0)  # an error is found again by the parent, which reports it
-
-
-def _exists(db: Database) -> bool:
-    return db.dialect != "sqlite" or Path(db.url.database or "").exists()
 
 
 def version(db: Database) -> str | None:

@@ -15,7 +15,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -80,9 +80,26 @@ class Database:
             except sa.exc.DBAPIError as error:
                 _raise_api_error(error)
                 raise
+        waiting = getattr(self._threads, "callbacks", None)
+        if waiting is not None:  # until `retrying` has its result
+            waiting += tx.callbacks
+        else:
+            _call_all(tx.callbacks)
 
     def retrying(self, attempt: Callable[[], T]) -> T:
-        """Run `attempt` until it has no conflict with another writer, a bounded number of times."""
+        """Run `attempt` until it has no conflict with another writer, then the callbacks of its transactions."""
+        outer = getattr(self._threads, "callbacks", None)
+        callbacks: list[Callable[[], object]] = []
+        self._threads.callbacks = callbacks
+        try:
+            result = self._attempted(attempt)
+        finally:
+            self._threads.callbacks = outer
+        _call_all(callbacks)
+        return result
+
+    def _attempted(self, attempt: Callable[[], T]) -> T:
+        """The result of the first attempt without a conflict, of a bounded number."""
         for tries in range(ATTEMPTS):
             try:
                 return attempt()
@@ -111,6 +128,11 @@ class Database:
             self._notifier.close()
 
 
+def _call_all(callbacks: Iterable[Callable[[], object]]) -> None:
+    for call in callbacks:
+        call()
+
+
 class HasDatabase(Protocol):
     @property
     def db(self) -> Database: ...
@@ -122,8 +144,8 @@ S = TypeVar("S", bound=HasDatabase)
 def retried(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
     """Decorator: the method is repeated as a whole when it loses a race (`Database.retrying`).
 
-    It reads, decides and writes. What follows the commit and may lose a race itself does not belong into such a method: the
-    committed change would be made a second time.
+    It reads, decides and writes. What follows the commit and may lose a race itself is left to `Transaction.after_commit`:
+    within the method it would make the committed change a second time.
     """
 
     @wraps(method)

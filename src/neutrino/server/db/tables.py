@@ -476,3 +476,4 @@ COUNTED: dict[str, sa.FromClause] = {
     .join(floatingips, floatingips.c.id == port_forwardings.c.floatingip_id)
     .subquery("counted_port_forwardings"),
 }
+QUOTAS = {table: name for name, table in COUNTED.items()}

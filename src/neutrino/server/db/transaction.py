@@ -4,19 +4,25 @@
 the row locks of counters, which all writers of a project need, are held only during the commit.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, ParamSpec
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, CursorResult
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
 
+P = ParamSpec("P")
 UNLIMITED = -1
 UNCOUNTED = -2  # unlimited, and without a counter
+
+
+def now() -> str:
+    """The current time in the format of the API."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class Stale(Exception):
@@ -28,20 +34,32 @@ class Transaction:
         self.connection = connection
         self._changes: dict[tuple[str, str], bool] = {}  # kind and id of an object: whether it is deleted
         self._usage: dict[tuple[str, str], int] = {}
+        self.callbacks: list[Callable[[], object]] = []
         self._limits: dict[tuple[str, str], int] = {}
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> CursorResult[Any]:
         return self.connection.execute(statement, parameters)
 
-    def change_one(self, statement: sa.Update | sa.Delete, parameters: Any = None) -> None:
-        """Update or delete one row on a condition; Stale if it does not hold any more."""
-        if self.connection.execute(statement, parameters).rowcount != 1:
+    def change(self, statement: sa.Executable, parameters: Any = None, *, rows: int = 1) -> None:
+        """Change so many rows on a condition; Stale if it does not hold any more for all of them."""
+        if self.connection.execute(statement, parameters).rowcount != rows:
             raise Stale
 
-    def insert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert rows with equal columns, and log them if hosts get them. The statement is cached per table."""
+    def after_commit(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call it when the change is committed and not repeated any more: it may write, and lose races, itself."""
+        self.callbacks.append(partial(call, *args, **kwargs))
+
+    def insert(
+        self, table: sa.Table, rows: Sequence[Mapping[str, Any]], limits: Mapping[str, int] | None = None
+    ) -> None:
+        """Insert rows with equal columns, and log them if hosts get them. The statement is cached per table.
+
+        With `limits`, by project, they count against the quotas; a project without a limit there is unlimited.
+        """
         if rows:
             self.connection.execute(_insert(table), rows[0] if len(rows) == 1 else list(rows))
+        for row in rows if limits is not None else ():
+            self.use(t.QUOTAS[table], row["project_id"], 1, (limits or {}).get(row["project_id"], UNLIMITED))
         if table in t.LOGGED:
             for row in rows:
                 self.log(table, row["id"])

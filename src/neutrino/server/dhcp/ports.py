@@ -11,8 +11,7 @@ id `reserved_dhcp_port`, prepared by an operator or left by Neutron, is reused b
 
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,7 +23,6 @@ from neutrino.model import agents as words
 from neutrino.model.dhcp import device_id
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -93,9 +91,6 @@ class DhcpPorts:
     networks: Networks
     ports: Ports
     operations: Operations
-    notify_change: Callable[
-        [Object | None, Object | None], None
-    ]  # called after the commit, with a port before and after
     base_mac: str
 
     def steps(
@@ -113,7 +108,7 @@ class DhcpPorts:
         if not any(map(_is_by_server, reported.values())):
             return []
         try:
-            network = self.networks.load(connection, network_id)
+            network = self.networks.view.get(connection, network_id)
         except errors.NetworkNotFound:
             return []
         if subnets is None:
@@ -234,23 +229,6 @@ class DhcpPorts:
         """The hosts to which ports of these steps could not be bound."""
         after = (step.context.current for step in steps if step.context.operation != "delete")
         return frozenset(port["binding:host_id"] for port in after if port["binding:vif_type"] == VIF_FAILED)
-
-    @contextmanager
-    def write(self, steps: Sequence[PendingWrite]) -> Iterator[Transaction]:
-        """A transaction that writes these changes of ports after the rows of its block."""
-        with self.operations.write([step.context for step in steps]) as tx:
-            yield tx
-            for step in steps:
-                step.write(tx)
-        self.notify(steps)
-
-    def notify(self, steps: Sequence[PendingWrite]) -> None:
-        """After the commit: report the changed ports to Nova and other listeners."""
-        for step in steps:
-            change = step.context
-            before = dict(change.current) if change.operation == "delete" else change.original
-            after = None if change.operation == "delete" else dict(change.current)
-            self.notify_change(None if before is None else dict(before), after)
 
 
 def _is_of_host(port: Object, network_id: str) -> bool:

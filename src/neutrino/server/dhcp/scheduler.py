@@ -11,7 +11,7 @@ the ports once more after their commit (`settle`): the later one sees everything
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -22,25 +22,20 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import encode
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.objects import Object, encode, exists
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.scheduling.placements import SERVING, Candidate, PlacementTable, choose, lacking
+from neutrino.server.scheduling.placements import NETWORKS, SERVING, Candidate, choose, lacking
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
-Notify = Callable[[Object | None, Object | None], None]  # a port before and after its change
 BATCH = 50  # networks placed in one transaction, each with its port
 SETTLE_ROUNDS = 5  # of `settle`: a network that keeps changing is settled by the requests that change it
 _a, _b, _n, _s = t.agents.c, t.network_dhcp_agents.c, t.networks.c, t.subnets.c
-NETWORKS = PlacementTable(
-    "network", words.DHCP, "dhcp", t.network_dhcp_agents, t.networks, errors.NetworkNotFound, leaves_disabled=True
-)
 _serving_agents = (
     sa.select(sa.func.count())
     .select_from(t.network_dhcp_agents.join(t.agents))
@@ -52,19 +47,12 @@ _HAS_DHCP = sa.exists().where(_s.network_id == _n.id, _s.enable_dhcp)
 _NETWORK = sa.select(_n.revision_number, _n.availability_zone_hints).where(_n.id == sa.bindparam("network"))
 
 
+@dataclass(eq=False)
 class DhcpScheduler(AgentScheduler):
-    def __init__(
-        self,
-        db: Database,
-        registry: Registry,
-        options: SchedulingOptions,
-        ports: DhcpPorts,
-        release_ports: Callable[[str], Collection[str]],
-    ) -> None:
-        """`release_ports(cutoff)` removes the DHCP block of ports whose lease providers are all dead since the cutoff."""
-        super().__init__(db, registry, NETWORKS, options)
-        self.ports = ports
-        self._release_ports = release_ports
+    placements = NETWORKS
+    ports: DhcpPorts
+    # Called with a cutoff: removes the DHCP block of ports whose lease providers are all dead since then.
+    release_ports: Callable[[str], Collection[str]]
 
     # --- observer of subnets and ports ----------------------------------------------------------------------------
 
@@ -72,42 +60,36 @@ class DhcpScheduler(AgentScheduler):
         """Changes of the network's DHCP ports when its subnets become these."""
         return self.ports.steps(connection, network_id, subnets=subnets)
 
-    def committed(
-        self, network: Object, before: Object | None, after: Object | None, writes: Sequence[PendingWrite]
-    ) -> None:
+    def committed(self, network_id: str, before: Object | None, after: Object | None) -> None:
         """A subnet has been created, updated or deleted, and its network's DHCP ports with it."""
-        self.ports.notify(writes)
         had = before is not None and before["enable_dhcp"]
         has = after is not None and after["enable_dhcp"]
         if has and not had:
-            self.schedule(network["id"])
+            self.schedule(network_id)
         elif had and not has and after is not None:
             # The network may have been placed while the subnet changed, with a port for the subnet as it was.
-            self.settle(network["id"])
+            self.settle(network_id)
 
     def port_changed(self, before: Object | None, after: Object | None) -> None:
         if before is not None and after is None and before["device_owner"] == DHCP_OWNER:
             self.settle(before["network_id"])  # a client deleted the port that an agent serves from: create it again
 
+    @retried
     def settle(self, network_id: str) -> None:
         """Reconcile a network's DHCP ports with its agents and subnets."""
-
-        def attempt() -> None:
-            for _ in range(SETTLE_ROUNDS):
-                with self._db.read() as connection:
-                    steps = self.ports.steps(connection, network_id)
-                if not steps:
-                    return
-                with self.ports.write(steps):
-                    pass  # only the ports change
-
-        self._db.retrying(attempt)
+        for _ in range(SETTLE_ROUNDS):
+            with self.db.read() as connection:
+                steps = self.ports.steps(connection, network_id)
+            if not steps:
+                return
+            with self.ports.operations.write([], steps):
+                pass  # only the ports change
 
     # --- one network ----------------------------------------------------------------------------------------------
 
     def schedule(self, network_id: str) -> list[str]:
         """Give a network with a DHCP subnet the agents that it lacks; gives the ids of the agents added."""
-        if not self._options.automatic:
+        if not self.options.automatic:
             self.settle(network_id)
             return []
         move = self.place(network_id, PlacementChange(fill=True))
@@ -116,42 +98,39 @@ class DhcpScheduler(AgentScheduler):
         LOG.info("Network %s is served by DHCP agents %s", network_id, ", ".join(move.to_agents))
         return list(move.to_agents)
 
+    @retried
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
-        fill = change.fill and self._options.automatic
-
-        def attempt() -> Move | None:
-            with self._db.read() as connection:
-                candidates, hosted = NETWORKS.candidates(connection, self._registry.cutoff(), object_id)
-                network = connection.execute(_NETWORK, {"network": object_id}).first() if candidates else None
-                if network is None:  # deleted meanwhile, or no agent has ever reported
-                    return None
-                if hosted.intersection(change.join):
-                    raise errors.NetworkHostedByDHCPAgent(network_id=object_id, agent_id=change.join[0])
-                joining, leaving = list(change.join), sorted(hosted.intersection(change.leave))
-                if fill:
-                    zones = msgspec.json.decode(network.availability_zone_hints) or self._options.default_zones
-                    joining, steps = self._choose(connection, object_id, candidates, zones, hosted, leaving)
-                    too_few = lacking(candidates, self._options.agents_per_object, hosted) > len(joining)
-                    if too_few and not change.force and len(leaving) > len(joining):
-                        leaving = leaving[: len(joining)]  # the others keep it: there is no replacement for them
-                        steps = self.ports.steps(connection, object_id, joining, leaving)
-                else:
-                    steps = self.ports.steps(connection, object_id, joining, leaving)
-            if not (joining or leaving or steps):
+        fill = change.fill and self.options.automatic
+        with self.db.read() as connection:
+            candidates, hosted = NETWORKS.candidates(connection, self.registry.cutoff(), object_id)
+            network = connection.execute(_NETWORK, {"network": object_id}).first() if candidates else None
+            if network is None:  # deleted meanwhile, or no agent has ever reported
                 return None
-            with self.ports.write(steps) as tx:
-                gone = sa.delete(t.network_dhcp_agents).where(_b.network_id == object_id, _b.agent_id.in_(leaving))
-                if leaving and not tx.execute(gone).rowcount:  # another server moved it: look again
-                    raise Stale
-                for agent_id in joining:
-                    self._insert(tx, [object_id], agent_id, if_lacking=fill)
-                if joining or leaving:
-                    tx.record("network", object_id)
-            if steps and fill:  # a subnet may have changed meanwhile
-                self.settle(object_id)
-            return Move(object_id, tuple(leaving), tuple(joining))
-
-        return self._db.retrying(attempt)
+            if hosted.intersection(change.join):
+                raise errors.NetworkHostedByDHCPAgent(network_id=object_id, agent_id=change.join[0])
+            joining, leaving = list(change.join), sorted(hosted.intersection(change.leave))
+            if fill:
+                zones = msgspec.json.decode(network.availability_zone_hints) or self.options.default_zones
+                joining, steps = self._choose(connection, object_id, candidates, zones, hosted, leaving)
+                too_few = lacking(candidates, self.options.agents_per_object, hosted) > len(joining)
+                if too_few and not change.force and len(leaving) > len(joining):
+                    leaving = leaving[: len(joining)]  # the others keep it: there is no replacement for them
+                    steps = self.ports.steps(connection, object_id, joining, leaving)
+            else:
+                steps = self.ports.steps(connection, object_id, joining, leaving)
+        if not (joining or leaving or steps):
+            return None
+        with self.ports.operations.write([], steps) as tx:
+            gone = sa.delete(t.network_dhcp_agents).where(_b.network_id == object_id, _b.agent_id.in_(leaving))
+            if leaving and not tx.execute(gone).rowcount:  # another server moved it: look again
+                raise Stale
+            for agent_id in joining:
+                self._insert(tx, [object_id], agent_id, if_lacking=fill)
+            if joining or leaving:
+                tx.record("network", object_id)
+        if steps and fill:  # a subnet may have changed meanwhile
+            self.settle(object_id)
+        return Move(object_id, tuple(leaving), tuple(joining))
 
     def _choose(
         self,
@@ -167,7 +146,7 @@ class DhcpScheduler(AgentScheduler):
         An agent whose host cannot bind it would serve no port, so others are preferred. If the host's switch has not
         reported yet this is unknown: such an agent is taken when there is no other, and its port bound after the report.
         """
-        wanted = self._options.agents_per_object
+        wanted = self.options.agents_per_object
         candidates = [c for c in agents if c.id not in leaving]
         unable: set[str] = set()
         unknown: set[str] = set()
@@ -188,7 +167,7 @@ class DhcpScheduler(AgentScheduler):
 
     def _hosts_failed(self, connection: Connection, steps: Sequence[PendingWrite]) -> dict[str, bool]:
         """Hosts to which a DHCP port could not be bound, each with whether its Open vSwitch agent is alive."""
-        return {host: self._registry.has_live(connection, host, words.OVS) for host in self.ports.unbound(steps)}
+        return {host: self.registry.has_live(connection, host, words.OVS) for host in self.ports.unbound(steps)}
 
     def _insert(self, tx: Transaction, network_ids: Sequence[str], agent_id: str, *, if_lacking: bool) -> None:
         """Place networks on an agent; with `if_lacking` on the condition that each still has too few agents."""
@@ -196,18 +175,17 @@ class DhcpScheduler(AgentScheduler):
             tx.insert(t.network_dhcp_agents, [{"network_id": key, "agent_id": agent_id} for key in network_ids])
             return
         source = sa.select(_n.id, sa.literal(agent_id, sa.String)).where(
-            _n.id.in_(list(network_ids)), _serving_agents < self._options.agents_per_object
+            _n.id.in_(list(network_ids)), _serving_agents < self.options.agents_per_object
         )
         insert = sa.insert(t.network_dhcp_agents).from_select(["network_id", "agent_id"], source)
         counted = insert.execution_options(preserve_rowcount=True)  # PostgreSQL's driver drops the row count otherwise
-        if tx.execute(counted, {"cutoff": self._registry.cutoff()}).rowcount != len(network_ids):
-            raise Stale
+        tx.change(counted, {"cutoff": self.registry.cutoff()}, rows=len(network_ids))
 
     # --- by the operator ------------------------------------------------------------------------------------------
 
     def add(self, agent_id: str, object_id: str) -> None:
         """However many other agents have the network."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             agent = connection.execute(sa.select(_a.agent_type, _a.admin_state_up).where(_a.id == agent_id)).first()
         if agent is None:
             raise errors.AgentNotFound(id=agent_id)
@@ -217,7 +195,7 @@ class DhcpScheduler(AgentScheduler):
             raise errors.NetworkNotFound(id=object_id)
 
     def remove(self, agent_id: str, object_id: str) -> None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             check_agent(connection, agent_id)
         move = self.place(object_id, PlacementChange(leave=[agent_id]))
         if move is None or not move.from_agents:
@@ -233,7 +211,7 @@ class DhcpScheduler(AgentScheduler):
         if report.agent_type not in (words.DHCP, words.OVS) or not report.needs_everything:
             return 0
         taken = self.auto_schedule(report.host)
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             incomplete = self.ports.networks_incomplete_on(connection, report.host)
         for network_id in incomplete:
             self.settle(network_id)
@@ -242,44 +220,45 @@ class DhcpScheduler(AgentScheduler):
     def reschedule_dead(self) -> list[Move]:
         """Also release ports that wait for a lease which no live agent can give."""
         moves = super().reschedule_dead()
-        released = self._release_ports(self._registry.cutoff())
+        released = self.release_ports(self.registry.cutoff())
         if released:
             LOG.warning("%d ports became ACTIVE without DHCP: no live DHCP agent serves their network", len(released))
         return moves
 
     def auto_schedule(self, host: str) -> int:
-        if not self._options.automatic:
+        if not self.options.automatic:
             return 0
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = connection.execute(sa.select(t.agents).where(_a.agent_type == words.DHCP, _a.host == host)).first()
-        if found is None or not found.admin_state_up or not self._registry.alive(found._asdict()):
+        if found is None or not found.admin_state_up or not self.registry.alive(found._asdict()):
             return 0
         # In batches: a cloud whose only DHCP agent was lost has thousands of networks to place.
         taken = 0
         last: str | None = ""
         while last is not None:
-            count, last = self._db.retrying(partial(self._take_batch, found.id, host, found.availability_zone, last))
+            count, last = self._take_batch(found.id, host, found.availability_zone, last)
             taken += count
         if taken:
             LOG.info("The DHCP agent on %s takes %d networks that lacked one", host, taken)
         return taken
 
+    @retried
     def _take_batch(self, agent_id: str, host: str, zone: str | None, after: str) -> tuple[int, str | None]:
         """Place the next networks that lack an agent and fit the agent's zone; how many, and the id to continue after."""
         for_zone = _n.availability_zone_hints.contains(encode(zone), autoescape=True) if zone else sa.false()
-        if not self._options.default_zones or zone in self._options.default_zones:
+        if not self.options.default_zones or zone in self.options.default_zones:
             for_zone = sa.or_(for_zone, _n.availability_zone_hints == "[]")
         has = sa.exists().where(_b.network_id == _n.id, _b.agent_id == agent_id)
         statement = (
             sa.select(_n.id, _n.revision_number, _n.availability_zone_hints)
-            .where(_n.id > after, _HAS_DHCP, for_zone, ~has, _serving_agents < self._options.agents_per_object)
+            .where(_n.id > after, _HAS_DHCP, for_zone, ~has, _serving_agents < self.options.agents_per_object)
             .order_by(_n.id)
             .limit(BATCH)
         )
-        with self._db.read() as connection:
-            if connection.execute(sa.select(_a.id).where(_a.id == agent_id)).first() is None:
+        with self.db.read() as connection:
+            if not exists(connection, _a.id == agent_id):
                 return 0, None  # deleted meanwhile
-            rows = connection.execute(statement, {"cutoff": self._registry.cutoff()}).all()
+            rows = connection.execute(statement, {"cutoff": self.registry.cutoff()}).all()
             # LIKE ignores case on some databases; zones are case-sensitive.
             fitting = [row for row in rows if zone in (msgspec.json.decode(row.availability_zone_hints) or [zone])]
             planned = [(row, self.ports.steps(connection, row.id, [agent_id])) for row in fitting]
@@ -287,7 +266,7 @@ class DhcpScheduler(AgentScheduler):
             taken = [(row, steps) for row, steps in planned if not self._hosts_failed(connection, steps).get(host)]
 
         if taken:
-            with self.ports.write([step for _, steps in taken for step in steps]) as tx:
+            with self.ports.operations.write([], [step for _, steps in taken for step in steps]) as tx:
                 self._insert(tx, [row.id for row, _ in taken], agent_id, if_lacking=True)
                 for row, _ in taken:
                     tx.record("network", row.id)
@@ -297,7 +276,7 @@ class DhcpScheduler(AgentScheduler):
         return len(taken), rows[-1].id if len(rows) == BATCH else None
 
 
-def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any, notify: Notify) -> DhcpScheduler:
+def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any) -> DhcpScheduler:
     """The scheduler, registered with the core plugin: DHCP ports follow subnets and are replaced if they are deleted."""
     options = SchedulingOptions(
         conf.dhcp_agents_per_network,
@@ -305,7 +284,7 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
         automatic=conf.network_auto_schedule,
         failover=conf.allow_automatic_dhcp_failover,
     )
-    ports = DhcpPorts(core.networks, core.ports, core.operations, notify, conf.base_mac)
+    ports = DhcpPorts(core.networks, core.ports, core.operations, conf.base_mac)
     scheduler = DhcpScheduler(db, registry, options, ports, core.provisioning.release_unserved)
     core.subnets.prepare_hooks.append(scheduler.prepare)
     core.subnets.commit_hooks.append(scheduler.committed)

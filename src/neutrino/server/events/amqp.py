@@ -17,10 +17,11 @@ from kombu.connection import Connection
 from kombu.entity import Exchange, Queue
 from kombu.exceptions import KombuError
 from kombu.messaging import Producer
+from kombu.transport.pyamqp import Transport
 
 from neutrino.server.context import Context
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
-from neutrino.server.events.envelope import render_message, seal
+from neutrino.server.events.notifications import render_message, seal
 
 LOG = logging.getLogger(__name__)
 
@@ -91,27 +92,27 @@ PRECONDITION_FAILED = 406  # AMQP: the exchange or queue exists with other prope
 TIMEOUT = 10.0
 
 
-class BrokerUnavailable(Exception):
-    """The connection could not be made, or broke. Another attempt may succeed."""
-
-
-class BrokerRefused(Exception):
-    """The broker refuses this message or a declaration that it needs."""
+# Errors of amqp's connections. Another attempt may succeed after the first kind; with the second, the broker refuses this
+# message or a declaration that it needs.
+UNAVAILABLE = (*Transport.connection_errors, OSError, KombuError)
+REFUSED = Transport.channel_errors
 
 
 @dataclass(frozen=True, slots=True)
 class AmqpOptions:
-    """How messages are sent. Exchange and queues must be declared as the consumers declare them."""
+    """How messages are sent, the last six under the names of their options in [oslo_messaging_rabbit]. Exchange and queues
+    must be declared as the consumers declare them.
+    """
 
     publisher_id: str
     topics: Sequence[str] = ("notifications",)
     exchange: str = "neutron"
-    durable: bool = False
-    quorum: bool = False
-    tls: bool = False  # as does ?ssl=1 in the URL
-    ca_file: str = ""  # empty: the system's CA certificates
-    cert_file: str = ""
-    key_file: str = ""
+    amqp_durable_queues: bool = False
+    rabbit_quorum_queue: bool = False
+    ssl: bool = False  # as does ?ssl=1 in the URL
+    ssl_ca_file: str = ""  # empty: the system's CA certificates
+    ssl_cert_file: str = ""
+    ssl_key_file: str = ""
 
 
 class BrokerConnection:
@@ -130,7 +131,7 @@ class BrokerConnection:
             password=broker.password,
             virtual_host=url.virtual_host,
             transport="pyamqp",
-            ssl=_tls_options(options, broker.host) if options.tls or url.tls else False,
+            ssl=_tls_options(options, broker.host) if options.ssl or url.tls else False,
             connect_timeout=TIMEOUT,
             transport_options={
                 "confirm_publish": True,
@@ -139,35 +140,29 @@ class BrokerConnection:
                 "client_properties": {"connection_name": "neutrino notifications"},
             },
         )
-        self._unavailable = (*self._connection.connection_errors, OSError, KombuError)
-        self._refused = self._connection.channel_errors
         self._declared: set[str] = set()
-        durable = options.durable or options.quorum  # RabbitMQ refuses a quorum queue that is not durable
+        # RabbitMQ refuses a quorum queue that is not durable.
+        durable = options.amqp_durable_queues or options.rabbit_quorum_queue
         self._exchange = Exchange(options.exchange, type="topic", durable=durable, auto_delete=False)
-        self._arguments = {"x-queue-type": "quorum"} if options.quorum else None
+        self._arguments = {"x-queue-type": "quorum"} if options.rabbit_quorum_queue else None
         try:
             self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
             self._channel = self._connection.channel()
-        except (*self._unavailable, *self._refused) as why:
+        except (*UNAVAILABLE, *REFUSED) as why:
             self.drop()
-            raise BrokerUnavailable(str(why)) from why
+            raise ConnectionError(str(why)) from why  # a refused login is not about the message
 
     def publish(self, routing_key: str, body: str) -> None:
         """Send one message and wait until the broker has it."""
-        try:
-            self._declare(routing_key)
-            Producer(self._channel, auto_declare=False).publish(
-                body,
-                exchange=self._exchange.name,
-                routing_key=routing_key,
-                content_type="application/json",
-                content_encoding="utf-8",
-                confirm_timeout=TIMEOUT,
-            )
-        except self._refused as why:
-            raise BrokerRefused(str(why)) from why
-        except self._unavailable as why:
-            raise BrokerUnavailable(str(why)) from why
+        self._declare(routing_key)
+        Producer(self._channel, auto_declare=False).publish(
+            body,
+            exchange=self._exchange.name,
+            routing_key=routing_key,
+            content_type="application/json",
+            content_encoding="utf-8",
+            confirm_timeout=TIMEOUT,
+        )
 
     def drop(self) -> None:
         """Discard a broken connection without the closing handshake, which a dead broker never answers."""
@@ -177,7 +172,7 @@ class BrokerConnection:
         """Close the connection with its handshake."""
         try:
             self._connection.release()
-        except (*self._unavailable, *self._refused):
+        except (*UNAVAILABLE, *REFUSED):
             self.drop()
 
     def _declare(self, routing_key: str) -> None:
@@ -191,26 +186,19 @@ class BrokerConnection:
             auto_delete=False,
             queue_arguments=self._arguments,
         )
-        self._declare_or_reuse(lambda: self._exchange(self._channel).declare())
-        self._declare_or_reuse(lambda: queue(self._channel).queue_declare())
-        queue(self._channel).queue_bind()
+        # Exchange and queue are shared: if another service declared them with other properties, they are used as they are.
+        for declare in (self._exchange.declare, queue.queue_declare, queue.queue_bind):
+            try:
+                declare(channel=self._channel)
+            except REFUSED as why:
+                if getattr(why, "code", None) != PRECONDITION_FAILED:
+                    raise
+                self._channel = self._connection.channel()  # a refused declaration closes the channel
         self._declared.add(routing_key)
-
-    def _declare_or_reuse(self, declare: Callable[[], object]) -> None:
-        """Exchange and queue are shared: if another service declared them with other properties, they are used as they are.
-
-        A refused declaration closes the channel, so a new one is opened.
-        """
-        try:
-            declare()
-        except self._refused as why:
-            if getattr(why, "code", None) != PRECONDITION_FAILED:
-                raise
-            self._channel = self._connection.channel()
 
 
 def _tls_options(options: AmqpOptions, host: str) -> dict[str, object]:
-    files = {"ca_certs": options.ca_file, "certfile": options.cert_file, "keyfile": options.key_file}
+    files = {"ca_certs": options.ssl_ca_file, "certfile": options.ssl_cert_file, "keyfile": options.ssl_key_file}
     given = {name: path for name, path in files.items() if path}
     return {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": host, **given}
 
@@ -256,10 +244,10 @@ class AmqpNotifier:
             try:
                 self._connected().publish(*item)
                 self._refusals, some_accepted = 0, True
-            except (BrokerUnavailable, BrokerRefused) as why:
+            except (*UNAVAILABLE, *REFUSED) as why:
                 # A refusal closes the channel, so both errors need a new connection.
                 self._end_connection(BrokerConnection.drop)
-                self._refusals = self._refusals + 1 if isinstance(why, BrokerRefused) else 0
+                self._refusals = self._refusals + 1 if isinstance(why, REFUSED) else 0
                 if self._refusals < MAX_REFUSALS:
                     return Undelivered(batch[position:], str(why), some_accepted)
                 LOG.error("a notification is given up, the broker refuses it: %s", why)

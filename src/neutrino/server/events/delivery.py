@@ -50,24 +50,15 @@ def backoff(first: float, ceiling: float) -> Iterator[float]:
         delay = min(delay * 2, ceiling)
 
 
+@dataclass(eq=False)
 class DeliveryQueue(Generic[Item]):
-    def __init__(
-        self,
-        name: str,
-        deliver: Callable[[Sequence[Item]], Undelivered[Item] | None],
-        options: DeliveryOptions,
-        *,
-        merge_equal: bool = False,
-        finish: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`deliver` gets batches in order. With `merge_equal` an item replaces a waiting one that equals it, at the end of
-        the queue. `finish` runs last in the delivering thread, after `close`.
-        """
-        self._name = name
-        self._deliver = deliver
-        self._options = options
-        self._merge_equal = merge_equal
-        self._finish = finish
+    name: str
+    deliver: Callable[[Sequence[Item]], Undelivered[Item] | None]  # gets batches in order
+    options: DeliveryOptions
+    merge_equal: bool = False  # an item replaces a waiting one that equals it, at the end of the queue
+    finish: Callable[[], None] = lambda: None  # runs last in the delivering thread, after `close`
+
+    def __post_init__(self) -> None:
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._items: OrderedDict[Hashable, Item] = OrderedDict()
@@ -84,21 +75,21 @@ class DeliveryQueue(Generic[Item]):
             if self._closing.is_set():
                 return
             self._serial += 1
-            key: Hashable = item if self._merge_equal else self._serial
+            key: Hashable = item if self.merge_equal else self._serial
             # Moved to the end: an equal event that is sent too early would precede events that it follows.
             self._items.pop(key, None)
             self._items[key] = item
             overflow_begins = False
-            if len(self._items) > self._options.limit:
+            if len(self._items) > self.options.limit:
                 self._items.popitem(last=False)
                 overflow_begins = self._overflow == 0
                 self._overflow += 1
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
                 self._thread.start()
             self._changed.notify_all()
         if overflow_begins:  # logged once per overflow: one line per dropped item would fill the log
-            LOG.warning("%s: the queue is full with %d items; the oldest are dropped", self._name, self._options.limit)
+            LOG.warning("%s: the queue is full with %d items; the oldest are dropped", self.name, self.options.limit)
 
     def close(self, timeout: float = 5.0) -> int:
         """Accept no more items and deliver what is possible within `timeout`; returns how many are left."""
@@ -113,7 +104,7 @@ class DeliveryQueue(Generic[Item]):
             left = len(self._items) + self._in_flight
             self._items.clear()
         if left:
-            LOG.warning("%s: closed with %d items undelivered", self._name, left)
+            LOG.warning("%s: closed with %d items undelivered", self.name, left)
         return left
 
     def _reset_after_fork(self) -> None:
@@ -131,43 +122,35 @@ class DeliveryQueue(Generic[Item]):
             try:
                 self._deliver_or_give_up(batch)
             except Exception:
-                LOG.exception("%s: delivery failed; %d items are lost", self._name, len(batch))
+                LOG.exception("%s: delivery failed; %d items are lost", self.name, len(batch))
             with self._changed:
                 self._in_flight = 0
-        self._finish()
+        self.finish()
 
     def _take(self) -> list[Item]:
         """The next batch; empty when the queue is closed and nothing waits."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._closing.is_set())
-            size = min(len(self._items), self._options.batch)
+            size = min(len(self._items), self.options.batch)
             batch = [self._items.popitem(last=False)[1] for _ in range(size)]
             self._in_flight = len(batch)
             overflow, self._overflow = self._overflow, 0
         if overflow:
-            LOG.warning("%s: dropped %d items while the service was slow or unreachable", self._name, overflow)
+            LOG.warning("%s: dropped %d items while the service was slow or unreachable", self.name, overflow)
         return batch
 
     def _deliver_or_give_up(self, batch: Sequence[Item]) -> None:
         """Deliver a batch in as many attempts as it takes, but within the time limit."""
-        options = self._options
+        options = self.options
         give_up_at = options.clock() + options.retry_for
         delays = backoff(options.first_retry, options.slowest_retry)
-        while undelivered := self._deliver(batch):
+        while undelivered := self.deliver(batch):
             if undelivered.some_accepted:
                 delays = backoff(options.first_retry, options.slowest_retry)
             batch, delay = undelivered.items, next(delays)
-            LOG.warning("%s are delayed, %d in this batch: %s", self._name, len(batch), undelivered.reason)
-            if options.clock() + delay > give_up_at or not self._pause(delay):
-                LOG.error("%s: %d items are given up: the service did not accept them in time", self._name, len(batch))
+            LOG.warning("%s are delayed, %d in this batch: %s", self.name, len(batch), undelivered.reason)
+            # `close` ends a wait and leaves one last attempt, so that a stop lasts no longer than that attempt.
+            if self._closing.is_set() or options.clock() + delay > give_up_at:
+                LOG.error("%s: %d items are given up: the service did not accept them in time", self.name, len(batch))
                 return
-
-    def _pause(self, seconds: float) -> bool:
-        """Wait before another attempt. False: give up.
-
-        `close` ends the wait early and leaves one last attempt, so that a stop lasts no longer than that attempt.
-        """
-        if self._closing.is_set():
-            return False
-        self._closing.wait(seconds)
-        return True
+            self._closing.wait(delay)

@@ -12,6 +12,7 @@ Connection errors, 429 and 5xx are retried as long as Nova waits for a port. An 
 (404, or 404 for one event of a 207) is dropped.
 """
 
+import contextlib
 import logging
 import re
 import uuid
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from oslo_config import cfg
 
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
@@ -29,6 +31,7 @@ LOG = logging.getLogger(__name__)
 
 VIF_PLUGGED, VIF_UNPLUGGED, VIF_DELETED = "network-vif-plugged", "network-vif-unplugged", "network-vif-deleted"
 NETWORK_CHANGED = "network-changed"
+ABOUT_STATUS = (VIF_PLUGGED, VIF_UNPLUGGED)  # the others are about a port's data
 COMPLETED, FAILED = "completed", "failed"
 COMPUTE_OWNER = "compute:"
 # Port attributes, besides the fixed IPs, that Nova caches.
@@ -38,24 +41,13 @@ Resource = Mapping[str, Any]
 _SERVER_ID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class NovaEvent:
-    """One external event. Of two equal ones, one is redundant."""
+class NovaEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One external event, encoded as Nova's API has it. Of two equal ones, one is redundant."""
 
     name: str
     server_uuid: str
     tag: str
     status: str | None = None
-
-    @property
-    def is_status_change(self) -> bool:
-        """Whether it is about a port's status; the others are about its data."""
-        return self.name in (VIF_PLUGGED, VIF_UNPLUGGED)
-
-    def as_dict(self) -> dict[str, str]:
-        """The event in the format of Nova's API."""
-        event = {"name": self.name, "server_uuid": self.server_uuid, "tag": self.tag}
-        return event if self.status is None else {**event, "status": self.status}
 
 
 def is_server_port(port: Resource) -> bool:
@@ -130,12 +122,11 @@ DELIVERY = DeliveryOptions(retry_for=300.0)
 REQUEST_TIMEOUT = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class NovaAnswer:
+class NovaAnswer(msgspec.Struct):
     """Nova's response to one request: the status, and the events with a `code` each."""
 
     status: int
-    events: Sequence[Mapping[str, Any]] = ()
+    events: list[dict[str, Any]] = []
     request_id: str = ""
 
 
@@ -146,6 +137,7 @@ class NovaUnavailable(Exception):
 Post = Callable[[list[dict[str, str]]], NovaAnswer]
 
 
+@dataclass(eq=False)
 class NovaNotifier:
     """Sends events to Nova in order, from a background thread. It neither blocks nor raises.
 
@@ -153,28 +145,23 @@ class NovaNotifier:
     next one: few requests under load, and no delay without load.
     """
 
-    def __init__(
-        self,
-        post: Post,
-        *,
-        status_changes: bool = True,
-        data_changes: bool = True,
-        delivery: DeliveryOptions = DELIVERY,
-    ) -> None:
-        self._post = post
-        self._status_changes = status_changes
-        self._data_changes = data_changes
-        self.queue = DeliveryQueue("events for Nova", self._deliver, delivery, merge_equal=True)
+    post: Post
+    status_changes: bool = True
+    data_changes: bool = True
+    delivery: DeliveryOptions = DELIVERY
+
+    def __post_init__(self) -> None:
+        self.queue = DeliveryQueue("events for Nova", self._deliver, self.delivery, merge_equal=True)
 
     def send(self, events: Iterable[NovaEvent]) -> None:
         """Queue the events that are enabled in the configuration, and return."""
         for event in events:
-            if self._status_changes if event.is_status_change else self._data_changes:
+            if self.status_changes if event.name in ABOUT_STATUS else self.data_changes:
                 self.queue.put(event)
 
     def _deliver(self, batch: Sequence[NovaEvent]) -> Undelivered[NovaEvent] | None:
         try:
-            answer = self._post([event.as_dict() for event in batch])
+            answer = self.post(msgspec.to_builtins(batch))
         except NovaUnavailable as error:
             return Undelivered(batch, str(error))
         # About Nova's state, and not about the events.
@@ -195,36 +182,6 @@ def _log_refused(batch: Sequence[NovaEvent], answer: NovaAnswer) -> None:
             level = logging.INFO if event.get("code") == 404 else logging.WARNING
             values = (event.get(name) for name in ("name", "tag", "server_uuid", "code"))
             LOG.log(level, "Nova dropped %s of port %s for server %s with code %s (%s)", *values, answer.request_id)
-
-
-def register_options(conf: cfg.ConfigOpts) -> None:
-    """Which events are sent, and to which endpoint. `keystone_poster` registers the options of keystoneauth."""
-    conf.register_opts(
-        [
-            cfg.BoolOpt(
-                "notify_nova_on_port_status_changes",
-                default=False,
-                help="Notify Nova when a port's status changes. Nova needs it to start servers.",
-            ),
-            cfg.BoolOpt(
-                "notify_nova_on_port_data_changes",
-                default=False,
-                help="Notify Nova when a port's addresses or floating IPs change, so that it updates its cache.",
-            ),
-        ]
-    )
-    conf.register_opts(
-        [
-            cfg.StrOpt("region_name", help="The region of Nova's endpoint."),
-            cfg.StrOpt(
-                "endpoint_type",
-                default="public",
-                choices=["public", "internal", "admin"],
-                help="Which of Nova's endpoints in the catalogue to use.",
-            ),
-        ],
-        group=GROUP,
-    )
 
 
 def nova_notifier_from_conf(conf: cfg.ConfigOpts) -> NovaNotifier:
@@ -275,15 +232,13 @@ def keystone_poster(conf: cfg.ConfigOpts) -> Post:
             raise NovaUnavailable(f"Nova has no {conf.nova.endpoint_type} endpoint: {why}") from why
         except exceptions.ClientException as why:
             raise NovaUnavailable(str(why)) from why
-        return NovaAnswer(response.status_code, _answered_events(response), request_id)
+        answer = NovaAnswer(response.status_code, request_id=request_id)
+        with contextlib.suppress(msgspec.MsgspecError):  # an error page has no events
+            answer.events = msgspec.json.decode(response.content, type=_Body).events
+        return answer
 
     return post
 
 
-def _answered_events(response: Any) -> Sequence[Mapping[str, Any]]:
-    try:
-        body = response.json()
-    except ValueError:
-        return ()
-    events = body.get("events") if isinstance(body, dict) else None
-    return [event for event in events if isinstance(event, dict)] if isinstance(events, list) else ()
+class _Body(msgspec.Struct):
+    events: list[dict[str, Any]]

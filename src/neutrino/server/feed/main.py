@@ -9,7 +9,6 @@ import signal
 from oslo_config import cfg
 
 from neutrino import private
-from neutrino.server import config
 from neutrino.server.backend import build_backend, host_reports
 from neutrino.server.db import schema
 from neutrino.server.feed.connections.credentials import Credentials
@@ -35,8 +34,6 @@ def run(conf: cfg.ConfigOpts) -> None:
     logging.getLogger("websockets").setLevel(logging.WARNING)
     options = settings(conf)
     private.close_directory(conf.state_path)
-    if conf.database.auto_upgrade:
-        schema.ensure_in_child(config.database_url(conf))
     backend = build_backend(conf)
     db = backend.services.db
     schema.ensure(db, upgrade=conf.database.auto_upgrade)

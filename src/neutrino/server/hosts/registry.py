@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -19,13 +18,12 @@ from neutrino.model import agents as words
 from neutrino.model.agents import AgentState, AgentStatus
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import encode, new_id
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.objects import Object, encode, exists, new_id
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.tunnel_addresses import refusal, resolve_conflicts
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
 Row = Object | sa.RowMapping
 MAX_LOAD = 2**31 - 1
 _c = t.agents.c
@@ -59,7 +57,7 @@ class Report:
 
 class Registry:
     def __init__(self, db: Database, down_time: float = 75, clock: Callable[[], float] = time.time) -> None:
-        self._db = db
+        self.db = db
         self.down_time = down_time
         self.clock = clock
 
@@ -70,22 +68,22 @@ class Registry:
 
     def report_all(self, states: Sequence[AgentState]) -> list[Report]:
         """Store the reports of several agents, as of one host's roles, in one transaction."""
-        states_by_agent = {_key(s): s for s in states}
-        return self._db.retrying(lambda: self._write(states_by_agent.values()))
+        return self._write({_key(s): s for s in states}.values())
 
+    @retried
     def _write(self, states: Collection[AgentState]) -> list[Report]:
         now = self.clock()
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             rows = connection.execute(_KNOWN, {"hosts": sorted({s.host for s in states})}).mappings().all()
             states = resolve_conflicts(connection, states, rows, self.cutoff())
         known = {(row["agent_type"], row["host"]): row for row in rows}
-        with self._db.transaction() as tx:
+        with self.db.transaction() as tx:
             reports = [replace(self._write_one(tx, s, known.get(_key(s)), now), refusal=refusal(s)) for s in states]
             # All heartbeats in one statement: they are nearly all reports of a large cloud.
             beats = [report.agent_id for report in reports if report.is_heartbeat]
             statement = sa.update(t.agents).where(_c.id.in_(beats)).values(heartbeat_timestamp=timestamp(now))
-            if beats and tx.execute(statement).rowcount != len(beats):
-                raise Stale  # an agent was deleted meanwhile: its report creates it again
+            if beats:  # Stale if an agent was deleted meanwhile: its report creates it again
+                tx.change(statement, rows=len(beats))
         return reports
 
     def _write_one(self, tx: Transaction, state: AgentState, before: Row | None, now: float) -> Report:
@@ -105,8 +103,7 @@ class Registry:
         if revived:
             # Exactly one of concurrent reports revives the agent: that one schedules networks and routers to it.
             statement = statement.where(_c.heartbeat_timestamp == before["heartbeat_timestamp"])
-        if tx.execute(statement).rowcount != 1:
-            raise Stale
+        tx.change(statement)
         tx.record("agent", before["id"])
         if revived:
             LOG.info("%s on %s is back; its last report was at %s", *_key(state), before["heartbeat_timestamp"])
@@ -157,12 +154,12 @@ class Registry:
 
     def has_live(self, connection: Connection, host: str, agent_type: str) -> bool:
         """Whether the host has an agent of the type that is alive."""
-        found = sa.select(_c.id).where(_c.host == host, _c.agent_type == agent_type)
-        return connection.execute(found.where(_c.heartbeat_timestamp >= self.cutoff())).first() is not None
+        recent = _c.heartbeat_timestamp >= self.cutoff()
+        return exists(connection, _c.host == host, _c.agent_type == agent_type, recent)
 
 
 def check_agent(connection: Connection, key: str) -> None:
-    if connection.execute(sa.select(_c.id).where(_c.id == key)).first() is None:
+    if not exists(connection, _c.id == key):
         raise errors.AgentNotFound(id=key)
 
 

@@ -18,12 +18,11 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.network import NETWORK_IP_AVAILABILITY
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import decode
+from neutrino.server.db.objects import Object, decode
 from neutrino.server.db.session import Database
 from neutrino.server.db.view import View, one_of
 from neutrino.server.query import Query
 
-Object = dict[str, Any]
 Pools = list[tuple[int, int]]
 _n, _s, _a = t.networks.c, t.subnets.c, t.ip_allocations.c
 MAX_IDS = 500  # network ids in one statement; for more networks, all subnets are read

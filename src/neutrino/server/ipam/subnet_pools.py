@@ -20,17 +20,14 @@ from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE, MAX_PREFIXES
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
-from neutrino.server.db.objects import as_row, delete_row, exists, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import shareable_view, viewed_by
 from neutrino.server.ipam import prefixes
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
-Object = dict[str, Any]
 _c, _s = t.subnetpools.c, t.subnets.c
 SMALLEST_MIN_PREFIXLEN = {4: 8, 6: 64}  # unless the pool says otherwise
 FIRST_REVISION = 0
@@ -93,13 +90,13 @@ def claim(tx: Transaction, pool: Object) -> None:
     """Make a choice from `pool` valid for this transaction; Stale if another writer has claimed the pool meanwhile."""
     seen = pool["allocation_version"]
     unchanged = sa.and_(_c.id == pool["id"], _c.allocation_version == seen)
-    tx.change_one(sa.update(t.subnetpools).where(unchanged).values(allocation_version=seen + 1))
+    tx.change(sa.update(t.subnetpools).where(unchanged).values(allocation_version=seen + 1))
 
 
 # --- the API of subnet pools -----------------------------------------------------------------------------------------
 
 
-class SubnetPools:
+class SubnetPools(ViewCollection):
     extensions = (
         Extension("subnet_allocation", "Subnet Allocation", "Subnets whose prefix comes from a subnet pool."),
         Extension("default-subnetpools", "Default Subnetpools", "One subnet pool per IP version is the default."),
@@ -107,18 +104,9 @@ class SubnetPools:
     )
 
     def __init__(self, db: Database, quotas: Quotas) -> None:
+        super().__init__(db, VIEW, _as_shown)
         self.collections = ((SUBNETPOOL, self),)
-        self.db = db
         self._quotas = quotas
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self.db.read() as connection:
-            return [_as_shown(pool) for pool in VIEW.many(connection, query, context.project_id)]
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self.db.read() as connection:
-            found = VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
-        return None if found is None else _as_shown(found)
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
@@ -137,18 +125,16 @@ class SubnetPools:
                     _check_shared_scope(connection, pool)
                     scopes[scope["id"]] = scope
                 made.append(pool)
-            owners = {pool["project_id"] for pool in made}
-            limits = {owner: self._quotas.limit(connection, "subnetpool", owner) for owner in owners}
+            limits = self._quotas.limits(connection, "subnetpool", made)
         with self.db.transaction() as tx:
             # Raises the scope's revision: of two pools that enter a scope at once, one checks for overlaps again.
             for scope in scopes.values():
                 update_row(tx, t.address_scopes, scope, {})
             for pool in made:
-                tx.insert(t.subnetpools, [as_row(t.subnetpools, pool)])
+                tx.insert(t.subnetpools, [as_row(t.subnetpools, pool)], limits)
                 if pool["shared"]:
                     sharing.share_with_all(tx, "subnetpool", pool["id"], pool["project_id"])
-                tx.use("subnetpool", pool["project_id"], 1, limits[pool["project_id"]])
-        return [_as_shown({**pool, "tenant_id": pool["project_id"]}) for pool in made]
+        return [_as_shown(pool) for pool in made]
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         return self._update(context, key, lambda before: values, revision)
@@ -160,9 +146,7 @@ class SubnetPools:
             if exists(connection, _s.subnetpool_id == key):
                 raise errors.SubnetPoolDeleteError(reason="there are subnets from this pool")
         with self.db.transaction() as tx:
-            sharing.forget(tx, key)
-            delete_row(tx, t.subnetpools, before)
-            tx.use("subnetpool", before["project_id"], -1)
+            sharing.delete_object(tx, t.subnetpools, before)
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
@@ -378,7 +362,7 @@ class AddressScopes(ViewCollection):
             tx.insert(t.address_scopes, [as_row(t.address_scopes, made)])
             if made["shared"]:
                 sharing.share_with_all(tx, "address_scope", made["id"], made["project_id"])
-        return {**made, "tenant_id": made["project_id"]}
+        return made
 
     @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
@@ -399,5 +383,4 @@ class AddressScopes(ViewCollection):
             if exists(connection, t.subnetpools.c.address_scope_id == key):
                 raise errors.AddressScopeInUse(id=key)
         with self.db.transaction() as tx:
-            sharing.forget(tx, key)
-            delete_row(tx, t.address_scopes, before)
+            sharing.delete_object(tx, t.address_scopes, before)

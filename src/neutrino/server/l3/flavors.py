@@ -17,17 +17,15 @@ from neutrino.server.api.resources import flavor as resources
 from neutrino.server.api.resources.flavor import L3_ROUTER_NAT
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, encode, new_id
-from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.objects import Object, as_row, encode, exists, new_id
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
-from neutrino.server.l3.lookups import load
 from neutrino.server.query import Query
 from neutrino.server.view_collection import ViewCollection
 
-Object = dict[str, Any]
 _c, _sp, _b, _r = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c
-FLAVORS = View(t.flavors, scope=sa.true())
-PROFILES = View(t.service_profiles, scope=sa.true())
+FLAVORS = View(t.flavors, scope=sa.true(), not_found=errors.FlavorNotFound)
+PROFILES = View(t.service_profiles, scope=sa.true(), not_found=errors.ServiceProfileNotFound)
 PROVIDERS = ("single_node", "ha", "dvr", "dvrha")
 
 
@@ -66,13 +64,13 @@ class FlavorCollection(ViewCollection):
     @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
-            before = load(connection, FLAVORS, key, errors.FlavorNotFound)
+            before = FLAVORS.get(connection, key)
             _check_unused(connection, key)
         return _write_flavor(self.db, before, {**before, **values})
 
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        _delete(self.db, t.flavors, key, _check_unused, errors.FlavorNotFound)
+        _delete(self.db, FLAVORS, key, _check_unused)
 
 
 class ServiceProfiles(ViewCollection):
@@ -87,20 +85,19 @@ class ServiceProfiles(ViewCollection):
     @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
-            before = load(connection, PROFILES, key, errors.ServiceProfileNotFound)
+            before = PROFILES.get(connection, key)
             if values.keys() & {"driver", "metainfo"}:
                 _check_unbound(connection, key)
         after = {**before, **values}
         _check_profile(after)
         row = as_row(t.service_profiles, after)
         with self.db.transaction() as tx:
-            if tx.execute(sa.update(t.service_profiles).where(_sp.id == key).values(row)).rowcount != 1:
-                raise Stale
+            tx.change(sa.update(t.service_profiles).where(_sp.id == key).values(row))
         return after
 
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        _delete(self.db, t.service_profiles, key, _check_unbound, errors.ServiceProfileNotFound)
+        _delete(self.db, PROFILES, key, _check_unbound)
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,7 @@ class FlavorServiceProfiles:
 
     def _flavor(self, key: str) -> Object:
         with self.db.read() as connection:
-            return load(connection, FLAVORS, key, errors.FlavorNotFound)
+            return FLAVORS.get(connection, key)
 
 
 class ServiceProviders:
@@ -140,13 +137,12 @@ class ServiceProviders:
 
 
 def _check_unused(connection: Connection, flavor_id: str) -> None:
-    if connection.execute(sa.select(_r.id).where(_r.flavor_id == flavor_id).limit(1)).first() is not None:
+    if exists(connection, _r.flavor_id == flavor_id):
         raise errors.FlavorInUse(flavor_id=flavor_id)
 
 
 def _check_unbound(connection: Connection, profile_id: str) -> None:
-    bound = sa.select(_b.flavor_id).where(_b.service_profile_id == profile_id)
-    if connection.execute(bound.limit(1)).first() is not None:
+    if exists(connection, _b.service_profile_id == profile_id):
         raise errors.ServiceProfileInUse(sp_id=profile_id)
 
 
@@ -161,30 +157,23 @@ def _write_flavor(db: Database, before: Object | None, after: Object) -> Object:
     if profiles:
         with db.read() as connection:
             for profile in profiles:
-                load(connection, PROFILES, profile, errors.ServiceProfileNotFound)
+                PROFILES.get(connection, profile)
     row = as_row(t.flavors, after)
     with db.transaction() as tx:
         if before is None:
             tx.insert(t.flavors, [row])
         else:
             as_read = sa.and_(_c.id == after["id"], _c.service_profiles == encode(before["service_profiles"]))
-            if tx.execute(sa.update(t.flavors).where(as_read).values(row)).rowcount != 1:
-                raise Stale
+            tx.change(sa.update(t.flavors).where(as_read).values(row))
             # All rows anew: the list above is the truth, and a flavor has few profiles.
             tx.execute(sa.delete(t.flavor_service_profiles).where(_b.flavor_id == after["id"]))
         tx.insert(t.flavor_service_profiles, [{"flavor_id": after["id"], "service_profile_id": p} for p in profiles])
     return after
 
 
-def _delete(
-    db: Database,
-    table: sa.Table,
-    key: str,
-    check: Callable[[Connection, str], None],
-    not_found: Callable[..., Exception],
-) -> None:
+def _delete(db: Database, view: View, key: str, check: Callable[[Connection, str], None]) -> None:
     with db.read() as connection:
         check(connection, key)
     with db.transaction() as tx:
-        if not tx.execute(sa.delete(table).where(table.c.id == key)).rowcount:
-            raise not_found(id=key)
+        if not tx.execute(sa.delete(view.table).where(view.key == key)).rowcount:
+            raise view.not_found(id=key)

@@ -13,7 +13,6 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.floatingip import FLOATINGIP, FLOATINGIP_POOL, PORT_FORWARDING
 from neutrino.server.api.resources.router import CONNTRACK_HELPER, ROUTER
 from neutrino.server.api.routes import Route
-from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.view import View
@@ -33,7 +32,7 @@ from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.interfaces import Interfaces
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts
-from neutrino.server.l3.routers.routers import RouterDefaults, Routers
+from neutrino.server.l3.routers.routers import Routers
 from neutrino.server.l3.scheduling.candidates import driver_named
 from neutrino.server.l3.scheduling.dvr import DvrHosts, agents_with_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
@@ -101,8 +100,8 @@ def build_services(services: Services) -> L3Services:
         failover=conf.allow_automatic_l3agent_failover,
     )
     driver = driver_named(conf.router_scheduler_driver)
-    scheduler = L3Scheduler(db, services.registry, core.operations, ports, options, driver)
-    delegation = PrefixDelegation(db, core.operations, core.renumbering)
+    scheduler = L3Scheduler(db, services.registry, options, core.operations, ports, driver)
+    delegation = PrefixDelegation(db, core.operations, core.subnets, core.ports)
     dvr = DvrHosts(db, core.operations, core.networks, core.ports, conf.dvr_base_mac)
     statuses: dict[str, SetStatus] = {
         "floatingip": partial(set_floating_ip_status, db),
@@ -127,17 +126,14 @@ class RouterPlugin:
         return (self.scheduler,)
 
     def routes(self, authorizer: Authorizer) -> list[Route]:
-        return placement_routes(self.db, authorizer, self.scheduler, self._routers_by_id, self._agents_of)
-
-    def _routers_by_id(self, context: Context, ids: Sequence[str]) -> list[Object]:
-        with self.db.read() as connection:
-            return router_view.ROUTERS.many(connection, EVERYTHING, "", t.routers.c.id.in_(list(ids)))
+        routers = ViewCollection(self.db, router_view.ROUTERS)
+        return placement_routes(self.db, authorizer, self.scheduler, routers, self._agents_of)
 
     def _agents_of(self, router_id: str) -> list[Object]:
         """The agents of a router with their HA state; of a distributed one also those on hosts with ports behind it."""
         states = sa.select(_b.agent_id, _b.ha_state).where(_b.router_id == router_id)
         with self.db.read() as connection:
-            router = router_view.load(connection, router_id)
+            router = router_view.VIEW.get(connection, router_id)
             distributed = agents_with_ports(connection, router_id) if router["distributed"] else []
             state_of: dict[str, str | None] = dict.fromkeys(distributed)
             state_of |= {row.agent_id: row.ha_state for row in connection.execute(states)}
@@ -162,7 +158,7 @@ def build(services: Services) -> RouterPlugin:
         l3.scheduler,
         ha_networks,
         l3.delegation,
-        RouterDefaults(conf.router_distributed, conf.l3_ha, conf.enable_snat_by_default),
+        {"distributed": conf.router_distributed, "ha": conf.l3_ha, "enable_snat": conf.enable_snat_by_default},
     )
     interfaces = Interfaces(db, l3.ports, l3.scheduler, l3.delegation)
     core.ports.delete_checks.append(port_callbacks.check_delete)

@@ -7,22 +7,21 @@ disassociated, and forwardings to the port are deleted.
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
+from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import update_row
+from neutrino.server.db.objects import Object, update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3.floating_ips import floating_ips
-from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED, delete_floating_ip
+from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED
 from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import UnusedPorts
 
-Object = dict[str, Any]
 Write = Callable[[Transaction], None]
 _f, _fw, _p, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c, t.router_ports.c
 _USERS = (
@@ -126,7 +125,7 @@ def _take_back(connection: Connection, port: Object) -> Write | None:
     """A port of a floating IP or a gateway is deleted because a mechanism driver failed to create it: so is its owner."""
     if port["device_owner"] == FLOATING:
         rows = floating_ips.VIEW.load_where(connection, _f.floating_port_id == port["id"])
-        return (lambda tx: delete_floating_ip(tx, rows[0])) if rows else None
+        return (lambda tx: sharing.delete_object(tx, t.floatingips, rows[0])) if rows else None
     if port["device_owner"] == GATEWAY:
         row = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.gw_port_id == port["id"])).first()
         if row is not None:
@@ -155,6 +154,6 @@ def network_changes(connection: Connection, network: Object) -> UnusedPorts | No
 
     def write(tx: Transaction) -> None:
         for row in rows:
-            delete_floating_ip(tx, row._asdict())
+            sharing.delete_object(tx, t.floatingips, row._asdict())
 
     return UnusedPorts(ports, write)

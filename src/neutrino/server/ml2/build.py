@@ -10,7 +10,6 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.api.resources.port import BINDING, PORT
 from neutrino.server.api.resources.subnet import SUBNET
-from neutrino.server.entry_points import load
 from neutrino.server.ml2.extension_drivers import Dns
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import Networks
@@ -20,10 +19,8 @@ from neutrino.server.ml2.ports.bindings import PortBindings
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.ml2.segments import DynamicSegmentStore, Segments
-from neutrino.server.ml2.subnet_ports import Renumbering
 from neutrino.server.ml2.subnets import Subnets
-from neutrino.server.securitygroups.views import check_usable
-from neutrino.server.services import Services
+from neutrino.server.services import Services, load
 from neutrino.server.view_collection import ViewCollection
 
 
@@ -36,38 +33,34 @@ class Core:
     subnets: Subnets
     ports: Ports
     provisioning: Provisioning
-    renumbering: Renumbering
     collections: Sequence[tuple[Any, ...]]
     extensions: Sequence[Extension]
     policy_rules: Mapping[str, str]  # default rules of attributes that extension drivers add
 
 
 def build(services: Services) -> Core:
-    conf, db, quotas, groups = services.conf, services.db, services.quotas, services.security_groups
+    conf, db, groups = services.conf, services.db, services.security_groups
     mechanisms = Mechanisms(_drivers(conf, "mechanism_drivers"))
     extensions = Extensions(list(_drivers(conf, "extension_drivers").values()))
     types = _drivers(conf, "type_drivers")
     segments = Segments(types, conf.ml2.tenant_network_types, conf.ml2.external_network_type)
     dynamic_segments = DynamicSegmentStore(db, segments)
     operations = Operations(db, mechanisms, dynamic_segments, conf.host)
-    agents_on, is_served = services.registry.agents_on, services.dhcp_readiness.is_served
-    binder = Binder(list(mechanisms.drivers.values()), agents_on, is_served, dynamic_segments)
-    zones_of, check_hints, ensure_default = services.zones_of, services.check_zone_hints, groups.ensure_default
-    networks = Networks(db, operations, segments, extensions, quotas, zones_of, check_hints, ensure_default)
-    common = db, operations, networks, extensions, quotas
+    binder = Binder(list(mechanisms.drivers.values()), services.registry, dynamic_segments)
+    networks = Networks(db, operations, segments, extensions, services.quotas, groups)
+    common = db, operations, networks, extensions, services.quotas
     max_servers, max_routes = conf.max_dns_nameservers, conf.max_subnet_host_routes
     subnets = Subnets(*common, Dns(conf).name_for, max_servers, max_routes, conf.ipv6_pd_enabled)
-    ports = Ports(*common, binder, ensure_default, check_usable, conf.base_mac, conf.max_allowed_address_pair)
+    ports = Ports(*common, binder, groups, conf.base_mac, conf.max_allowed_address_pair)
     ports.commit_hooks.append(services.port_changed)
     return Core(
         operations,
         networks,
         subnets,
         ports,
-        Provisioning(db, operations, services.dhcp_readiness, services.port_changed, ports.view),
-        Renumbering(networks, ports, extensions, services.port_changed),
+        Provisioning(db, operations, services.port_changed, ports.view),
         (
-            (extensions.resource(NETWORK), networks),
+            (extensions.resource(NETWORK), networks, networks.listing),
             (extensions.resource(SUBNET), subnets, ViewCollection(db, subnets.view)),
             (extensions.resource(PORT), ports, ViewCollection(db, ports.view)),
             (BINDING, PortBindings(db, operations, networks, ports, binder)),

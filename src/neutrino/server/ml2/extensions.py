@@ -14,12 +14,11 @@ from msgspec import UNSET
 
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import encode
+from neutrino.server.db.objects import Object, encode
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.policy.rules import ADMIN
 
-Object = dict[str, Any]
 TABLES = {"network": t.network_attributes, "subnet": t.subnet_attributes, "port": t.port_attributes}
 
 

@@ -1,6 +1,6 @@
 """Networks: create with segments, update and sharing, delete with subnets and the service's own ports."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +11,11 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, changed, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added
+from neutrino.server.hosts.zones import check_hints
 from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.operations import Operations
@@ -28,12 +29,12 @@ from neutrino.server.ml2.segments import (
     shown,
 )
 from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_form_of_segments
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.request_cache import RequestCache
+from neutrino.server.scheduling.placements import NETWORKS as PLACEMENTS
+from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.view_collection import ViewCollection
 
-Object = dict[str, Any]
-ZonesOf = Callable[[Connection, Sequence[str]], Mapping[str, Sequence[str]]]
 AUTO_DELETED = ("network:dhcp", "network:distributed")  # owners of ports that are deleted with their network or subnet
 MIN_MTU = {4: 68, 6: 1280}  # by IP version
 _SHARING = {"shared": sharing.SHARED, "router:external": sharing.EXTERNAL}
@@ -55,36 +56,18 @@ class Networks:
     segments: Segments
     extensions: Extensions
     quotas: Quotas
-    zones_of: ZonesOf  # availability zones of the agents that serve networks
-    check_zone_hints: Callable[[Connection, Sequence[str]], None]
-    ensure_default_group: Callable[[str], str]
+    groups: SecurityGroups
     # Services with ports that do not keep a network from being deleted, or from becoming an internal one.
     unused_port_finders: list[Callable[[Connection, Object], UnusedPorts | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("network", NETWORKS)
-        self._shown = self.view.composed({"availability_zones": Added(("id",), self._zones)})
+        shown_view = self.view.composed({"availability_zones": Added(("id",), _zones)})
+        self.listing = ViewCollection(self.db, shown_view, one_form_of_segments)
         self._cache: RequestCache[Object] = RequestCache()
         self.operations.undo["network"] = lambda network: self.delete(admin_context(), network["id"], None)
 
     # --- reading --------------------------------------------------------------------------------------------------
-
-    def index(self, context: Context, query: Query, *conditions: sa.ColumnElement[bool]) -> list[Object]:
-        with self.db.read() as connection:
-            rows = self._shown.many(connection, query, context.project_id, *conditions)
-        return [one_form_of_segments(row) for row in rows]
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self.db.read() as connection:
-            row = self._shown.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
-        return None if row is None else one_form_of_segments(row)
-
-    def _zones(self, connection: Connection, rows: Sequence[Object]) -> list[list[str]]:
-        zones = self.zones_of(connection, [row["id"] for row in rows])
-        return [list(zones.get(row["id"], ())) for row in rows]
-
-    def load(self, connection: Connection, key: str, project: str | None = None) -> Object:
-        return self.view.get(connection, key, project)
 
     def policy_target(self, context: Context, key: str, everyone: bool) -> Object:
         """Attributes of a network, for policy rules on what is created on it."""
@@ -95,7 +78,14 @@ class Networks:
 
     def load_again(self, connection: Connection, key: str, project: str | None) -> Object:
         """The network, which `policy_target` may have read for the same request."""
-        return self._cache.take((key, project)) or self.load(connection, key, project)
+        return self._cache.take((key, project)) or self.view.get(connection, key, project)
+
+    def load_external(self, connection: Connection, context: Context, key: str, resource: str) -> Object:
+        """An external network that the caller sees; `resource` asks for it."""
+        network = self.view.get(connection, key, context.project_id, everyone=context.is_admin)
+        if not network["router:external"]:
+            raise errors.BadRequest(resource=resource, msg=f"network {key} is not an external one")
+        return network
 
     # --- creating -------------------------------------------------------------------------------------------------
 
@@ -104,33 +94,29 @@ class Networks:
 
     @retried
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        projects = {values["project_id"] for values in several}
         # As in Neutron, a project's first network creates its default security group; the server's own has no project.
-        for project in projects - {""}:
-            self.ensure_default_group(project)
+        for project in {values["project_id"] for values in several} - {""}:
+            self.groups.ensure_default(project)
         with self.db.read() as connection:
             in_use = SegmentsInUse(connection)  # one for all networks: no two of them get the same segment
             made = [self._decide(connection, values, in_use) for values in several]
-            limits = {project: self.quotas.limit(connection, "network", project) for project in projects}
+            limits = self.quotas.limits(connection, "network", several)
         contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
         with self.operations.write(contexts) as tx:
-            tx.insert(t.networks, [as_row(t.networks, {**n, **shown(s)}, NETWORK_RENAMED) for n, s in made])
+            tx.insert(t.networks, [as_row(t.networks, {**n, **shown(s)}, NETWORK_RENAMED) for n, s in made], limits)
             for network, segments in made:
-                self._insert_parts(tx, network, segments, limits[network["project_id"]])
+                self._insert_parts(tx, network, segments)
         return [api_network(network, segments) for network, segments in made]
 
-    def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment], limit: int) -> None:
-        key, project = network["id"], network["project_id"]
-        self.segments.insert(tx, key, segments)
+    def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment]) -> None:
+        self.segments.insert(tx, network["id"], segments)
         if network.get("ha"):
-            tx.insert(t.ha_networks, [{"project_id": project, "network_id": key}])
+            tx.insert(t.ha_networks, [{"project_id": network["project_id"], "network_id": network["id"]}])
         _share(tx, dict.fromkeys(_SHARING, False), network)
         self.extensions.store("network", tx, network)
-        tx.use("network", project, 1, limit)
 
     def _decide(self, connection: Connection, values: Object, in_use: SegmentsInUse) -> tuple[Object, list[Segment]]:
-        if values["availability_zone_hints"]:
-            self.check_zone_hints(connection, values["availability_zone_hints"])
+        check_hints(connection, values["availability_zone_hints"])
         segments = self.segments.choose(in_use, values)
         network = fresh({k: v for k, v in values.items() if k not in (*NAMES, "segments")})
         network |= {
@@ -169,7 +155,7 @@ class Networks:
             segments = read_segments(connection, [key])[key]
             unused = self._ports_of_external(connection, before, values)
             after = {**before, **self._decide_update(connection, before, segments, values)}
-            zones = {"availability_zones": self._zones(connection, [before])[0]}
+            zones = {"availability_zones": _zones(connection, [before])[0]}
             new_segments = self._renumbered(connection, segments, values)
         after = self.extensions.process("update", "network", values, after, network=before, before=before)
         if after == before and new_segments == segments:
@@ -242,9 +228,11 @@ class Networks:
         with self.db.read() as connection:
             before = self.view.get(connection, key, context.project_id, revision=revision)
             segments = read_segments(connection, [key])[key]
-            of_ports = sa.select(_p.id, _p.device_owner, _p.project_id).where(_p.network_id == key)
+            columns = (_p.id, _p.device_owner, _p.project_id, _p.revision_number)
+            of_ports = sa.select(*columns).where(_p.network_id == key)
             ports = connection.execute(of_ports).all()
-            subnets = connection.execute(sa.select(_s.id, _s.project_id).where(_s.network_id == key)).all()
+            of_subnets = sa.select(_s.id, _s.project_id, _s.revision_number).where(_s.network_id == key)
+            subnets = connection.execute(of_subnets).all()
             unused = self._unused_ports(connection, before)
         ignored = {port.id for one in unused for port in one.ports}
         used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in ignored]
@@ -256,13 +244,14 @@ class Networks:
                 one.write(tx)
             delete_ports(tx, ports)
             for subnet in subnets:
-                tx.execute(sa.delete(t.subnets).where(_s.id == subnet.id))
-                sharing.forget(tx, subnet.id)
-                tx.use("subnet", subnet.project_id, -1)
-                tx.record("subnet", subnet.id, deleted=True)
-            delete_row(tx, t.networks, before)
-            sharing.forget(tx, key)
-            tx.use("network", before["project_id"], -1)
+                sharing.delete_object(tx, t.subnets, subnet._asdict())
+            sharing.delete_object(tx, t.networks, before)
+
+
+def _zones(connection: Connection, networks: Sequence[Object]) -> list[list[str]]:
+    """The availability zones of the agents that serve the networks."""
+    zones = PLACEMENTS.zones_of(connection, [network["id"] for network in networks])
+    return [zones.get(network["id"], []) for network in networks]
 
 
 def _share(tx: Transaction, before: Object, after: Object) -> None:
@@ -276,9 +265,7 @@ def _share(tx: Transaction, before: Object, after: Object) -> None:
 def delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:
     """Delete ports by their rows, with what the service created for a network and nobody else uses."""
     for port in ports:
-        tx.execute(sa.delete(t.ports).where(_p.id == port.id))
-        tx.use("port", port.project_id, -1)
-        tx.record("port", port.id, deleted=True)
+        delete_row(tx, t.ports, port._asdict())
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

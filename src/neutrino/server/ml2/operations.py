@@ -69,12 +69,22 @@ class Mechanisms:
             raise errors.MechanismDriverError(method=name, drivers=", ".join(failed))
 
 
+NO_EVENT = DriverContext("", "", {})
+
+
 @dataclass(frozen=True)
 class PendingWrite:
-    """A decided change of one object, part of a larger write: the context for mechanism drivers, and its rows."""
+    """A decided part of a larger write: its rows, and the context for mechanism drivers (NO_EVENT: they get none)."""
 
     context: DriverContext
-    write: Callable[[Transaction], None]
+    write: Callable[[Transaction], object]
+
+
+Writes = tuple[PendingWrite, ...]
+
+
+def pending_statement(statement: sa.Executable) -> PendingWrite:
+    return PendingWrite(NO_EVENT, lambda tx: tx.execute(statement))
 
 
 @dataclass(eq=False)
@@ -86,20 +96,25 @@ class Operations:
     undo: dict[str, Undo] = field(default_factory=dict)  # by kind: collections register how a create is undone
 
     @contextmanager
-    def write(self, contexts: Sequence[DriverContext], *, raises: bool = True) -> Iterator[Transaction]:
+    def write(
+        self, contexts: Sequence[DriverContext], pending: Sequence[PendingWrite] = (), *, raises: bool = True
+    ) -> Iterator[Transaction]:
         """A transaction for the rows of these changes, with precommits and journal at its end and postcommits after it.
 
         with operations.write([context]) as tx:
             tx.insert(...)
 
-        What is known only in the transaction may be appended to `contexts` by the block. Not `raises`: a failed
-        postcommit is only logged, for changes that no client waits for.
+        `pending` is written after the rows of the block. What is known only in the transaction may be appended to
+        `contexts` by the block. Not `raises`: a failed postcommit is only logged, for changes that no client waits for.
         """
         entries: list[dict[str, Any]] = []
         with self.db.transaction() as tx:
             yield tx
+            for one in pending:
+                one.write(tx)
             # After the rows, so that a precommit reads the objects as they will be.
-            notified = [context for context in contexts if self.mechanisms.notifies(context.operation, context.kind)]
+            changes = [*contexts, *(one.context for one in pending if one.context is not NO_EVENT)]
+            notified = [context for context in changes if self.mechanisms.notifies(context.operation, context.kind)]
             if notified:
                 notified = self._complete(tx, notified)
                 for context in notified:
@@ -107,7 +122,7 @@ class Operations:
                 entries = [self._entry(context) for context in notified if self.mechanisms.has_postcommit(context)]
                 tx.insert(t.journal, entries)
         if entries:
-            failure = self._run_postcommits(notified, contexts)
+            failure = self._run_postcommits(notified, changes)
             self._delete_entries([entry["id"] for entry in entries])
             if failure is not None and raises:
                 raise failure

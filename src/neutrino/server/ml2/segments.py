@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import new_id
+from neutrino.server.db.objects import Object, new_id
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import Segment, TypeDriver
@@ -24,7 +24,6 @@ TYPE, PHYSICAL_NETWORK, SEGMENTATION_ID = NAMES = (
     "provider:segmentation_id",
 )
 DYNAMIC = 1000  # position of segments that drivers allocated: behind those of the network, and not shown by the API
-Object = dict[str, Any]
 T = TypeVar("T")
 _c = t.network_segments.c
 _SEGMENT = (_c.network_type, _c.physical_network, _c.segmentation_id, _c.id)  # the fields of Segment

@@ -1,7 +1,8 @@
 """Subnets: create with a given prefix or one from a pool, update, delete; the ports of the network follow.
 
-Services whose ports depend on the subnets of a network (DHCP) register hooks: their changes of ports are part of the same
-transaction.
+The addresses on a SLAAC subnet are formed by the guests from the prefix and their MAC. Every port of the network gets its
+address when the subnet is created and loses it when the subnet is deleted, except ports of routers. Services whose ports
+depend on the subnets of a network (DHCP) register hooks: their changes of ports are part of the same transaction.
 """
 
 import ipaddress
@@ -9,37 +10,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, changed, decode, fresh, update_row
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import delegated, subnet_pools
 from neutrino.server.ipam import subnet_rules as rules
+from neutrino.server.ipam.allocation import ROUTER_OWNERS
 from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.extensions import Extensions
-from neutrino.server.ml2.networks import Networks, check_mtu, delete_ports
+from neutrino.server.ml2.networks import AUTO_DELETED, Networks, check_mtu, delete_ports
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.subnet_ports import (
-    NameFor,
-    add_slaac_addresses,
-    check_gateway_unused,
-    ports_on,
-    ports_to_address,
-    remove_addresses,
-)
 from neutrino.server.ml2.views import SUBNETS, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
-Object = dict[str, Any]
+NameFor = Callable[[str, str], dict[str, str]]  # (dns_name, address): the address's entry in a port's dns_assignment
 # Changes of a service's ports, for a network that will have these subnets: connection, network id, subnets.
 PrepareHook = Callable[[Connection, str, Sequence[Object]], Sequence[PendingWrite]]
-# After the commit: the network, the subnet before and after (None: does not exist), the changes of the prepare hooks.
-CommitHook = Callable[[Object, Object | None, Object | None, Sequence[PendingWrite]], None]
+# After the commit: the network's id, the subnet before and after (None: does not exist).
+CommitHook = Callable[[str, Object | None, Object | None], None]
 REQUEST_ONLY = ("prefixlen", "use_default_subnetpool", "shared")
 DEFAULTS: Final[Object] = {
     "ipv6_ra_mode": None,
@@ -51,6 +47,9 @@ DEFAULTS: Final[Object] = {
     "service_types": [],
 }
 DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where the prefix is delegated
+
+
+_a, _p = t.ip_allocations.c, t.ports.c
 
 
 @dataclass(eq=False)
@@ -77,48 +76,37 @@ class Subnets:
         """Attributes of the subnet's network, for policy rules."""
         return self.networks.policy_target(context, values["network_id"], everyone=True)
 
-    def create(self, context: Context, values: Object) -> Object:
-        network, subnet, writes = self._create(context, values)
-        # Not in the retried part: a lost race of the scheduling must not create the subnet a second time.
-        self._committed(network, None, subnet, writes)
-        return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
-
     @retried
-    def _create(self, context: Context, values: Object) -> tuple[Object, Object, list[PendingWrite]]:
+    def create(self, context: Context, values: Object) -> Object:
         with self.db.read() as connection:
-            network = self.networks.load(connection, values["network_id"], context.project_id)
+            network = self.networks.view.get(connection, values["network_id"], context.project_id)
             siblings = subnets_of(connection, [network["id"]])[network["id"]]
             pool = self._pool(connection, context, values)
             subnet = self._decide(connection, values, network, siblings, pool)
-            limit = self.quotas.limit(connection, "subnet", subnet["project_id"])
+            limits = self.quotas.limits(connection, "subnet", [subnet])
             writes = self._prepare(connection, network["id"], [*siblings, subnet])
-            addressed = _without(writes, ports_to_address(connection, subnet))
+            addressed = _without(writes, _ports_to_address(connection, subnet))
         scope = {}
         if pool is not None and pool.get("address_scope_id") is not None:
             scope = {_scope_name(subnet): pool["address_scope_id"]}
-        contexts = [DriverContext("create", "subnet", subnet, network=network), *(w.context for w in writes)]
-        with self.operations.write(contexts) as tx:
+        with self.operations.write([DriverContext("create", "subnet", subnet, network=network)], writes) as tx:
             # First the network's row: of two overlapping subnets created at once, the later one finds it changed.
             subnet_ids = [*network["subnets"], subnet["id"]]
             update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
             if pool is not None and pool is not DELEGATION:
                 subnet_pools.claim(tx, pool)
-            tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))])
-            add_slaac_addresses(tx, subnet, addressed, self.name_for)
-            for pending in writes:
-                pending.write(tx)
+            tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))], limits)
+            _add_slaac_addresses(tx, subnet, addressed, self.name_for)
             self.extensions.store("subnet", tx, subnet)
-            tx.use("subnet", subnet["project_id"], 1, limit)
-        return network, subnet, writes
+            tx.after_commit(self._committed, network["id"], None, subnet)
+        return {**subnet, "router:external": network["router:external"]}
 
     def _prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[PendingWrite]:
         return [pending for hook in self.prepare_hooks for pending in hook(connection, network_id, subnets)]
 
-    def _committed(
-        self, network: Object, before: Object | None, after: Object | None, writes: Sequence[PendingWrite]
-    ) -> None:
+    def _committed(self, network_id: str, before: Object | None, after: Object | None) -> None:
         for hook in self.commit_hooks:
-            hook(network, before, after, writes)
+            hook(network_id, before, after)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(
@@ -194,36 +182,26 @@ class Subnets:
 
     # --- updating -------------------------------------------------------------------------------------------------
 
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        network, before, after, writes = self._update(context, key, values, revision)
-        if after is not before:
-            self._committed(network, before, after, writes)
-        return {**after, "tenant_id": after["project_id"]}
-
     @retried
-    def _update(
-        self, context: Context, key: str, values: Object, revision: int | None
-    ) -> tuple[Object, Object, Object, list[PendingWrite]]:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
-            network = self.networks.load(connection, before["network_id"], context.project_id)
+            network = self.networks.view.get(connection, before["network_id"], context.project_id)
             self._check_update(connection, before, values)
             after = {**before, **values}
             after = self.extensions.process("update", "subnet", values, after, network=network, before=before)
             if after == before:
-                return network, before, before, []
+                return before
             after = changed(before, after)
             writes: list[PendingWrite] = []
             if after["enable_dhcp"] != before["enable_dhcp"]:  # no other change of a subnet concerns its DHCP port
                 siblings = subnets_of(connection, [network["id"]])[network["id"]]
                 writes = self._prepare(connection, network["id"], [after if s["id"] == key else s for s in siblings])
-        contexts = [DriverContext("update", "subnet", after, before, network=network), *(w.context for w in writes)]
-        with self.operations.write(contexts) as tx:
+        with self.operations.write([DriverContext("update", "subnet", after, before, network=network)], writes) as tx:
             update_row(tx, t.subnets, before, stored(after))
-            for pending in writes:
-                pending.write(tx)
             self.extensions.store("subnet", tx, after, before)
-        return network, before, after, writes
+            tx.after_commit(self._committed, network["id"], before, after)
+        return after
 
     def _check_update(self, connection: Connection, before: Object, values: Object) -> None:
         prefix = ipaddress.ip_network(before["cidr"])
@@ -236,7 +214,7 @@ class Subnets:
         if values.get("enable_dhcp") and not before["enable_dhcp"]:
             rules.check_prefix(before["cidr"], before["ip_version"], True)
         if "gateway_ip" in values and values["gateway_ip"] != before["gateway_ip"]:
-            check_gateway_unused(connection, before)
+            _check_gateway_unused(connection, before)
         if "allocation_pools" in values:
             rules.check_pools(values["allocation_pools"], prefix)
         if "gateway_ip" in values or "allocation_pools" in values:
@@ -246,16 +224,12 @@ class Subnets:
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        network, before, writes = self._delete(context, key, revision)
-        self._committed(network, before, None, writes)
-
     @retried
-    def _delete(self, context: Context, key: str, revision: int | None) -> tuple[Object, Object, list[PendingWrite]]:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
-            network = self.networks.load(connection, before["network_id"])
-            deleted, readdressed = ports_on(connection, before)
+            network = self.networks.view.get(connection, before["network_id"])
+            deleted, readdressed = _ports_on(connection, before)
             siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
             writes = self._prepare(connection, network["id"], siblings)
         values: Object = {"subnets": [s for s in network["subnets"] if s != key]}
@@ -266,14 +240,12 @@ class Subnets:
         with self.operations.write(contexts) as tx:
             update_row(tx, t.networks, network, values)
             # Addresses before the subnet's row, which they reference.
-            remove_addresses(tx, before, _without(writes, readdressed))
+            _remove_addresses(tx, before, _without(writes, readdressed))
             for pending in writes:
                 pending.write(tx)
             delete_ports(tx, _without(writes, deleted))
-            delete_row(tx, t.subnets, before)
-            sharing.forget(tx, key)
-            tx.use("subnet", before["project_id"], -1)
-        return network, before, writes
+            sharing.delete_object(tx, t.subnets, before)
+            tx.after_commit(self._committed, network["id"], before, None)
 
 
 def _refused(msg: str) -> errors.BadRequest:
@@ -295,3 +267,79 @@ def _check_affinity(ip_version: int, pool: Object | None, siblings: Sequence[Map
 
 def _scope_name(subnet: Object) -> str:
     return f"ipv{subnet['ip_version']}_address_scope"
+
+
+# --- ports of the network ---------------------------------------------------------------------------------------------
+
+
+def _ports_to_address(connection: Connection, subnet: Object) -> Sequence[Any]:
+    """Ports of the network that get an address on a new subnet, which is a SLAAC subnet."""
+    if not rules.is_auto_address(subnet):
+        return ()
+    return connection.execute(
+        sa.select(_p.id, _p.mac_address, _p.fixed_ips, _p.dns_assignment, _p.dns_name, _p.revision_number).where(
+            _p.network_id == subnet["network_id"], _p.ip_allocation != "none", _p.device_owner.not_in(ROUTER_OWNERS)
+        )
+    ).all()
+
+
+def _add_slaac_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any], name_for: NameFor) -> None:
+    for port in ports:
+        fixed = {"subnet_id": subnet["id"], "ip_address": rules.eui64(subnet["cidr"], port.mac_address)}
+        tx.insert(t.ip_allocations, [{**fixed, "port_id": port.id, "network_id": subnet["network_id"]}])
+        names = [*decode(port.dns_assignment), name_for(port.dns_name, fixed["ip_address"])]
+        _store(tx, port, [*decode(port.fixed_ips), fixed], names)
+
+
+def _remove_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any]) -> None:
+    ids = [port.id for port in ports]
+    tx.execute(sa.delete(t.ip_allocations).where(_a.subnet_id == subnet["id"], _a.port_id.in_(ids)))
+    for port in ports:
+        fixed_ips = decode(port.fixed_ips)
+        removed = {f["ip_address"] for f in fixed_ips if f["subnet_id"] == subnet["id"]}
+        names = [n for n in decode(port.dns_assignment) if n["ip_address"] not in removed]
+        _store(tx, port, [f for f in fixed_ips if f["subnet_id"] != subnet["id"]], names)
+
+
+def _store(tx: Transaction, port: Any, fixed_ips: list[Any], names: list[Any]) -> None:
+    # Stale if another request changed the port's addresses meanwhile: ours would overwrite them.
+    before = {"id": port.id, "revision_number": port.revision_number}
+    update_row(tx, t.ports, before, {"fixed_ips": fixed_ips, "dns_assignment": names})
+
+
+def _check_gateway_unused(connection: Connection, subnet: Object) -> None:
+    """Refuse another gateway while a router has the present gateway's address."""
+    if subnet["gateway_ip"] is None:
+        return
+    holder = connection.execute(
+        sa.select(_p.id).where(
+            _a.port_id == _p.id,
+            _a.subnet_id == subnet["id"],
+            _a.ip_address == subnet["gateway_ip"],
+            _p.device_owner.in_(ROUTER_OWNERS),
+            _p.device_id != "",
+        )
+    ).scalar()
+    if holder is not None:
+        raise errors.GatewayIpInUse(gateway=subnet["gateway_ip"], port=holder)
+
+
+def _ports_on(connection: Connection, subnet: Object) -> tuple[list[Any], list[Any]]:
+    """Ports that are deleted with a subnet, and ports that lose their address; refused if any other port uses it."""
+    rows = connection.execute(
+        sa.select(_p.id, _p.device_owner, _p.project_id, _p.revision_number, _p.fixed_ips, _p.dns_assignment)
+        .where(_a.port_id == _p.id, _a.subnet_id == subnet["id"])
+        .distinct()
+    ).all()
+    slaac = rules.is_auto_address(subnet)
+    deleted: list[Any] = []
+    readdressed: list[Any] = []
+    for row in rows:
+        elsewhere = any(fixed["subnet_id"] != subnet["id"] for fixed in decode(row.fixed_ips))
+        if row.device_owner in AUTO_DELETED:
+            (readdressed if elsewhere else deleted).append(row)
+        elif slaac and row.device_owner not in ROUTER_OWNERS:
+            readdressed.append(row)
+        else:
+            raise errors.SubnetInUse(id=subnet["id"], reason=f"port {row.id} has an address from it")
+    return deleted, readdressed

@@ -74,7 +74,6 @@ def api_network(network: Object, segments: Sequence[Segment]) -> Object:
     """A network that was just written, as the API shows it."""
     columns = shown(segments)
     out = {name: value for name, value in network.items() if name not in (*NAMES, "segments")}
-    out["tenant_id"] = network["project_id"]
     if columns["segments"] is not None:
         return {**out, "segments": columns["segments"]}
     return {**out, **{name: columns[NETWORK_RENAMED[name]] for name in NAMES}}

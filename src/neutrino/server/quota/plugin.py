@@ -24,7 +24,7 @@ from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages.body import decode
 from neutrino.server.api.types import Bool, Integer, Text, parse_attribute
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import UNLIMITED, Transaction
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.quotas import Quotas
@@ -109,10 +109,11 @@ class QuotaPlugin:
             raise errors.HTTPBadRequest(f"There is no quota for {', '.join(map(repr, unknown))}.")
         limits = {name: parse_attribute(name, LIMIT, value) for name, value in wanted.items()}
         parse_attribute("project_id", Text(), request.key)
-        self.db.retrying(lambda: self._write(request.key, limits, force=force))
+        self._write(request.key, limits, force)
         return {"quota": self._limits(request.key)}
 
-    def _write(self, project_id: str, limits: Mapping[str, int], *, force: bool) -> None:
+    @retried
+    def _write(self, project_id: str, limits: Mapping[str, int], force: bool) -> None:
         if not force:
             with self.db.read() as connection:
                 used = _usage(connection, project_id)
@@ -125,13 +126,11 @@ class QuotaPlugin:
             for name, limit in limits.items():
                 _write_limit(tx, project_id, name, limit)
 
+    @retried
     def _delete(self, request: Request) -> None:
-        def attempt() -> int:
-            with self.db.transaction() as tx:
-                return tx.execute(sa.delete(t.quotas).where(_q.project_id == request.key)).rowcount
-
-        if not self.db.retrying(attempt):
-            raise errors.TenantQuotaNotFound(tenant_id=request.key)
+        with self.db.transaction() as tx:
+            if not tx.execute(sa.delete(t.quotas).where(_q.project_id == request.key)).rowcount:
+                raise errors.TenantQuotaNotFound(tenant_id=request.key)
 
 
 def _usage(connection: Connection, project_id: str) -> dict[str, int]:

@@ -6,7 +6,7 @@ expect a quota error before a policy error.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -42,6 +42,11 @@ class Quotas:
         """
         known = self._limits_read.take((resource, project_id))
         return self._read(connection, resource, project_id)[0] if known is None else known
+
+    def limits(self, connection: Connection, resource: str, objects: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+        """The limits of the projects of these objects."""
+        projects = {one["project_id"] for one in objects}
+        return {project: self.limit(connection, resource, project) for project in projects}
 
     def _read(self, connection: Connection, resource: str, project_id: str) -> tuple[int, int]:
         own, used = connection.execute(_LIMIT_AND_USE, {"p": project_id, "r": resource}).one()

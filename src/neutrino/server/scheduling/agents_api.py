@@ -21,11 +21,11 @@ from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages import body as bodies
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.view import Condition, View
 from neutrino.server.hosts.registry import Registry, check_agent
 from neutrino.server.policy.authorizer import Authorizer
-from neutrino.server.query import EVERYTHING
+from neutrino.server.query import EVERYTHING, Query
 from neutrino.server.scheduling.placements import PlacementTable
 from neutrino.server.scheduling.scheduler import AgentScheduler
 from neutrino.server.view_collection import ViewCollection
@@ -44,7 +44,8 @@ def agent_view(registry: Registry) -> View:
 
     computed: dict[str, sa.ColumnElement[Any]] = {"alive": recent}
     computed |= {name: _time(_c[name]) for name in ("created_at", "started_at", "heartbeat_timestamp")}
-    return View(t.agents, computed=computed, filters={"alive": by_alive}, scope=sa.false(), hidden=("load",))
+    filters, not_found = {"alive": by_alive}, errors.AgentNotFound
+    return View(t.agents, computed=computed, filters=filters, scope=sa.false(), hidden=("load",), not_found=not_found)
 
 
 def _time(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
@@ -69,15 +70,8 @@ class Agents(ViewCollection):
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         before = self._load(key)
-
-        def attempt() -> None:
-            with self.db.transaction() as tx:
-                if not tx.execute(sa.update(t.agents).where(_c.id == key).values(values)).rowcount:
-                    raise errors.AgentNotFound(id=key)
-                tx.record("agent", key)
-
         if values:
-            self.db.retrying(attempt)
+            self._write(key, values)
         # After the commit: schedulers read the agent's new state.
         enabled = values.get("admin_state_up")
         for scheduler in self._schedulers:
@@ -89,21 +83,25 @@ class Agents(ViewCollection):
                 scheduler.agent_disabled(key)
         return self._load(key)
 
+    @retried
+    def _write(self, key: str, values: Object) -> None:
+        with self.db.transaction() as tx:
+            if not tx.execute(sa.update(t.agents).where(_c.id == key).values(values)).rowcount:
+                raise errors.AgentNotFound(id=key)
+            tx.record("agent", key)
+
+    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         """Delete the agent after others have taken its objects. If it still runs, its next report creates it again."""
-
-        def attempt() -> None:
-            for scheduler in self._schedulers:
-                scheduler.release(key)
-            with self.db.transaction() as tx:
-                # An object placed on it since would lose its agent by the foreign key's cascade, and keep its port.
-                empty = [sa.not_(sa.exists().where(s.placements.agent_id == key)) for s in self._schedulers]
-                if not tx.execute(sa.delete(t.agents).where(_c.id == key, *empty)).rowcount:
-                    check_agent(tx.connection, key)
-                    raise Stale
-                tx.record("agent", key, deleted=True)
-
-        self.db.retrying(attempt)
+        for scheduler in self._schedulers:
+            scheduler.release(key)
+        with self.db.transaction() as tx:
+            # An object placed on it since would lose its agent by the foreign key's cascade, and keep its port.
+            empty = [sa.not_(sa.exists().where(s.placements.agent_id == key)) for s in self._schedulers]
+            if not tx.execute(sa.delete(t.agents).where(_c.id == key, *empty)).rowcount:
+                check_agent(tx.connection, key)
+                raise Stale
+            tx.record("agent", key, deleted=True)
 
     def serving(self, placements: PlacementTable, object_id: str) -> list[Object]:
         """The agents that serve an object, as the API shows them."""
@@ -113,20 +111,17 @@ class Agents(ViewCollection):
 
     def _load(self, key: str) -> Object:
         with self.db.read() as connection:
-            found = self._view.show(connection, key, project="", everyone=True, fields=None)
-        if found is None:
-            raise errors.AgentNotFound(id=key)
-        return found
+            return self._view.get(connection, key)
 
 
 def placement_routes(
     db: Database,
     authorizer: Authorizer,
     scheduler: AgentScheduler,
-    objects: Callable[[Context, Sequence[str]], Sequence[Object]],
+    objects: ViewCollection,
     agents: Callable[[str], list[Object]],
 ) -> list[Route]:
-    """`objects` gives networks or routers by their ids as the API shows them, `agents` the agents that serve one."""
+    """`objects`: the collection of networks or of routers; `agents` gives the agents that serve one of them."""
     placements = scheduler.placements
     single, plural = f"{placements.service}-{placements.kind}", f"{placements.service}-{placements.kind}s"
 
@@ -136,7 +131,8 @@ def placement_routes(
             ids = placements.objects_on(connection, request.parent)
             if not ids:
                 check_agent(connection, request.parent)
-        return Reply(200, {f"{placements.kind}s": list(objects(request.context, ids)) if ids else []})
+        asked = Query(filters={"id": tuple(ids)}, everyone=True)
+        return Reply(200, {f"{placements.kind}s": objects.index(request.context, asked) if ids else []})
 
     def add(request: Request) -> Reply:
         authorizer.require(request.context, f"create_{single}", {})

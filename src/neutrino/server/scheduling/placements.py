@@ -1,7 +1,7 @@
 """Placements: the rows that record which agents serve which networks or routers, and the choice of these agents.
 
-A `PlacementTable` declares one kind of placement: networks on DHCP agents (`dhcp/scheduler.py`), routers on L3 agents
-(`l3/scheduling/candidates.py`). Everything else about scheduling and failover is shared.
+A `PlacementTable` declares one kind of placement: networks on DHCP agents, routers on L3 agents. Everything else about
+scheduling and failover is shared.
 
 The choice is pure. Agents that are alive, enabled and do not serve the object yet are candidates; with availability zone
 hints only those of the hinted zones. Zones with the fewest agents of the object come first, then the least loaded agent,
@@ -18,6 +18,8 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model import agents as words
+from neutrino.server import errors
 from neutrino.server.db import tables as t
 
 BATCH = 500  # ids in one statement
@@ -165,3 +167,18 @@ class PlacementTable:
         for object_id, zone in sorted(tuple(row) for row in rows if row[0] in asked):
             zones[object_id].append(zone)
         return dict(zones)
+
+
+NETWORKS = PlacementTable(
+    "network", words.DHCP, "dhcp", t.network_dhcp_agents, t.networks, errors.NetworkNotFound, leaves_disabled=True
+)
+ROUTERS = PlacementTable(
+    "router",
+    words.L3,
+    "l3",
+    t.router_l3_agents,
+    t.routers,
+    errors.RouterNotFound,
+    movable=sa.not_(t.routers.c.ha),  # the agents of an HA router elect another active one by VRRP
+    reads_configurations=True,
+)

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from neutrino.server import errors
 from neutrino.server.db.session import Database
@@ -53,14 +54,12 @@ class Move:
     to_agents: tuple[str, ...] = ()
 
 
+@dataclass(eq=False)
 class AgentScheduler(ABC):
-    def __init__(
-        self, db: Database, registry: Registry, placements: PlacementTable, options: SchedulingOptions
-    ) -> None:
-        self.placements = placements
-        self._db = db
-        self._registry = registry
-        self._options = options
+    placements: ClassVar[PlacementTable]
+    db: Database
+    registry: Registry
+    options: SchedulingOptions
 
     @abstractmethod
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
@@ -91,7 +90,7 @@ class AgentScheduler(ABC):
         return self._leave(agent_id, force=True)
 
     def _leave(self, agent_id: str, *, force: bool) -> list[Move]:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             objects = self.placements.objects_on(connection, agent_id)
         return self._moved({key: {agent_id} for key in objects}, force=force)
 
@@ -102,8 +101,8 @@ class AgentScheduler(ABC):
         """
         if not self._moves_automatically:
             return []
-        with self._db.read() as connection:
-            rows = self.placements.on_lost_agents(connection, self._registry.cutoff(times=2))
+        with self.db.read() as connection:
+            rows = self.placements.on_lost_agents(connection, self.registry.cutoff(times=2))
         lost: defaultdict[str, set[str]] = defaultdict(set)
         for row in rows:
             lost[row.object_id].add(row.agent_id)
@@ -119,7 +118,7 @@ class AgentScheduler(ABC):
 
     @property
     def _moves_automatically(self) -> bool:
-        return self._options.failover and self._options.automatic
+        return self.options.failover and self.options.automatic
 
     def _moved(self, leaving: dict[str, set[str]], *, force: bool = False) -> list[Move]:
         changes = {key: PlacementChange(leave=agents, fill=True, force=force) for key, agents in leaving.items()}
@@ -140,6 +139,7 @@ class AgentScheduler(ABC):
 # --- the sweep --------------------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class Sweeper:
     """A thread of the server that periodically moves objects away from dead agents.
 
@@ -147,42 +147,41 @@ class Sweeper:
     corrected clock), the sweeper gives every agent the time to report before it judges any.
     """
 
-    def __init__(
-        self, schedulers: Sequence[AgentScheduler], registry: Registry, interval: float, stop: threading.Event
-    ) -> None:
-        self._schedulers = schedulers
-        self._registry = registry
-        self._interval = interval
-        self._stop = stop
-        self._last = registry.clock()
-        self._judges_from = self._last + registry.down_time
+    schedulers: Sequence[AgentScheduler]
+    registry: Registry
+    interval: float
+    stop: threading.Event
+
+    def __post_init__(self) -> None:
+        self._last = self.registry.clock()
+        self._judges_from = self._last + self.registry.down_time
 
     def run(self) -> None:
         """Sweep until the event is set."""
-        while not self._stop.wait(self._interval):
+        while not self.stop.wait(self.interval):
             self.sweep()
 
     def sweep(self) -> None:
         if not self._may_judge():
             return
-        for scheduler in self._schedulers:
+        for scheduler in self.schedulers:
             placements = scheduler.placements
             try:
                 for move in scheduler.reschedule_dead():
                     LOG.warning("%s", _describe(placements.kind, placements.agent_type, move))
             except Exception:  # a sweep that fails, as without a database, must not end the thread
                 LOG.exception(
-                    "%ss could not be moved away from dead agents; next try in %s s", placements.kind, self._interval
+                    "%ss could not be moved away from dead agents; next try in %s s", placements.kind, self.interval
                 )
 
     def _may_judge(self) -> bool:
-        now, last = self._registry.clock(), self._last
+        now, last = self.registry.clock(), self._last
         self._last = now
-        if not last <= now <= last + self._interval + self._registry.down_time:
+        if not last <= now <= last + self.interval + self.registry.down_time:
             LOG.warning(
                 "The clock jumped from %.0f to %.0f: agents get time to report before any counts as dead", last, now
             )
-            self._judges_from = now + self._registry.down_time
+            self._judges_from = now + self.registry.down_time
         return now >= self._judges_from
 
 

@@ -13,13 +13,12 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import ADDRESS_GROUP, MAX_ADDRESSES
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, delete_row, exists, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import shareable_view
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
-Object = dict[str, Any]
 KIND = "address_group"
 
 VIEW = shareable_view(t.address_groups, errors.AddressGroupNotFound, hidden=("tags",))
@@ -46,12 +45,9 @@ class AddressGroups(ViewCollection):
         for group in made:
             self._check_size(group["addresses"])
         with self.db.read() as connection:
-            projects = {group["project_id"] for group in made}
-            limits = {project: self._quotas.limit(connection, KIND, project) for project in projects}
+            limits = self._quotas.limits(connection, KIND, made)
         with self.db.transaction() as tx:
-            tx.insert(t.address_groups, [as_row(t.address_groups, group) for group in made])
-            for group in made:
-                tx.use(KIND, group["project_id"], 1, limits[group["project_id"]])
+            tx.insert(t.address_groups, [as_row(t.address_groups, group) for group in made], limits)
         return made
 
     @retried
@@ -65,9 +61,7 @@ class AddressGroups(ViewCollection):
             if exists(connection, t.security_group_rules.c.remote_address_group_id == key):
                 raise errors.AddressGroupInUse(address_group_id=key)
         with self.db.transaction() as tx:
-            sharing.forget(tx, key)
-            delete_row(tx, t.address_groups, before)
-            tx.use(KIND, before["project_id"], -1)
+            sharing.delete_object(tx, t.address_groups, before)
 
     # --- addresses ------------------------------------------------------------------------------------------------
 
@@ -135,5 +129,4 @@ def _parse_address(address: Any) -> str:
 
 def _new_group(values: Object) -> Object:
     addresses = values.get("addresses") or []
-    group = {**values, "addresses": addresses, "tenant_id": values["project_id"], "shared": False}
-    return fresh(group, revision=len(addresses))
+    return fresh({**values, "addresses": addresses, "shared": False}, revision=len(addresses))

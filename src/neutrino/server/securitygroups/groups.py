@@ -1,7 +1,6 @@
 """Security groups: the API, and the default group of each project."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -11,7 +10,7 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, delete_row, exists, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.query import Query
@@ -20,7 +19,7 @@ from neutrino.server.securitygroups import rules, views
 from neutrino.server.securitygroups.checks import first_rules
 from neutrino.server.view_collection import ViewCollection
 
-Object = dict[str, Any]
+Limits = Mapping[str, int]  # by project
 KIND = "security_group"
 DEFAULT = {"name": "default", "description": "Default security group", "stateful": True}
 
@@ -74,10 +73,8 @@ class SecurityGroups(ViewCollection):
         if found is not None:
             return str(found)
         with self.db.transaction() as tx:
-            group = _insert_group(tx, {**DEFAULT, "project_id": project_id}, default=True)
+            group = _insert_group(tx, {**DEFAULT, "project_id": project_id}, {}, {}, default=True)
             tx.insert(t.default_security_groups, [{"project_id": project_id, "security_group_id": group["id"]}])
-            tx.use(KIND, project_id, 1)
-            tx.use(rules.QUOTA, project_id, len(group[views.RULES_FIELD]))
         return str(group["id"])
 
     # --- groups ---------------------------------------------------------------------------------------------------
@@ -97,18 +94,9 @@ class SecurityGroups(ViewCollection):
         for project in projects:
             self.ensure_default(project)
         with self.db.read() as connection:
-            limits = {
-                (resource, project): self._quotas.limit(connection, resource, project)
-                for project in projects
-                for resource in (KIND, rules.QUOTA)
-            }
+            limits = [self._quotas.limits(connection, resource, items) for resource in (KIND, rules.QUOTA)]
         with self.db.transaction() as tx:
-            made = [_insert_group(tx, item, default=False) for item in items]
-            for group in made:
-                project = group["project_id"]
-                tx.use(KIND, project, 1, limits[KIND, project])
-                tx.use(rules.QUOTA, project, len(group[views.RULES_FIELD]), limits[rules.QUOTA, project])
-        return made
+            return [_insert_group(tx, item, *limits, default=False) for item in items]
 
     @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
@@ -133,9 +121,7 @@ class SecurityGroups(ViewCollection):
             raise errors.SecurityGroupCannotRemoveDefault()
         with self.db.transaction() as tx:
             rules.remove_rules_touching(tx, key)
-            sharing.forget(tx, key)
-            delete_row(tx, t.security_groups, before)
-            tx.use(KIND, before["project_id"], -1)
+            sharing.delete_object(tx, t.security_groups, before)
 
     # --- their parts ----------------------------------------------------------------------------------------------
 
@@ -149,12 +135,12 @@ class SecurityGroups(ViewCollection):
             self.ensure_default(project)
 
 
-def _insert_group(tx: Transaction, values: Object, *, default: bool) -> Object:
-    group = fresh({**values, "tenant_id": values["project_id"], "shared": False, "is_default": default})
+def _insert_group(tx: Transaction, values: Object, limits: Limits, rule_limits: Limits, *, default: bool) -> Object:
+    group = fresh({**values, "shared": False, "is_default": default})
     key, project = group["id"], group["project_id"]
     pairs = [(rule, rules.rule_object(rule, key, project, None, default)) for rule in first_rules(key, default=default)]
-    tx.insert(t.security_groups, [as_row(t.security_groups, group)])
-    rules.insert_rules(tx, pairs)
+    tx.insert(t.security_groups, [as_row(t.security_groups, group)], limits)
+    rules.insert_rules(tx, pairs, rule_limits)
     return {**group, views.RULES_FIELD: [made for _, made in pairs]}
 
 

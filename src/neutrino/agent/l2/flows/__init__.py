@@ -1,1 +1,23 @@
-"""The built-in extensions: each renders one feature's flows from desired state, without seeing the actual state."""
+"""The built-in extensions: each renders one feature's flows from desired state, without seeing the actual state.
+
+The order is that of their tables, and of precedence: of two conflicting contributions the first one counts, and the other
+is reported with the names of both. Third parties' extensions follow.
+"""
+
+from neutrino.agent.l2.extension_api import L2Extension
+from neutrino.agent.l2.flows.arp import Responder, SpoofingGuard
+from neutrino.agent.l2.flows.dvr import Dvr
+from neutrino.agent.l2.flows.firewall import Firewall
+from neutrino.agent.l2.flows.integration import DhcpCopies, Physical, Switching
+from neutrino.agent.l2.flows.tunnel import Tunnels
+
+BUILT_IN: tuple[L2Extension, ...] = (
+    Switching(),
+    SpoofingGuard(),
+    Firewall(),
+    DhcpCopies(),
+    Tunnels(),
+    Responder(),
+    Physical(),
+    Dvr(),
+)

@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
 from neutrino.agent.l3.names import AGENT_GATEWAY, EXTERNAL, INTERNAL, plugged
-from neutrino.agent.namespaces import DesiredDevice
-from neutrino.agent.plugging import Plug
+from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, Plug
 from neutrino.dataplane.netlink.values import Address, Route, address, route
 from neutrino.model.routing import Router, RouterInterface
 
 ALIAS = "neutrino router"
-LOOPBACK = DesiredDevice("lo")
 SYSCTLS = {
     "net/ipv4/ip_forward": "1",
     "net/ipv6/conf/all/forwarding": "1",

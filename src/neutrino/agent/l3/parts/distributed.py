@@ -29,7 +29,6 @@ from neutrino.dataplane.netlink.values import Neighbour, address, neighbour, rou
 from neutrino.feed.state import StateChange
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router, RouterAddress, RouterInterface
-from neutrino.model.state import Object
 
 PORT = "dhcp_port"  # the feed's kind of ports on a network
 FLOATING_TABLE = 16
@@ -80,7 +79,7 @@ class DistributedRouting(L3Extension):
         """Those whose neighbours a port's change affects: with an interface on its network."""
         if _location(change.old) == _location(change.new):
             return
-        networks = {each.network_id for each in (change.old, change.new) if isinstance(each, DhcpPort)}
+        networks = {each.network_id for each in (change.old, change.new) if each is not None}
         for router in routers:
             if router.distributed and any(interface.network_id in networks for interface in router.interfaces):
                 yield router.id
@@ -116,8 +115,8 @@ def _by_snat(router: Router) -> Iterator[tuple[RouterInterface, RouterAddress, R
 # --- neighbours -------------------------------------------------------------------------------------------------------
 
 
-def _location(port: Object | None) -> object:
-    if not isinstance(port, DhcpPort):
+def _location(port: DhcpPort | None) -> object:
+    if port is None:
         return None
     return port.network_id, port.mac_address, port.fixed_ips, port.allowed_address_pairs, is_reachable(port)
 
@@ -134,7 +133,7 @@ class _Link(NamedTuple):
     cidr: IPv4Network | IPv6Network
 
 
-def render_neighbours(router: Router, ports: Mapping[str, Object]) -> Iterator[Neighbour]:
+def render_neighbours(router: Router, ports: Mapping[str, DhcpPort]) -> Iterator[Neighbour]:
     links = [
         _Link(device(INTERNAL, interface.id), interface.network_id, each.subnet_id, ip_network(each.cidr))
         for interface in router.interfaces
@@ -146,7 +145,7 @@ def render_neighbours(router: Router, ports: Mapping[str, Object]) -> Iterator[N
     subnets = {link.subnet_id: link.device for link in links}
     claims: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)  # device, address → claim, MAC
     for port in list(ports.values()):  # a copy: the feed changes it while a worker thread renders
-        if not isinstance(port, DhcpPort) or port.network_id not in networks or port.id in own:
+        if port.network_id not in networks or port.id in own:
             continue
         claim = _OWN if is_reachable(port) else _RESERVED
         for fixed in port.fixed_ips:

@@ -1,4 +1,4 @@
-"""High availability: the part of an HA router that fails over, and keepalived's configuration.
+"""High availability: the part of an HA router that fails over, keepalived's configuration, and the states it reports.
 
 Every host of the router has its devices; keepalived, which elects the active host by VRRP over the HA network, sets the
 addresses and routes there. All belong to one VRRP instance, whose own address on the HA network shows that this host is
@@ -21,6 +21,9 @@ GARP_DELAY = 60
 LOWER_PRIORITY_DELAY = 2  # seconds after an advertisement of another active host, which then steps back
 GARP_REFRESH = 20  # seconds: switches that saw the router's MAC on another host learn the right place within these
 PRIMARY_NETWORK = ipaddress.ip_network("169.254.0.0/24")
+ACTIVE, STANDBY = "active", "standby"
+_STATES = {"MASTER": ACTIVE, "BACKUP": STANDBY, "FAULT": STANDBY, "STOP": STANDBY}
+CONFLICT_SECONDS = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,3 +119,45 @@ def _route(each: Route) -> str:
 def _block(name: str, lines: Iterable[str]) -> list[str]:
     inside = [f"    {line}" for line in lines]
     return [f"{name} {{", *inside, "}"] if inside else []
+
+
+# --- states of HA routers on this host ---
+
+
+def last_state(lines: Iterable[str]) -> str | None:
+    """The state in the last line such as `INSTANCE "VR_7" MASTER 50`, which keepalived writes when it changes."""
+    words = [line.split() for line in lines]
+    states = [_STATES.get(each[2]) for each in words if len(each) >= 3 and each[0] == "INSTANCE"]
+    return next((state for state in reversed(states) if state is not None), None)
+
+
+@dataclasses.dataclass
+class HaConflicts:
+    """Detects an HA router that is active on this host and on another, as when the HA network is partitioned.
+
+    The server records which host reported last that it is active. During a failover two hosts may both be active for a
+    moment: only what lasts is a conflict. The host that was active before detects it, as the server names the other
+    one.
+    """
+
+    host: str
+    seconds: float = CONFLICT_SECONDS
+    _since: dict[str, float] = dataclasses.field(default_factory=dict)  # by router
+
+    def check(self, router: Router, *, active: bool, now: float) -> tuple[str, float | None]:
+        """The problem, if there is one; and after how many seconds to check again, if so."""
+        other = router.ha.active_host if router.ha is not None else ""
+        if not active or other in ("", self.host):
+            self.forget(router.id)
+            return "", None
+        since = self._since.setdefault(router.id, now)
+        if now - since < self.seconds:
+            return "", self.seconds - (now - since)
+        return (
+            f"is active here and on {other} at once: the hosts do not receive each other's VRRP advertisements, "
+            "check the HA network between them",
+            None,
+        )
+
+    def forget(self, router_id: str) -> None:
+        self._since.pop(router_id, None)

@@ -47,6 +47,6 @@ def standard(*, description: t.Type = _TEXT, tags: Attribute | None = TAGS) -> t
         writable("description", description, default="", searchable=True),
         Attribute("created_at", t.Text(20), sort=True),
         Attribute("updated_at", t.Text(20), sort=True),
-        Attribute("revision_number", t.Anything(), filter=True, sort=True),
+        Attribute("revision_number", t.Anything(), filter=True, filter_as=t.Integer(), sort=True),
         *((tags,) if tags else ()),
     )

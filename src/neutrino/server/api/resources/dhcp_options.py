@@ -39,12 +39,8 @@ def parse_options(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         raise t.Unconvertible(f"'{value}' is not a list")
     options = [parse_option(option) for option in value]
-    seen = set()
-    for option in options:
-        key = option["opt_name"], option["ip_version"]
-        if key in seen:
-            raise t.Unconvertible(f"option {key[0]} is given twice for IPv{key[1]}")
-        seen.add(key)
+    if twice := t.first_duplicate((option["opt_name"], option["ip_version"]) for option in options):
+        raise t.Unconvertible(f"option {twice[0]} is given twice for IPv{twice[1]}")
     return options
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import ipaddress
-from collections.abc import Iterable
 from typing import Any
 
 from neutrino.server import errors
@@ -56,12 +55,11 @@ def parse_prefix(value: Any) -> str | None:
         raise errors.InvalidCIDR(input=value) from None
 
 
-_PORT_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 65535}, {"type": "null"}]}
+_PORT = t.Parsed(parse_port, t.Nullable(t.Integer(0, 65535)))
 _STRING_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 
-def _rule(name: str, type_: Any, default: Any = None, words: Iterable[str] = ()) -> Attribute:
-    filter_as = t.OneOf(tuple(words)) if words else None
+def _rule(name: str, type_: Any, default: Any = None, filter_as: t.Type | None = None) -> Attribute:
     return creatable(name, type_, default=default, searchable=True, filter_as=filter_as)
 
 
@@ -92,14 +90,14 @@ SECURITY_GROUP_RULE = Resource(
         PROJECT,
         _rule("security_group_id", t.Text(36), REQUIRED),
         _rule("direction", t.OneOf(("ingress", "egress")), REQUIRED),
-        _rule("ethertype", t.Parsed(parse_ethertype, {"enum": ["IPv4", "IPv6"]}), "IPv4", words=("IPv4", "IPv6")),
+        _rule("ethertype", t.Parsed(parse_ethertype, {"enum": ["IPv4", "IPv6"]}), "IPv4", t.OneOf(("IPv4", "IPv6"))),
         _rule(
             "protocol",
             t.Parsed(parse_protocol, {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}),
-            words=PROTOCOLS,
+            filter_as=t.OneOf(tuple(PROTOCOLS)),
         ),
-        _rule("port_range_min", t.Parsed(parse_port, _PORT_SCHEMA)),
-        _rule("port_range_max", t.Parsed(parse_port, _PORT_SCHEMA)),
+        _rule("port_range_min", _PORT, filter_as=t.Integer()),
+        _rule("port_range_max", _PORT, filter_as=t.Integer()),
         _rule("remote_ip_prefix", t.Parsed(parse_prefix, _STRING_OR_NULL)),
         _rule("remote_group_id", t.Nullable(t.Text())),
         _rule("remote_address_group_id", t.UUID_OR_NONE),

@@ -14,8 +14,6 @@ from neutrino.server.query import Query, Sort
 Pairs = list[tuple[str, str]]
 DIRECTIONS = {"asc": False, "desc": True}
 PAGING = {"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"}
-# Attributes with a parser of their own whose columns are numbers: PostgreSQL does not compare these with text.
-NUMBERS = {"port_range_min", "port_range_max", "revision_number", "provider:segmentation_id"}
 MAX_TAGS = 100  # in one filter: each is a subquery
 MAX_VALUES = 1600  # in one filter: as many ids fit a request line of 64 KiB, the limit of uWSGI
 MAX_PARAMETERS = 2000
@@ -85,16 +83,13 @@ def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tupl
 
 
 def filter_type(attribute: Attribute) -> t.Bool | t.Integer | None:
-    """The type of an attribute's filter values; None: text."""
-    kind = attribute.type.of if isinstance(attribute.type, t.Nullable) else attribute.type
+    """The type of an attribute's filter values; None: text. PostgreSQL does not compare a number with text."""
+    kind = attribute.filter_as or attribute.type
+    kind = kind.of if isinstance(kind, t.Nullable) else kind
     if isinstance(kind, t.Bool):
         return kind
-    numeric = isinstance(kind, t.Integer) or (
-        isinstance(kind, t.OneOf) and all(isinstance(v, int) for v in kind.values)
-    )
-    if numeric or attribute.name in NUMBERS:
-        return t.Integer()
-    return None
+    numeric = isinstance(kind, t.OneOf) and all(isinstance(value, int) for value in kind.values)
+    return t.Integer() if numeric or isinstance(kind, t.Integer) else None
 
 
 def _value(attribute: Attribute, text: str) -> Any:
@@ -172,19 +167,17 @@ def _limit(values: dict[str, list[str]], max_limit: int | None) -> int | None:
     return min(limit, max_limit) if max_limit else limit
 
 
-def page_links(base: str, pairs: Pairs, keys: list[str], query: Query) -> list[dict[str, str]]:
+def page_links(base: str, pairs: Pairs, keys: list[str], limit: int, reverse: bool) -> list[dict[str, str]]:
     """Links to the previous and next page. An empty page links back in the direction it came from, without a marker."""
-    if query.limit is None:
-        return []
     kept = [(k, v) for k, v in pairs if k not in {"marker", "page_reverse"}]
 
     def link(rel: str, markers: list[str], *more: tuple[str, str]) -> dict[str, str]:
         return {"rel": rel, "href": f"{base}?{urlencode([*kept, *(('marker', each) for each in markers), *more])}"}
 
     links = []
-    full = len(keys) >= query.limit
-    if full or query.reverse:
+    full = len(keys) >= limit
+    if full or reverse:
         links.append(link("next", keys[-1:]))
-    if full or not query.reverse:
+    if full or not reverse:
         links.append(link("previous", keys[:1], ("page_reverse", "True")))
     return links

@@ -8,24 +8,25 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.errors import OperatorError
 from neutrino.model.roles import ROLES, parse_roles
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.transaction import now
 
 KIND = "host_credential"  # in the change log, without an id: feed processes read all credentials again
 _c = t.host_credentials.c
 
 
-class UnknownHost(LookupError):
+class UnknownHost(OperatorError):
     """The host has no credential."""
 
 
-class HostExists(ValueError):
+class HostExists(OperatorError):
     """The host has a credential already."""
 
 
-class BadName(ValueError):
+class BadName(OperatorError):
     """Not a valid host name."""
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from oslo_config import cfg
 
 from neutrino import private
+from neutrino.errors import RefusedToStart
 from neutrino.feed.address import Address, BadAddress, parse
-from neutrino.server.config import RefusedToStart
 
 
 def addresses(conf: cfg.ConfigOpts) -> list[Address]:

@@ -14,9 +14,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.feed.readers.routers import read_router_hosts
 from neutrino.server.l3.routers.router_ports import VIF_DISTRIBUTED
 from neutrino.server.l3.scheduling.dvr import LOCAL_HOSTS

@@ -17,11 +17,10 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, changed, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
-from neutrino.server.l3.lookups import check_external, load, visible_port
 from neutrino.server.l3.routers.port_layout import FLOATING, INTERFACES
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
@@ -32,7 +31,6 @@ from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
-Object = dict[str, Any]
 # Called with a floating IP before and after a change, and the ports, by id, that it was and is associated with.
 Notify = Callable[[Object | None, Object | None, Mapping[str, Object]], None]
 Revisions = tuple[tuple[str, int], ...]  # ids and revisions of routers as they were read
@@ -65,17 +63,13 @@ _NO_STATUS = sa.update(t.ports).where(_p.id == sa.bindparam("port")).values(stat
 
 # --- views ------------------------------------------------------------------------------------------------------------
 
-VIEW = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name",))
-
-
-def load_floating_ip(connection: Connection, key: str) -> Object:
-    return load(connection, VIEW, key, errors.FloatingIPNotFound)
+VIEW = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name",), not_found=errors.FloatingIPNotFound)
 
 
 def _api_floating_ip(floating_ip: Object, port: Mapping[str, Any] | None) -> Object:
     """A floating IP that was just written, with its associated port, as the API shows it."""
     details = None if port is None else {name: port[name] for name in DETAILS}
-    return {**floating_ip, "tenant_id": floating_ip["project_id"], "qos_policy_id": None, "port_details": details}
+    return {**floating_ip, "qos_policy_id": None, "port_details": details}
 
 
 def _port_details(connection: Connection, floating_ips: Sequence[Object]) -> list[Object | None]:
@@ -94,15 +88,6 @@ FLOATING_IPS = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden
 
 
 # --- floating IPs -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class RouterBetween:
-    """The router between a subnet and an external network, with the revision at which it was found."""
-
-    router_id: str
-    revision: int
-    distributed: bool
 
 
 @dataclass(frozen=True)
@@ -129,13 +114,8 @@ class FloatingIps:
 
     # --- creating -------------------------------------------------------------------------------------------------
 
-    def create(self, context: Context, values: Object) -> Object:
-        floating_ip, port = self._create(context, values)
-        self.notify(None, floating_ip, _by_id(port))
-        return _api_floating_ip(floating_ip, port)
-
     @retried
-    def _create(self, context: Context, values: Object) -> tuple[Object, Object | None]:
+    def create(self, context: Context, values: Object) -> Object:
         with self.db.read() as connection:
             new = fresh({n: v for n, v in values.items() if n != "subnet_id"}, revision=0)
             external_port = self._external_port(connection, context, values, new["id"])
@@ -148,15 +128,15 @@ class FloatingIps:
             }
             association = _associate(connection, context, new, values)
             floating_ip = {**new, **association.values}
-            limit = self.quotas.limit(connection, "floatingip", floating_ip["project_id"])
+            limits = self.quotas.limits(connection, "floatingip", [floating_ip])
         with self.operations.write([external_port.context]) as tx:
             external_port.write(tx)
             # The port only holds the address and is never bound: as in Neutron it has no status.
             tx.execute(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
-            tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
+            tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)], limits)
             bump_routers(tx, association.routers)
-            tx.use("floatingip", floating_ip["project_id"], 1, limit)
-        return floating_ip, association.port
+            tx.after_commit(self.notify, None, floating_ip, _by_id(association.port))
+        return _api_floating_ip(floating_ip, association.port)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(
@@ -166,11 +146,10 @@ class FloatingIps:
     def _external_port(self, connection: Connection, context: Context, values: Object, key: str) -> PendingWrite:
         """The port on the external network that holds the address."""
         network_id = values["floating_network_id"]
-        check_external(connection, context, network_id, "floatingip")
+        network = self.networks.load_external(connection, context, network_id, "floatingip")
         subnets = subnets_of(connection, [network_id])[network_id]
         if not any(subnet["ip_version"] == 4 for subnet in subnets):
             raise refuse(f"network {network_id} has no IPv4 subnet")
-        network = self.networks.load(connection, network_id)
         requested = {"subnet_id": values["subnet_id"], "ip_address": values["floating_ip_address"]}
         fixed = {name: value for name, value in requested.items() if value is not None}
         port = service_port(network_id, "", key, FLOATING, "")
@@ -180,20 +159,11 @@ class FloatingIps:
 
     # --- updating: associate, move, disassociate ------------------------------------------------------------------
 
+    @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         requested = values or {"port_id": None}  # as in Neutron, an empty update disassociates
-        before, after, port, ports = self._update(context, key, requested, revision)
-        self.notify(before, after, ports)
-        return _api_floating_ip(after, port)
-
-    @retried
-    def _update(
-        self, context: Context, key: str, requested: Object, revision: int | None
-    ) -> tuple[Object, Object, Object | None, Mapping[str, Object]]:
-        """The floating IP before and after, its port, and the ports that it was and is associated with."""
         with self.db.read() as connection:
-            before = load_floating_ip(connection, key)
-            check_revision(before, revision)
+            before = VIEW.get(connection, key, revision=revision)
             association = _associate(connection, context, before, requested)
             left = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
         description = requested.get("description", before["description"])
@@ -201,36 +171,32 @@ class FloatingIps:
         if after["port_id"] != before["port_id"] or after["fixed_ip_address"] != before["fixed_ip_address"]:
             after["status"] = DOWN  # until a host reports that it translates the address
         if after == before and "port_id" not in requested:
-            return before, before, association.port, {}
+            return _api_floating_ip(before, association.port)
         now = changed(before, after)
         with self.operations.write([]) as tx:
             update_row(tx, t.floatingips, before, now)
             bump_routers(tx, association.routers)
-        return before, now, association.port, {**_by_id(left), **_by_id(association.port)}
+            tx.after_commit(self.notify, before, now, {**_by_id(left), **_by_id(association.port)})
+        return _api_floating_ip(now, association.port)
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        before, port = self._delete(key, revision)
-        self.notify(before, None, _by_id(port))
-
     @retried
-    def _delete(self, key: str, revision: int | None) -> tuple[Object, Object | None]:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
-            before = load_floating_ip(connection, key)
-            check_revision(before, revision)
+            before = VIEW.get(connection, key, revision=revision)
             if before["port_forwardings"]:
                 raise errors.FipInUseByPortForwarding(id=key)
-            external_port = self.ports.load(connection, before["floating_port_id"])
-            network = self.networks.load(connection, before["floating_network_id"])
+            external_port = self.ports.view.get(connection, before["floating_port_id"])
+            network = self.networks.view.get(connection, before["floating_network_id"])
             port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
             routers = revisions_of(connection, before["router_id"])
         deleted = self.ports.prepare_delete(external_port, network)
         with self.operations.write([deleted.context]) as tx:
-            delete_floating_ip(tx, before)
+            sharing.delete_object(tx, t.floatingips, before)
             deleted.write(tx)
             bump_routers(tx, routers)
-        return before, port
+            tx.after_commit(self.notify, before, None, _by_id(port))
 
 
 @dataclass(frozen=True)
@@ -260,13 +226,6 @@ class FloatingIpPools:
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
-
-
-def delete_floating_ip(tx: Transaction, floating_ip: Mapping[str, Any]) -> None:
-    """Delete a floating IP's rows; the caller deletes its port on the external network."""
-    delete_row(tx, t.floatingips, floating_ip)
-    sharing.forget(tx, floating_ip["id"])
-    tx.use("floatingip", floating_ip["project_id"], -1)
 
 
 def bump_routers(tx: Transaction, routers: Sequence[tuple[str, int]], bump: int = 1) -> None:
@@ -315,29 +274,31 @@ def _associate(connection: Connection, context: Context, floating_ip: Object, va
     if "port_id" not in values and "fixed_ip_address" not in values:
         port = PORTS.load(connection, port_id)
         return Association({name: floating_ip[name] for name in NOT_ASSOCIATED}, port)
-    port = visible_port(connection, context, port_id)
+    port = PORTS.get(connection, port_id, context.project_id, everyone=context.is_admin)
     subnet_id, address = _fixed_ip(context, port, values.get("fixed_ip_address"), floating_ip["project_id"])
     router = router_between(connection, subnet_id, floating_ip["floating_network_id"], port_id)
     _check_free(connection, floating_ip, port_id, address)
     if floating_ip["port_forwardings"]:
         raise errors.FipInUseByPortForwarding(id=floating_ip["id"])
     # A distributed router translates floating IPs on the port's host, but port forwardings on the SNAT host.
-    if router.distributed and _has_forwardings(connection, port_id):
+    if router.distributed and exists(connection, _fw.internal_port_id == port_id):
         raise errors.PortHasPortForwarding(port_id=port_id)
-    routers = dict([*before, (router.router_id, router.revision)])
-    new = {"port_id": port_id, "fixed_ip_address": address, "router_id": router.router_id}
+    routers = dict([*before, (router.id, router.revision_number)])
+    new = {"port_id": port_id, "fixed_ip_address": address, "router_id": router.id}
     return Association(new, port, tuple(sorted(routers.items())))  # sorted: concurrent requests lock in one order
 
 
-def router_between(connection: Connection, subnet_id: str, external_network_id: str, port_id: str) -> RouterBetween:
-    """The router from a port's subnet to an external network: the subnet's gateway if it is one of several."""
+def router_between(connection: Connection, subnet_id: str, external_network_id: str, port_id: str) -> Any:
+    """The router from a port's subnet to an external network: the subnet's gateway if it is one of several.
+
+    A row with its id, its revision, and whether it is distributed.
+    """
     rows = connection.execute(_ROUTERS_BETWEEN, {"subnet": subnet_id, "external": external_network_id}).all()
     if not rows:
         raise errors.ExternalGatewayForFloatingIPNotFound(
             subnet_id=subnet_id, external_network_id=external_network_id, port_id=port_id
         )
-    row = next((row for row in rows if row.ip_address == row.gateway_ip), rows[0])
-    return RouterBetween(row.id, row.revision_number, bool(row.distributed))
+    return next((row for row in rows if row.ip_address == row.gateway_ip), rows[0])
 
 
 def _fixed_ip(context: Context, port: Object, address: str | None, project_id: str) -> tuple[str, str]:
@@ -361,20 +322,10 @@ def _fixed_ip(context: Context, port: Object, address: str | None, project_id: s
 
 def _check_free(connection: Connection, floating_ip: Object, port_id: str, address: str) -> None:
     """Refuse a second floating IP of the same external network for a port's address."""
-    other = sa.select(_f.id).where(
-        _f.port_id == port_id,
-        _f.fixed_ip_address == address,
-        _f.floating_network_id == floating_ip["floating_network_id"],
-        _f.id != floating_ip["id"],
-    )
-    if connection.execute(other).first() is not None:
-        raise errors.FloatingIPPortAlreadyAssociated(
-            fixed_ip=address, port_id=port_id, net_id=floating_ip["floating_network_id"]
-        )
-
-
-def _has_forwardings(connection: Connection, port_id: str) -> bool:
-    return connection.execute(sa.select(_fw.id).where(_fw.internal_port_id == port_id).limit(1)).first() is not None
+    network_id = floating_ip["floating_network_id"]
+    same = _f.port_id == port_id, _f.fixed_ip_address == address, _f.floating_network_id == network_id
+    if exists(connection, *same, _f.id != floating_ip["id"]):
+        raise errors.FloatingIPPortAlreadyAssociated(fixed_ip=address, port_id=port_id, net_id=network_id)
 
 
 # --- status -----------------------------------------------------------------------------------------------------------

@@ -13,26 +13,19 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, new_id, update_row
-from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.objects import Object, as_row, new_id, update_row
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import UNLIMITED
 from neutrino.server.db.view import View
 from neutrino.server.l3.floating_ips import floating_ips
-from neutrino.server.l3.floating_ips.floating_ips import (
-    RouterBetween,
-    bump_routers,
-    load_floating_ip,
-    revisions_of,
-    router_between,
-)
-from neutrino.server.l3.lookups import visible_port
+from neutrino.server.l3.floating_ips.floating_ips import bump_routers, revisions_of, router_between
+from neutrino.server.ml2.views import PORTS
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ChildViewCollection
 
-Object = dict[str, Any]
 _c, _f = t.port_forwardings.c, t.floatingips.c
 QUOTA = "port_forwarding"
-PORTS = (("external_port", "external_port_range"), ("internal_port", "internal_port_range"))
+RANGES = (("external_port", "external_port_range"), ("internal_port", "internal_port_range"))
 SHOWN_IN_FLOATING_IP = ("id", "internal_ip_address", "protocol", "internal_port", "external_port", "internal_port_id")
 VIEW = View(
     t.port_forwardings,
@@ -49,7 +42,7 @@ def refuse(message: str) -> errors.BadRequest:
 class PortForwardings(ChildViewCollection):
     def __init__(self, db: Database, quotas: Quotas, max_shifted: int) -> None:
         """`max_shifted`: the most ports of a range with other internal ports; hosts expand these port by port."""
-        super().__init__(db, VIEW, _c.floatingip_id, floating_ips.VIEW, errors.FloatingIPNotFound)
+        super().__init__(db, VIEW, _c.floatingip_id, floating_ips.VIEW)
         self._quotas = quotas
         self._max_shifted = max_shifted
 
@@ -64,7 +57,7 @@ class PortForwardings(ChildViewCollection):
         """Create (without a key) or update a forwarding, in its own row and in the floating IP's."""
         given = {name: value for name, value in values.items() if name != "project_id"}
         with self.db.read() as connection:
-            floating_ip = load_floating_ip(connection, floatingip_id)
+            floating_ip = floating_ips.VIEW.get(connection, floatingip_id)
             before = {"id": new_id()} if key is None else _load(connection, floatingip_id, key)
             new = _with_ranges({**before, **given}, given)
             self._check(connection, floating_ip, new, other_port="internal_port_id" in given)
@@ -76,22 +69,21 @@ class PortForwardings(ChildViewCollection):
             if key is None:
                 tx.insert(t.port_forwardings, [row])
                 tx.use(QUOTA, project_id, 1, limit)
-            # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
-            elif tx.execute(sa.update(t.port_forwardings).where(_c.id == key).values(row)).rowcount != 1:
-                raise Stale
+            else:  # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
+                tx.change(sa.update(t.port_forwardings).where(_c.id == key).values(row))
             listed = {one["id"]: one for one in floating_ip["port_forwardings"]}
             listed[new["id"]] = _in_floating_ip(new)
-            after = {"port_forwardings": list(listed.values()), "router_id": router.router_id}
+            after = {"port_forwardings": list(listed.values()), "router_id": router.id}
             update_row(tx, t.floatingips, floating_ip, after)
             # Only the first forwarding makes it a floating IP of the router: that is a change of the router.
             is_first = floating_ip["router_id"] is None
-            bump_routers(tx, [(router.router_id, router.revision)], bump=1 if is_first else 0)
+            bump_routers(tx, [(router.id, router.revision_number)], bump=1 if is_first else 0)
         return new
 
     @retried
     def delete(self, context: Context, floatingip_id: str, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
-            floating_ip = load_floating_ip(connection, floatingip_id)
+            floating_ip = floating_ips.VIEW.get(connection, floatingip_id)
             _load(connection, floatingip_id, key)
             routers = revisions_of(connection, floating_ip["router_id"])
         with self.db.transaction() as tx:
@@ -118,9 +110,9 @@ class PortForwardings(ChildViewCollection):
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _router_of(connection: Connection, context: Context, floating_ip: Object, new: Object) -> RouterBetween:
+def _router_of(connection: Connection, context: Context, floating_ip: Object, new: Object) -> Any:
     """The router from the internal port to the floating IP's network; all forwardings of one have the same."""
-    port = visible_port(connection, context, new["internal_port_id"])
+    port = PORTS.get(connection, new["internal_port_id"], context.project_id, everyone=context.is_admin)
     ipv4 = [f for f in port["fixed_ips"] if ":" not in f["ip_address"]]
     fixed = next((f for f in ipv4 if f["ip_address"] == new["internal_ip_address"]), None)
     if fixed is None:
@@ -129,7 +121,7 @@ def _router_of(connection: Connection, context: Context, floating_ip: Object, ne
         router = router_between(connection, fixed["subnet_id"], floating_ip["floating_network_id"], port["id"])
     except errors.ExternalGatewayForFloatingIPNotFound as error:
         raise refuse(error.message.rstrip(".")) from None
-    if floating_ip["router_id"] not in (None, router.router_id):
+    if floating_ip["router_id"] not in (None, router.id):
         raise refuse(
             f"floating IP {floating_ip['id']} is on router {floating_ip['router_id']}, but port {port['id']} is not"
         )
@@ -139,7 +131,7 @@ def _router_of(connection: Connection, context: Context, floating_ip: Object, ne
 def _with_ranges(values: Mapping[str, Any], given: Mapping[str, Any]) -> Object:
     """Both forms of both sides: the range, and the single port of a range of one. The form that was given counts."""
     new = dict(values)
-    for single, several in PORTS:
+    for single, several in RANGES:
         if given.get(several) is not None or (given.get(single) is None and new.get(several)):
             first, last = new[several].split(":")
         elif given.get(single) is not None:
@@ -204,7 +196,7 @@ def _load(connection: Connection, floatingip_id: str, key: str) -> Object:
 def _in_floating_ip(forwarding: Mapping[str, Any]) -> Object:
     """The form in the floating IP: a range is shown only where there is no single port."""
     shown = {name: forwarding[name] for name in SHOWN_IN_FLOATING_IP}
-    for single, several in PORTS:
+    for single, several in RANGES:
         if forwarding[single] is None:
             shown[several] = forwarding[several]
     return shown

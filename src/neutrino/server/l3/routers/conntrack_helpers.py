@@ -5,20 +5,18 @@ revision, so concurrent requests cannot lose one.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, new_id, update_row
+from neutrino.server.db.objects import Object, as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.view_collection import ChildViewCollection
 
-Object = dict[str, Any]
 _c, _r = t.conntrack_helpers.c, t.routers.c
 SHOWN_IN_ROUTER = ("protocol", "port", "helper")
 VIEW = View(
@@ -32,7 +30,7 @@ Allowed = Mapping[str, Sequence[str]]  # by helper, its protocols
 
 class ConntrackHelpers(ChildViewCollection):
     def __init__(self, db: Database, allowed: Allowed) -> None:
-        super().__init__(db, VIEW, _c.router_id, router_view.VIEW, errors.RouterNotFound)
+        super().__init__(db, VIEW, _c.router_id, router_view.VIEW)
         self._allowed = allowed
 
     def create(self, context: Context, router_id: str, values: Object) -> Object:
@@ -48,7 +46,7 @@ class ConntrackHelpers(ChildViewCollection):
     def _write(self, router_id: str, key: str | None, values: Object | None) -> Object:
         """Create (without a key), update, or delete (without values) a helper, in its own row and in the router's."""
         with self.db.read() as connection:
-            router = router_view.load(connection, router_id)
+            router = router_view.VIEW.get(connection, router_id)
             rows = VIEW.load_in(connection, "router_id", [router_id])
         helpers = {row["id"]: {name: row[name] for name in VIEW.names} for row in rows}
         if key is not None and key not in helpers:

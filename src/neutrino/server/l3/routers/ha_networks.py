@@ -6,7 +6,7 @@ finds it in lists. A constraint keeps the VRRP id of a router unique on it.
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from msgspec import UNSET
@@ -16,12 +16,12 @@ from neutrino.server import errors
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, exists
 from neutrino.server.db.session import Database, retried
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.subnets import Subnets
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
 MAX_VR_ID: Final = 255
 _DEFAULTS = {a.name: a.default for a in NETWORK.attributes if a.post and a.default is not UNSET}
 _NETWORK: Final[Object] = {**_DEFAULTS, "project_id": "", "port_security_enabled": False}
@@ -88,9 +88,8 @@ class HaNetworks:
         if network_id is None:
             return
         with self.db.read() as connection:
-            used = connection.execute(sa.select(_r.id).where(_r.ha_network_id == network_id).limit(1)).first()
-        if used is not None:
-            return
+            if exists(connection, _r.ha_network_id == network_id):
+                return
         try:
             self.networks.delete(admin_context(), network_id, None)
         except errors.ApiError as error:  # a router was created meanwhile, and has ports on it

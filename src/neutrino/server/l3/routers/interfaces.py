@@ -11,18 +11,18 @@ from neutrino.server import errors
 from neutrino.server.access.sharing import SHARED
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, exists
 from neutrino.server.db.session import Database, Stale, retried
-from neutrino.server.l3.lookups import visible_port, visible_subnet
 from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort, interface_target
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
-from neutrino.server.l3.routers.router_ports import RouterPorts, RouterWrites, read_agents, read_ports
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
-from neutrino.server.ml2.views import subnets_of
+from neutrino.server.ml2.operations import Writes
+from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
 
-Object = dict[str, Any]
 _f, _fw, _a, _r = t.floatingips.c, t.port_forwardings.c, t.ip_allocations.c, t.rbac_policies.c
 _c = t.routers.c
 
@@ -31,7 +31,7 @@ _c = t.routers.c
 class _InterfaceChange:
     """An interface that is added or removed: its port and subnets, and the router's ports after the change."""
 
-    writes: RouterWrites
+    writes: Writes
     port: Object
     subnets: Sequence[Object]
     ports: tuple[RouterPort, ...]
@@ -60,15 +60,11 @@ class Interfaces:
 
     # --- adding ---------------------------------------------------------------------------------------------------
 
-    def add_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
-        answer = self._add(context, router_id, *rules.interface_of(body))
-        self.scheduler.status(router_id)
-        return answer
-
     @retried
-    def _add(self, context: Context, router_id: str, port_id: str | None, subnet_id: str | None) -> Object:
+    def add_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
+        port_id, subnet_id = rules.interface_of(body)
         with self.db.read() as connection:
-            router = router_view.load(connection, router_id)
+            router = router_view.VIEW.get(connection, router_id)
             ports = read_ports(connection, router_id)
             external = subnets_of(connection, [g])[g] if (g := router["gw_network_id"]) else []
             # The first interface may make an agent necessary: assigned now, so that the port is bound to its host.
@@ -80,13 +76,13 @@ class Interfaces:
                 assert subnet_id is not None
                 change = self._add_subnet(connection, context, state, subnet_id)
             others = self.ports.reconcile(connection, router, change.ports, assigned.agents)
-        self.scheduler.commit(router, assigned.writes + change.writes + others)
+        self.scheduler.commit(router, assigned.writes + change.writes + others, reports_status=True)
         return _answer(router_id, change.port, [s["id"] for s in change.subnets], change.subnets[-1]["id"])
 
     def _add_subnet(self, connection: Connection, context: Context, state: _State, subnet_id: str) -> _InterfaceChange:
         """An interface with the subnet's gateway address."""
         router, ports = state.router, state.ports
-        subnet = visible_subnet(connection, context, subnet_id)
+        subnet = SUBNETS.get(connection, subnet_id, context.project_id, everyone=context.is_admin)
         if subnet["gateway_ip"] is None:
             raise rules.refuse(f"subnet {subnet_id} has no gateway_ip, which would be the router's")
         if subnet["project_id"] != context.project_id and not context.is_admin:
@@ -100,7 +96,7 @@ class Interfaces:
             fixed_ips = [one.fixed_ip for one in (*ipv6.addresses, address)]
             writes = self.ports.readdress(connection, ipv6.id, fixed_ips)
             grown = replace(ipv6, addresses=(*ipv6.addresses, address))
-            port = dict(writes.contexts[0].current)
+            port = dict(writes[0].context.current)
             return _InterfaceChange(writes, port, [subnet], tuple(grown if p is ipv6 else p for p in ports))
         try:
             writes, port = self.ports.create(
@@ -114,7 +110,7 @@ class Interfaces:
 
     def _add_port(self, connection: Connection, context: Context, state: _State, port_id: str) -> _InterfaceChange:
         """An existing port of the project becomes an interface."""
-        port = visible_port(connection, context, port_id)
+        port = PORTS.get(connection, port_id, context.project_id, everyone=context.is_admin)
         rules.check_adoptable(port, in_use=is_in_use(connection, port_id))
         if not port["fixed_ips"]:
             raise rules.refuse(f"port {port_id} has no address")
@@ -137,10 +133,10 @@ class Interfaces:
     def remove_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
         port_id, subnet_id = rules.interface_of(body, removal=True)
         with self.db.read() as connection:
-            router = router_view.load(connection, router_id)
+            router = router_view.VIEW.get(connection, router_id)
             ports = read_ports(connection, router_id)
             if port_id is None and subnet_id is not None:
-                visible_subnet(connection, context, subnet_id)
+                SUBNETS.get(connection, subnet_id, context.project_id, everyone=context.is_admin)
             found = _find_interface(ports, router_id, port_id, subnet_id)
             # By port all its addresses are removed, by subnet that one: an IPv6 port stays with its other prefixes.
             removed = [a for a in found.addresses if port_id is not None or a.subnet_id == subnet_id]
@@ -151,7 +147,7 @@ class Interfaces:
             others = self.ports.reconcile(connection, router, change.ports, agents)
             released = self.delegation.release(connection, ports, [s["id"] for s in change.subnets])
         self.scheduler.commit(router, change.writes + others + released)
-        self.delegation.notify(released.ports)
+        self.delegation.notify(released)
         ids = [subnet["id"] for subnet in change.subnets]
         return _answer(router_id, change.port, ids, ids[0] if ids else None)
 
@@ -163,7 +159,7 @@ class Interfaces:
         if left:
             writes = self.ports.readdress(connection, found.id, [address.fixed_ip for address in left])
             after = tuple(replace(found, addresses=left) if p is found else p for p in ports)
-            return _InterfaceChange(writes, dict(writes.contexts[0].current), subnets, after)
+            return _InterfaceChange(writes, dict(writes[0].context.current), subnets, after)
         writes, port = self.ports.delete(connection, found.id)
         return _InterfaceChange(writes, port, subnets, tuple(p for p in ports if p is not found))
 
@@ -214,29 +210,20 @@ def _check_unchanged(connection: Connection, router: Object) -> None:
 
 def _check_shared_with(connection: Connection, subnet: Object, project_id: str | None) -> None:
     """Refuse another project's subnet: sharing with all is for instances, routing takes an RBAC policy for the project."""
-    policy = sa.select(_r.id).where(
-        _r.object_id == subnet["network_id"], _r.action == SHARED, _r.target_project == project_id
-    )
-    if connection.execute(policy.limit(1)).first() is None:
+    policy = _r.object_id == subnet["network_id"], _r.action == SHARED, _r.target_project == project_id
+    if not exists(connection, *policy):
         raise rules.refuse(f"subnet {subnet['id']} belongs to another project")
 
 
 def _check_unused(connection: Connection, router: Object, address: Address) -> None:
     """Refuse to remove an address behind which are floating IPs' ports or the nexthop of a route."""
     here = _a.subnet_id == address.subnet_id
-    whole = sa.select(_f.id).where(
-        _f.router_id == router["id"],
-        sa.exists(sa.select(_a.port_id).where(here, _a.port_id == _f.port_id, _a.ip_address == _f.fixed_ip_address)),
-    )
-    forwarded = sa.select(_fw.id).where(
-        _fw.floatingip_id.in_(sa.select(_f.id).where(_f.router_id == router["id"])),
-        sa.exists(
-            sa.select(_a.port_id).where(
-                here, _a.port_id == _fw.internal_port_id, _a.ip_address == _fw.internal_ip_address
-            )
-        ),
-    )
-    if any(connection.execute(statement.limit(1)).first() is not None for statement in (whole, forwarded)):
+    floating = here, _a.port_id == _f.port_id, _a.ip_address == _f.fixed_ip_address
+    forwarded = here, _a.port_id == _fw.internal_port_id, _a.ip_address == _fw.internal_ip_address
+    of_router = _f.router_id == router["id"]
+    if exists(connection, of_router, *floating) or exists(
+        connection, of_router, _fw.floatingip_id == _f.id, *forwarded
+    ):
         raise errors.RouterInterfaceInUseByFloatingIP(router_id=router["id"], subnet_id=address.subnet_id)
     if rules.has_nexthop_in(router["routes"], address.cidr):
         raise errors.RouterInterfaceInUseByRoute(router_id=router["id"], subnet_id=address.subnet_id)

@@ -18,19 +18,21 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import update_row
+from neutrino.server.db.objects import Object, changed, update_row
 from neutrino.server.db.session import Database, retried
-from neutrino.server.ipam.delegated import PROVISIONAL, is_delegated, usable_prefix
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.ipam.delegated import PROVISIONAL, addressing, is_delegated, is_on, renumbered, usable_prefix
 from neutrino.server.ipam.subnet_rules import check_overlap as check_siblings
 from neutrino.server.l3.routers.port_layout import ACTIVE, INTERFACES, SNAT, RouterPort
-from neutrino.server.l3.routers.router_ports import NOTHING, RouterWrites, read_ports
+from neutrino.server.l3.routers.router_ports import read_ports
 from neutrino.server.l3.routers.rules import check_overlap
-from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.subnet_ports import Renumbering
-from neutrino.server.ml2.views import SUBNETS, subnets_of
+from neutrino.server.ml2.driver_api import DriverContext
+from neutrino.server.ml2.operations import Operations, PendingWrite, Writes
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.subnets import Subnets
+from neutrino.server.ml2.views import PORTS, SUBNETS, stored, subnets_of
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
 ROUNDS = 3  # ports created meanwhile with an address of the old prefix are renumbered in the next round
 _r, _rp, _a, _s, _b, _g = (
     t.routers.c,
@@ -66,7 +68,8 @@ _ROUTER = (
 class PrefixDelegation:
     db: Database
     operations: Operations
-    renumbering: Renumbering
+    subnets: Subnets
+    ports: Ports
 
     def set_prefix(self, host: str, subnet_id: str, text: str) -> bool:
         """Store the prefix that a host reports for a subnet (the provisional one: none); whether it changed."""
@@ -90,16 +93,14 @@ class PrefixDelegation:
             if subnet["cidr"] != cidr and (problem := self._problem(connection, router, subnet, cidr)):
                 LOG.warning("subnet %s does not get prefix %s of host %s: %s", subnet_id, cidr, host, problem)
                 return False
-            steps = self.renumbering.steps(connection, [subnet], cidr)
+            steps = self._renumbered(connection, [subnet], cidr)
         if not steps:
             return False
-        with self.operations.write([step.context for step in steps]) as tx:
+        with self.operations.write([], steps) as tx:
             # Stale if an interface or the gateway was removed since: then the prefix must not be stored.
             update_row(tx, t.routers, router, {})
-            for step in steps:
-                step.write(tx)
+            tx.after_commit(self.notify, steps)
         LOG.info("subnet %s has prefix %s, delegated to host %s", subnet_id, cidr, host)
-        self.notify(steps)
         return True
 
     def _problem(self, connection: Connection, router: Any, subnet: Object, cidr: str) -> str:
@@ -117,24 +118,60 @@ class PrefixDelegation:
             return error.message
         return ""
 
-    def release(
-        self, connection: Connection, ports: Collection[RouterPort], subnet_ids: Collection[str]
-    ) -> RouterWrites:
+    def release(self, connection: Connection, ports: Collection[RouterPort], subnet_ids: Collection[str]) -> Writes:
         """Give subnets that lose their router, or whose router loses its gateway, the provisional prefix.
 
         `ports` of the router are deleted or readdressed by the same request, and are left to it.
         """
         if not subnet_ids:
-            return NOTHING
+            return ()
         found = [s for s in SUBNETS.load_in(connection, "id", sorted(subnet_ids)) if is_delegated(s)]
         without = {port.id for port in ports}
-        return RouterWrites(ports=self.renumbering.steps(connection, found, PROVISIONAL, without) if found else ())
+        return self._renumbered(connection, found, PROVISIONAL, without) if found else ()
 
-    def release_all(self, connection: Connection, ports: Sequence[RouterPort]) -> RouterWrites:
+    def release_all(self, connection: Connection, ports: Sequence[RouterPort]) -> Writes:
         """The router loses its gateway, and with it all prefixes; its interfaces stay."""
         routed = {subnet_id for port in ports if port.is_interface for subnet_id in port.subnet_ids}
         return self.release(connection, [port for port in ports if port.type == SNAT], routed)
 
+    # --- renumbering ----------------------------------------------------------------------------------------------
+
+    def _renumbered(
+        self, connection: Connection, subnets: Sequence[Object], cidr: str, without: Collection[str] = ()
+    ) -> Writes:
+        """The writes that give the subnets this prefix, and every port on them an address there.
+
+        None if they have it already. `without`: ports that the caller's write changes itself.
+        """
+        ids = [subnet["id"] for subnet in subnets]
+        addresses = connection.execute(sa.select(_a.port_id, _a.ip_address).where(_a.subnet_id.in_(ids)))
+        elsewhere = {row.port_id for row in addresses if not is_on(row.ip_address, cidr)} - set(without)
+        own = [self._subnet(connection, subnet, cidr) for subnet in subnets if subnet["cidr"] != cidr]
+        ports = [self._port(connection, port, ids, cidr) for port in PORTS.load_in(connection, "id", sorted(elsewhere))]
+        return (*own, *(pending for pending in ports if pending is not None))
+
+    def _port(
+        self, connection: Connection, port: Object, subnet_ids: Collection[str], cidr: str
+    ) -> PendingWrite | None:
+        fixed = [
+            {**one, "ip_address": renumbered(one["ip_address"], cidr)} if one["subnet_id"] in subnet_ids else one
+            for one in port["fixed_ips"]
+        ]
+        network = self.subnets.networks.view.get(connection, port["network_id"])
+        return self.ports.prepare_update(connection, port, {"fixed_ips": fixed}, network)
+
+    def _subnet(self, connection: Connection, before: Object, cidr: str) -> PendingWrite:
+        now = changed(before, {**before, **addressing(cidr)})
+        network = self.subnets.networks.view.get(connection, before["network_id"])
+
+        def write(tx: Transaction) -> None:
+            update_row(tx, t.subnets, before, stored(now))
+            self.subnets.extensions.store("subnet", tx, now, before)
+
+        return PendingWrite(DriverContext("update", "subnet", now, before, network=network), write)
+
     def notify(self, writes: Sequence[PendingWrite]) -> None:
-        """After the commit."""
-        self.renumbering.notify(writes)
+        """After the commit: notify of ports with new addresses."""
+        for context in (pending.context for pending in writes):
+            if context.kind == "port" and context.operation == "update" and context.original is not None:
+                self.ports.notify(dict(context.original), dict(context.current))

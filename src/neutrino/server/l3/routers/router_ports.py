@@ -1,13 +1,11 @@
 """Ports of routers in the database: read, created, moved and deleted as parts of a router's change.
 
 The ports are ordinary ports, bound and recorded by the core plugin. Everything that one request changes is collected in
-`RouterWrites` and written in one transaction.
+`Writes`, in the order in which one transaction writes them.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,19 +15,17 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Stale
-from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.allocation import Allocator
 from neutrino.server.l3.routers import port_layout as layout
 from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort
-from neutrino.server.ml2.driver_api import VIF_FAILED, DriverContext
+from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks
-from neutrino.server.ml2.operations import PendingWrite
+from neutrino.server.ml2.operations import Writes, pending_statement
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.values import service_port
 from neutrino.server.ml2.views import subnets_of
 
 Object = dict[str, Any]
-Write = Callable[[Transaction], None]
 VIF_DISTRIBUTED: Final = "distributed"
 _p, _rp, _a, _s, _b, _g = t.ports.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.router_l3_agents.c, t.agents.c
 _PORTS = (
@@ -70,42 +66,6 @@ def read_agents(connection: Connection, router_id: str) -> tuple[RouterAgent, ..
 
 
 @dataclass(frozen=True)
-class RouterWrites:
-    """Pending writes of a router's change: rows, then ports, then rows that reference these ports."""
-
-    first: tuple[Write, ...] = ()
-    ports: tuple[PendingWrite, ...] = ()
-    then: tuple[Write, ...] = ()
-
-    def __add__(self, other: RouterWrites) -> RouterWrites:
-        return RouterWrites(self.first + other.first, self.ports + other.ports, self.then + other.then)
-
-    def __bool__(self) -> bool:
-        return bool(self.first or self.ports or self.then)
-
-    @property
-    def contexts(self) -> list[DriverContext]:
-        """For the mechanism drivers."""
-        return [port.context for port in self.ports]
-
-    def write(self, tx: Transaction) -> None:
-        for write in (*self.first, *(port.write for port in self.ports), *self.then):
-            write(tx)
-
-
-NOTHING: Final = RouterWrites()
-
-
-def execute(statement: sa.Executable) -> Write:
-    """A write of one statement."""
-
-    def write(tx: Transaction) -> None:
-        tx.execute(statement)
-
-    return write
-
-
-@dataclass(frozen=True)
 class RouterPorts:
     networks: Networks
     ports: Ports
@@ -123,9 +83,9 @@ class RouterPorts:
         project_id: str = "",
         name: str = "",
         subnets: Sequence[Object] | None = None,
-    ) -> tuple[RouterWrites, Object]:
+    ) -> tuple[Writes, Object]:
         """A new port of the router; without `fixed_ips` it gets addresses like any port."""
-        network = self.networks.load(connection, network_id)
+        network = self.networks.view.get(connection, network_id)
         if subnets is None:
             subnets = subnets_of(connection, [network_id])[network_id]
         values = service_port(network_id, project_id, router["id"], target.type, target.host, name)
@@ -133,39 +93,37 @@ class RouterPorts:
             values["fixed_ips"] = [dict(fixed) for fixed in fixed_ips]
         created = self.ports.prepare_create(connection, values, network, subnets)
         port = dict(created.context.current)
-        return RouterWrites(ports=(created,), then=_owned(router, port["id"], target)), port
+        return (created, *_owned(router, port["id"], target)), port
 
-    def update(self, connection: Connection, port_id: str, values: Object, *, rebind: bool = False) -> RouterWrites:
+    def update(self, connection: Connection, port_id: str, values: Object, *, rebind: bool = False) -> Writes:
         before, network = self._loaded(connection, port_id)
         updated = self.ports.prepare_update(connection, before, values, network, rebind=rebind)
-        return RouterWrites(ports=(updated,)) if updated is not None else NOTHING
+        return (updated,) if updated is not None else ()
 
-    def adopt(
-        self, connection: Connection, router: Mapping[str, Any], port: Object, target: PortTarget
-    ) -> RouterWrites:
+    def adopt(self, connection: Connection, router: Mapping[str, Any], port: Object, target: PortTarget) -> Writes:
         """Turn an existing port of the project into an interface of the router."""
-        network = self.networks.load(connection, port["network_id"])
+        network = self.networks.view.get(connection, port["network_id"])
         values = {"device_id": router["id"], "device_owner": target.type, "binding:host_id": target.host}
         updated = self.ports.prepare_update(connection, port, values, network, bump=1)
         assert updated is not None, "its device_id changes"
-        return RouterWrites(ports=(updated,), then=_owned(router, port["id"], target))
+        return (updated, *_owned(router, port["id"], target))
 
-    def readdress(self, connection: Connection, port_id: str, fixed_ips: Sequence[Mapping[str, Any]]) -> RouterWrites:
+    def readdress(self, connection: Connection, port_id: str, fixed_ips: Sequence[Mapping[str, Any]]) -> Writes:
         """Give a port other addresses; it keeps those that fit."""
         before, network = self._loaded(connection, port_id)
         fixed = self.ports.addresses_after(connection, before, before, fixed_ips)
         updated = self.ports.prepare_update(connection, before, {"fixed_ips": fixed}, network)
-        return RouterWrites(ports=(updated,)) if updated is not None else NOTHING
+        return (updated,) if updated is not None else ()
 
-    def delete(self, connection: Connection, port_id: str) -> tuple[RouterWrites, Object]:
+    def delete(self, connection: Connection, port_id: str) -> tuple[Writes, Object]:
         before, network = self._loaded(connection, port_id)
-        return RouterWrites(ports=(self.ports.prepare_delete(before, network),)), before
+        return (self.ports.prepare_delete(before, network),), before
 
     def _loaded(self, connection: Connection, port_id: str) -> tuple[Object, Object]:
         """A port of the router, and its network."""
         try:
-            port = self.ports.load(connection, port_id)
-            return port, self.networks.load(connection, port["network_id"])
+            port = self.ports.view.get(connection, port_id)
+            return port, self.networks.view.get(connection, port["network_id"])
         except errors.NotFound:  # deleted since the router's ports were read: read them again
             raise Stale from None
 
@@ -179,11 +137,11 @@ class RouterPorts:
         agents: Sequence[RouterAgent],
         *,
         rebind: bool = False,
-    ) -> RouterWrites:
+    ) -> Writes:
         """Give the router the ports of its layout; `rebind`: retry ports whose binding has failed."""
         plan = layout.plan_ports(router, ports, agents)
         routed = {subnet_id for port in ports if port.is_interface for subnet_id in port.subnet_ids}
-        writes = NOTHING
+        writes: Writes = ()
         for port in plan.delete:
             writes += self.delete(connection, port.id)[0]
         for port_id, target in plan.move.items():
@@ -201,12 +159,11 @@ class RouterPorts:
                 writes += self.update(connection, port.id, {}, rebind=True)
         return writes
 
-    def _move(self, connection: Connection, port_id: str, target: PortTarget) -> RouterWrites:
+    def _move(self, connection: Connection, port_id: str, target: PortTarget) -> Writes:
         moved = self.update(connection, port_id, {"device_owner": target.type, "binding:host_id": target.host})
         # Also in `router_ports`: plans go by it, not by the port's device_owner.
         retype = sa.update(t.router_ports).where(_rp.port_id == port_id).values(port_type=target.type)
-        then = (execute(retype), *_marked_distributed(port_id, target))
-        return moved + RouterWrites(then=then)
+        return (*moved, pending_statement(retype), *_marked_distributed(port_id, target))
 
     def _add_snat(
         self,
@@ -215,7 +172,7 @@ class RouterPorts:
         interface: RouterPort,
         ports: Sequence[RouterPort],
         agents: Sequence[RouterAgent],
-    ) -> RouterWrites:
+    ) -> Writes:
         """The port by which the SNAT host sends and receives on the interface's subnets: the interface is on every host."""
         on = interface.subnet_ids
         snat = next((port for port in ports if port.type == layout.SNAT and on & port.subnet_ids), None)
@@ -231,7 +188,7 @@ class RouterPorts:
         new = [allocator.any_of(subnet) for subnet in subnets]
         return self.update(connection, snat.id, {"fixed_ips": [*kept, *new]})
 
-    def _add_ha_port(self, connection: Connection, router: Mapping[str, Any], agent: RouterAgent) -> RouterWrites:
+    def _add_ha_port(self, connection: Connection, router: Mapping[str, Any], agent: RouterAgent) -> Writes:
         name = f"HA port tenant {router['project_id']}"
         target = PortTarget(layout.HA_PORT, agent.host)
         writes, port = self.create(connection, router, router["ha_network_id"], target, name=name)
@@ -240,16 +197,16 @@ class RouterPorts:
             .where(_b.router_id == router["id"], _b.agent_id == agent.agent_id)
             .values(ha_port_id=port["id"])
         )
-        return writes + RouterWrites(then=(execute(placed),))
+        return (*writes, pending_statement(placed))
 
 
-def _owned(router: Mapping[str, Any], port_id: str, target: PortTarget) -> tuple[Write, ...]:
+def _owned(router: Mapping[str, Any], port_id: str, target: PortTarget) -> Writes:
     """Record whose port it is: `device_owner` alone does not prove it, as clients may clear it."""
-    row = {"router_id": router["id"], "port_id": port_id, "port_type": target.type}
-    return (lambda tx: tx.insert(t.router_ports, [row]), *_marked_distributed(port_id, target))
+    owned = sa.insert(t.router_ports).values(router_id=router["id"], port_id=port_id, port_type=target.type)
+    return (pending_statement(owned), *_marked_distributed(port_id, target))
 
 
-def _marked_distributed(port_id: str, target: PortTarget) -> tuple[Write, ...]:
+def _marked_distributed(port_id: str, target: PortTarget) -> Writes:
     if target.host != layout.EVERY_HOST or target.type != layout.DVR_INTERFACE:
         return ()
-    return (execute(sa.update(t.ports).where(_p.id == port_id).values(vif_type=VIF_DISTRIBUTED)),)
+    return (pending_statement(sa.update(t.ports).where(_p.id == port_id).values(vif_type=VIF_DISTRIBUTED)),)

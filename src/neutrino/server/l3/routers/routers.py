@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
@@ -17,36 +16,25 @@ from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, new_id, update_row
+from neutrino.server.db.objects import Object, as_row, changed, exists, fresh, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.flavors import check_flavor
-from neutrino.server.l3.lookups import check_external
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
-from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, read_ports
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_ports
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
-from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.ml2.views import subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
-Object = dict[str, Any]
 _f = t.floatingips.c
 KIND = ("distributed", "ha")  # the attributes that make a router's kind
 NOT_COLUMNS = ("external_gateway_info", *KIND)
-
-
-@dataclass(frozen=True)
-class RouterDefaults:
-    """What a request for a new router or gateway may leave out."""
-
-    distributed: bool
-    ha: bool
-    enable_snat: bool
 
 
 @dataclass(frozen=True)
@@ -65,21 +53,12 @@ class _GatewayRequest:
 
 
 @dataclass(frozen=True)
-class _GatewayChange:
-    """The gateway port after a request; `fixed_ips` is None where they stay."""
-
-    writes: RouterWrites
-    port_id: str | None
-    fixed_ips: Sequence[Object] | None
-
-
-@dataclass(frozen=True)
 class _Decision:
     """A router after a request, the addresses of its gateway, and the writes of its ports and agents."""
 
     router: Object
     gateway_ips: Sequence[Object]
-    writes: RouterWrites = NOTHING
+    writes: Writes = ()
 
 
 @dataclass(frozen=True)
@@ -91,7 +70,7 @@ class Routers:
     scheduler: L3Scheduler
     ha_networks: HaNetworks
     delegation: PrefixDelegation
-    defaults: RouterDefaults
+    defaults: Mapping[str, bool]  # of what a request may leave out: distributed, ha, enable_snat
 
     # --- creating -------------------------------------------------------------------------------------------------
 
@@ -118,26 +97,22 @@ class Routers:
             ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
             decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
             router = decision.router
-            limit = self.quotas.limit(connection, "router", router["project_id"])
-        with self.operations.write(decision.writes.contexts) as tx:
-            tx.insert(t.routers, [as_row(t.routers, router)])
-            decision.writes.write(tx)
-            tx.use("router", router["project_id"], 1, limit)
+            limits = self.quotas.limits(connection, "router", [router])
+        with self.operations.write([], decision.writes) as tx:
+            tx.insert(t.routers, [as_row(t.routers, router)], limits)
         return decision
 
     def _kind(self, values: Mapping[str, Any], name: str) -> bool:
         requested = values.get(name)
-        return bool(getattr(self.defaults, name) if requested is None else requested)
+        return bool(self.defaults[name] if requested is None else requested)
 
     def _decide_create(self, connection: Connection, router: Object, request: _GatewayRequest) -> _Decision:
         has_gateway = request.network_id is not None
         assigned = self.scheduler.assign(connection, router, new=True, needed=router["ha"] or has_gateway)
-        writes, gateway_ips = assigned.writes, ()  # type: tuple[RouterWrites, Sequence[Object]]
-        if has_gateway:
-            gateway = self._change_gateway(connection, router, request, central_host(assigned.agents))
-            router = {**router, "gw_port_id": gateway.port_id}
-            writes, gateway_ips = writes + gateway.writes, gateway.fixed_ips or ()
-        return _Decision(router, gateway_ips, writes + self.ports.reconcile(connection, router, (), assigned.agents))
+        gateway, port_id, fixed_ips = self._change_gateway(connection, router, request, central_host(assigned.agents))
+        router = {**router, "gw_port_id": port_id}
+        others = self.ports.reconcile(connection, router, (), assigned.agents)
+        return _Decision(router, fixed_ips or (), assigned.writes + gateway + others)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(several, lambda values: self.create(context, values), self._take_back)
@@ -150,25 +125,17 @@ class Routers:
 
     # --- updating -------------------------------------------------------------------------------------------------
 
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        before, after = self._update(context, key, values, revision)
-        if before["ha"] and not after["ha"]:
-            self.ha_networks.delete_unused(before["project_id"])
-        return after
-
     @retried
-    def _update(self, context: Context, key: str, values: Object, revision: int | None) -> tuple[Object, Object]:
-        """The router before, and as the API shows it after."""
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
-            before = router_view.load(connection, key)
-            check_revision(before, revision)
+            before = router_view.VIEW.get(connection, key, revision=revision)
             kind = _changed_kind(before, values)
         ha_network = self.ha_networks.ensure(before["project_id"]) if kind.get("ha") else None
         with self.db.read() as connection:
             if ha_network is not None:
                 kind = {**kind, **self.ha_networks.values(connection, ha_network)}
             decision = self._decide_update(connection, context, before, values, kind)
-        return before, self._write_update(before, decision)
+        return self._write_update(before, decision)
 
     def _decide_update(
         self, connection: Connection, context: Context, before: Object, values: Object, kind: Object
@@ -195,22 +162,20 @@ class Routers:
         # Both update the gateway port, and both updates are prepared from the same revision: the second would be stale.
         if kind and request.fixed_ips and request.network_id == before["gw_network_id"]:
             raise refuse("the kind of a router and its gateway's addresses cannot be changed at once")
-        gateway = self._change_gateway(connection, before, request, host)
-        after["gw_port_id"] = gateway.port_id
+        gateway, after["gw_port_id"], fixed_ips = self._change_gateway(connection, before, request, host)
         if before["gw_network_id"] not in (None, request.network_id):
             # Prefixes were delegated through that gateway: the routers outside do not route them any more.
             writes += self.delegation.release_all(connection, ports)
         # Created ports come first: if a mechanism driver fails, the first write decides whether creates are taken back.
-        gateway_ips = before["gateway_ips"] if gateway.fixed_ips is None else gateway.fixed_ips
-        return _Decision(after, gateway_ips, gateway.writes + writes)
+        return _Decision(after, before["gateway_ips"] if fixed_ips is None else fixed_ips, gateway + writes)
 
     def _move_ports(
         self, connection: Connection, before: Object, after: Object, ports: Sequence[RouterPort], *, recast: bool
-    ) -> tuple[RouterWrites, str]:
+    ) -> tuple[Writes, str]:
         """Agents and ports after a change of the gateway's network or of the kind; and the host of the gateway port."""
         other_network = after["gw_network_id"] != before["gw_network_id"]
         if not (other_network or recast):
-            return NOTHING, ""
+            return (), ""
         staying = [port for port in ports if not (other_network and port.type == GATEWAY)]
         needed = after["ha"] or after["gw_network_id"] is not None or any(port.is_interface for port in staying)
         assigned = self.scheduler.assign(connection, after, needed=needed, recast=recast)
@@ -226,10 +191,11 @@ class Routers:
             bump = 1 if after != before else 0
             stamp = changed(before, {}, bump=bump)
             after = {**after, **{name: stamp[name] for name in ("updated_at", "revision_number")}}
-            with self.operations.write(writes.contexts) as tx:
+            with self.operations.write([], writes) as tx:
                 update_row(tx, t.routers, before, after, bump=bump)
-                writes.write(tx)
-            self.delegation.notify(writes.ports)
+                tx.after_commit(self.delegation.notify, writes)
+                if before["ha"] and not after["ha"]:
+                    tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
         with self.db.read() as connection:
             zones = router_view.zones_of(connection, before["id"])
         return router_view.api_router(after, decision.gateway_ips, zones, self.scheduler.status(before["id"]))
@@ -241,29 +207,29 @@ class Routers:
     ) -> _GatewayRequest:
         """The checked `external_gateway_info` of a request."""
         if not info:
-            return _GatewayRequest(None, enable_snat=self.defaults.enable_snat)
+            return _GatewayRequest(None, enable_snat=self.defaults["enable_snat"])
         network_id, fixed = info["network_id"], info.get("external_fixed_ips") or ()
-        check_external(connection, context, network_id, "router")
+        self.ports.networks.load_external(connection, context, network_id, "router")
         subnets = subnets_of(connection, [network_id])[network_id]
         gateways = {subnet["gateway_ip"] for subnet in subnets} - {None}
         for address in fixed:
             if address.get("ip_address") in gateways:
                 raise refuse(f"{address['ip_address']} is the gateway of the external network itself")
-        return _GatewayRequest(network_id, subnets, fixed, info.get("enable_snat", self.defaults.enable_snat))
+        return _GatewayRequest(network_id, subnets, fixed, info.get("enable_snat", self.defaults["enable_snat"]))
 
     def _change_gateway(
         self, connection: Connection, router: Mapping[str, Any], request: _GatewayRequest, host: str
-    ) -> _GatewayChange:
-        """From the router's current gateway to the requested one, on a host."""
+    ) -> tuple[Writes, str | None, Sequence[Object] | None]:
+        """From the current gateway to the requested one, on a host; with its port, and its addresses if they change."""
         port_id = router["gw_port_id"]
         if port_id is not None and router["gw_network_id"] == request.network_id:
             if not request.fixed_ips:
-                return _GatewayChange(NOTHING, port_id, None)
+                return (), port_id, None
             writes = self.ports.readdress(connection, port_id, request.fixed_ips)
-            return _GatewayChange(writes, port_id, writes.contexts[0].current["fixed_ips"] if writes.ports else None)
-        removed = self.ports.delete(connection, port_id)[0] if port_id is not None else NOTHING
+            return writes, port_id, writes[0].context.current["fixed_ips"] if writes else None
+        removed = self.ports.delete(connection, port_id)[0] if port_id is not None else ()
         if request.network_id is None:
-            return _GatewayChange(removed, None, [])
+            return removed, None, []
         created, port = self.ports.create(
             connection,
             router,
@@ -272,7 +238,7 @@ class Routers:
             request.fixed_ips or None,
             subnets=request.subnets,
         )
-        return _GatewayChange(removed + created, port["id"], port["fixed_ips"])
+        return removed + created, port["id"], port["fixed_ips"]
 
     # --- extra routes ---------------------------------------------------------------------------------------------
 
@@ -292,37 +258,31 @@ class Routers:
     ) -> Object:
         """Applied to the routes of each attempt, so that the routes of a concurrent request are not lost."""
         with self.db.read() as connection:
-            before = router_view.load(connection, key)
+            before = router_view.VIEW.get(connection, key)
             values = {"routes": change(before["routes"], routes)}
             decision = self._decide_update(connection, context, before, values, {})
         return {"router": self._write_update(before, decision)}
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        deleted = self._delete(key, revision)
-        if deleted["ha"]:
-            self.ha_networks.delete_unused(deleted["project_id"])
-
     @retried
-    def _delete(self, key: str, revision: int | None) -> Object:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
-            before = router_view.load(connection, key)
-            check_revision(before, revision)
+            before = router_view.VIEW.get(connection, key, revision=revision)
             ports = read_ports(connection, key)
             interfaces = [port.id for port in ports if port.is_interface]
             if interfaces:
                 raise errors.RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")
             _check_unused(connection, before)
-            writes = NOTHING
+            writes: Writes = ()
             for port in ports:
                 writes += self.ports.delete(connection, port.id)[0]
-        with self.operations.write(writes.contexts) as tx:
-            writes.write(tx)
-            delete_row(tx, t.routers, before)
-            sharing.forget(tx, key)
-            tx.use("router", before["project_id"], -1)
-        return before
+        with self.operations.write([pending.context for pending in writes]) as tx:
+            for pending in writes:  # before the router's row, which the rows of its ports reference
+                pending.write(tx)
+            sharing.delete_object(tx, t.routers, before)
+            if before["ha"]:
+                tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
 
 
 def _check_gateway(
@@ -347,8 +307,7 @@ def _check_gateway(
 
 def _check_unused(connection: Connection, router: Mapping[str, Any]) -> None:
     """Refuse to remove a gateway through which floating IPs are reached."""
-    used = connection.execute(sa.select(_f.id).where(_f.router_id == router["id"]).limit(1)).first()
-    if used is not None:
+    if exists(connection, _f.router_id == router["id"]):
         raise errors.RouterExternalGatewayInUseByFloatingIp(router_id=router["id"], net_id=router["gw_network_id"])
 
 

@@ -14,9 +14,8 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.tables import Json
 from neutrino.server.db.view import Added, View
-from neutrino.server.l3 import lookups
-from neutrino.server.l3.scheduling.candidates import ROUTERS as PLACEMENTS
 from neutrino.server.l3.scheduling.candidates import STATUS
+from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
 
 Object = dict[str, Any]
 _c, _p = t.routers.c, t.ports.c
@@ -26,13 +25,10 @@ _COMPUTED: dict[str, sa.ColumnElement[Any]] = {
     "gateway_ips": sa.func.coalesce(_GATEWAY_IPS, sa.literal("[]"), type_=Json),
 }
 _INTERNAL = ("gw_port_id", "gw_network_id", "gateway_ips", "ha_network_id", "ha_vr_id")
-VIEW = View(t.routers, computed=_COMPUTED)
+_GATEWAY = {"network_id": "gw_network_id", "external_fixed_ips": "gateway_ips", "enable_snat": "enable_snat"}
+# With all columns and the stored status: for updates.
+VIEW = View(t.routers, computed=_COMPUTED, not_found=errors.RouterNotFound)
 _STATUS = sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String))
-
-
-def load(connection: Connection, key: str) -> Object:
-    """A router with all columns, decoded, and its stored status: for updates."""
-    return lookups.load(connection, VIEW, key, errors.RouterNotFound)
 
 
 def status_of(connection: Connection, key: str) -> str:
@@ -42,18 +38,12 @@ def status_of(connection: Connection, key: str) -> str:
 
 def api_router(router: Object, gateway_ips: Sequence[Object], zones: Sequence[str], status: str) -> Object:
     """A router that was just written, as the API shows it."""
-    gateway = {
-        "network_id": router["gw_network_id"],
-        "external_fixed_ips": list(gateway_ips),
-        "enable_snat": router["enable_snat"],
-    }
     return {
         **router,
         "status": status,
-        "tenant_id": router["project_id"],
         "enable_ndp_proxy": False,
         "availability_zones": list(zones),
-        "external_gateway_info": gateway if router["gw_port_id"] is not None else None,
+        "external_gateway_info": _gateway({**router, "gateway_ips": list(gateway_ips)}),
     }
 
 
@@ -66,18 +56,14 @@ def _zones(connection: Connection, routers: Sequence[Object]) -> list[list[str]]
     return [zones.get(row["id"], []) for row in routers]
 
 
-def _gateways(_: Connection, routers: Sequence[Object]) -> list[Object | None]:
-    names = {"network_id": "gw_network_id", "external_fixed_ips": "gateway_ips", "enable_snat": "enable_snat"}
-    return [
-        None if row["gw_network_id"] is None else {name: row[column] for name, column in names.items()}
-        for row in routers
-    ]
+def _gateway(router: Object) -> Object | None:
+    return None if router["gw_network_id"] is None else {name: router[column] for name, column in _GATEWAY.items()}
 
 
 # Not for writing: the status is computed on reading, and must not be stored.
 ROUTERS = View(t.routers, computed={**_COMPUTED, "status": STATUS}, hidden=_INTERNAL).composed(
     {
-        "external_gateway_info": Added(("gw_network_id", "enable_snat", "gateway_ips"), _gateways),
+        "external_gateway_info": Added(tuple(_GATEWAY.values()), lambda _, rows: map(_gateway, rows)),
         "availability_zones": Added(("id",), _zones),
     }
 )

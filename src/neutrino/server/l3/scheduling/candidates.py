@@ -14,10 +14,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from neutrino.model import agents as words
-from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.l3.routers.port_layout import GATEWAY, INTERFACES
-from neutrino.server.scheduling.placements import Candidate, PlacementTable, choose
+from neutrino.server.scheduling.placements import Candidate, choose
 
 Router = Mapping[str, Any]
 LEGACY, DVR, DVR_SNAT, DVR_NO_EXTERNAL = "legacy", "dvr", "dvr_snat", "dvr_no_external"
@@ -29,16 +28,6 @@ ALL_AGENTS: Final = 0  # as max_l3_agents_per_router
 DOWN: Final = "DOWN"
 MAX_NAMED: Final = 10  # agents in one log message
 _r, _rp, _b, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.agents.c
-ROUTERS = PlacementTable(
-    "router",
-    words.L3,
-    "l3",
-    t.router_l3_agents,
-    t.routers,
-    errors.RouterNotFound,
-    movable=sa.not_(_r.ha),  # the agents of an HA router elect another active one by VRRP
-    reads_configurations=True,
-)
 
 # --- the choice -------------------------------------------------------------------------------------------------------
 

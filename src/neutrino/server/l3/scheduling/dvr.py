@@ -99,14 +99,14 @@ class DvrHosts:
             agent_id = connection.execute(sa.select(_g.id).where(_g.agent_type == words.L3, _g.host == host)).scalar()
             if agent_id is None:
                 raise errors.AgentNotFound(id=f"{words.L3} on {host}")
-            network = self.networks.load(connection, network_id)
+            network = self.networks.view.get(connection, network_id)
             subnets = subnets_of(connection, [network_id])[network_id]
             values = service_port(network_id, "", agent_id, AGENT_GATEWAY, host)
             # Derived, so that the database refuses the second of two concurrent creates.
             values["id"] = str(uuid.uuid5(_PORT_NAMESPACE, f"{network_id} {host}"))
             step = self.ports.prepare_create(connection, values, network, subnets)
-        with self.operations.write([step.context]) as tx:
-            step.write(tx)
+        with self.operations.write([], [step]):
+            pass  # only the port
         return dict(step.context.current)
 
     def reported(self, report: Report) -> None:

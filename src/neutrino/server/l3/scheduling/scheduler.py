@@ -9,8 +9,7 @@ that the router's revision has not changed.
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import msgspec
 import sqlalchemy as sa
@@ -19,20 +18,19 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import update_row
-from neutrino.server.db.session import Database
-from neutrino.server.hosts.registry import Registry, Report, check_agent
+from neutrino.server.db.objects import Object, update_row
+from neutrino.server.db.session import retried
+from neutrino.server.hosts.registry import Report, check_agent
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
-from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, execute, read_agents, read_ports
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
 from neutrino.server.l3.scheduling import candidates as l3
-from neutrino.server.l3.scheduling.candidates import DOWN, ROUTERS, fits, mode, needs_agent
-from neutrino.server.ml2.operations import Operations
-from neutrino.server.scheduling.placements import Candidate
-from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
+from neutrino.server.l3.scheduling.candidates import DOWN, fits, mode, needs_agent
+from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite, Writes, pending_statement
+from neutrino.server.scheduling.placements import ROUTERS, Candidate
+from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
 MAX_REASONS = 10000  # routers whose last logged reason is remembered
 _a, _b, _r, _rp = t.agents.c, t.router_l3_agents.c, t.routers.c, t.router_ports.c
 
@@ -42,24 +40,16 @@ class Assignment:
     """The agents of a router after a change, and the writes of the placements that change."""
 
     agents: tuple[RouterAgent, ...]
-    writes: RouterWrites = NOTHING
+    writes: Writes = ()
 
 
+@dataclass(eq=False)
 class L3Scheduler(AgentScheduler):
-    def __init__(
-        self,
-        db: Database,
-        registry: Registry,
-        operations: Operations,
-        ports: RouterPorts,
-        options: SchedulingOptions,
-        driver: str,
-    ) -> None:
-        super().__init__(db, registry, ROUTERS, options)
-        self._operations = operations
-        self._ports = ports
-        self._driver = driver
-        self._reasons: dict[str, str] = {}  # why routers are DOWN, as last logged
+    placements = ROUTERS
+    operations: Operations
+    ports: RouterPorts
+    driver: str
+    _reasons: dict[str, str] = field(default_factory=dict, init=False)  # why routers are DOWN, as last logged
 
     # --- as a part of a request -----------------------------------------------------------------------------------
 
@@ -72,7 +62,7 @@ class L3Scheduler(AgentScheduler):
         """
         current = () if new else read_agents(connection, router["id"])
         kept = self._keep_fitting(connection, router, current) if recast else Assignment(current)
-        if not needed or not self._options.automatic or (kept.agents and not router["ha"]):
+        if not needed or not self.options.automatic or (kept.agents and not router["ha"]):
             return kept
         if not needs_agent(router, has_interface=True):
             return kept
@@ -88,7 +78,7 @@ class L3Scheduler(AgentScheduler):
         renew = sa.update(t.router_l3_agents).where(_b.router_id == router["id"]).values(ha_port_id=None, ha_state=None)
         leave = _leave(router["id"], {a.agent_id for a in current} - {a.agent_id for a in staying})
         agents = tuple(RouterAgent(a.agent_id, a.host) for a in staying)
-        return Assignment(agents, leave + RouterWrites(first=(execute(renew),)))
+        return Assignment(agents, (*leave, pending_statement(renew)))
 
     def _add_lacking(
         self, connection: Connection, router: Object, current: tuple[RouterAgent, ...], barred: Collection[str] = ()
@@ -98,62 +88,57 @@ class L3Scheduler(AgentScheduler):
             [agent for agent in self._candidates(connection) if agent.id not in barred],
             router,
             {agent.agent_id for agent in current},
-            router["availability_zone_hints"] or list(self._options.default_zones),
-            self._options.agents_per_object,
-            self._driver,
+            router["availability_zone_hints"] or list(self.options.default_zones),
+            self.options.agents_per_object,
+            self.driver,
         )
         return Assignment((*current, *(RouterAgent(a.id, a.host) for a in chosen)), _join(router["id"], chosen))
 
     def _candidates(self, connection: Connection) -> list[Candidate]:
-        return ROUTERS.candidates(connection, self._registry.cutoff())[0]
+        return ROUTERS.candidates(connection, self.registry.cutoff())[0]
 
-    def commit(self, router: Object, writes: RouterWrites) -> None:
-        """Write a change of a router's ports and agents, on the condition that the router is as it was read."""
-        with self._operations.write(writes.contexts) as tx:
+    def commit(self, router: Object, writes: Writes, *, reports_status: bool = False) -> None:
+        """Write a change of a router's ports and agents, on the condition that the router is as it was read.
+
+        `reports_status`: log the reason if the change leaves the router without an agent.
+        """
+        with self.operations.write([], writes) as tx:
             update_row(tx, t.routers, router, {})
-            writes.write(tx)
+            if reports_status:
+                tx.after_commit(self.status, router["id"])
 
     # --- one router by itself -------------------------------------------------------------------------------------
 
+    @retried
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
-        leave = change.leave
-
-        def attempt() -> Move | None:
-            with self._db.read() as connection:
-                router = router_view.load(connection, object_id)
-                ports = read_ports(connection, object_id)
-                before = read_agents(connection, object_id)
-                # Agents, ports and revision are read together, and the write is conditional on the revision: the plan of
-                # ports is never written for other agents than it was made for.
-                staying = tuple(agent for agent in before if agent.agent_id not in leave)
-                joining = (
-                    [agent for agent in self._candidates(connection) if agent.id in change.join] if change.join else []
-                )
-                agents = (*staying, *(RouterAgent(agent.id, agent.host) for agent in joining))
-                writes = _leave(object_id, {a.agent_id for a in before}.intersection(leave))
-                writes += _join(object_id, joining)
-                if change.fill and needs_agent(router, has_interface=any(port.is_interface for port in ports)):
-                    added = self._add_lacking(connection, router, agents, leave)
-                    agents, writes = added.agents, writes + added.writes
-                    if leave and not agents and not change.force:
-                        return None  # no other agent: this one finds the router when it is back
-                writes += self._ports.reconcile(connection, router, ports, agents, rebind=change.rebind)
-            if not writes:
-                return None
-            self.commit(router, writes)
-            was, now = {agent.agent_id for agent in before}, {agent.agent_id for agent in agents}
-            return Move(object_id, tuple(sorted(was - now)), tuple(sorted(now - was)))
-
-        move = self._db.retrying(attempt)
-        if move is not None:
-            self.status(object_id)  # logs the reason if the router is left without an agent
-        return move
+        with self.db.read() as connection:
+            router = router_view.VIEW.get(connection, object_id)
+            ports = read_ports(connection, object_id)
+            before = read_agents(connection, object_id)
+            # Agents, ports and revision are read together, and the write is conditional on the revision: the plan of
+            # ports is never written for other agents than it was made for.
+            staying = tuple(agent for agent in before if agent.agent_id not in change.leave)
+            joining = [a for a in self._candidates(connection) if a.id in change.join] if change.join else []
+            agents = (*staying, *(RouterAgent(agent.id, agent.host) for agent in joining))
+            writes = _leave(object_id, {a.agent_id for a in before}.intersection(change.leave))
+            writes += _join(object_id, joining)
+            if change.fill and needs_agent(router, has_interface=any(port.is_interface for port in ports)):
+                added = self._add_lacking(connection, router, agents, change.leave)
+                agents, writes = added.agents, writes + added.writes
+                if change.leave and not agents and not change.force:
+                    return None  # no other agent: this one finds the router when it is back
+            writes += self.ports.reconcile(connection, router, ports, agents, rebind=change.rebind)
+        if not writes:
+            return None
+        self.commit(router, writes, reports_status=True)
+        was, now = {agent.agent_id for agent in before}, {agent.agent_id for agent in agents}
+        return Move(object_id, tuple(sorted(was - now)), tuple(sorted(now - was)))
 
     # --- status ---------------------------------------------------------------------------------------------------
 
     def status(self, router_id: str) -> str:
         """A router's status after a change. The reason why it is DOWN is logged, once."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             status = router_view.status_of(connection, router_id)
             if status != DOWN:
                 self._reasons.pop(router_id, None)
@@ -168,20 +153,20 @@ class L3Scheduler(AgentScheduler):
 
     def unhosted(self) -> dict[str, str]:
         """Every router that no agent can serve, with the reason."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             ids = connection.execute(sa.select(_r.id).where(l3.STATUS == DOWN).order_by(_r.id)).scalars().all()
             reasons = {router_id: self._why_down(connection, router_id) for router_id in ids}
         return {router_id: reason for router_id, reason in reasons.items() if reason}
 
     def _why_down(self, connection: Connection, router_id: str) -> str:
         try:
-            router = router_view.load(connection, router_id)
+            router = router_view.VIEW.get(connection, router_id)
         except errors.RouterNotFound:  # deleted meanwhile
             return ""
         return l3.why_down(
             router,
             self._candidates(connection),
-            router["availability_zone_hints"] or list(self._options.default_zones),
+            router["availability_zone_hints"] or list(self.options.default_zones),
             has_agent=bool(read_agents(connection, router_id)),
             has_interface=any(port.is_interface for port in read_ports(connection, router_id)),
         )
@@ -202,9 +187,9 @@ class L3Scheduler(AgentScheduler):
         return 0
 
     def auto_schedule(self, host: str) -> int:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             agent = next((a for a in self._candidates(connection) if a.host == host), None)
-            if agent is None or not agent.serves or not self._options.automatic:
+            if agent is None or not agent.serves or not self.options.automatic:
                 return 0
             routers = self._lacking(connection)
         return self._place_all(routers, PlacementChange(fill=True, rebind=True))
@@ -220,7 +205,7 @@ class L3Scheduler(AgentScheduler):
             .where(t.ports.c.host == host, t.ports.c.vif_type == "binding_failed")
             .distinct()
         )
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             routers = list(connection.execute(statement).scalars())
         return self._place_all(routers, PlacementChange(rebind=True))
 
@@ -229,13 +214,13 @@ class L3Scheduler(AgentScheduler):
         live = (
             sa.select(_b.router_id, sa.func.count().label("number"))
             .select_from(t.router_l3_agents.join(t.agents))
-            .where(_a.admin_state_up, _a.heartbeat_timestamp >= self._registry.cutoff())
+            .where(_a.admin_state_up, _a.heartbeat_timestamp >= self.registry.cutoff())
             .group_by(_b.router_id)
             .subquery()
         )
         # HA routers lack agents also while they have some; others only without any that is alive.
         number = sa.func.coalesce(live.c.number, 0)
-        most = self._options.agents_per_object or 2**31 - 1
+        most = self.options.agents_per_object or 2**31 - 1
         has_ports = sa.exists().where(_rp.router_id == _r.id)
         statement = (
             sa.select(_r.id)
@@ -248,11 +233,11 @@ class L3Scheduler(AgentScheduler):
     # --- by the operator ------------------------------------------------------------------------------------------
 
     def add(self, agent_id: str, object_id: str) -> None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             agent = next((a for a in self._candidates(connection) if a.id == agent_id), None)
             if agent is None:
                 check_agent(connection, agent_id)
-            router = router_view.load(connection, object_id)
+            router = router_view.VIEW.get(connection, object_id)
             current = read_agents(connection, object_id)
         if agent is not None and mode(agent) in l3.NOT_SCHEDULED_TO:
             raise errors.DVRL3CannotAssignToDvrAgent()
@@ -267,7 +252,7 @@ class L3Scheduler(AgentScheduler):
         self.place(object_id, PlacementChange(join=[agent_id]))
 
     def remove(self, agent_id: str, object_id: str) -> None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = connection.execute(sa.select(_a.configurations).where(_a.id == agent_id)).first()
             current = read_agents(connection, object_id)
         if found is None:
@@ -281,39 +266,37 @@ class L3Scheduler(AgentScheduler):
     # --- HA -------------------------------------------------------------------------------------------------------
 
     def set_ha_state(self, host: str, router_id: str, state: str) -> bool:
-        """Store the HA state that a host reports for a router, whose ports follow the active host; whether it changed.
-
-        The last host that reports `active` wins: the one before may be lost, and cannot report that it is standby.
-        """
-        agent = sa.select(_a.id).where(_a.agent_type == words.L3, _a.host == host).scalar_subquery()
-        placements = sa.update(t.router_l3_agents).where(_b.router_id == router_id)
-        other_state = sa.or_(_b.ha_state.is_(None), _b.ha_state != state)
-
-        def attempt() -> bool:
-            with self._db.transaction() as tx:
-                if not tx.execute(placements.where(_b.agent_id == agent, other_state).values(ha_state=state)).rowcount:
-                    return False
-                if state == ACTIVE:
-                    # With two active agents `central_host` would leave the ports on the lost host.
-                    others = placements.where(_b.agent_id != agent, _b.ha_state == ACTIVE)
-                    tx.execute(others.values(ha_state=STANDBY))
-                tx.record("router", router_id)  # all its hosts get the new active host
-            return True
-
-        changed = self._db.retrying(attempt)
+        """Store the HA state that a host reports for a router, whose ports follow the active host; whether it changed."""
+        changed = self._write_ha_state(host, router_id, state)
         if state == ACTIVE:  # also if unchanged: an earlier report may have failed before the ports moved
             self._try_place(router_id, PlacementChange())
         return changed
 
+    @retried
+    def _write_ha_state(self, host: str, router_id: str, state: str) -> bool:
+        """The last host that reports `active` wins: the one before may be lost, and cannot report that it is standby."""
+        agent = sa.select(_a.id).where(_a.agent_type == words.L3, _a.host == host).scalar_subquery()
+        placements = sa.update(t.router_l3_agents).where(_b.router_id == router_id)
+        other_state = sa.or_(_b.ha_state.is_(None), _b.ha_state != state)
+        with self.db.transaction() as tx:
+            if not tx.execute(placements.where(_b.agent_id == agent, other_state).values(ha_state=state)).rowcount:
+                return False
+            if state == ACTIVE:
+                # With two active agents `central_host` would leave the ports on the lost host.
+                others = placements.where(_b.agent_id != agent, _b.ha_state == ACTIVE)
+                tx.execute(others.values(ha_state=STANDBY))
+            tx.record("router", router_id)  # all its hosts get the new active host
+        return True
 
-def _join(router_id: str, agents: Sequence[Candidate]) -> RouterWrites:
+
+def _join(router_id: str, agents: Sequence[Candidate]) -> Writes:
     """Write the placements of a router on these agents."""
     rows = [{"router_id": router_id, "agent_id": agent.id} for agent in agents]
-    return RouterWrites(first=(lambda tx: tx.insert(t.router_l3_agents, rows),)) if rows else NOTHING
+    return (PendingWrite(NO_EVENT, lambda tx: tx.insert(t.router_l3_agents, rows)),) if rows else ()
 
 
-def _leave(router_id: str, agent_ids: Collection[str]) -> RouterWrites:
+def _leave(router_id: str, agent_ids: Collection[str]) -> Writes:
     if not agent_ids:
-        return NOTHING
+        return ()
     gone = sa.delete(t.router_l3_agents).where(_b.router_id == router_id, _b.agent_id.in_(sorted(agent_ids)))
-    return RouterWrites(first=(execute(gone),))
+    return (pending_statement(gone),)

@@ -6,7 +6,7 @@ the next level bound on other segments (a top-of-rack switch above a vSwitch), o
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,15 +14,16 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row
+from neutrino.server.db.objects import Object, as_row
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.hosts.registry import Registry
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, Bound, Continue, DynamicSegments, PortToBind
 from neutrino.server.ml2.ports import provisioning
+from neutrino.server.ml2.ports.lease_providers import has_live_provider
 from neutrino.server.ml2.segments import read_segments
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
 Levels = tuple[Mapping[str, Any], ...]
 MAX_LEVELS = 10
 _b = t.port_bindings.c
@@ -58,9 +59,7 @@ FAILED = Binding(VIF_FAILED)
 @dataclass(frozen=True)
 class Binder:
     drivers: Sequence[Any]  # mechanism drivers
-    agents_on: Callable[[Connection, str], Sequence[Mapping[str, Any]]]
-    # Whether a live DHCP agent serves one of these subnets: network, the port's subnets, the port's host.
-    dhcp_served: Callable[[Connection, str, Sequence[str], str], bool]
+    registry: Registry
     dynamic_segments: DynamicSegments
 
     def bind(self, connection: Connection, port: Object, network: Object) -> Binding:
@@ -70,7 +69,7 @@ class Binder:
             return UNBOUND
         vnic_type, profile = port["binding:vnic_type"], port["binding:profile"]
         segments = read_segments(connection, [network["id"]])[network["id"]]
-        agents, dynamic = self.agents_on(connection, host), self.dynamic_segments
+        agents, dynamic = self.registry.agents_on(connection, host), self.dynamic_segments
         asked = PortToBind(port, host, vnic_type, profile, segments, agents, network=network, dynamic_segments=dynamic)
         return bind(asked, self.drivers)
 
@@ -92,9 +91,10 @@ class Binder:
         components = [provisioning.L2] if binding.agent_wires else []
         subnets = [f["subnet_id"] for f in port["fixed_ips"]]
         is_dhcp_server = port["device_owner"] == DHCP_OWNER  # waits for no lease of its own
-        host = port["binding:host_id"]
-        if subnets and not is_dhcp_server and self.dhcp_served(connection, port["network_id"], subnets, host):
-            components.append(provisioning.DHCP)
+        if subnets and not is_dhcp_server:
+            host, cutoff = port["binding:host_id"], self.registry.cutoff()
+            if has_live_provider(connection, port["network_id"], subnets, host, cutoff):
+                components.append(provisioning.DHCP)
         return components
 
 

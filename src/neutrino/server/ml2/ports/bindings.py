@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, update_row
+from neutrino.server.db.objects import Object, as_row, changed, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import DriverContext
@@ -25,7 +25,6 @@ from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.views import PORT_RENAMED
 from neutrino.server.query import Query
 
-Object = dict[str, Any]
 _b = t.port_bindings.c
 NAMES = ("host", "status", "vnic_type", "vif_type", "profile", "vif_details")
 VIEW = View(t.port_bindings, columns=NAMES, key="host", scope=sa.true())  # policy decides by the port's project
@@ -51,7 +50,7 @@ class PortBindings:
     def target(self, context: Context, port_id: str, request: Any) -> Object:
         """The project of the port, for policy rules. Only ports of compute instances have bindings."""
         with self.db.read() as connection:
-            port = self.ports.load(connection, port_id)
+            port = self.ports.view.get(connection, port_id)
         if not isinstance(request, dict):  # on a create, policy is checked before the kind of port
             _check_compute(port)
         return {"project_id": port["project_id"]}
@@ -62,7 +61,7 @@ class PortBindings:
 
     def show(self, context: Context, port_id: str, host: str, fields: Sequence[str] | None, everyone: bool) -> Object:
         with self.db.read() as connection:
-            _check_compute(self.ports.load(connection, port_id))
+            _check_compute(self.ports.view.get(connection, port_id))
             row = _api(_existing(connection, port_id, host))
         return row if fields is None else {name: row[name] for name in fields if name in row}
 
@@ -72,7 +71,7 @@ class PortBindings:
     def create(self, context: Context, port_id: str, values: Object) -> Object:
         with self.db.read() as connection:
             port = self._port(connection, port_id)
-            network = self.networks.load(connection, port["network_id"])
+            network = self.networks.view.get(connection, port["network_id"])
             if _find(connection, port_id, values["host"]) is not None:
                 raise errors.PortBindingAlreadyExists(port_id=port_id, host=values["host"])
             row = self._bound(connection, port, network, values["host"], values)
@@ -85,7 +84,7 @@ class PortBindings:
     def update(self, context: Context, port_id: str, host: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             port = self._port(connection, port_id)
-            network = self.networks.load(connection, port["network_id"])
+            network = self.networks.view.get(connection, port["network_id"])
             before = _existing(connection, port_id, host)
             if before["status"] == ACTIVE:
                 raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
@@ -93,7 +92,7 @@ class PortBindings:
         with self.operations.write([_context("update", row, port, network, before)]) as tx:
             where = [_b.port_id == port_id, _b.host == host, _b.status == INACTIVE]
             # Stale if it was activated or deleted meanwhile: an ACTIVE binding must not change under the port.
-            tx.change_one(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
+            tx.change(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
             tx.record("port", port_id)
         return _api(row)
 
@@ -115,14 +114,9 @@ class PortBindings:
                 provisioning.block(tx, port_id, ())
             tx.record("port", port_id)
 
+    @retried
     def activate(self, context: Context, port_id: str, host: str, body: Any) -> Object:
         """Make an INACTIVE binding the port's own; the one that was ACTIVE stays until it is deleted."""
-        before, after, binding = self._activate(context, port_id, host, body)
-        self.ports.notify(before, after)
-        return _api(binding)
-
-    @retried
-    def _activate(self, context: Context, port_id: str, host: str, body: Any) -> tuple[Object, Object, Object]:
         with self.db.read() as connection:
             port = self._port(connection, port_id)
             network = self._network_for_drivers(connection, port, "activate")
@@ -143,12 +137,13 @@ class PortBindings:
             update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
             # DHCP does not block it: the instance has its lease already, and keeps running while it migrates.
             provisioning.block(tx, port_id, [provisioning.L2])
-        return port, after, binding
+            tx.after_commit(self.ports.notify, port, after)
+        return _api(binding)
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def _port(self, connection: Connection, port_id: str) -> Object:
-        port = self.ports.load(connection, port_id)
+        port = self.ports.view.get(connection, port_id)
         _check_compute(port)
         return port
 
@@ -156,7 +151,7 @@ class PortBindings:
         """The query is saved if no driver is notified."""
         notifies = self.operations.mechanisms.notifies
         if notifies(operation, "port_binding") or notifies("update", "port"):
-            return self.networks.load(connection, port["network_id"])
+            return self.networks.view.get(connection, port["network_id"])
         return {"id": port["network_id"]}
 
     def _bound(self, connection: Connection, port: Object, network: Object, host: str, values: Object) -> Object:

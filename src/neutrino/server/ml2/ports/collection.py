@@ -19,9 +19,9 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, changed, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.transaction import UNLIMITED, Transaction
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.allocation import Allocator, FixedIp
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
 from neutrino.server.ml2.extensions import Extensions
@@ -33,8 +33,9 @@ from neutrino.server.ml2.ports.values import address_pairs, api_port, dhcp_optio
 from neutrino.server.ml2.views import PORT_RENAMED, PORTS, subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.securitygroups.views import check_usable
 
-Object = dict[str, Any]
 Write = Callable[[Transaction], None]
 # Called with a port before and after a change (None: does not exist); may refuse it, or return further rows to write.
 TransactionHook = Callable[[Connection, Context, Object | None, Object | None], Write | None]
@@ -51,9 +52,7 @@ class Ports:
     extensions: Extensions
     quotas: Quotas
     binder: Binder
-    ensure_default_group: Callable[[str], str]
-    # Refuses groups that the caller or the port's project may not use.
-    check_groups: Callable[[Connection, Context, Sequence[str], str], None]
+    groups: SecurityGroups
     base_mac: str
     max_address_pairs: int
     # Services that own ports, or have objects that depend on ports, register here when they are built.
@@ -73,9 +72,6 @@ class Ports:
             read = self.view.many if query.reverse else self.view.stream
             yield from read(connection, query, context.project_id)
 
-    def load(self, connection: Connection, key: str) -> Object:
-        return self.view.get(connection, key)
-
     def target(self, context: Context, values: Object) -> Object:
         """Attributes of the port's network, for policy rules."""
         sees_all = context.is_admin or "service" in context.roles
@@ -88,7 +84,7 @@ class Ports:
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         projects = {values["project_id"] for values in several}
-        default_groups = {project: self.ensure_default_group(project) for project in projects}
+        default_groups = {project: self.groups.ensure_default(project) for project in projects}
         network_ids = list(dict.fromkeys(values["network_id"] for values in several))
         attempts = itertools.count()
 
@@ -107,16 +103,16 @@ class Ports:
                 self._check_requested_macs(connection, several, made)
                 for port, _ in made:  # services may refuse a new port; none has rows for one yet
                     self._hook_writes(connection, context, None, port)
-                limits = {project: self.quotas.limit(connection, "port", project) for project in projects}
+                limits = self.quotas.limits(connection, "port", several)
             contexts = [DriverContext("create", "port", p, network=networks[p["network_id"]]) for p, _ in made]
+            created = [api_port(port) for port, _ in made]
             with self.operations.write(contexts) as tx:
                 self._insert(tx, made, limits)
-            return [api_port(port) for port, _ in made]
+                for port in created:
+                    tx.after_commit(self.notify, None, port)
+            return created
 
-        created = self.db.retrying(attempt)
-        for port in created:
-            self.notify(None, port)
-        return created
+        return self.db.retrying(attempt)
 
     def _decide(
         self,
@@ -157,7 +153,7 @@ class Ports:
         # Before the extension drivers: DNS names and port security depend on the addresses and the groups.
         port["fixed_ips"] = allocator.for_new_port(port, values.get("fixed_ips"), subnets)
         if groups:
-            self.check_groups(connection, context, groups, values["project_id"])
+            check_usable(connection, context, groups, values["project_id"])
         port = self.extensions.process("create", "port", values, port, network=network)
         binding = self.binder.bind(connection, port, network)
         return {**port, **binding.port_values}, binding
@@ -174,12 +170,11 @@ class Ports:
             requested.add((port["network_id"], port["mac_address"]))
 
     def _insert(self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int]) -> None:
-        tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made])
+        tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made], limits)
         _insert_parts(tx, [port for port, _ in made])
         for port, binding in made:
             self.binder.store(tx, port, binding)
             self.extensions.store("port", tx, port)
-            tx.use("port", port["project_id"], 1, limits.get(port["project_id"], UNLIMITED))
 
     def prepare_create(
         self, connection: Connection, values: Object, network: Object, subnets: Sequence[Object]
@@ -195,26 +190,22 @@ class Ports:
 
     # --- updating -------------------------------------------------------------------------------------------------
 
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        before, after = self._update(context, key, values, revision)
-        if after is not before:
-            self.notify(before, after)
-        return api_port(after)
-
     @retried
-    def _update(self, context: Context, key: str, values: Object, revision: int | None) -> tuple[Object, Object]:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
-            network = self.networks.load(connection, before["network_id"], context.project_id)
+            network = self.networks.view.get(connection, before["network_id"], context.project_id)
             decided = self._decide_update(connection, context, before, values)
             pending = self.prepare_update(connection, before, decided, network, request=values)
             if pending is None:
-                return before, before
-            hook_writes = self._hook_writes(connection, context, before, dict(pending.context.current))
+                return api_port(before)
+            after = dict(pending.context.current)
+            hook_writes = self._hook_writes(connection, context, before, after)
         with self.operations.write([pending.context]) as tx:
             for write in (pending.write, *hook_writes):
                 write(tx)
-        return before, dict(pending.context.current)
+            tx.after_commit(self.notify, before, after)
+        return api_port(after)
 
     def _decide_update(self, connection: Connection, context: Context, before: Object, values: Object) -> Object:
         after = {**before, **values}
@@ -235,7 +226,7 @@ class Ports:
         if "security_groups" in values:
             after["security_groups"] = new_or_same(values["security_groups"] or [], before["security_groups"])
             if after["security_groups"]:
-                self.check_groups(connection, context, after["security_groups"], before["project_id"])
+                check_usable(connection, context, after["security_groups"], before["project_id"])
         return after
 
     def addresses_after(
@@ -293,15 +284,12 @@ class Ports:
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
+    @retried
     def delete(self, context: Context, key: str, revision: int | None, checked: bool = True) -> None:
         """`checked`: refused for ports that belong to a service, such as a router's interface."""
-        self.notify(self._delete(context, key, revision, checked), None)
-
-    @retried
-    def _delete(self, context: Context, key: str, revision: int | None, checked: bool = True) -> Object:
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
-            network = self.networks.load(connection, before["network_id"], context.project_id)
+            network = self.networks.view.get(connection, before["network_id"], context.project_id)
             for check in self.delete_checks if checked else ():
                 check(connection, before)
             hook_writes = self._hook_writes(connection, context, before, None)
@@ -309,14 +297,13 @@ class Ports:
         with self.operations.write([pending.context]) as tx:
             for write in (*hook_writes, pending.write):  # what references the port before its row
                 write(tx)
-        return before
+            tx.after_commit(self.notify, before, None)
 
     def prepare_delete(self, before: Object, network: Object) -> PendingWrite:
         def write(tx: Transaction) -> None:
             delete_row(tx, t.ports, before)
             if before["tags"]:  # ports are not shared by RBAC policies: without tags there is nothing to delete
                 sharing.forget(tx, before["id"])
-            tx.use("port", before["project_id"], -1)
 
         return PendingWrite(DriverContext("delete", "port", before, network=network), write)
 

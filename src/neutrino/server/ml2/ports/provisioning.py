@@ -16,12 +16,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
 from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.ports.lease_providers import WaitingPort, is_provider, without_live_provider
 from neutrino.server.ml2.views import NETWORKS, PORTS
 
 Object = dict[str, Any]
@@ -59,31 +59,10 @@ class Done(NamedTuple):
     revision: int | None = None  # of the port; None: whichever it has
 
 
-class WaitingPort(NamedTuple):
-    """A port with a DHCP block."""
-
-    port_id: str
-    network_id: str
-    host: str
-
-
-@dataclass(frozen=True)
-class DhcpReadiness:
-    """Which DHCP agents give a port its lease; the composition root passes the functions of the DHCP scheduling."""
-
-    # connection, network, the port's subnets, the port's host: whether a live agent serves it
-    is_served: Callable[[Connection, str, Sequence[str], str], bool]
-    # connection, network, the port's host, reporting host: whether the port waits for that host
-    counts: Callable[[Connection, str, str, str], bool]
-    # connection, ports, heartbeat cutoff: those whose agents are all dead, down or missing
-    unserved: Callable[[Connection, Sequence[WaitingPort], str], Sequence[WaitingPort]]
-
-
 @dataclass(frozen=True)
 class Provisioning:
     db: Database
     operations: Operations
-    dhcp: DhcpReadiness
     notify: Callable[[Object, Object], None]  # with a port before and after every change of its status
     view: View = PORTS  # with the attributes of extension drivers
 
@@ -109,9 +88,7 @@ class Provisioning:
                     continue
                 ports = {port["id"]: port for port in self.view.load_in(connection, "id", unfinished)}
                 networks = self._networks_for_drivers(connection, ports.values())
-            for context in self._complete(unfinished, reports, component, ports, networks):
-                active.add(context.current["id"])
-                self.notify(dict(context.original or {}), dict(context.current))
+            active |= self._complete(unfinished, reports, component, ports, networks)
         return active
 
     @retried
@@ -122,20 +99,20 @@ class Provisioning:
         component: str,
         ports: Mapping[str, Object],
         networks: Mapping[str, Object],
-    ) -> list[DriverContext]:
-        """Remove the component's block; the changes of ports that become ACTIVE."""
+    ) -> set[str]:
+        """Remove the component's block; the ids of ports that become ACTIVE."""
         contexts: list[DriverContext] = []
         with self.operations.write(contexts, raises=False) as tx:
             rows = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)}) if _is_current(row, reports)}
             if not rows:
-                return []
+                return set()
             tx.execute(sa.delete(t.provisioning_blocks).where(_b.port_id.in_(list(rows)), _b.component == component))
             blocked = set(tx.execute(_BLOCKED, {"among": list(rows)}).scalars())
             if blocked:  # written through the port's row, so that the component that finishes next sees this removal
                 tx.execute(sa.update(t.ports).where(_p.id.in_(sorted(blocked))).values(updated_at=now()))
             active = [row for key, row in rows.items() if key not in blocked and row.status != ACTIVE]
-            contexts += _set_status(tx, active, ACTIVE, ports, networks)
-        return contexts
+            contexts += self._set_status(tx, active, ACTIVE, ports, networks)
+        return {row.id for row in active}
 
     def ready(self, port_id: str, component: str, revision: int, host: str) -> bool:
         """A DHCP host that may not wire the port itself can give its lease.
@@ -148,7 +125,7 @@ class Provisioning:
             port = connection.execute(_WAITS, {"port": port_id}).first()
             if port is None or revision < port.revision_number:
                 return False
-            if not self.dhcp.counts(connection, port.network_id, port.host, host):
+            if not is_provider(connection, port.network_id, port.host, host):
                 return False
         return self.complete(port_id, component, port.host, revision)
 
@@ -156,7 +133,7 @@ class Provisioning:
         """Remove the DHCP block of ports whose agents are all dead or down; the ids of ports that became ACTIVE."""
         with self.db.read() as connection:
             waiting = [WaitingPort(row.id, row.network_id, row.host) for row in connection.execute(_WAITING)]
-            unserved = self.dhcp.unserved(connection, waiting, cutoff) if waiting else ()
+            unserved = without_live_provider(connection, waiting, cutoff) if waiting else ()
         return self.complete_all([Done(port.port_id, port.host) for port in unserved], DHCP) if unserved else set()
 
     # --- the port is no longer wired ------------------------------------------------------------------------------
@@ -172,20 +149,18 @@ class Provisioning:
             if not is_bound or (before["status"] == DOWN and is_blocked):
                 return False
             networks = self._networks_for_drivers(connection, [before])
-        changes = self._block_again(before, host, networks)
-        for context in changes:
-            self.notify(dict(context.original or {}), dict(context.current))
-        return bool(changes)
+        return self._block_again(before, host, networks)
 
     @retried
-    def _block_again(self, port: Object, host: str, networks: Mapping[str, Object]) -> list[DriverContext]:
+    def _block_again(self, port: Object, host: str, networks: Mapping[str, Object]) -> bool:
         contexts: list[DriverContext] = []
         with self.operations.write(contexts, raises=False) as tx:
             row = tx.execute(_LOCK, {"among": [port["id"]]}).first()
             if row is not None and row.host == host:
                 block(tx, row.id, [L2])
-                contexts += _set_status(tx, [row] if row.status != DOWN else [], DOWN, {row.id: port}, networks)
-        return contexts
+                changing = [row] if row.status != DOWN else []
+                contexts += self._set_status(tx, changing, DOWN, {row.id: port}, networks)
+        return bool(contexts)
 
     def _networks_for_drivers(self, connection: Connection, ports: Iterable[Object]) -> dict[str, Object]:
         """Networks of the ports by id; the query is saved if no driver is notified."""
@@ -194,22 +169,27 @@ class Provisioning:
         ids = sorted({port["network_id"] for port in ports})
         return {network["id"]: network for network in NETWORKS.load_in(connection, "id", ids)}
 
-
-def _set_status(
-    tx: Transaction, rows: Sequence[Any], status: str, ports: Mapping[str, Object], networks: Mapping[str, Object]
-) -> list[DriverContext]:
-    """Change the status of ports whose rows are locked; returns the changes, for the drivers."""
-    if rows:
-        values = {"status": status, "revision_number": _p.revision_number + 1, "updated_at": now()}
-        tx.execute(sa.update(t.ports).where(_p.id.in_([row.id for row in rows])).values(values))
-    contexts = []
-    for row in rows:
-        tx.record("port", row.id)
-        before = {**ports[row.id], "status": row.status}
-        after = {**before, "status": status, "revision_number": row.revision_number + 1}
-        network = networks.get(before["network_id"], {"id": before["network_id"]})
-        contexts.append(DriverContext("update", "port", after, before, network=network))
-    return contexts
+    def _set_status(
+        self,
+        tx: Transaction,
+        rows: Sequence[Any],
+        status: str,
+        ports: Mapping[str, Object],
+        networks: Mapping[str, Object],
+    ) -> list[DriverContext]:
+        """Change the status of ports whose rows are locked; returns the changes, for the drivers."""
+        if rows:
+            values = {"status": status, "revision_number": _p.revision_number + 1, "updated_at": now()}
+            tx.execute(sa.update(t.ports).where(_p.id.in_([row.id for row in rows])).values(values))
+        contexts = []
+        for row in rows:
+            tx.record("port", row.id)
+            before = {**ports[row.id], "status": row.status}
+            after = {**before, "status": status, "revision_number": row.revision_number + 1}
+            network = networks.get(before["network_id"], {"id": before["network_id"]})
+            contexts.append(DriverContext("update", "port", after, before, network=network))
+            tx.after_commit(self.notify, before, after)
+        return contexts
 
 
 def _is_current(port: Any, reports: Mapping[tuple[str, str], int | None]) -> bool:

@@ -47,7 +47,7 @@ def new_or_same(new: list[Any], old: list[Any]) -> list[Any]:
 
 
 def api_port(port: Mapping[str, Any]) -> Object:
-    return {**port, "tenant_id": port["project_id"], "resource_request": None}
+    return {**port, "resource_request": None}
 
 
 def service_port(network_id: str, project_id: str, device_id: str, owner: str, host: str, name: str = "") -> Object:

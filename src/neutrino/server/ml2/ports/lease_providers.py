@@ -11,7 +11,7 @@ port, and so no distributed copy of one either.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -20,7 +20,6 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server.db import tables as t
 from neutrino.server.ipam.delegated import PROVISIONAL
-from neutrino.server.ml2.ports.provisioning import WaitingPort
 
 BATCH = 1000  # ids in one statement
 _a, _b, _s = t.agents.c, t.network_dhcp_agents.c, t.subnets.c
@@ -41,6 +40,14 @@ _CONCERNED_IF_DHCP = _CONCERNED.where(
 )
 _ALL = sa.select(*_COLUMNS).where(_a.agent_type == words.DHCP)
 _SCHEDULED = sa.select(_b.network_id, _b.agent_id).where(_b.network_id.in_(sa.bindparam("networks", expanding=True)))
+
+
+class WaitingPort(NamedTuple):
+    """A port with a DHCP block."""
+
+    port_id: str
+    network_id: str
+    host: str
 
 
 @dataclass(frozen=True, slots=True)

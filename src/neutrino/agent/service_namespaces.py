@@ -1,0 +1,176 @@
+"""Namespaces of DHCP and routers on this host: created, filled, compared and removed; their devices are ports of a bridge.
+
+A port is plugged by its id, as instances are: the L2 role notices an interface with the id and wires it like any other. On
+the kernel datapath the device is an internal port, which ovs-vswitchd creates in the host's namespace and which is then
+moved into the service's namespace. On the userspace datapath it is a veth pair, as an internal port there does not survive
+a restart of ovs-vswitchd.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from neutrino.agent.delta import unmet
+from neutrino.agent.namespaces import (
+    SERVICE,
+    DesiredNamespace,
+    NamespacePlan,
+    Plug,
+    plan_namespace,
+    plan_outer_ends,
+    sysctls_to_read,
+)
+from neutrino.dataplane.netlink.api import Change as NetlinkChange
+from neutrino.dataplane.netlink.api import DeleteDevice, MoveDevice, Netlink, NetlinkError, SetVeth
+from neutrino.dataplane.netlink.values import HOST, NamespaceState
+from neutrino.dataplane.nft.api import Nft, TableState
+from neutrino.dataplane.nft.plan import plan_tables
+from neutrino.dataplane.ovsdb.api import MARK, Change, DeletePort, Ovsdb, SetPort, Snapshot
+
+Tables = Mapping[str, TableState]
+SETTLE_SECONDS = 5.0  # for ovs-vswitchd to close a deleted device, before another of its name is plugged
+DEVICE_SECONDS = 5.0
+
+
+def is_service(external_ids: Mapping[str, str]) -> bool:
+    """Whether the interface was plugged for a router."""
+    return external_ids.get(MARK) == SERVICE
+
+
+@dataclasses.dataclass(frozen=True)
+class Reconciled:
+    changes: int  # how many were applied
+    before: NamespaceState
+    applied: tuple[NetlinkChange, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ServiceNamespaces:
+    """Blocking. Several namespaces may be worked on at once, each by one thread."""
+
+    netlink: Netlink
+    ovsdb: Callable[[], Ovsdb]
+    nft: Nft | None = None  # for services with tables
+
+    def exists(self, name: str) -> bool:
+        return name in self.netlink.namespaces()
+
+    def create(self, name: str) -> None:
+        if not self.exists(name):
+            self.netlink.create_namespace(name)
+
+    def find(self, desired: DesiredNamespace) -> list[str]:
+        """What `reconcile` would change, as lines."""
+        if not self.exists(desired.name):
+            return [f"{desired.name} has to be created"]
+        plugs, state = _plan_plugs(desired.plugs, self.ovsdb().read()), self._read(desired)
+        tables = plan_tables(desired.tables, self.nft.read(desired.name)) if self.nft is not None else ()
+        changes = (*plugs, plan_namespace(desired, state), *plan_outer_ends(desired, state), *tables)
+        return [line for each in changes for line in each.text().splitlines()]
+
+    def reconcile(
+        self,
+        desired: DesiredNamespace,
+        *,
+        complete: bool = True,
+        unplug: Sequence[str] = (),
+        on_tables: Callable[[Tables], None] = lambda before: None,
+    ) -> Reconciled:
+        """Apply only what differs. `unplug` are stale ports of the bridge; `on_tables` gets former nft tables that change.
+
+        Not `complete`: desired state is from the cache and may be older than actual state. Nothing is removed or replaced.
+        """
+        state = self._prepare(desired)
+        plan = plan_namespace(desired, state, complete=complete)
+        changed = self._apply_tables(desired, complete, on_tables)  # before addresses: no packet leaves untranslated
+        return Reconciled(changed + self._apply(desired, state, plan, unplug), state, plan.changes)
+
+    def _prepare(self, desired: DesiredNamespace) -> NamespaceState:
+        """Create the namespace and its internal ports, if they are missing; gives its actual state."""
+        self.create(desired.name)
+        state = self._read(desired)
+        missing = [plug.name for plug in desired.plugs if plug.internal and plug.name not in state.devices]
+        if not missing:
+            return state
+        self._plug(desired.plugs)
+        # ovs-vswitchd creates the device some time after its row is committed.
+        deadline = time.monotonic() + DEVICE_SECONDS
+        while waiting := [name for name in missing if self.netlink.read_device(HOST, name) is None]:
+            if time.monotonic() > deadline:
+                raise NetlinkError(f"ovs-vswitchd has not created {', '.join(waiting)}")
+            time.sleep(0.01)
+        self.netlink.apply(HOST, [MoveDevice(name, desired.name) for name in missing])
+        return self._read(desired)  # with the new devices: their addresses are planned in the same round
+
+    def _apply_tables(self, desired: DesiredNamespace, complete: bool, on_tables: Callable[[Tables], None]) -> int:
+        if self.nft is None:
+            return 0
+        actual = self.nft.read(desired.name)
+        plans = [each for each in plan_tables(desired.tables, actual) if complete or each.path not in actual]
+        for plan in plans:
+            self.nft.apply(desired.name, plan)
+        if plans:
+            on_tables(actual)
+        return sum(len(plan.elements) or 1 for plan in plans)
+
+    def _apply(
+        self, desired: DesiredNamespace, state: NamespaceState, plan: NamespacePlan, unplug: Sequence[str]
+    ) -> int:
+        """Apply a plan that was made for `state`, and plug what is missing; the number of changes."""
+        outer = plan_outer_ends(desired, state)
+        self.netlink.apply(desired.name, plan.changes)
+        self.netlink.apply(HOST, outer)
+        # With its inner end, a veth pair's end on the bridge is deleted by the kernel; its port in OVSDB is not.
+        gone = [state.devices[change.name].peer for change in plan.changes if isinstance(change, DeleteDevice)]
+        new = [change.peer for change in plan.changes if isinstance(change, SetVeth)]
+        plugged = self._plug(desired.plugs, unplug=(*unplug, *gone, *plan.stale), recreated=new)
+        return len(plan.changes) + len(outer) + plugged
+
+    def remove(self, name: str, *, unplug: Sequence[str] = ()) -> bool:
+        """The namespace with all that is plugged into it, and ports of the bridge; whether the namespace existed."""
+        exists = self.exists(name)
+        devices = [each for each in self.netlink.read(name).devices.values() if each.name != "lo"] if exists else []
+        names = [*unplug, *(each.name for each in devices), *(each.peer for each in devices if each.peer)]
+        if names:
+            self._plug((), unplug=names)
+        if exists:
+            self.netlink.apply(name, [DeleteDevice(each.name) for each in devices if each.kind == "veth"])
+            self.netlink.delete_namespace(name)
+        return exists
+
+    def _read(self, desired: DesiredNamespace) -> NamespaceState:
+        return self.netlink.read(desired.name, sysctls_to_read(desired))
+
+    def _plug(self, plugs: Sequence[Plug], *, unplug: Iterable[str] = (), recreated: Sequence[str] = ()) -> int:
+        """Plug what is missing; the number of changes.
+
+        `recreated` are devices of new veth pairs: ovs-vswitchd still has the deleted device of that name open and would
+        never notice the new one, so its port is removed first.
+        """
+        ovsdb = self.ovsdb()
+        snapshot = ovsdb.read()
+        wanted = {plug.name for plug in plugs}
+        stale = [name for name in unplug if name not in wanted]
+        interfaces = snapshot.interfaces() if stale or recreated else {}
+        removed = [DeletePort(interfaces[name][0], name) for name in (*stale, *recreated) if name in interfaces]
+        if removed:
+            ovsdb.apply(removed, settle=SETTLE_SECONDS if recreated else 0.0)
+        # Outer ends whose inner ends are in no namespace of ours any more.
+        found = (self.netlink.read_device(HOST, name) for name in stale)
+        self.netlink.apply(
+            HOST, [DeleteDevice(each.name) for each in found if each is not None and each.kind == "veth"]
+        )
+        added = _plan_plugs(plugs, ovsdb.read() if removed else snapshot)
+        if added:
+            ovsdb.apply(added)
+        return len(removed) + len(added)
+
+
+def _plan_plugs(plugs: Iterable[Plug], snapshot: Snapshot) -> tuple[Change, ...]:
+    return unmet(map(_set_port, plugs), snapshot)
+
+
+def _set_port(plug: Plug) -> SetPort:
+    # The keys that Nova sets for instances, so that the L2 role treats all ports alike.
+    ids = {"iface-id": plug.port_id, "iface-status": "active", "attached-mac": plug.mac, MARK: plug.mark}
+    return SetPort(plug.bridge, plug.name, "internal" if plug.internal else "", external_ids=ids)
