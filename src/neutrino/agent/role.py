@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from neutrino.feed.state import State, StateChange
-from neutrino.model.agents import AgentState
+from neutrino.model.agents import PROBLEMS, AgentState
+
+MAX_PROBLEMS = 10  # a report is bounded
 
 
 class RoleFeed(Protocol):
@@ -69,3 +71,9 @@ class Role(Protocol):
     def describe(self) -> Iterable[AgentState]:
         """The role's agents as the API shows them."""
         ...
+
+
+def described(agent: AgentState, values: Mapping[str, object], problems: Mapping[str, str]) -> AgentState:
+    """The agent with its current values and problems in `configurations`, as it is reported."""
+    listed = {PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS])}
+    return dataclasses.replace(agent, configurations={**agent.configurations, **values, **listed})

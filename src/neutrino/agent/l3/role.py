@@ -8,7 +8,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 
 from neutrino.agent.l3.daemons import Fifo, RouterDaemons
 from neutrino.agent.l3.delegations import Delegations
@@ -20,7 +20,7 @@ from neutrino.agent.l3.routers import Applied, Routers
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
-from neutrino.agent.role import Drift
+from neutrino.agent.role import Drift, described
 from neutrino.agent.service_namespaces import is_service
 from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Events, subscribe, wait_connected
@@ -34,7 +34,6 @@ from neutrino.model.routing import Router
 
 LOG = logging.getLogger(__name__)
 WORKERS = 8
-MAX_PROBLEMS = 10  # that the agent shows
 FAILURES = (NetlinkError, NftError, OvsdbError, ProcessError, RenderError, OSError)
 REPEAT_SECONDS = (1.0, 4.0)  # after a change: a new port may not have been wired the first time
 WIRED_SECONDS = 10.0  # for a port to be wired; after that keepalived is started anyway: the switch may be down for long
@@ -102,37 +101,31 @@ class L3Role:
     def describe(self) -> Iterable[agents.AgentState]:
         routers = self.desired.all()
         problems = {**self._feed.state.problems_of(ROUTER), **self._loop.problems}
-        configurations = {
-            **self.description.configurations,
+        values = {
             "routers": len(routers),
             "ex_gw_ports": sum(each.gateway is not None for each in routers),
             "interfaces": sum(len(each.interfaces) for each in routers),
             "floating_ips": sum(len(each.floating_ips) for each in routers),
-            agents.PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS]),
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
-        yield replace(self.description, configurations=configurations)
+        yield described(self.description, values, problems)
 
     async def settle(self) -> None:
         await self._loop.queue.idle()
 
     async def find(self) -> Drift:
         try:
-            return Drift(self.name, "\n".join(await asyncio.to_thread(self._plan)))
-        except (*FAILURES, ValueError) as error:
+            return await asyncio.to_thread(self._loop.find, self.name, self._plan)
+        except FAILURES as error:
             return Drift(self.name, problems={"routers": str(error)})
 
-    def _plan(self) -> list[str]:
-        served = self.desired.served()
-        lines = [line for router in served for line in self.routers.find(router)]
-        for router in served:
-            active = self.routers.is_active(router)
-            lines += self.daemons.find(router, self.routers.failover(router), active=active)
-            lines += self.delegations.find(router, active=active)
-        if self._feed.is_synced:
-            stale = self.routers.known() - {router.id for router in served}
-            lines += [f"router {each} is not served here any more" for each in sorted(stale)]
-        return lines
+    def _plan(self, router_id: str) -> tuple[list[str], str]:
+        router = self._feed.state.get(ROUTER, router_id)
+        if router is None:  # deleted meanwhile
+            return [], ""
+        active, failover = self.routers.is_active(router), self.routers.failover(router)
+        lines = [*self.routers.find(router), *self.daemons.find(router, failover, active=active)]
+        return [*lines, *self.delegations.find(router, active=active)], ""
 
     # --- running ----------------------------------------------------------------------------------------------------
 
