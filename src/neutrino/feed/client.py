@@ -305,7 +305,10 @@ class FeedClient:
                 self._reports.acknowledge(message.serial)
             case _:
                 if isinstance(message, m.Welcome):
-                    self._welcomed(message)
+                    LOG.info("connected to %s at %s", message.server or "the server", self._address)
+                    self.connected = True
+                    self._reports.reconnected()
+                    self._has_reports.set()
                 self.state.apply(message)
                 self._report_problems()
                 if isinstance(message, m.Synced):
@@ -314,12 +317,6 @@ class FeedClient:
                     self._unsaved.set()
                     self._position_is_new = True
                     self._changed.set()
-
-    def _welcomed(self, message: m.Welcome) -> None:
-        LOG.info("connected to %s at %s", message.server or "the server", self._address)
-        self.connected = True
-        self._reports.reconnected()
-        self._has_reports.set()
 
     def _report_problems(self) -> None:
         for kind, key, reason in self.state.take_problems():

@@ -95,7 +95,9 @@ class RealProcesses:
             # The file of a killed daemon must not count as the sign that this one serves.
             Path(daemon.pid_file).unlink(missing_ok=True)
         try:
-            with open(daemon.log_file or os.devnull, "ab", opener=_create) as log:
+            with open(
+                daemon.log_file or os.devnull, "ab", opener=lambda path, flags: os.open(path, flags, 0o640)
+            ) as log:
                 logged = os.fstat(log.fileno()).st_size
                 pid = self._namespaces.run(daemon.namespace, lambda: _spawn(daemon, environment, log.fileno()))
         except (OSError, NetlinkError) as error:
@@ -231,10 +233,6 @@ def _is_daemon(each: _Marked, others: dict[int, _Marked]) -> bool:
     """Whether this is the daemon itself; its children inherit the marks."""
     parent = others.get(each.parent)
     return each.leads_session and (parent is None or parent.process.name != each.process.name)
-
-
-def _create(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o640)
 
 
 def _spawn(daemon: Daemon, environment: dict[str, str], output: int) -> int:
