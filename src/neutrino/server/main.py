@@ -29,7 +29,6 @@ from neutrino.server.api.pipeline import Notify, Pipeline
 from neutrino.server.api.resources import CORE, EXTENSIONS
 from neutrino.server.api.routes import discovery_routes, listed, public_routes, resource_routes
 from neutrino.server.backend import build_backend
-from neutrino.server.context import Context
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
