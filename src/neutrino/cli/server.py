@@ -7,6 +7,7 @@ across a fork.
 import argparse
 import contextlib
 import logging
+import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
 
@@ -63,7 +64,7 @@ def run(
     from neutrino.cli import workers
 
     files = [os.path.abspath(name) for name in config_files]
-    os.environ[workers.CONFIG_FILES] = ":".join(files)
+    multiprocessing.set_start_method("fork", force=True)  # not Python's default for ever: workers share the server
     os.register_at_fork(after_in_child=workers.set_worker_signals)
     api = workers.Supervisor(
         workers.TARGET,

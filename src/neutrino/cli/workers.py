@@ -28,7 +28,6 @@ WITHIN_SECONDS = 60.0
 POLL_SECONDS = 0.05
 REPEAT_SECONDS = 0.2
 TARGET = "neutrino.cli.workers:application"
-CONFIG_FILES = "NEUTRINO_CONFIG_FILES"  # environment variable with their names, separated by colons
 _server: Server | None = None
 
 
@@ -64,11 +63,9 @@ class Supervisor(Granian):  # type: ignore[misc,valid-type]
     def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
         super()._respawn_workers(workers, spawn_target, target_loader, delay)
         now = time.monotonic()
-        deaths: deque[float] = self.__dict__.setdefault("_deaths", deque())
+        deaths: deque[float] = self.__dict__.setdefault("_deaths", deque(maxlen=MAX_DEATHS))
         deaths.extend(now for _ in workers)
-        while deaths and now - deaths[0] > WITHIN_SECONDS:
-            deaths.popleft()
-        if len(deaths) < MAX_DEATHS:
+        if len(deaths) < MAX_DEATHS or now - deaths[0] > WITHIN_SECONDS:
             self.respawned_wrks.clear()  # granian's own record, by which it detects a loop
 
 
@@ -86,13 +83,11 @@ def set_worker_signals() -> None:
 
 def application() -> Any:
     """Called by granian in each worker: the WSGI application."""
-    set_worker_signals()  # again, for a Python whose multiprocessing does not fork
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGTERM}
-    )  # in all later threads too: only the one below receives it
+    # In all later threads too: only the one below receives it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=_forward_sigterm, name="SIGTERM", daemon=True).start()
-    files = [name for name in os.environ[CONFIG_FILES].split(":") if name]
-    return application_of(_server or assemble(config.configuration(files)))
+    assert _server is not None
+    return application_of(_server)
 
 
 def _forward_sigterm() -> None:
