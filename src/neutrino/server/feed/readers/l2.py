@@ -1,6 +1,7 @@
 """Reads the objects of the L2 and DHCP roles: networks, ports, security groups, and agents as other hosts see them."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -9,33 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model import state as m
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
-from neutrino.model.state import (
-    AddressGroup,
-    AddressPair,
-    DvrMac,
-    Forwarding,
-    Host,
-    Member,
-    Network,
-    Port,
-    Rule,
-    SecurityGroup,
-    Segment,
-    Subnet,
-)
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.routers import RouterHosts, read_router_hosts
-from neutrino.server.feed.readers.rows import (
-    Ids,
-    build,
-    decode_fixed_ips,
-    grouped,
-    read_ids,
-    read_rows,
-    select,
-    texts,
-)
+from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, grouped, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord
 from neutrino.server.feed.reports.rules import tunnel_address
 from neutrino.server.ipam.delegated import PROVISIONAL
@@ -50,10 +29,11 @@ _decode = msgspec.json.decode
 
 # --- networks ---------------------------------------------------------------------------------------------------------
 
-_NETWORKS = select(Network, t.networks, _n.dns_domain, _n.extra_dhcp_opts)
-_SEGMENTS = select(Segment, t.network_segments, _seg.network_id).order_by(_seg.position)
+_NETWORKS = select(m.Network, t.networks, _n.dns_domain, _n.extra_dhcp_opts)
+_DHCP_AGENTS = sa.select(_nd.network_id, _nd.agent_id)
+_SEGMENTS = select(m.Segment, t.network_segments, _seg.network_id).order_by(_seg.position)
 _SUBNETS = (
-    select(Subnet, t.subnets, _s.dns_nameservers, _s.host_routes)
+    select(m.Subnet, t.subnets, _s.dns_nameservers, _s.host_routes)
     .where(_s.cidr != PROVISIONAL)  # a subnet that waits for a delegated prefix does not exist for hosts yet
     .order_by(_s.created_at, _s.id)
 )
@@ -64,22 +44,20 @@ def networks_of_subnets(connection: Connection, subnet_ids: Sequence[str]) -> se
 
 
 def read_networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, NetworkRecord]]:
-    segment_rows = read_rows(connection, _SEGMENTS, _seg.network_id, ids)
-    segments = grouped(segment_rows, "network_id", lambda row: build(Segment, row))
-    subnets = grouped(read_rows(connection, _SUBNETS, _s.network_id, ids), "network_id", _subnet)
-    agent_rows = read_rows(connection, sa.select(_nd.network_id, _nd.agent_id), _nd.network_id, ids)
-    agents = grouped(agent_rows, "network_id", attrgetter("agent_id"))
+    segments = grouped(connection, _SEGMENTS, _seg.network_id, ids, partial(build, m.Segment))
+    subnets = grouped(connection, _SUBNETS, _s.network_id, ids, _subnet)
+    agents = grouped(connection, _DHCP_AGENTS, _nd.network_id, ids, attrgetter("agent_id"))
     for row in read_rows(connection, _NETWORKS, _n.id, ids):
         parts = {"segments": tuple(segments[row.id]), "subnets": tuple(subnets[row.id])}
         dhcp = None
         if row.id in agents:
             dhcp = build(DhcpNetwork, row, **parts, options=_dhcp_options(row.extra_dhcp_opts))
-        yield row.id, NetworkRecord(build(Network, row, **parts), dhcp, frozenset(agents.get(row.id, ())))
+        yield row.id, NetworkRecord(build(m.Network, row, **parts), dhcp, frozenset(agents.get(row.id, ())))
 
 
-def _subnet(row: Any) -> Subnet:
+def _subnet(row: Any) -> m.Subnet:
     routes = tuple((route["destination"], route["nexthop"]) for route in _decode(row.host_routes))
-    return build(Subnet, row, dns_nameservers=texts.decode(row.dns_nameservers), host_routes=routes)
+    return build(m.Subnet, row, dns_nameservers=texts.decode(row.dns_nameservers), host_routes=routes)
 
 
 def _dhcp_options(text: str) -> tuple[DhcpOption, ...]:
@@ -88,7 +66,7 @@ def _dhcp_options(text: str) -> tuple[DhcpOption, ...]:
 
 # --- ports ------------------------------------------------------------------------------------------------------------
 
-_pairs = msgspec.json.Decoder(tuple[AddressPair, ...])
+_pairs = msgspec.json.Decoder(tuple[m.AddressPair, ...])
 _names = msgspec.json.Decoder(tuple[DnsName, ...])
 _BINDINGS = (
     sa.select(_b.port_id, _b.host, _b.status, _b.vnic_type, _b.vif_type, _b.vif_details, _b.levels)
@@ -96,12 +74,12 @@ _BINDINGS = (
     .order_by(_b.host)
 )
 _JSON_OF_PORTS = (_p.fixed_ips, _p.allowed_address_pairs, _p.security_groups, _p.extra_dhcp_opts, _p.dns_assignment)
-_PORTS = select(Port, t.ports, _p.project_id, *_JSON_OF_PORTS)
+_PORTS = select(m.Port, t.ports, _p.project_id, *_JSON_OF_PORTS)
 _TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_TYPES)))
 
 
 def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]:
-    bindings = grouped(read_rows(connection, _BINDINGS, _b.port_id, ids), "port_id", lambda row: row)
+    bindings = grouped(connection, _BINDINGS, _b.port_id, ids, lambda row: row)
     # Of some ports only their segments are looked up; at the start all tunnel segments are read in one query.
     segments = {_segment_id(b) for each in bindings.values() for b in each} if ids is not None else None
     tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
@@ -119,29 +97,29 @@ def _segment_id(binding: Any) -> str:
 def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts) -> PortRecord:
     fixed, pairs = decode_fixed_ips(row.fixed_ips), _pairs.decode(row.allowed_address_pairs)
     groups, addresses = texts.decode(row.security_groups), {"fixed_ips": fixed, "allowed_address_pairs": pairs}
-    port = build(Port, row, security_groups=groups, **addresses)
+    port = build(m.Port, row, security_groups=groups, **addresses)
     bound = {binding.host: _bound(port, binding) for binding in bindings}
     forwarding = None
     for each in bound.values():
         if each.active and each.segment_id in tunnels:
             ips = tuple(f.ip_address for f in fixed)
-            forwarding = Forwarding(
+            forwarding = m.Forwarding(
                 id=row.id, network_id=row.network_id, host=each.host, mac_address=row.mac_address, ip_addresses=ips
             )
     if row.id in hosts.distributed:  # every host of the router has it, with the same MAC: it is bound to none
         bound, forwarding = _distributed(port, hosts.distributed[row.id]), None
     elif row.id in hosts.replicated:
         bound = _replicated(bound, hosts.replicated[row.id])
-    members = {Member(f.ip_address, row.mac_address) for f in fixed}
-    members |= {Member(p.ip_address, p.mac_address) for p in pairs}
+    members = {m.Member(f.ip_address, row.mac_address) for f in fixed}
+    members |= {m.Member(p.ip_address, p.mac_address) for p in pairs}
     names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
     dhcp = build(DhcpPort, row, names=names, options=options, **addresses)
     # Without groups it adds its addresses to none: the empty set is shared, and most of a large cloud's memory is ports.
-    shared = frozenset(members) if groups else frozenset[Member]()
+    shared = frozenset(members) if groups else frozenset[m.Member]()
     return PortRecord(row.id, row.network_id, bound, forwarding, frozenset(groups), shared, dhcp)
 
 
-def _bound(port: Port, binding: Any) -> Port:
+def _bound(port: m.Port, binding: Any) -> m.Port:
     return msgspec.structs.replace(
         port,
         host=binding.host,
@@ -153,7 +131,7 @@ def _bound(port: Port, binding: Any) -> Port:
     )
 
 
-def _replicated(bound: dict[str, Port], hosts: frozenset[str]) -> dict[str, Port]:
+def _replicated(bound: dict[str, m.Port], hosts: frozenset[str]) -> dict[str, m.Port]:
     """A port of an HA router: all its hosts wire it as it is bound to the host where the router is active."""
     active = next((port for port in bound.values() if port.active), None)
     if active is None:
@@ -161,7 +139,7 @@ def _replicated(bound: dict[str, Port], hosts: frozenset[str]) -> dict[str, Port
     return {host: msgspec.structs.replace(active, host=host, replicated=True) for host in sorted(hosts | {active.host})}
 
 
-def _distributed(port: Port, hosts: frozenset[str]) -> dict[str, Port]:
+def _distributed(port: m.Port, hosts: frozenset[str]) -> dict[str, m.Port]:
     """A port of a distributed router, which has no binding: every host of the router wires it."""
     base = msgspec.structs.replace(
         port,
@@ -179,27 +157,25 @@ def _distributed(port: Port, hosts: frozenset[str]) -> dict[str, Port]:
 
 _addresses = msgspec.json.Decoder(frozenset[str])
 _PORT_RANGE = (_r.port_range_min.label("port_min"), _r.port_range_max.label("port_max"))
-_RULES = select(Rule, t.security_group_rules, _r.security_group_id, _r.normalized_cidr, *_PORT_RANGE)
-_GROUPS = select(SecurityGroup, t.security_groups)
-_ADDRESS_GROUPS = select(AddressGroup, t.address_groups, _ag.addresses)
+_RULES = select(m.Rule, t.security_group_rules, _r.security_group_id, _r.normalized_cidr, *_PORT_RANGE).order_by(_r.id)
+_GROUPS = select(m.SecurityGroup, t.security_groups)
+_ADDRESS_GROUPS = select(m.AddressGroup, t.address_groups, _ag.addresses)
 
 
-def read_security_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, SecurityGroup]]:
-    rules = grouped(
-        read_rows(connection, _RULES.order_by(_r.id), _r.security_group_id, ids), "security_group_id", _rule
-    )
+def read_security_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, m.SecurityGroup]]:
+    rules = grouped(connection, _RULES, _r.security_group_id, ids, _rule)
     for row in read_rows(connection, _GROUPS, _g.id, ids):
-        yield row.id, build(SecurityGroup, row, rules=tuple(rules[row.id]))
+        yield row.id, build(m.SecurityGroup, row, rules=tuple(rules[row.id]))
 
 
-def _rule(row: Any) -> Rule:
+def _rule(row: Any) -> m.Rule:
     protocol = None if row.protocol is None else protocol_number(row.protocol)
-    return build(Rule, row, protocol=protocol, remote_ip_prefix=row.normalized_cidr or row.remote_ip_prefix)
+    return build(m.Rule, row, protocol=protocol, remote_ip_prefix=row.normalized_cidr or row.remote_ip_prefix)
 
 
-def read_address_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, AddressGroup]]:
+def read_address_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, m.AddressGroup]]:
     for row in read_rows(connection, _ADDRESS_GROUPS, _ag.id, ids):
-        yield row.id, build(AddressGroup, row, addresses=_addresses.decode(row.addresses))
+        yield row.id, build(m.AddressGroup, row, addresses=_addresses.decode(row.addresses))
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------
@@ -217,17 +193,17 @@ def read_agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, AgentRe
             distributed = configurations.get(words.DHCP_DISTRIBUTED) is True
             yield row.id, AgentRecord(dhcp=DhcpAgent(row.host, bool(row.admin_state_up), distributed))
         else:
-            mac = DvrMac(id=row.host, mac_address=row.mac_address) if row.mac_address is not None else None
+            mac = m.DvrMac(id=row.host, mac_address=row.mac_address) if row.mac_address is not None else None
             yield row.id, AgentRecord(_endpoint(row.host, configurations), mac)
 
 
-def _endpoint(name: str, configurations: dict[str, Any]) -> Host | None:
+def _endpoint(name: str, configurations: dict[str, Any]) -> m.Host | None:
     """The host as a tunnel endpoint. A row may be older than the rules for reports: values that break them are left out."""
     address, types = configurations.get(words.TUNNELING_IP), configurations.get(words.TUNNEL_TYPES)
     if not address or not isinstance(address, str) or tunnel_address(address):
         return None
     known = types if isinstance(types, list) else []
-    return Host(
+    return m.Host(
         id=name,
         tunneling_ip=address,
         tunnel_types=tuple(each for each in known if isinstance(each, str) and each in TUNNEL_TYPES),

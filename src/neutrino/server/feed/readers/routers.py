@@ -10,7 +10,8 @@ the routers that such a change affects.
 
 import zlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -25,16 +26,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
-from neutrino.server.l3.routers.port_layout import (
-    ACTIVE,
-    AGENT_GATEWAY,
-    DVR_INTERFACE,
-    GATEWAY,
-    HA_INTERFACE,
-    HA_PORT,
-    INTERFACES,
-    SNAT,
-)
+from neutrino.server.l3.routers import port_layout as layout
 from neutrino.server.l3.scheduling.candidates import DVR_MODES
 from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES, LOCAL_HOSTS
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -48,7 +40,7 @@ _n, _s, _pool, _f, _pf = t.networks.c, t.subnets.c, t.subnetpools.c, t.floatingi
 _h, _al = t.conntrack_helpers.c, t.ip_allocations.c
 
 _LOWEST_PRIORITY, _PRIORITIES = 150, 101
-_REPLICATED = (HA_INTERFACE, GATEWAY, SNAT)
+_REPLICATED = (layout.HA_INTERFACE, layout.GATEWAY, layout.SNAT)
 
 _ROUTERS = select(m.Router, t.routers, _r.routes, _r.ha_vr_id)
 _routes = msgspec.json.Decoder(tuple[m.RouterRoute, ...])
@@ -91,13 +83,13 @@ def distributed_routers_of(connection: Connection, ports: Ids, last_networks: Co
 
 def shared_ports(connection: Connection, routers: Ids) -> set[str]:
     """The ports that several hosts of these routers have: the hosts of a router decide who receives them."""
-    statement = sa.select(_rp.port_id).where(_rp.port_type.in_((*_REPLICATED, DVR_INTERFACE)))
+    statement = sa.select(_rp.port_id).where(_rp.port_type.in_((*_REPLICATED, layout.DVR_INTERFACE)))
     return read_ids(connection, statement, _rp.router_id, routers)
 
 
 def read_router_hosts(connection: Connection, ports: Ids) -> RouterHosts:
     """The hosts of those of these ports that several hosts have."""
-    is_distributed = sa.and_(_r.distributed, _rp.port_type.in_(INTERFACES))
+    is_distributed = sa.and_(_r.distributed, _rp.port_type.in_(layout.INTERFACES))
     is_replicated = sa.and_(_r.ha, _rp.port_type.in_(_REPLICATED))
     statement = (
         sa.select(_rp.port_id, _rp.router_id, is_distributed.label("is_distributed"))
@@ -130,7 +122,7 @@ def read_local_hosts(connection: Connection, ids: Ids, modes: AgentModes) -> dic
         return {}
     bound = LOCAL_HOSTS.where(t.port_bindings.c.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
     statement = bound.join(t.routers, sa.and_(_r.id == _rp.router_id, _r.distributed.is_(True)))
-    found = grouped(read_rows(connection, statement, _rp.router_id, ids), "router_id", attrgetter("host"))
+    found = grouped(connection, statement, _rp.router_id, ids, attrgetter("host"))
     return {router_id: local for router_id, hosts in found.items() if (local := frozenset(hosts) & modes.keys())}
 
 
@@ -146,10 +138,11 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
         return
     wanted = ids if ids is None else [router_id for router_id in ids if router_id in served]
     ports = _router_ports(connection, wanted)
-    delegations = _delegations(connection, wanted)
     gateways = _agent_gateways(connection, ports) if local else {}
-    floating, forwardings = _floating_ips(connection, wanted), _port_forwardings(connection, wanted)
-    helpers = _conntrack_helpers(connection, wanted)
+    parts = {
+        field: grouped(connection, statement, column, wanted, value)
+        for field, (statement, column, value) in _PARTS.items()
+    }
     for row in read_rows(connection, _ROUTERS, _r.id, wanted):
         if row.id not in served:
             continue
@@ -157,17 +150,14 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
         base = build(
             m.Router,
             row,
-            gateway=next((port for kind, port in own if kind == GATEWAY), None),
-            interfaces=tuple(port for kind, port in own if kind in INTERFACES),
-            snat_interfaces=tuple(port for kind, port in own if kind == SNAT),
+            gateway=next((port for kind, port in own if kind == layout.GATEWAY), None),
+            interfaces=tuple(port for kind, port in own if kind in layout.INTERFACES),
+            snat_interfaces=tuple(port for kind, port in own if kind == layout.SNAT),
             routes=_routes.decode(row.routes),
-            floating_ips=tuple(floating[row.id]),
-            port_forwardings=tuple(forwardings[row.id]),
-            conntrack_helpers=tuple(helpers[row.id]),
-            delegations=tuple(delegations[row.id]),
             ha=None,  # set for each host
+            **{field: tuple(values[row.id]) for field, values in parts.items()},
         )
-        ha_ports = {port.id: port for kind, port in own if kind == HA_PORT}
+        ha_ports = {port.id: port for kind, port in own if kind == layout.HA_PORT}
         central = dict(_by_host(base, row, placements.get(row.id, {}), ha_ports))
         if not base.distributed:
             yield row.id, RouterRecord(central)
@@ -184,7 +174,7 @@ def _by_host(
     base: m.Router, row: Any, placements: Mapping[str, Placement], ha_ports: Mapping[str, m.RouterInterface]
 ) -> Iterator[tuple[str, m.Router]]:
     """The router as the hosts that it is scheduled to get it; those of an HA router differ in their HA port."""
-    active = next((host for host, (_, state) in placements.items() if state == ACTIVE), "")
+    active = next((host for host, (_, state) in placements.items() if state == layout.ACTIVE), "")
     for host, (ha_port_id, _) in placements.items():
         if not row.ha:
             yield host, base
@@ -263,12 +253,12 @@ def _router_ports(connection: Connection, ids: Ids) -> Interfaces:
 
 def _agent_gateways(connection: Connection, ports: Interfaces) -> dict[str, dict[str, m.RouterInterface]]:
     """External network → host → the agent gateway port by which the host's floating IPs reach that network."""
-    networks = {port.network_id for own in ports.values() for kind, port in own if kind == GATEWAY}
-    labels = sa.literal("").label("router_id"), sa.literal(GATEWAY).label("port_type")
+    networks = {port.network_id for own in ports.values() for kind, port in own if kind == layout.GATEWAY}
+    labels = sa.literal("").label("router_id"), sa.literal(layout.GATEWAY).label("port_type")
     statement = (
         select(m.RouterInterface, t.ports, *labels, _p.fixed_ips, _p.host, _n.mtu)
         .join(t.networks, _n.id == _p.network_id)
-        .where(_p.device_owner == AGENT_GATEWAY, _p.host != "")
+        .where(_p.device_owner == layout.AGENT_GATEWAY, _p.host != "")
         .order_by(_p.id)
     )
     rows = list(read_rows(connection, statement, _p.network_id, sorted(networks)))
@@ -286,7 +276,7 @@ def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
         known, fixed = subnets[row.network_id], fixed_ips.decode(row.fixed_ips)
         used = {each.subnet_id for each in fixed}
         # Subnets of the external network without a gateway address are on-link: they need no route through the gateway.
-        others = (s.cidr for key, s in known.items() if key not in used) if row.port_type == GATEWAY else ()
+        others = (s.cidr for key, s in known.items() if key not in used) if row.port_type == layout.GATEWAY else ()
         addresses = tuple(_address(f, known[f.subnet_id]) for f in fixed if f.subnet_id in known)
         interface = build(m.RouterInterface, row, addresses=addresses, other_subnets=tuple(sorted(others)))
         found[row.router_id].append((row.port_type, interface))
@@ -312,22 +302,32 @@ def _address(fixed: FixedIp, subnet: Any) -> m.RouterAddress:
 
 # --- floating IPs, port forwardings, helpers, delegated prefixes -----------------------------------------------------
 
-
-def _floating_ips(connection: Connection, ids: Ids) -> defaultdict[str, list[m.FloatingIp]]:
-    statement = select(m.FloatingIp, t.floatingips, _f.router_id, _p.host.label("port_host"))
-    statement = statement.outerjoin(t.ports, _p.id == _f.port_id).where(_f.router_id.is_not(None))
-    associated = statement.where(_f.port_id.is_not(None), _f.fixed_ip_address.is_not(None)).order_by(_f.id)
-    rows = read_rows(connection, associated, _f.router_id, ids)
-    return grouped(rows, "router_id", lambda row: build(m.FloatingIp, row, host=row.port_host or ""))
-
-
-def _port_forwardings(connection: Connection, ids: Ids) -> defaultdict[str, list[m.PortForwarding]]:
-    more = (_f.router_id, _f.floating_ip_address.label("external_ip_address"))
-    ranges = _pf.external_port_range, _pf.internal_port_range
-    statement = select(m.PortForwarding, t.port_forwardings, *ranges, *more)
-    statement = statement.join(t.floatingips, _f.id == _pf.floatingip_id)
-    rows = read_rows(connection, statement.where(_f.router_id.is_not(None)).order_by(_pf.id), _f.router_id, ids)
-    return grouped(rows, "router_id", _port_forwarding)
+_FLOATING_IPS = (
+    select(m.FloatingIp, t.floatingips, _f.router_id, _p.host.label("port_host"))
+    .outerjoin(t.ports, _p.id == _f.port_id)
+    .where(_f.router_id.is_not(None), _f.port_id.is_not(None), _f.fixed_ip_address.is_not(None))
+    .order_by(_f.id)
+)
+_RANGES = (_pf.external_port_range, _pf.internal_port_range)
+_PORT_FORWARDINGS = (
+    select(m.PortForwarding, t.port_forwardings, *_RANGES, _f.floating_ip_address.label("external_ip_address"))
+    .add_columns(_f.router_id)
+    .join(t.floatingips, _f.id == _pf.floatingip_id)
+    .where(_f.router_id.is_not(None))
+    .order_by(_pf.id)
+)
+_HELPERS = sa.select(t.conntrack_helpers).order_by(_h.id)
+# A subnet's prefix is requested by the router that is its gateway, once that router has an external gateway.
+_DELEGATIONS = (
+    sa.select(_r.id, _al.subnet_id, _s.cidr)
+    .select_from(
+        t.subnets.join(t.ip_allocations, sa.and_(_al.subnet_id == _s.id, _al.ip_address == _s.gateway_ip))
+        .join(t.router_ports, _rp.port_id == _al.port_id)
+        .join(t.routers, _r.id == _rp.router_id)
+    )
+    .where(_s.prefix_delegated, _r.gw_network_id.is_not(None), _rp.port_type.in_(layout.INTERFACES))
+    .order_by(_s.id)
+)
 
 
 def _port_forwarding(row: Any) -> m.PortForwarding:
@@ -337,24 +337,14 @@ def _port_forwarding(row: Any) -> m.PortForwarding:
     return build(m.PortForwarding, row, **ports)
 
 
-def _conntrack_helpers(connection: Connection, ids: Ids) -> defaultdict[str, list[m.ConntrackHelper]]:
-    rows = read_rows(connection, sa.select(t.conntrack_helpers).order_by(_h.id), _h.router_id, ids)
-    return grouped(rows, "router_id", lambda row: build(m.ConntrackHelper, row))
+def _delegation(row: Any) -> m.Delegation:
+    return m.Delegation(row.subnet_id, "" if is_provisional(row.cidr) else row.cidr)
 
 
-# A subnet's prefix is requested by the router that is its gateway, once that router has an external gateway.
-_DELEGATIONS = (
-    sa.select(_r.id, _al.subnet_id, _s.cidr)
-    .select_from(
-        t.subnets.join(t.ip_allocations, sa.and_(_al.subnet_id == _s.id, _al.ip_address == _s.gateway_ip))
-        .join(t.router_ports, _rp.port_id == _al.port_id)
-        .join(t.routers, _r.id == _rp.router_id)
-    )
-    .where(_s.prefix_delegated, _r.gw_network_id.is_not(None), _rp.port_type.in_(INTERFACES))
-    .order_by(_s.id)
-)
-
-
-def _delegations(connection: Connection, ids: Ids) -> defaultdict[str, list[m.Delegation]]:
-    rows = read_rows(connection, _DELEGATIONS, _r.id, ids)
-    return grouped(rows, "id", lambda row: m.Delegation(row.subnet_id, "" if is_provisional(row.cidr) else row.cidr))
+# Field of a router → the statement for all routers, the column with the router's id, and the value of a row.
+_PARTS: Mapping[str, tuple[sa.Select[Any], Any, Callable[[Any], Any]]] = {
+    "floating_ips": (_FLOATING_IPS, _f.router_id, lambda row: build(m.FloatingIp, row, host=row.port_host or "")),
+    "port_forwardings": (_PORT_FORWARDINGS, _f.router_id, _port_forwarding),
+    "conntrack_helpers": (_HELPERS, _h.router_id, partial(build, m.ConntrackHelper)),
+    "delegations": (_DELEGATIONS, _r.id, _delegation),
+}

@@ -59,9 +59,11 @@ def build(cls: type[S], row: Any, **values: Any) -> S:
     return cls(**({name: columns[name] for name in cls.__struct_fields__ if name in columns} | values))
 
 
-def grouped(rows: Iterable[Any], column: str, value: Callable[[Any], V]) -> defaultdict[str, list[V]]:
-    """The rows' values by a column, in the order of the rows."""
+def grouped(
+    connection: Connection, statement: sa.Select[Any], column: Any, ids: Ids, value: Callable[[Any], V]
+) -> defaultdict[str, list[V]]:
+    """The values of these rows by the column, in the order of the rows."""
     found: defaultdict[str, list[V]] = defaultdict(list)
-    for row in rows:
-        found[getattr(row, column)].append(value(row))
+    for row in read_rows(connection, statement, column, ids):
+        found[getattr(row, column.name)].append(value(row))
     return found
