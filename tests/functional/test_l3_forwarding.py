@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from neutrino.agent.l3.parts.port_forwarding import RULES, SAME, SINGLE, TO_ONE, forwarding_maps
+from neutrino.agent.l3.parts.nat import FORWARDING_RULES, SAME, SINGLE, TO_ONE, forwarding_maps
 from neutrino.agent.service_namespaces import plan_table
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.nft.api import Chain, Hook, Table, TablePlan
@@ -34,7 +34,7 @@ def forwarding(protocol: str, external: tuple[int, int], internal: tuple[int, in
 
 
 def table(*forwardings: PortForwarding) -> Table:
-    arriving = Chain("arriving", RULES, Hook("nat", "prerouting", -100))
+    arriving = Chain("arriving", FORWARDING_RULES, Hook("nat", "prerouting", -100))
     return Table((arriving,), tuple(forwarding_maps(forwardings)), family="ip")
 
 
