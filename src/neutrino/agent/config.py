@@ -14,6 +14,7 @@ from neutrino.agent.l3 import config as l3
 from neutrino.agent.metadata import config as metadata
 from neutrino.agent.metadata.messages import RateLimit, Timeouts
 from neutrino.agent.options import options_of
+from neutrino.agent.supervisor import EXIT, RESPAWN
 from neutrino.errors import RefusedToStart
 
 ROLES = ("l2", "dhcp", "l3", "metadata")
@@ -84,6 +85,12 @@ AGENT = [
     cfg.BoolOpt("enable_distributed_routing", default=False, help="Serve distributed routers."),
     cfg.BoolOpt("drop_flows_on_start", default=False, help="Delete and re-create all flows at the start."),
     cfg.ListOpt("extensions", default=[], help="Extensions of the L2 role, by entry point."),
+    cfg.StrOpt(
+        "check_child_processes_action",
+        choices=[RESPAWN, EXIT],
+        default=RESPAWN,
+        help="When a daemon of a role exits: respawn it, or exit the agent.",
+    ),
     cfg.FloatOpt("report_interval", default=30, min=0, help="Seconds between reports to the server; 0: none."),
     cfg.BoolOpt("log_agent_heartbeats", default=False, help="Make the server log each report."),
     cfg.FloatOpt("quitting_rpc_timeout", default=10, min=0, help="Seconds to complete running work at a stop."),
@@ -118,7 +125,6 @@ GROUPS: tuple[tuple[str | None, list[cfg.Opt]], ...] = (
     (None, metadata.OPTIONS),
     ("metadata_rate_limiting", options_of(RateLimit)),
     ("metadata_haproxy", options_of(Timeouts)),
-    ("agent", dhcp.CHILDREN),
     ("feed", FEED),
     ("ovs", OVS),
     ("agent", AGENT),

@@ -76,18 +76,14 @@ def is_passable(directory: str) -> bool:
 
 def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
     """The agent as the API shows it."""
+    configurations = {
+        "dhcp_driver": "neutron.agent.linux.dhcp.Dnsmasq",
+        "dhcp_lease_duration": conf.dhcp_lease_duration,
+        agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
+        agents.DHCP_PORT_BY_SERVER: True,
+        **({agents.DHCP_DISTRIBUTED: True} if conf.dhcp_distributed else {}),
+        **({agents.USE_GATEWAY_IPS: True} if conf.use_gateway_ips else {}),
+    }
     return agents.AgentState(
-        agent_type=agents.DHCP,
-        binary="neutron-dhcp-agent",
-        host=conf.host,
-        topic="dhcp_agent",
-        availability_zone=conf.availability_zone,
-        configurations={
-            "dhcp_driver": "neutron.agent.linux.dhcp.Dnsmasq",
-            "dhcp_lease_duration": conf.dhcp_lease_duration,
-            agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
-            agents.DHCP_PORT_BY_SERVER: True,
-            **({agents.DHCP_DISTRIBUTED: True} if conf.dhcp_distributed else {}),
-            **({agents.USE_GATEWAY_IPS: True} if conf.use_gateway_ips else {}),
-        },
+        agents.DHCP, "neutron-dhcp-agent", conf.host, "dhcp_agent", conf.availability_zone, configurations
     )

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from oslo_config import cfg
 
 from neutrino.agent.options import option, options_of
-from neutrino.agent.supervisor import EXIT, RESPAWN
 
 INFINITE = -1
 
@@ -43,12 +42,4 @@ OPTIONS: list[cfg.Opt] = [
     cfg.BoolOpt("ovs_use_veth", help="Plug by veth pairs; by default only on the userspace datapath."),
     cfg.IntOpt("num_sync_threads", default=4, min=1, help="How many networks are reconciled at the same time."),
     cfg.ListOpt("dhcp_extensions", default=[], help="Extensions of the DHCP role, by entry point, in this order."),
-]
-CHILDREN: list[cfg.Opt] = [
-    cfg.StrOpt(
-        "check_child_processes_action",
-        choices=[RESPAWN, EXIT],
-        default=RESPAWN,
-        help="When a daemon of a role exits: respawn it, or exit the agent.",
-    ),
 ]

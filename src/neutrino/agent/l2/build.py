@@ -83,24 +83,19 @@ def l2_options(conf: cfg.ConfigOpts) -> L2Options:
 def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
     """The agent as the API shows it."""
     hybrid = conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver == "iptables_hybrid"
-    return agents.AgentState(
-        agent_type=agents.OVS,
-        binary="neutron-openvswitch-agent",
-        host=conf.host,
-        topic="N/A",
-        configurations={
-            agents.BRIDGE_MAPPINGS: dict(bridge_mappings(conf)),
-            agents.TUNNEL_TYPES: list(conf.agent.tunnel_types),
-            agents.TUNNELING_IP: conf.ovs.local_ip,
-            agents.L2_POPULATION: conf.agent.l2_population,
-            "arp_responder_enabled": conf.agent.arp_responder and conf.agent.l2_population,
-            agents.ENABLE_DISTRIBUTED_ROUTING: conf.agent.enable_distributed_routing,
-            "in_distributed_mode": conf.agent.enable_distributed_routing,
-            agents.EXTENSIONS: list(conf.agent.extensions),
-            "datapath_type": conf.ovs.datapath_type,
-            "ovs_capabilities": {"datapath_types": ["netdev", "system"], "iface_types": []},
-            "vhostuser_socket_dir": conf.ovs.vhostuser_socket_dir,
-            "ovs_hybrid_plug": hybrid,
-            agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
-        },
-    )
+    configurations = {
+        agents.BRIDGE_MAPPINGS: dict(bridge_mappings(conf)),
+        agents.TUNNEL_TYPES: list(conf.agent.tunnel_types),
+        agents.TUNNELING_IP: conf.ovs.local_ip,
+        agents.L2_POPULATION: conf.agent.l2_population,
+        "arp_responder_enabled": conf.agent.arp_responder and conf.agent.l2_population,
+        agents.ENABLE_DISTRIBUTED_ROUTING: conf.agent.enable_distributed_routing,
+        "in_distributed_mode": conf.agent.enable_distributed_routing,
+        agents.EXTENSIONS: list(conf.agent.extensions),
+        "datapath_type": conf.ovs.datapath_type,
+        "ovs_capabilities": {"datapath_types": ["netdev", "system"], "iface_types": []},
+        "vhostuser_socket_dir": conf.ovs.vhostuser_socket_dir,
+        "ovs_hybrid_plug": hybrid,
+        agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
+    }
+    return agents.AgentState(agents.OVS, "neutron-openvswitch-agent", conf.host, "N/A", configurations=configurations)

@@ -82,20 +82,16 @@ def refusal(router: Router, conf: cfg.ConfigOpts) -> str | None:
 
 def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
     """The L3 agent of this host, as the API shows it."""
+    configurations = {
+        agents.AGENT_MODE: conf.agent_mode,
+        agents.HANDLE_INTERNAL_ONLY_ROUTERS: conf.handle_internal_only_routers,
+        agents.GATEWAY_EXTERNAL_NETWORK_ID: conf.gateway_external_network_id,
+        "external_network_bridge": conf.external_network_bridge,
+        "interface_driver": "openvswitch",
+        agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
+    }
     return agents.AgentState(
-        agent_type=agents.L3,
-        binary="neutron-l3-agent",
-        host=conf.host,
-        topic="l3_agent",
-        availability_zone=conf.availability_zone,
-        configurations={
-            agents.AGENT_MODE: conf.agent_mode,
-            agents.HANDLE_INTERNAL_ONLY_ROUTERS: conf.handle_internal_only_routers,
-            agents.GATEWAY_EXTERNAL_NETWORK_ID: conf.gateway_external_network_id,
-            "external_network_bridge": conf.external_network_bridge,
-            "interface_driver": "openvswitch",
-            agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
-        },
+        agents.L3, "neutron-l3-agent", conf.host, "l3_agent", conf.availability_zone, configurations
     )
 
 

@@ -115,15 +115,10 @@ def _read(conf: cfg.ConfigOpts, option: str) -> str:
 
 
 def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
-    return agents.AgentState(
-        agent_type=agents.METADATA,
-        binary="neutron-metadata-agent",
-        host=conf.host,
-        topic="N/A",
-        configurations={
-            "metadata_proxy_socket": conf.metadata_proxy_socket,
-            "nova_metadata_host": conf.nova_metadata_host,
-            "nova_metadata_port": conf.nova_metadata_port,
-            agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
-        },
-    )
+    configurations = {
+        "metadata_proxy_socket": conf.metadata_proxy_socket,
+        "nova_metadata_host": conf.nova_metadata_host,
+        "nova_metadata_port": conf.nova_metadata_port,
+        agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
+    }
+    return agents.AgentState(agents.METADATA, "neutron-metadata-agent", conf.host, "N/A", configurations=configurations)
