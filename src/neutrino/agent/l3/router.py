@@ -10,7 +10,7 @@ A router that is not distributed has one namespace, `qrouter-…`. A distributed
   translated there too. With HA, several hosts have it, and keepalived sets its addresses on the active one.
 
 The path of a floating IP: the feed's `Router` → `role.L3Role` → here → `parts.nat.Nat` (an element of two nft maps) →
-`ServiceNamespaces` (read, `nft.plan`, apply) → `dataplane.nft.real`.
+`ServiceNamespaces` (read, plan, apply) → `dataplane.nft.real`.
 """
 
 import dataclasses
