@@ -8,9 +8,9 @@ import itertools
 import signal
 from collections.abc import Callable
 
-from neutrino.dataplane.process.api import Daemon, ExitStatus, Process, ProcessError
+from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError
 
-_KILLED = ExitStatus(signal=signal.SIGKILL)
+_KILLED = -signal.SIGKILL
 
 
 class FakeProcesses:
@@ -20,7 +20,7 @@ class FakeProcesses:
         self._namespace_exists = namespace_exists
         self._pids = itertools.count(1000)
         self._running: dict[str, Process] = {}
-        self._ended: dict[Process, ExitStatus] = {}
+        self._ended: dict[Process, ExitCode] = {}
         self._waiting: dict[Process, list[Callable[[], object]]] = {}
         self.started: list[Daemon] = []
         self.signals: list[tuple[str, int]] = []
@@ -53,14 +53,14 @@ class FakeProcesses:
             return False
         self.signals.append((process.name, number))
         if number == signal.SIGKILL or (number == signal.SIGTERM and process.name not in self.stubborn):
-            self.end(process.name, ExitStatus(signal=number))
+            self.end(process.name, -number)
         return True
 
     def stop(self, process: Process, *, patience: float = 5.0, pid_file: str = "") -> None:
         self.send(process, signal.SIGTERM)
         self.send(process, signal.SIGKILL)
 
-    async def wait(self, process: Process) -> ExitStatus:
+    async def wait(self, process: Process) -> ExitCode:
         if self._running.get(process.name) == process:
             event, loop = asyncio.Event(), asyncio.get_running_loop()
             notify = functools.partial(
@@ -73,9 +73,9 @@ class FakeProcesses:
             finally:
                 if notify in waiting:
                     waiting.remove(notify)  # cancelled: the loop may be closed when the process ends
-        return self._ended.pop(process, ExitStatus())
+        return self._ended.pop(process, None)
 
-    def end(self, name: str, how: ExitStatus = _KILLED) -> None:
+    def end(self, name: str, how: ExitCode = _KILLED) -> None:
         """The process is killed, or exits."""
         process = self._running.pop(name)
         self._ended[process] = how

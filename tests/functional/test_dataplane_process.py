@@ -20,7 +20,7 @@ from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetVeth
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address
-from neutrino.dataplane.process.api import Daemon, ExitStatus, Process, ProcessError, Processes
+from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError, Processes, exit_text
 from neutrino.dataplane.process.real import RealProcesses
 from tests.fakes.process import FakeProcesses
 
@@ -152,9 +152,9 @@ def test_an_exit_is_notified(place):
         await asyncio.sleep(0)
         assert not waiting.done()
         place.kill(process)
-        assert await asyncio.wait_for(waiting, 5) == ExitStatus(signal=signal.SIGKILL)
+        assert await asyncio.wait_for(waiting, 5) == -signal.SIGKILL
         assert place.processes.running() == {}
-        assert await place.processes.wait(process) == ExitStatus()  # the status is returned once
+        assert await place.processes.wait(process) is None  # the status is returned once
 
     asyncio.run(run())
 
@@ -164,7 +164,7 @@ def test_an_earlier_exit_is_notified_too(place):
         process = place.processes.start(place.daemon())
         place.kill(process)
         eventually(lambda: place.processes.running() == {})
-        assert await asyncio.wait_for(place.processes.wait(process), 5) == ExitStatus(signal=signal.SIGKILL)
+        assert await asyncio.wait_for(place.processes.wait(process), 5) == -signal.SIGKILL
 
     asyncio.run(run())
 
@@ -177,7 +177,7 @@ def test_waiting_can_be_cancelled(place):
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         place.kill(process)
-        assert await asyncio.wait_for(place.processes.wait(process), 5) == ExitStatus(signal=signal.SIGKILL)
+        assert await asyncio.wait_for(place.processes.wait(process), 5) == -signal.SIGKILL
 
     asyncio.run(run())
 
@@ -227,8 +227,8 @@ def test_no_zombie_is_left_while_we_live(real):
 def test_the_exit_status_of_a_daemon_that_exits_at_once(real):
     process = real.processes.start(real.daemon(argv=("sh", "-c", "exit 3")))
     ended = asyncio.run(asyncio.wait_for(real.processes.wait(process), 5))
-    assert ended == ExitStatus(status=3)
-    assert ended.text() == "exited with status 3"
+    assert ended == 3
+    assert exit_text(ended) == "exited with status 3"
 
 
 def test_a_pid_file_that_names_another_process(real):
@@ -338,13 +338,13 @@ def test_a_daemon_outlives_an_agent_that_is_killed_and_is_found_and_watched_by_t
     assert process is not None
     assert process.pid == int(Path(pid_file).read_text())
 
-    async def run() -> ExitStatus:
+    async def run() -> ExitCode:
         waiting = asyncio.create_task(real.processes.wait(process))
         await asyncio.sleep(0)
         os.kill(process.pid, signal.SIGKILL)
         return await asyncio.wait_for(waiting, 5)
 
-    assert asyncio.run(run()) == ExitStatus()  # not our child: how it ended, only its parent knows
+    assert asyncio.run(run()) is None  # not our child: how it ended, only its parent knows
     assert real.processes.running() == {}
 
 

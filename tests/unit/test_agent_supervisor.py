@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from neutrino.agent.supervisor import Action, DaemonExited, Delays, ProcessEvent, Service, Supervisor
-from neutrino.dataplane.process.api import Daemon, ExitStatus, Process, ProcessError
+from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError
 from tests.fakes.process import FakeProcesses
 
 DNSMASQ = Daemon("dnsmasq net", ("dnsmasq", "-k"))
@@ -52,7 +52,7 @@ def test_a_daemon_is_started_and_respawned():
         async with host.running():
             first = await host.ensure(DNSMASQ)
             assert host.supervisor.running(DNSMASQ.name) == first
-            host.processes.end(DNSMASQ.name, ExitStatus(status=2))
+            host.processes.end(DNSMASQ.name, 2)
             await host.notified("exited", "started")
             assert host.events[0] == ProcessEvent(DNSMASQ.name, "exited", "exited with status 2")
             second = host.processes.find(DNSMASQ.name)
@@ -184,7 +184,7 @@ def test_with_action_exit_the_agent_exits_with_a_daemon():
 class Silent(FakeProcesses):
     """Without notifications of exits, as on a kernel without pidfds."""
 
-    async def wait(self, process: Process) -> ExitStatus:
+    async def wait(self, process: Process) -> ExitCode:
         raise OSError("Function not implemented")
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from neutrino.dataplane.process.api import Daemon, ExitStatus, Process, ProcessError, Processes
+from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError, Processes, exit_text
 
 LOG = logging.getLogger(__name__)
 RESPAWN: Literal["respawn"] = "respawn"
@@ -118,6 +118,11 @@ def read_file(path: Path) -> str | None:
         return path.read_text(errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def list_directory(path: Path) -> list[str]:
+    """The names in a directory, sorted; none if it does not exist."""
+    return sorted(os.listdir(path)) if path.is_dir() else []
 
 
 def write_file(path: Path, text: str, *, mode: int = 0o600) -> None:
@@ -242,14 +247,14 @@ class Supervisor:
         found = None if complete else self.processes.find(service.daemon.name, service.daemon.pid_file)
         return (Action.NOTHING, found) if found is not None else apply_service(service, self.processes)
 
-    async def _wait_exited(self, process: Process, pid_file: str) -> ExitStatus:
+    async def _wait_exited(self, process: Process, pid_file: str) -> ExitCode:
         try:
             return await self.processes.wait(process)
         except OSError as error:
             LOG.warning("%s: no notification of its exit, only periodic checks: %s", process.name, error)
         while await asyncio.to_thread(self.processes.find, process.name, pid_file) == process:
             await asyncio.sleep(self.interval)
-        return ExitStatus()
+        return None
 
     async def _respawn_forever(self, supervised: _Supervised, process: Process) -> None:
         service, failures, loop = supervised.service, 0, asyncio.get_running_loop()
@@ -257,9 +262,9 @@ class Supervisor:
             started = loop.time()
             status = await self._wait_exited(process, service.daemon.pid_file)
             supervised.process = None
-            self._publish(ProcessEvent(process.name, "exited", status.text()))
+            self._publish(ProcessEvent(process.name, "exited", exit_text(status)))
             if self.action == EXIT:
-                reason = f"{process.name} {status.text()}, and check_child_processes_action is exit"
+                reason = f"{process.name} {exit_text(status)}, and check_child_processes_action is exit"
                 self._fatal.put_nowait(DaemonExited(reason))
                 return
             # A crash loop keeps its back-off; a daemon that was stable for a while is respawned at once.

@@ -13,7 +13,7 @@ import msgspec
 from oslo_config import cfg
 
 from neutrino.cli.errors import INVALID, CommandError
-from neutrino.model.roles import LEAST, UnknownRole, parse_roles
+from neutrino.model.roles import LEAST, parse_roles
 from neutrino.server.config import configuration, database_url
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
@@ -80,7 +80,7 @@ def host(args: argparse.Namespace) -> None:
         raise CommandError(f"host {action} takes no --roles", INVALID)
     try:
         roles = parse_roles(args.roles) if args.roles is not None else LEAST
-    except UnknownRole as error:
+    except ValueError as error:
         raise CommandError(f"--roles: {error}", INVALID) from None
     with opened(configuration(args.config_file)) as db:
         credentials = Credentials(db)

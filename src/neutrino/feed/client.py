@@ -52,10 +52,6 @@ class ClientOptions:
     save_interval: float = 1.0  # seconds after a change within which the cache is written
 
 
-class ConnectionLost(Exception):
-    """The connection cannot be used any more."""
-
-
 class UnacknowledgedReports:
     """Reports that the server has not acknowledged: the newest per subject, kept across connections. Pure.
 
@@ -228,8 +224,6 @@ class FeedClient:
         try:
             async with await self._connect() as connection:
                 await self._talk(connection)
-        except ConnectionLost as error:
-            self._log_lost(str(error))
         except m.NotUnderstood as error:
             self._log_lost(f"invalid frame from the server: {error}")
         except InvalidStatus as error:
@@ -287,7 +281,7 @@ class FeedClient:
                         sender = asyncio.create_task(self._keep_sending(connection))
                 if self.state.has_changes:
                     self._changed.set()
-            raise ConnectionLost("the connection was closed")
+            raise ConnectionError("the connection was closed")
         finally:
             if sender is not None:
                 await _cancel(sender)
@@ -296,7 +290,7 @@ class FeedClient:
         match message:
             case m.Refused():
                 self._failures = max(self._failures, REFUSED_FAILURES)
-                raise ConnectionLost(f"the server refuses this host: {message.reason}")
+                raise ConnectionError(f"the server refuses this host: {message.reason}")
             case m.NotUnderstood():
                 LOG.warning("invalid message from the server: %s", message)
             case m.Problem():
@@ -305,7 +299,10 @@ class FeedClient:
                 self._reports.acknowledge(message.serial)
             case _:
                 if isinstance(message, m.Welcome):
-                    self._welcomed(message)
+                    LOG.info("connected to %s at %s", message.server or "the server", self._address)
+                    self.connected = True
+                    self._reports.reconnected()
+                    self._has_reports.set()
                 self.state.apply(message)
                 self._report_problems()
                 if isinstance(message, m.Synced):
@@ -314,12 +311,6 @@ class FeedClient:
                     self._unsaved.set()
                     self._position_is_new = True
                     self._changed.set()
-
-    def _welcomed(self, message: m.Welcome) -> None:
-        LOG.info("connected to %s at %s", message.server or "the server", self._address)
-        self.connected = True
-        self._reports.reconnected()
-        self._has_reports.set()
 
     def _report_problems(self) -> None:
         for kind, key, reason in self.state.take_problems():

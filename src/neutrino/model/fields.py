@@ -98,7 +98,9 @@ def fault(value: msgspec.Struct, where: str = "") -> str:
     for name, check in _checks(type(value)):
         given = getattr(value, name)
         if check is not None and not check(given):
-            return f"{where}{name}: {_shown(given)} is not valid"
+            text = repr(given)
+            shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+            return f"{where}{name}: {shown} is not valid"
         for each in given if isinstance(given, tuple | frozenset) else (given,):
             if isinstance(each, msgspec.Struct) and (found := fault(each, f"{where}{name}.")):
                 return found
@@ -109,8 +111,3 @@ def fault(value: msgspec.Struct, where: str = "") -> str:
 def _checks(cls: type[msgspec.Struct]) -> tuple[tuple[str, Check | None], ...]:
     hints = get_type_hints(cls, include_extras=True)
     return tuple((name, next(iter(getattr(hints[name], "__metadata__", ())), None)) for name in cls.__struct_fields__)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

@@ -20,15 +20,11 @@ AGENT_TYPES: Final[Mapping[str, str]] = {
 """The role of each agent type of the API; a closed list."""
 
 
-class UnknownRole(ValueError):
-    """A role that does not exist."""
-
-
 def parse_roles(text: str) -> tuple[str, ...]:
-    """Parse roles separated by commas; UnknownRole for others, or for none."""
+    """Parse roles separated by commas; ValueError for others, or for none."""
     named = {word.strip() for word in text.split(",")} - {""}
     unknown = sorted(named - set(ROLES))
     if unknown or not named:
         what = f"there is no role {', '.join(unknown)}" if unknown else "at least one role is needed"
-        raise UnknownRole(f"{what}: the roles are {', '.join(ROLES)}")
+        raise ValueError(f"{what}: the roles are {', '.join(ROLES)}")
     return tuple(role for role in ROLES if role in named)

@@ -34,10 +34,8 @@ def build(
     settings, namespaces = dhcp_settings(conf), Namespaces()
     processes = RealProcesses(conf.state_path, namespaces)
     extensions = load_extensions(GROUP, conf.dhcp_extensions, conf)
-    services, dnsmasq = (
-        ServiceNamespaces(RealNetlink(namespaces), switch.ovsdb),
-        Dnsmasq(settings.dhcp_confs, namespaces),
-    )
+    services = ServiceNamespaces(RealNetlink(namespaces), switch.ovsdb)
+    dnsmasq = Dnsmasq(settings.dhcp_confs, namespaces)
     return DhcpRole(
         feed,
         Reconciler(settings, services, processes, dnsmasq, KernelConntrack, extensions),

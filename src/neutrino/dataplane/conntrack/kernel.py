@@ -66,18 +66,14 @@ class KernelConntrack:
             with contextlib.closing(opened) as netlink:
                 for connection in chosen:
                     with tolerated(errno.ENOENT):  # it has ended meanwhile
-                        netlink.do(command, 0, _body(connection) + more)
+                        netlink.do(command, 0, _encode(connection) + more)
         except (OSError, NetlinkError) as error:
             raise api.ConntrackError(f"conntrack: {error}") from error
 
 
-def _body(connection: api.Connection) -> bytes:
+def _encode(connection: api.Connection) -> bytes:
+    """The zone and the tuple of the first packet, by which the kernel finds the connection."""
     head = struct.pack("=BBH", _FAMILIES[connection.family], 0, 0)
-    return head + _tuple(connection) + attribute(_ZONE, struct.pack("!H", connection.zone))
-
-
-def _tuple(connection: api.Connection) -> bytes:
-    """The tuple of the first packet, by which the kernel finds the connection."""
     source, destination = _IP_ADDRESSES[connection.family]
     protocol = [attribute(_PROTO_NUM, struct.pack("B", connection.protocol))]
     if connection.protocol in _ICMP_FIELDS:
@@ -89,7 +85,8 @@ def _tuple(connection: api.Connection) -> bytes:
         protocol.append(attribute(_SRC_PORT, struct.pack("!H", connection.source_port)))
         protocol.append(attribute(_DST_PORT, struct.pack("!H", connection.destination_port)))
     addresses = ip(source, connection.source), ip(destination, connection.destination)
-    return nested(_TUPLE_ORIG, nested(_TUPLE_IP, *addresses), nested(_TUPLE_PROTO, *protocol))
+    first = nested(_TUPLE_ORIG, nested(_TUPLE_IP, *addresses), nested(_TUPLE_PROTO, *protocol))
+    return head + first + attribute(_ZONE, struct.pack("!H", connection.zone))
 
 
 def parse_connections(dump: str) -> Iterator[api.Connection]:

@@ -19,6 +19,7 @@ from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.rtnetlink import NetlinkSocket
 from neutrino.dataplane.netlink.values import Address, Device, NamespaceState, Neighbour, Route, Rule
 
+_RAW = socket.SOCK_RAW | socket.SOCK_CLOEXEC
 _ETH_ARP, _ETH_IPV6 = 0x0806, 0x86DD
 _BROADCAST = b"\xff" * 6
 _ALL_NODES_MAC = bytes.fromhex("333300000001")
@@ -84,7 +85,8 @@ class RealNetlink:
     def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
         with (
             _refusals(namespace, f"{device}: addresses cannot be announced"),
-            self._namespaces.run(namespace, _packet_socket) as sender,
+            # Protocol 0: the socket receives nothing.
+            self._namespaces.run(namespace, lambda: socket.socket(socket.AF_PACKET, _RAW, 0)) as sender,
         ):
             sender.bind((device, 0))
             mac = sender.getsockname()[4]  # the device's current one, whichever the port has
@@ -95,11 +97,6 @@ class RealNetlink:
     def _open(self, namespace: str) -> contextlib.closing[NetlinkSocket]:
         """A socket that a thread opens inside the namespace, to be used from outside of it."""
         return contextlib.closing(self._namespaces.run(namespace, NetlinkSocket))
-
-
-def _packet_socket() -> socket.socket:
-    # Protocol 0: the socket receives nothing.
-    return socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
 
 
 @contextlib.contextmanager

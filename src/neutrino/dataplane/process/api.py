@@ -52,20 +52,16 @@ class Process:
     digest: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class ExitStatus:
-    """A status or a signal; neither where the process was not our child, so that nobody can know."""
+ExitCode = int | None  # negative: the signal; None: unknown, as the process was not our child
 
-    status: int | None = None
-    signal: int | None = None
 
-    def text(self) -> str:
-        if self.signal is not None:
-            try:
-                return f"killed by {signal.Signals(self.signal).name}"
-            except ValueError:
-                return f"killed by signal {self.signal}"
-        return "exited" if self.status is None else f"exited with status {self.status}"
+def exit_text(code: ExitCode) -> str:
+    if code is None or code >= 0:
+        return "exited" if code is None else f"exited with status {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
 
 
 class Processes(Protocol):
@@ -92,6 +88,6 @@ class Processes(Protocol):
         """
         ...
 
-    async def wait(self, process: Process) -> ExitStatus:
+    async def wait(self, process: Process) -> ExitCode:
         """Wait for the exit, whether the process is our child or not."""
         ...

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.process.api import Daemon, ExitStatus, Process, ProcessError
+from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError
 
 OWNER, NAME, DIGEST = "NEUTRINO_OWNER", "NEUTRINO_PROCESS", "NEUTRINO_DIGEST"
 _DEAD = (b"Z", b"X", b"x")
@@ -50,7 +50,7 @@ class RealProcesses:
         self._namespaces = namespaces or Namespaces()
         self._lock = threading.Lock()
         self._children: dict[int, Process] = {}
-        self._exited: dict[tuple[int, int], ExitStatus] = {}  # by pid and start time
+        self._exited: dict[tuple[int, int], ExitCode] = {}  # by pid and start time
         # Names with any process, as seen by the first scan of /proc or started since. Only this agent starts daemons of
         # its owner, so other names need no scan: starting a thousand dnsmasq would otherwise read /proc a thousand times.
         self._names: set[str] | None = None
@@ -95,7 +95,9 @@ class RealProcesses:
             # The file of a killed daemon must not count as the sign that this one serves.
             Path(daemon.pid_file).unlink(missing_ok=True)
         try:
-            with open(daemon.log_file or os.devnull, "ab", opener=_create) as log:
+            with open(
+                daemon.log_file or os.devnull, "ab", opener=lambda path, flags: os.open(path, flags, 0o640)
+            ) as log:
                 logged = os.fstat(log.fileno()).st_size
                 pid = self._namespaces.run(daemon.namespace, lambda: _spawn(daemon, environment, log.fileno()))
         except (OSError, NetlinkError) as error:
@@ -172,7 +174,7 @@ class RealProcesses:
 
     # --- waiting ---
 
-    async def wait(self, process: Process) -> ExitStatus:
+    async def wait(self, process: Process) -> ExitCode:
         with self._opened(process, exiting=True) as descriptor:
             if descriptor is not None:
                 loop, exited = asyncio.get_running_loop(), asyncio.Event()
@@ -183,7 +185,7 @@ class RealProcesses:
                     loop.remove_reader(descriptor)
         self._reap()
         with self._lock:
-            return self._exited.pop((process.pid, process.started), ExitStatus())
+            return self._exited.pop((process.pid, process.started), None)
 
     @contextlib.contextmanager
     def _opened(self, process: Process, *, exiting: bool = False) -> Iterator[int | None]:
@@ -216,13 +218,12 @@ class RealProcesses:
             for pid, process in list(self._children.items()):
                 try:
                     done, status = os.waitpid(pid, os.WNOHANG)
-                    code = os.waitstatus_to_exitcode(status) if done else 0
-                    exited = ExitStatus(status=code) if code >= 0 else ExitStatus(signal=-code)
+                    code = os.waitstatus_to_exitcode(status) if done else None
                 except ChildProcessError:
-                    done, exited = pid, ExitStatus()  # other code of this process has waited for it
+                    done, code = pid, None  # other code of this process has waited for it
                 if done:
                     del self._children[pid]
-                    self._exited[pid, process.started] = exited
+                    self._exited[pid, process.started] = code
             while len(self._exited) > _MAX_EXIT_STATUSES:
                 del self._exited[next(iter(self._exited))]
 
@@ -231,10 +232,6 @@ def _is_daemon(each: _Marked, others: dict[int, _Marked]) -> bool:
     """Whether this is the daemon itself; its children inherit the marks."""
     parent = others.get(each.parent)
     return each.leads_session and (parent is None or parent.process.name != each.process.name)
-
-
-def _create(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o640)
 
 
 def _spawn(daemon: Daemon, environment: dict[str, str], output: int) -> int:

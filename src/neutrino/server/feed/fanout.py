@@ -25,7 +25,8 @@ FRAME_BYTES: Final = 64 * 1024  # a frame is closed at this size, so that one ho
 
 class Fanout:
     def __init__(self, kinds: Sequence[ServedKind] = SERVED_KINDS) -> None:
-        _check_acyclic(kinds)
+        # Objects that refer to each other in a circle would keep each other subscribed for ever: graphlib.CycleError.
+        TopologicalSorter({kind.name: kind.referenced_by.keys() for kind in kinds}).prepare()
         self.position = 0  # of the change log
         self._records: defaultdict[str, dict[str, Any]] = defaultdict(dict)  # by source and id
         self._watchers = Watchers()
@@ -118,15 +119,7 @@ class Fanout:
         pending.remove_first(taken)
         is_last = not pending.due
         if is_last:
-            parts.append(self._synced(pending))
+            digests = {network_id: self._entries.digest(pending.host, network_id) for network_id in pending.digests}
+            pending.digests.clear()
+            parts.append(encode_one(Synced(position=self.position, entries=digests)))
         return frame(parts), is_last
-
-    def _synced(self, pending: Pending) -> bytes:
-        digests = {network_id: self._entries.digest(pending.host, network_id) for network_id in pending.digests}
-        pending.digests.clear()
-        return encode_one(Synced(position=self.position, entries=digests))
-
-
-def _check_acyclic(kinds: Sequence[ServedKind]) -> None:
-    """Objects that refer to each other in a circle would keep each other subscribed for ever (graphlib.CycleError)."""
-    TopologicalSorter({kind.name: kind.referenced_by.keys() for kind in kinds}).prepare()

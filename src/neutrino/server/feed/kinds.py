@@ -11,14 +11,7 @@ from typing import Final
 from neutrino.model.kinds import KINDS
 from neutrino.model.state import Network, Port
 from neutrino.server.feed import stores
-from neutrino.server.feed.readers.l2 import (
-    read_address_groups,
-    read_agents,
-    read_networks,
-    read_ports,
-    read_security_groups,
-)
-from neutrino.server.feed.readers.routers import read_routers
+from neutrino.server.feed.readers import l2, routers
 from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.feed.stores import Reader, ServedKind
 
@@ -37,7 +30,7 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
         KINDS["network"],
         stores.SharedObjects,
         source="network",
-        read=read_networks,
+        read=l2.read_networks,
         value=attrgetter("network"),
         referenced_by={"port": lambda port: (port.network_id,)},
     ),
@@ -45,7 +38,7 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
         KINDS["host"],
         stores.PeerHosts,
         source="agent",
-        read=read_agents,
+        read=l2.read_agents,
         value=attrgetter("host"),
         referenced_by={"network": _if_tunnelled},
     ),
@@ -61,7 +54,7 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
         KINDS["address_group"],
         stores.SharedObjects,
         source="address_group",
-        read=read_address_groups,
+        read=l2.read_address_groups,
         referenced_by={
             "security_group": lambda group: filter(None, (rule.remote_address_group_id for rule in group.rules))
         },
@@ -76,10 +69,10 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
         KINDS["security_group"],
         stores.SharedObjects,
         source="security_group",
-        read=read_security_groups,
+        read=l2.read_security_groups,
         referenced_by={"port": _security_groups},
     ),
-    ServedKind(KINDS["port"], stores.HostObjects, source="port", read=read_ports, value=attrgetter("bound")),
+    ServedKind(KINDS["port"], stores.HostObjects, source="port", read=l2.read_ports, value=attrgetter("bound")),
     # Hosts are subscribed to it by DhcpScope, which also gives them the network's ports and copies of its DHCP port.
     ServedKind(KINDS["dhcp_network"], stores.SharedObjects, source="network", value=attrgetter("dhcp")),
     ServedKind(
@@ -90,7 +83,9 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
         key=attrgetter("network_id"),
         referenced_by={"router": lambda router: (interface.network_id for interface in router.interfaces)},
     ),
-    ServedKind(KINDS["router"], stores.HostObjects, source="router", read=read_routers, value=attrgetter("by_host")),
+    ServedKind(
+        KINDS["router"], stores.HostObjects, source="router", read=routers.read_routers, value=attrgetter("by_host")
+    ),
     # Every host with distributed routing receives the MACs of all such hosts, its own included.
     ServedKind(
         KINDS["dvr_mac"],

@@ -48,14 +48,14 @@ async def _watch_file(db: Database, woken: Callable[[], None], interval: float) 
 
     def on_event() -> None:
         nonlocal written_at
-        if watch is not None and watch.read():
+        if watch is not None and _names(watch, wal.name):
             written_at = loop.time()
             written.set()
 
-    watch = None
+    watch, wal = None, Path(f"{db.url.database}-wal")
     try:
-        watch = FileWatch(Path(f"{db.url.database}-wal"))
-        loop.add_reader(watch.fileno(), on_event)
+        watch = _inotify(wal.parent)
+        loop.add_reader(watch, on_event)
     except OSError as error:
         LOG.info("%s: polling the database every %s s instead", error.strerror, interval)
         idle = interval
@@ -76,8 +76,8 @@ async def _watch_file(db: Database, woken: Callable[[], None], interval: float) 
                 await asyncio.wait_for(written.wait(), idle)
     finally:
         if watch is not None:
-            loop.remove_reader(watch.fileno())
-            watch.close()
+            loop.remove_reader(watch)
+            os.close(watch)
 
 
 def _data_version(db: Database) -> Any:
@@ -108,38 +108,31 @@ async def _listen(db: Database, woken: Callable[[], None], interval: float) -> N
             await asyncio.sleep(interval)
 
 
-class FileWatch:
-    """inotify on one file, which need not exist yet: the events of its directory are read, those of other files ignored.
+# By ctypes: the standard library has no inotify, and no dependency of ours has one that fits an event loop.
 
-    By ctypes: the standard library has no inotify, and no dependency of ours has one that fits an event loop.
-    """
 
-    def __init__(self, path: Path) -> None:
-        self._name = os.fsencode(path.name)
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._descriptor < 0:
-            raise OSError(ctypes.get_errno(), "inotify is not available")
-        if libc.inotify_add_watch(self._descriptor, os.fsencode(path.parent), _IN_MODIFY | _IN_CREATE) < 0:
-            self.close()
-            raise OSError(ctypes.get_errno(), f"{path.parent} cannot be watched")
+def _inotify(directory: Path) -> int:
+    """A descriptor that is readable after a write in the directory: the WAL itself need not exist yet."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "inotify is not available")
+    if libc.inotify_add_watch(descriptor, os.fsencode(directory), _IN_MODIFY | _IN_CREATE) < 0:
+        os.close(descriptor)
+        raise OSError(ctypes.get_errno(), f"{directory} cannot be watched")
+    return descriptor
 
-    def fileno(self) -> int:
-        return int(self._descriptor)
 
-    def read(self) -> bool:
-        """Take all pending events; whether one of them is of the file."""
-        try:
-            data = os.read(self._descriptor, 64 * 1024)
-        except BlockingIOError:
-            return False
-        found, at = False, 0
-        while at < len(data):
-            _, _, _, length = _EVENT.unpack_from(data, at)
-            at += _EVENT.size
-            found = found or data[at : at + length].rstrip(b"\0") == self._name
-            at += length
-        return found
-
-    def close(self) -> None:
-        os.close(self._descriptor)
+def _names(watch: int, name: str) -> bool:
+    """Take all pending events; whether one of them is of the file with this name."""
+    try:
+        data = os.read(watch, 64 * 1024)
+    except BlockingIOError:
+        return False
+    found, at = False, 0
+    while at < len(data):
+        _, _, _, length = _EVENT.unpack_from(data, at)
+        at += _EVENT.size
+        found = found or data[at : at + length].rstrip(b"\0") == os.fsencode(name)
+        at += length
+    return found

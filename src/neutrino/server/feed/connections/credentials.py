@@ -18,18 +18,6 @@ KIND = "host_credential"  # in the change log, without an id: feed processes rea
 _c = t.host_credentials.c
 
 
-class UnknownHost(OperatorError):
-    """The host has no credential."""
-
-
-class HostExists(OperatorError):
-    """The host has a credential already."""
-
-
-class BadName(OperatorError):
-    """Not a valid host name."""
-
-
 @dataclass(frozen=True, slots=True)
 class HostCredential:
     digest: str
@@ -48,7 +36,7 @@ class Credentials:
         row["roles"] = ",".join(parse_roles(",".join(roles)))
         with self.db.read() as connection:
             if connection.execute(sa.select(_c.host).where(_c.host == host)).first() is not None:
-                raise HostExists(f"host {host} has a credential: rotate it, or remove the host")
+                raise OperatorError(f"host {host} has a credential: rotate it, or remove the host")
         with self.db.transaction() as tx:
             tx.insert(t.host_credentials, [row])
         return credential
@@ -70,7 +58,7 @@ class Credentials:
     def _change(self, host: str, statement: Any, *, deleted: bool = False) -> None:
         with self.db.transaction() as tx:
             if not tx.execute(statement.where(_c.host == host)).rowcount:
-                raise UnknownHost(f"there is no host {host}")
+                raise OperatorError(f"there is no host {host}")
             tx.record(KIND, "-", deleted=deleted)
 
     def all(self) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -93,7 +81,9 @@ def digest(credential: str) -> str:
 
 def check_name(host: str) -> None:
     if not 0 < len(host) <= 255 or not host.isascii() or not host.isprintable() or " " in host:
-        raise BadName(f"{host!r} is not a valid host name: printable ASCII without spaces, at most 255 characters")
+        raise OperatorError(
+            f"{host!r} is not a valid host name: printable ASCII without spaces, at most 255 characters"
+        )
 
 
 def _roles(text: str) -> tuple[str, ...]:

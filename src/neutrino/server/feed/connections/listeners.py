@@ -52,14 +52,9 @@ def server_tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
     return context
 
 
-class InUse(OSError):
-    def __init__(self, reason: str) -> None:
-        super().__init__(errno.EADDRINUSE, reason)
-
-
 @contextmanager
 def owned_socket(path: str) -> Iterator[None]:
-    """Own a Unix socket's path, or raise InUse; the socket is removed at the end.
+    """Own a Unix socket's path, or OSError (EADDRINUSE); the socket is removed at the end.
 
     Ownership is a lock on a file next to it, which the kernel releases however the owner ends. So a socket left behind by a
     killed process is taken over, and one that is being served never is.
@@ -70,9 +65,9 @@ def owned_socket(path: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InUse("another process serves it") from None
+            raise OSError(errno.EADDRINUSE, "another process serves it") from None
         if os.path.lexists(path) and not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise InUse("the path exists and is not a socket")
+            raise OSError(errno.EADDRINUSE, "the path exists and is not a socket")
         try:
             yield
         finally:

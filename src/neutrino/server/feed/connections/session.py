@@ -44,7 +44,11 @@ class Session:
         try:
             hello = await self._hello()
             if hello is not None:
-                await self._begin(hello, m.Cursor(database, self._fanout.position), server)
+                LOG.info("host %s connected, release %s, roles %s", self.host, hello.release or "?", list(hello.roles))
+                self.pending = self._fanout.connect(self.host, hello.have, self.credential.roles, self._due.set)
+                self._due.set()  # `synced` is sent also where nothing differs
+                cursor = m.Cursor(database, self._fanout.position)
+                await self._send([m.Welcome(cursor=cursor, version=min(hello.version, m.VERSION), server=server)])
                 del hello  # its digests are large, and the connection is long
                 await self._talk()
         except ConnectionClosed:
@@ -56,12 +60,6 @@ class Session:
         finally:
             self._fanout.disconnect(self.pending)
             LOG.info("host %s disconnected", self.host)
-
-    async def _begin(self, hello: m.Hello, cursor: m.Cursor, server: str) -> None:
-        LOG.info("host %s connected, release %s, roles %s", self.host, hello.release or "?", list(hello.roles))
-        self.pending = self._fanout.connect(self.host, hello.have, self.credential.roles, self._due.set)
-        self._due.set()  # `synced` is sent also where nothing differs
-        await self._send([m.Welcome(cursor=cursor, version=min(hello.version, m.VERSION), server=server)])
 
     async def _hello(self) -> m.Hello | None:
         """The first message, or None after a refusal."""

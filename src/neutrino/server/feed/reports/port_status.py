@@ -89,10 +89,11 @@ class DistributedPortStatus:
         with self.db.transaction() as tx:
             ports = {row.id: row for row in tx.execute(_LOCK, {"among": ids})}
             wired = {tuple(row) for row in tx.execute(_WIRED, {"among": ids})}
+            # For the current revision only: a host that is behind reports again after the next change.
             current = {
                 (one.port_id, one.host)
                 for one in reports
-                if one.port_id in ports and _is_current(one, ports[one.port_id])
+                if (port := ports.get(one.port_id)) and (one.revision is None or one.revision >= port.revision_number)
             }
             rows = [{"port_id": port_id, "host": host} for port_id, host in sorted(current - wired)]
             tx.insert(t.distributed_port_hosts, rows)
@@ -130,11 +131,6 @@ class DistributedPortStatus:
                 _set_status(tx, ports[port_id], DOWN)
             tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id.in_(gone)))
         return gone
-
-
-def _is_current(one: Done, port: Any) -> bool:
-    """Whether the report is about the current revision: a host that is behind reports again after the next change."""
-    return one.revision is None or one.revision >= port.revision_number
 
 
 def _set_status(tx: Transaction, port: Any, status: str) -> None:
