@@ -162,8 +162,9 @@ class FeedServer:
         self.fanout.apply(records)
         self.fanout.position = rows[-1].position
         # Ports of distributed routers follow from many rows: `settle` looks at all of them, in a task of its own.
-        if any(router is None or router.is_distributed for router in records.get("router", {}).values()):
-            self._unsettled.set()
+        for by_host in records.get("router", {}).values():
+            if by_host is None or any(router.distributed for router in by_host.values()):
+                self._unsettled.set()
         if any(row.kind == KIND for row in rows):
             await self._admission.refresh()
             withdrawn = [s for s in self._sessions if not self._admission.is_valid(s.host, s.credential)]
