@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from neutrino.agent.service_namespaces import plan_table
 from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetSysctl, SetVeth
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address, route
 from neutrino.dataplane.nft.api import Chain, ElementChange, Hook, Nft, NftError, Table, TablePlan, TableState, nft_set
-from neutrino.dataplane.nft.plan import plan_table
 from neutrino.dataplane.nft.real import RealNft
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.nft import FakeNft

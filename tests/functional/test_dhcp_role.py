@@ -72,7 +72,7 @@ class Host:
         client = FeedClient(settings, cache=self.cache)
         configurations = {DHCP_PORT_BY_SERVER: True}
         state = AgentState(DHCP, "neutron-dhcp-agent", HOST, "dhcp_agent", "nova", configurations=configurations)
-        role = DhcpRole(client, self.lab.reconciler, self.lab.processes, state, **more)
+        role = DhcpRole(client, self.lab.reconciler, state, **more)
         reporter = Reporter(client, lambda: 30.0)
         stop = asyncio.Event()
         self.life = task = asyncio.create_task(loop.run(client, [role], reporter, stop, 5.0))

@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import EXTERNAL, device, router_namespace
-from neutrino.agent.l3.router_feed import DesiredRouters
+from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.api import DeleteItem, Netlink

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 import pytest
 
 from neutrino.agent.l3.parts.port_forwarding import RULES, SAME, SINGLE, TO_ONE, forwarding_maps
+from neutrino.agent.service_namespaces import plan_table
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.nft.api import Chain, Hook, Table, TablePlan
-from neutrino.dataplane.nft.plan import plan_table
 from neutrino.model.routing import PortForwarding
 from tests.functional.test_dataplane_nft import Place, connect
 

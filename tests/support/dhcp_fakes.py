@@ -12,6 +12,7 @@ from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.render import LEASES
 from neutrino.agent.dhcp.role import DhcpRole
+from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import StateChange
@@ -50,11 +51,10 @@ class DhcpHost:
         self.feed = Feed()
         self.settings = settings(use_veth=True, dhcp_confs=str(self.directory))
         dnsmasq = FakeReleases(str(self.directory), None)  # type: ignore[arg-type]
-        self.reconciler = Reconciler(
-            self.settings, lambda: self.ovsdb, self.netlink, self.processes, dnsmasq, extensions=self.extensions
-        )
+        services = ServiceNamespaces(self.netlink, lambda: self.ovsdb)
+        self.reconciler = Reconciler(self.settings, services, self.processes, dnsmasq, extensions=self.extensions)
         described = AgentState(DHCP, "neutron-dhcp-agent", HOST, "dhcp_agent")
-        self.role = DhcpRole(self.feed, self.reconciler, self.processes, described)
+        self.role = DhcpRole(self.feed, self.reconciler, described)
 
     def cache(self, kind: str, *objects: Object) -> None:
         self.feed.state.objects[kind].update({each.id: each for each in objects})

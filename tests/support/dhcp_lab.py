@@ -19,6 +19,7 @@ from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.network import ServedNetwork
 from neutrino.agent.dhcp.reconcile import Reconciler
+from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Action, apply_service
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
@@ -121,8 +122,7 @@ class Lab:
             stack.callback(self.ovsdb.close)
             self.reconciler = Reconciler(
                 self.settings,
-                lambda: self.ovsdb,
-                self.netlink,
+                ServiceNamespaces(self.netlink, lambda: self.ovsdb),
                 self.processes,
                 self.dnsmasq,
                 extensions=self.extensions,

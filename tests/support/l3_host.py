@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.daemons import RouterDaemons
-from neutrino.agent.l3.delegations import SUBNET, Delegations
+from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, RouterResult
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.l3.router_feed import DesiredRouters
+from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.service_namespaces import ServiceNamespaces

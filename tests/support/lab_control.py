@@ -20,8 +20,9 @@ from neutrino.lab.instances.instances import PORT_SECONDS
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.lab import SERVER, START_SECONDS
 from neutrino.lab.lab import Lab as BaseLab
-from neutrino.lab.settings import UNDERLAY, Options, render
+from neutrino.lab.settings import UNDERLAY
 from tests.support.capture import Capture
+from tests.support.neutrino import Settings, configuration
 
 T = TypeVar("T")
 
@@ -61,11 +62,11 @@ class Lab(BaseLab):
 
     # --- agents ---------------------------------------------------------------------------------------------------
 
-    def start_agent(self, host: str, options: Options | None = None, *, wait: bool = True) -> None:
+    def start_agent(self, host: str, options: Settings | None = None, *, wait: bool = True) -> None:
         """Start the agent unless it runs. `options` override the configuration, also in later starts; {} removes them."""
         since = ""
         if options is not None:
-            self.options_file(host).write_text(render(options))
+            self.options_file(host).write_text(configuration(options))
         if self.agent_pid(host) is None:
             since = self._time_after_last_start(host) if wait else since
             self.spawn_agent(host)

@@ -58,6 +58,8 @@ class Feed:
 
     def port_ready(self, port_id: str, revision: int) -> None: ...
 
+    def status(self, kind: str, key: str, status: str) -> None: ...
+
     def error(self, kind: str, key: str, text: str) -> None:
         self.errors.append((kind, key, text))
 

@@ -68,10 +68,13 @@ def test_a_failed_connection_is_not_kept(db: Database) -> None:
 def test_callbacks_run_once_after_the_last_attempt(db: Database) -> None:
     attempts, called = itertools.count(), []
 
+    def further_write() -> None:
+        with db.transaction() as tx:
+            tx.after_commit(called.append, 11)
+
     def callback(number: int) -> None:
         called.append(number)
-        with db.transaction() as tx:  # a write of its own, whose callback need not wait
-            tx.after_commit(called.append, number + 1)
+        db.retrying(further_write)
 
     def attempt() -> str:
         with db.transaction() as tx:

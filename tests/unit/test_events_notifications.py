@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from oslo_config import cfg
 
@@ -91,6 +92,11 @@ def test_values_that_json_does_not_know_do_not_fail_a_request() -> None:
     identifier = UUID(int=7)
     payload: dict[str, object] = {"id": identifier, "at": NOON, "tags": {"b", "a"}}
     assert a_message(payload)["payload"] == {"id": str(identifier), "at": str(NOON), "tags": ["a", "b"]}
+
+
+def test_json_that_was_read_unparsed_is_part_of_the_message() -> None:
+    payload: dict[str, object] = {"port": {"fixed_ips": msgspec.Raw(b'[{"ip_address": "10.0.0.2"}]')}}
+    assert a_message(payload)["payload"] == {"port": {"fixed_ips": [{"ip_address": "10.0.0.2"}]}}
 
 
 def test_a_message_never_contains_the_token() -> None:

@@ -10,7 +10,7 @@ import pytest
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.fip import LinkLocals
 from neutrino.agent.l3.parts.distributed import FLOATING_PRIORITY, FLOATING_TABLE, DistributedRouting, snat_table
-from neutrino.agent.l3.router_feed import DesiredRouters
+from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.values import neighbour, route, rule

@@ -85,7 +85,7 @@ class DesiredNamespace:
     """Devices on which a daemon sets addresses, as keepalived does: undesired ones stay."""
     tc: tuple[TcItem, ...] = ()
     plugs: tuple[Plug, ...] = ()
-    tables: tuple[Table, ...] = ()  # of nft; planned by themselves (`nft.plan`)
+    tables: tuple[Table, ...] = ()  # of nft; planned by themselves (`service_namespaces.plan_tables`)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, dataclass, field
 
 from neutrino.agent.queue import RESYNC, USUAL, WorkQueue
-from neutrino.agent.role import RoleFeed
+from neutrino.agent.role import Drift, RoleFeed
 
 LOG = logging.getLogger(__name__)
 LIST_SECONDS = 5.0  # between attempts to list what is on the host
@@ -59,6 +59,22 @@ class ReconcileLoop:
     def is_drift(self, key: str) -> bool:
         """Whether a difference is drift: only the resync has queued the key, no change of the desired state."""
         return key in self._resynced
+
+    def find(self, role: str, plan: Callable[[str], tuple[list[str], str]]) -> Drift:
+        """The drift of all objects; `plan` gives the lines and the remaining problem of one. Blocking."""
+        served = sorted(self.served())
+        lines: list[str] = []
+        problems: dict[str, str] = {}
+        for key in served:
+            try:
+                changes, problems[key] = plan(key)
+                lines += changes
+            except Exception as error:  # a problem of this object alone
+                problems[key] = str(error)
+        if self.feed.is_synced:
+            stale = sorted(self.known() - set(served))
+            lines += [f"{self.label} {key} is not served here any more" for key in stale]
+        return Drift(role, "\n".join(lines), {key: text for key, text in problems.items() if text})
 
     async def run(self) -> None:
         for key in self.feed.state.objects[self.kind]:

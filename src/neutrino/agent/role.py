@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from neutrino.feed.state import State, StateChange
-from neutrino.model.agents import AgentState
+from neutrino.model.agents import PROBLEMS, AgentState
+
+MAX_PROBLEMS = 10  # a report is bounded
 
 
 class RoleFeed(Protocol):
@@ -24,6 +26,8 @@ class RoleFeed(Protocol):
     def port_down(self, port_id: str, reason: str = "") -> None: ...
 
     def port_ready(self, port_id: str, revision: int) -> None: ...
+
+    def status(self, kind: str, key: str, status: str) -> None: ...
 
     def error(self, kind: str, key: str, text: str) -> None: ...
 
@@ -69,3 +73,9 @@ class Role(Protocol):
     def describe(self) -> Iterable[AgentState]:
         """The role's agents as the API shows them."""
         ...
+
+
+def described(agent: AgentState, values: Mapping[str, object], problems: Mapping[str, str]) -> AgentState:
+    """The agent with its current values and problems in `configurations`, as it is reported."""
+    listed = {PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS])}
+    return dataclasses.replace(agent, configurations={**agent.configurations, **values, **listed})

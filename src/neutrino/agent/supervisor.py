@@ -120,6 +120,11 @@ def read_file(path: Path) -> str | None:
         return None
 
 
+def list_directory(path: Path) -> list[str]:
+    """The names in a directory, sorted; none if it does not exist."""
+    return sorted(os.listdir(path)) if path.is_dir() else []
+
+
 def write_file(path: Path, text: str, *, mode: int = 0o600) -> None:
     """Atomic: a daemon that reads the file meanwhile gets the old text or the new one."""
     if read_file(path) == text:

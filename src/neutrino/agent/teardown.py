@@ -14,6 +14,7 @@ from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
 from neutrino.agent.l3 import fip, routers
 from neutrino.agent.l3.names import fip_namespace, router_namespace, snat_namespace
+from neutrino.agent.supervisor import list_directory
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.real import RealProcesses
 
@@ -32,18 +33,14 @@ def tear_down(conf: cfg.ConfigOpts) -> None:
         if name in existing:
             namespaces.delete(name)  # deletes the inner ends of veth pairs, and with them the outer ones
     for records in (routers.RECORDS, fip.RECORDS):
-        for record in _records(Path(conf.state_path) / records):
-            record.unlink()
+        for name in list_directory(Path(conf.state_path) / records):
+            (Path(conf.state_path) / records / name).unlink()
 
 
 def _recorded(state: Path, dnsmasq: Dnsmasq) -> Iterator[str]:
     """Namespaces that the agent has created or was about to create."""
     yield from (f"{NAMESPACE_PREFIX}{network_id}" for network_id in sorted(dnsmasq.networks()))
-    for record in _records(state / routers.RECORDS):
-        yield router_namespace(record.name)
-        yield snat_namespace(record.name)
-    yield from (fip_namespace(record.name) for record in _records(state / fip.RECORDS))
-
-
-def _records(directory: Path) -> list[Path]:
-    return sorted(directory.iterdir()) if directory.is_dir() else []
+    for router_id in list_directory(state / routers.RECORDS):
+        yield router_namespace(router_id)
+        yield snat_namespace(router_id)
+    yield from map(fip_namespace, list_directory(state / fip.RECORDS))

@@ -7,6 +7,7 @@ import os
 import shlex
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,12 +22,13 @@ from neutrino.lab.api_client import ApiError
 from neutrino.lab.demo import demo
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
-from neutrino.lab.instances.instances import Instances, VmOptions
+from neutrino.lab.instances.instances import VmOptions
 from neutrino.lab.lab import SERVER, Lab
 from neutrino.lab.settings import NETDEV, LabSettings, check, underlay_address
 
 HOST_COLUMNS = ("HOST", "UNDERLAY", "AGENT", "PROCESS", "OPEN VSWITCH", "VMS")
 VM_COLUMNS = ("VM", "HOST", "PORT", "ADDRESSES", "STATUS")
+_output = partial(print, flush=True)
 NEXT_STEPS = """
 The API is on {url}, without authentication. In this or another terminal:
 
@@ -52,10 +54,6 @@ def lab(args: argparse.Namespace) -> int | None:
         "demo": _demo,
     }
     return actions[args.action](args)
-
-
-def _output(text: str) -> None:
-    print(text, flush=True)
 
 
 def _up(args: argparse.Namespace) -> None:
@@ -95,7 +93,8 @@ def _demo(args: argparse.Namespace) -> None:
 def _vm(args: argparse.Namespace) -> None:
     instances = Lab.open(args.state).instances
     if args.delete:
-        _delete(instances, args.name)
+        instances.delete(args.name)
+        _output(f"{args.name} is deleted")
     else:
         vm = instances.create(args.name, **_create_options(args))
         _output(f"{vm.name} on {vm.host}: {instances.describe(vm)}")
@@ -189,7 +188,8 @@ def vm(args: argparse.Namespace) -> None:
         command = instances.command(args.name, _command_of(args))
         os.execvp(command[0], command)
     elif args.action == "delete":
-        _delete(instances, args.name)
+        instances.delete(args.name)
+        print(f"{args.name} is deleted")
     else:
         for vm in instances.vms.all():
             print(f"{vm.name}: {instances.describe(vm)}")
@@ -202,11 +202,6 @@ def _create_options(args: argparse.Namespace) -> VmOptions:
     if args.port is not None and (args.security_groups is not None or address is not None):
         raise CommandError("--security-group and --address apply to a new port only, not with --port", INVALID)
     return msgspec.convert(vars(args), VmOptions)
-
-
-def _delete(instances: Instances, name: str) -> None:
-    instances.delete(name)
-    print(f"{name} is deleted")
 
 
 def _command_of(args: argparse.Namespace) -> list[str]:

@@ -63,11 +63,9 @@ class Supervisor(Granian):  # type: ignore[misc,valid-type]
     def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
         super()._respawn_workers(workers, spawn_target, target_loader, delay)
         now = time.monotonic()
-        deaths: deque[float] = self.__dict__.setdefault("_deaths", deque())
+        deaths: deque[float] = self.__dict__.setdefault("_deaths", deque(maxlen=MAX_DEATHS))
         deaths.extend(now for _ in workers)
-        while deaths and now - deaths[0] > WITHIN_SECONDS:
-            deaths.popleft()
-        if len(deaths) < MAX_DEATHS:
+        if len(deaths) < MAX_DEATHS or now - deaths[0] > WITHIN_SECONDS:
             self.respawned_wrks.clear()  # granian's own record, by which it detects a loop
 
 

@@ -21,18 +21,10 @@ from neutrino.lab.errors import LabError, locked
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.fabric import apply_fabric
 from neutrino.lab.lab import Lab
-from neutrino.lab.settings import (
-    EXTERNAL,
-    FABRIC,
-    LabPaths,
-    check,
-    render_agent,
-    render_clouds,
-    render_lab_server,
-    render_server,
-)
+from neutrino.lab.settings import EXTERNAL, FABRIC, LabPaths, check, render_agent, render_clouds, render_server
 
 Output = Callable[[str], None]
+SERVER_WORKERS = 2
 
 
 def up(lab: Lab, output: Output = lambda text: None) -> None:
@@ -123,8 +115,7 @@ def _write_files(lab: Lab) -> None:
     paths.settings.write_bytes(msgspec.json.encode(settings))  # first: it marks the directory as a lab's
     for directory in (paths.mark, paths.server, paths.vms, paths.pids, paths.logs):
         directory.mkdir()
-    (paths.server / "neutrino.conf").write_text(render_server(settings.port, paths.server))
-    (paths.server / "lab.conf").write_text(render_lab_server(settings))
+    (paths.server / "neutrino.conf").write_text(render_server(settings, paths.server, SERVER_WORKERS))
     paths.clouds.write_text(render_clouds(settings.url))
     secret = secrets.token_urlsafe()
     _write_secret(paths.metadata_secret, secret)

@@ -13,7 +13,7 @@ import msgspec
 from neutrino.feed.address import short_path
 from neutrino.lab.api_client import ApiClient
 from neutrino.lab.errors import LabError, wait_until
-from neutrino.lab.hosts.namespaces import COMMAND_SECONDS, host_command, run
+from neutrino.lab.hosts.namespaces import host_command, run
 from neutrino.lab.hosts.ovs import OpenVSwitch
 from neutrino.lab.hosts.processes import Processes
 from neutrino.lab.instances.instances import Instances, VmRecords
@@ -86,19 +86,10 @@ class Lab:
             raise LabError(f"there is no {where}: this lab has {known}")
         return self.instances.command(where, argv)
 
-    def run(
-        self,
-        where: str,
-        argv: Sequence[str],
-        *,
-        timeout: float = COMMAND_SECONDS,
-        check: bool = True,
-        text: str | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end. With `check`, an exit status other than 0 is a LabError."""
-        environment, shown = self.processes.environment(), f"{where}: {' '.join(argv)}"
-        command = self.command(where, argv)
-        return run(command, text=text, timeout=timeout, check=check, env=environment, shown=shown)
+    def run(self, where: str, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, with the options of `namespaces.run`."""
+        shown = f"{where}: {' '.join(argv)}"
+        return run(self.command(where, argv), env=self.processes.environment(), shown=shown, **options)
 
     def popen(self, where: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[str]:
         """Start a command in the background; `neutrino lab down` ends it at the latest."""
@@ -112,8 +103,7 @@ class Lab:
     def spawn_server(self) -> None:
         """Start the server's process unless it runs; `wait_for_server` waits until it is ready. Agents likewise."""
         if self.processes.pid(SERVER) is None:
-            files = [self.paths.server / name for name in ("neutrino.conf", "lab.conf")]
-            options = _config_files([*files, *self.settings.server_config_files])
+            options = _config_files([self.paths.server / "neutrino.conf", *self.settings.server_config_files])
             self.processes.start_isolated(SERVER, [*NEUTRINO, "server", *options])
 
     def wait_for_server(self) -> float:

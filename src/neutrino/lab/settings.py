@@ -5,7 +5,6 @@ and API ports do not affect each other.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +28,6 @@ OVS_RUN = "/run/openvswitch"  # in the mount namespace of a host
 
 VM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 HOST_NAME = re.compile(r"h[0-9]+")
-Options = Mapping[str, Mapping[str, object]]  # of a configuration file, by section
 HERE = Path(__file__).parent
 
 
@@ -128,40 +126,26 @@ def vm_namespace(name: str) -> str:
 # --- configuration files, with the defaults that `neutrino up` shares ---------------------------------------------------
 
 
-def _escaped(value: object) -> str:
-    """A value for oslo.config, which would expand a dollar sign as a reference to another option."""
-    return str(value).replace("$", "$$")
-
-
-def render(options: Options) -> str:
-    lines = ["# Written by the neutrino command."]
-    for section, values in options.items():
-        lines += [f"[{section}]", *(f"{name} = {_escaped(value)}" for name, value in values.items()), ""]
-    return "\n".join(lines)
-
-
 def render_template(template: Path, **values: object) -> str:
-    return template.read_text().format_map({field: _escaped(value) for field, value in values.items()})
+    """The text of a template. oslo.config would expand a dollar sign as a reference to another option."""
+    return template.read_text().format_map({field: str(value).replace("$", "$$") for field, value in values.items()})
 
 
-def render_server(port: int, state: Path) -> str:
-    """The defaults of `neutrino up` and of a lab."""
-    return render_template(HERE / "server.conf", port=port, state=state)
+def render_server(settings: LabSettings, state: Path, workers: int, log_file: Path | str = "") -> str:
+    """The server of a lab or of `neutrino up`; without `log_file` it logs to standard error."""
+    return render_template(
+        HERE / "server.conf",
+        port=settings.port,
+        state=state,
+        workers=workers,
+        log_file=log_file,
+        mtu=settings.mtu,
+        ip_version=settings.underlay_ip_version,
+    )
 
 
 def render_clouds(url: str) -> str:
     return render_template(HERE / "clouds.yaml", url=url)
-
-
-def render_lab_server(settings: LabSettings) -> str:
-    """The options that a lab sets in addition."""
-    return render(
-        {
-            "DEFAULT": {"api_workers": 2, "global_physnet_mtu": settings.mtu},
-            "ml2": {"overlay_ip_version": settings.underlay_ip_version},
-            "feed": {"run": "true"},
-        }
-    )
 
 
 def render_agent(settings: LabSettings, paths: LabPaths, host: str, metadata_secret: str = "") -> str:

@@ -10,8 +10,7 @@ class Context:
     project_id: str | None  # None: the token has no project (a domain, the system, or no scope at all)
     user_id: str = ""
     roles: frozenset[str] = frozenset()
-    service_roles: frozenset[str] = frozenset()
-    scopes: tuple[str | None, ...] = ()  # domains and system scope of the token
+    others: tuple[object, ...] = ()  # service roles, domains and system scope of the token, which rules can use too
     is_admin: bool = False
     request_id: str = ""
     credentials: dict[str, object] = field(default_factory=dict, compare=False)
@@ -24,7 +23,7 @@ class Context:
     @property
     def identity(self) -> tuple[object, ...]:
         """Everything of the caller that policy rules can use: the cache key of decisions."""
-        return self.project_id, self.user_id, self.roles, self.service_roles, self.scopes
+        return self.project_id, self.user_id, self.roles, self.others
 
 
 def admin_context(project_id: str | None = None) -> Context:

@@ -16,6 +16,7 @@ from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
 from neutrino.agent.options import read_settings
 from neutrino.agent.role import RoleFeed
+from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.switch import Switch
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.namespaces import Namespaces
@@ -33,11 +34,11 @@ def build(
     settings, namespaces = dhcp_settings(conf), Namespaces()
     processes = RealProcesses(conf.state_path, namespaces)
     extensions = load_extensions(GROUP, conf.dhcp_extensions, conf)
-    dnsmasq, netlink = Dnsmasq(settings.dhcp_confs, namespaces), RealNetlink(namespaces)
+    services = ServiceNamespaces(RealNetlink(namespaces), switch.ovsdb)
+    dnsmasq = Dnsmasq(settings.dhcp_confs, namespaces)
     return DhcpRole(
         feed,
-        Reconciler(settings, switch.ovsdb, netlink, processes, dnsmasq, KernelConntrack, extensions),
-        processes,
+        Reconciler(settings, services, processes, dnsmasq, KernelConntrack, extensions),
         describe(conf),
         workers=conf.num_sync_threads,
         repair=repair,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from neutrino import private
 from neutrino.agent.dhcp.render import PID
-from neutrino.agent.supervisor import read_file
+from neutrino.agent.supervisor import list_directory, read_file
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.dataplane.program import run_program
@@ -32,14 +32,8 @@ class Dnsmasq:
 
     def networks(self) -> frozenset[str]:
         """Networks that have a directory here."""
-        try:
-            return frozenset(
-                entry.name
-                for entry in os.scandir(self._directory)
-                if entry.is_dir() and len(entry.name) == 36 and entry.name.count("-") == 4
-            )
-        except FileNotFoundError:
-            return frozenset()
+        names = list_directory(self._directory)
+        return frozenset(name for name in names if len(name) == 36 and name.count("-") == 4)
 
     def record(self, network_id: str) -> None:
         """Make the network's directory. Passable for all users: dnsmasq drops its privileges and reads files later."""

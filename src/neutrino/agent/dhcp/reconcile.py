@@ -11,19 +11,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from neutrino.agent.dhcp import namespace
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.leases import read_leases, render_leases, render_release, stale_leases, with_existing
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, ServedNetwork
-from neutrino.agent.dhcp.render import HOSTS, LEASES, DesiredDhcp, directory, find_daemon, render
+from neutrino.agent.dhcp.render import HOSTS, LEASES, DesiredDhcp, directory, find_daemon, mark, render
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Action, Service, plan_service, write_file
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
-from neutrino.dataplane.netlink.api import Change, DeleteItem, Netlink
+from neutrino.dataplane.netlink.api import Change, DeleteItem
 from neutrino.dataplane.netlink.values import Address
-from neutrino.dataplane.ovsdb.api import MARK, Ovsdb
+from neutrino.dataplane.ovsdb.api import MARK
 from neutrino.dataplane.process.api import Processes
 from neutrino.dataplane.program import ProgramError
 
@@ -35,23 +34,18 @@ FILE_MODE = 0o644  # dnsmasq reads its files again after it has dropped its priv
 @dataclass
 class Reconciler:
     settings: DhcpSettings
-    ovsdb: Callable[[], Ovsdb]  # connects at the first call, and raises OvsdbError if that fails
-    netlink: Netlink
+    services: ServiceNamespaces
     processes: Processes
     dnsmasq: Dnsmasq
     conntrack: Callable[[str], Conntrack] | None = None  # of a namespace
     extensions: Collection[DhcpExtension] = ()
-
-    @property
-    def _services(self) -> ServiceNamespaces:
-        return ServiceNamespaces(self.netlink, self.ovsdb)
 
     def known(self) -> frozenset[str]:
         """Networks of which anything is on this host.
 
         A namespace counts only with a switch port that carries our mark: one of that name alone may be another agent's.
         """
-        names = self.netlink.namespaces()
+        names = self.services.netlink.namespaces()
         spaces = {name.removeprefix(NAMESPACE_PREFIX) for name in names if name.startswith(NAMESPACE_PREFIX)}
         return self.dnsmasq.networks() | (spaces & set(self._marked().values()))
 
@@ -70,7 +64,7 @@ class Reconciler:
         action, _ = plan_service(self._service(network, desired, complete=True), self.processes)
         lines = [
             *(f"unplug {name}" for name in self._stale_ports(network.id, desired)),
-            *self._services.find(desired.namespace),
+            *self.services.find(desired.namespace),
             *([f"{action.value} {desired.daemon.name}"] if action is not Action.NOTHING else []),
         ]
         return lines, desired.problems
@@ -113,12 +107,12 @@ class Reconciler:
     def _apply_namespace(self, network_id: str, desired: DesiredDhcp, complete: bool) -> None:
         # A DHCP port that the server has replaced has another id, and so another device.
         stale = self._stale_ports(network_id, desired) if complete else []
-        result = self._services.reconcile(desired.namespace, complete=complete, unplug=stale)
+        result = self.services.reconcile(desired.namespace, complete=complete, unplug=stale)
         self._flush_conntrack(desired.namespace.name, result.applied)
 
     def _marked(self) -> dict[str, str]:
         """Switch ports with our mark, and the network of each."""
-        interfaces = self.ovsdb().read().interfaces().items()
+        interfaces = self.services.ovsdb().read().interfaces().items()
         return {name: found for name, (_, _, each) in interfaces if (found := marked_network(each.external_ids))}
 
     def _stale_ports(self, network_id: str, desired: DesiredDhcp | None = None) -> list[str]:
@@ -162,11 +156,11 @@ class Reconciler:
         """Remove everything of the network; whether there was anything. Its directory, the record of it, is last."""
         name = f"{NAMESPACE_PREFIX}{network_id}"
         plugged = self._stale_ports(network_id)
-        if not (plugged or self._services.exists(name) or network_id in self.dnsmasq.networks()):
+        if not (plugged or self.services.exists(name) or network_id in self.dnsmasq.networks()):
             return False
         # Processes first: one that runs in the namespace would keep it, and its devices, alive.
         self.dnsmasq.stop_others(network_id, scan=True)
-        self._services.remove(name, unplug=plugged)
+        self.services.remove(name, unplug=plugged)
         self.dnsmasq.forget(network_id)
         LOG.info("network %s is not served here any more", network_id)
         return True
@@ -175,7 +169,7 @@ class Reconciler:
 def marked_network(external_ids: Mapping[str, str]) -> str:
     """The network that a switch port with our mark is for."""
     kind, _, network_id = external_ids.get(MARK, "").partition(":")
-    return network_id if namespace.mark(network_id) == f"{kind}:{network_id}" else ""
+    return network_id if mark(network_id) == f"{kind}:{network_id}" else ""
 
 
 def stale_conntrack(changes: Iterable[Change]) -> list[ConntrackFlush]:

@@ -1,6 +1,10 @@
 """Desired state of a network's DHCP service, from the contributions of built-in parts and extensions. Pure.
 
 Names of files are as Neutron has them, so that its hosts can be taken over.
+
+The device is `tap` and the start of the port's id. On the userspace datapath of Open vSwitch, or with `ovs_use_veth`, it
+is a veth pair: `tap…` on the bridge and `ns-…` in the namespace, as an internal port does not survive a restart of
+ovs-vswitchd there.
 """
 
 import dataclasses
@@ -9,15 +13,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from neutrino.agent.dhcp import dnsmasq_files, namespace
+from neutrino.agent.dhcp import dnsmasq_files
 from neutrino.agent.dhcp.config import INFINITE, DhcpSettings
-from neutrino.agent.dhcp.extension_api import DEVICE_PREFIX, Contribution, DhcpExtension, device_name, subnet_tag
-from neutrino.agent.dhcp.network import STATEFUL, STATELESS, ServedNetwork
-from neutrino.agent.namespaces import DesiredNamespace
+from neutrino.agent.dhcp.extension_api import (
+    DEVICE_PREFIX,
+    Contribution,
+    DhcpExtension,
+    device_name,
+    plugged_name,
+    subnet_tag,
+)
+from neutrino.agent.dhcp.network import SLAAC, STATEFUL, STATELESS, ServedNetwork
+from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, DesiredNamespace, Plug
+from neutrino.dataplane.netlink.values import Route, address, route
 from neutrino.dataplane.process.api import Daemon
 from neutrino.model.state import Subnet
 
 HOSTS, ADDN_HOSTS, OPTS, LEASES, PID, INTERFACE = "host", "addn_hosts", "opts", "leases", "pid", "interface"
+METADATA: Final = {4: "169.254.169.254/32", 6: "fe80::a9fe:a9fe/128"}
+SYSCTLS: Final = {"net/ipv6/conf/default/accept_ra": "0"}  # RAs would add addresses and routes besides ours
+PREFIXES: Final = ("tap", "ns-", DEVICE_PREFIX)
 IPV6_MIN_PREFIX: Final = 64  # dnsmasq serves no shorter IPv6 prefix
 
 
@@ -48,7 +63,89 @@ def find_daemon(settings: DhcpSettings, network_id: str) -> Daemon:
     return Daemon(daemon_name(network_id), ("dnsmasq",), pid_file=str(where / PID))
 
 
+# --- the namespace ---
+
+
+def mark(network_id: str) -> str:
+    """Of the switch port in OVSDB: by it an agent that has lost its memory recognises the port as its own."""
+    return f"dhcp:{network_id}"
+
+
+def render_plug(network: ServedNetwork, settings: DhcpSettings) -> Plug:
+    own = network.own
+    assert own is not None
+    return Plug(
+        bridge=settings.integration_bridge,
+        name=plugged_name(network),
+        port_id=own.id,
+        mac=own.mac_address,
+        internal=not settings.use_veth,
+        mark=mark(network.id),
+    )
+
+
+def contribute_namespace(network: ServedNetwork, settings: DhcpSettings) -> Contribution:
+    own = network.own
+    assert own is not None
+    name = device_name(network, settings)
+    device = DesiredDevice(name, mac=own.mac_address, mtu=network.network.mtu)
+    if settings.use_veth:
+        # Without tx_checksum=False replies leave with a partial checksum, and clients drop them.
+        device = dataclasses.replace(device, peer=plugged_name(network), tx_checksum=False)
+    return Contribution(
+        devices=(LOOPBACK, device),
+        addresses=tuple(address(name, text, nodad=True) for text in _addresses(network, settings)),
+        routes=tuple(_routes(network, settings, name)),
+        sysctls=SYSCTLS,
+    )
+
+
+def _addresses(network: ServedNetwork, settings: DhcpSettings) -> Iterator[str]:
+    for subnet in network.dhcp_subnets:
+        here = subnet.gateway_ip if settings.use_gateway_ips else network.own_address(subnet.id)
+        if here is not None:
+            yield f"{here}/{ipaddress.ip_network(subnet.cidr).prefixlen}"
+    if settings.force_metadata or settings.enable_isolated_metadata:
+        yield METADATA[4]  # the metadata proxy listens on it in this namespace
+        if any(subnet.ip_version == 6 for subnet in network.network.subnets):
+            yield METADATA[6]
+
+
+def _routes(network: ServedNetwork, settings: DhcpSettings, name: str) -> Iterator[Route]:
+    """A default route per family, through the gateway of the first subnet that has one."""
+    for version, anywhere in ((4, "0.0.0.0/0"), (6, "::/0")):
+        subnet = next((s for s in network.dhcp_subnets if s.ip_version == version and _has_usable_gateway(s)), None)
+        # With use_gateway_ips the namespace has the gateway's address itself.
+        if subnet is None or subnet.gateway_ip is None or settings.use_gateway_ips:
+            continue
+        if network.own_address(subnet.id) is None:
+            continue
+        outside = ipaddress.ip_address(subnet.gateway_ip) not in ipaddress.ip_network(subnet.cidr)
+        link_local = ipaddress.ip_address(subnet.gateway_ip).is_link_local
+        yield route(anywhere, name, via=subnet.gateway_ip, onlink=outside and not (version == 6 and link_local))
+
+
+def _has_usable_gateway(subnet: Subnet) -> bool:
+    if subnet.gateway_ip is None:
+        return False
+    if subnet.ip_version == 4:
+        return True
+    length = ipaddress.ip_network(subnet.cidr).prefixlen
+    self_configured = {subnet.ipv6_address_mode, subnet.ipv6_ra_mode} & {SLAAC, STATELESS}
+    return 0 < length <= 126 and (length == 64 or not self_configured)
+
+
 # --- dnsmasq's arguments ---
+
+# Arguments of options that are set.
+ARGUMENTS: Final = {
+    "dhcp_renewal_time": "--dhcp-option-force=option:T1,{}s",
+    "dhcp_rebinding_time": "--dhcp-option-force=option:T2,{}s",
+    "dnsmasq_txt_record": "--txt-record={}",
+    "dns_domain": "--domain={}",
+    "dnsmasq_user": "--user={}",
+    "dhcp_broadcast_reply": "--dhcp-broadcast",
+}
 
 
 def contribute_command(network: ServedNetwork, settings: DhcpSettings) -> Contribution:
@@ -68,10 +165,9 @@ def contribute_command(network: ServedNetwork, settings: DhcpSettings) -> Contri
         "--bind-interfaces",
         f"--interface={device_name(network, settings)}",
         *_ranges(network, settings),
-        *_times(settings),
-        *_names(settings),
-        *((f"--user={settings.dnsmasq_user}",) if settings.dnsmasq_user else ()),
-        *(("--dhcp-broadcast",) if settings.dhcp_broadcast_reply else ()),
+        *(argument.format(value) for name, argument in ARGUMENTS.items() if (value := getattr(settings, name))),
+        *(("--strict-order",) if settings.dnsmasq_dns_servers else ()),
+        *(f"--server={server}" for server in settings.dnsmasq_dns_servers),
         *_log(network, settings),
         f"--conf-file={settings.dnsmasq_config_file.strip() or '/dev/null'}",
     )
@@ -107,24 +203,6 @@ def has_dhcp_clients(subnet: Subnet) -> bool:
     return subnet.ipv6_address_mode in (STATEFUL, STATELESS)
 
 
-def _times(settings: DhcpSettings) -> Iterator[str]:
-    if settings.dhcp_renewal_time > 0:
-        yield f"--dhcp-option-force=option:T1,{settings.dhcp_renewal_time}s"
-    if settings.dhcp_rebinding_time > 0:
-        yield f"--dhcp-option-force=option:T2,{settings.dhcp_rebinding_time}s"
-
-
-def _names(settings: DhcpSettings) -> Iterator[str]:
-    if settings.dnsmasq_txt_record:
-        yield f"--txt-record={settings.dnsmasq_txt_record}"
-    if settings.dnsmasq_dns_servers:
-        yield "--strict-order"
-    for server in settings.dnsmasq_dns_servers:
-        yield f"--server={server}"
-    if settings.dns_domain:
-        yield f"--domain={settings.dns_domain}"
-
-
 def _log(network: ServedNetwork, settings: DhcpSettings) -> Iterator[str]:
     if settings.dnsmasq_base_log_dir:
         file = PurePosixPath(settings.dnsmasq_base_log_dir) / network.id / "dhcp_dns_log"
@@ -136,7 +214,7 @@ def _log(network: ServedNetwork, settings: DhcpSettings) -> Iterator[str]:
 # The order of contributions. Extensions follow, in the order of `dhcp_extensions`: of two lines for one client and tag
 # dnsmasq uses the last one, so an extension overrides the built-in parts.
 PARTS: Final[tuple[Callable[[ServedNetwork, DhcpSettings], Contribution], ...]] = (
-    namespace.contribute,
+    contribute_namespace,
     contribute_command,
     dnsmasq_files.contribute_hosts,
     dnsmasq_files.contribute_options,
@@ -195,6 +273,6 @@ def _namespace(network: ServedNetwork, settings: DhcpSettings, several: Sequence
         addresses=frozenset(address for each in several for address in each.addresses),
         routes=frozenset(route for each in several for route in each.routes),
         sysctls={name: value for each in several for name, value in each.sysctls.items()},
-        device_prefixes=namespace.PREFIXES,
-        plugs=(namespace.render_plug(network, settings),),
+        device_prefixes=PREFIXES,
+        plugs=(render_plug(network, settings),),
     )

@@ -19,12 +19,12 @@ from neutrino.agent.dhcp.reconcile import Reconciler, marked_network
 from neutrino.agent.dhcp.render import daemon_name
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.reconcile_loop import ReconcileLoop
-from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.role import Drift, RoleFeed, described
 from neutrino.agent.supervisor import RESPAWN, Action, ProcessEvent, Supervisor
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import OvsdbError
-from neutrino.dataplane.process.api import ProcessError, Processes
+from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents
 from neutrino.model.dhcp import OWNER, DhcpNetwork
@@ -38,7 +38,6 @@ MAX_PROBLEMS = 3  # that are listed for one network
 class DhcpRole:
     feed: RoleFeed
     reconciler: Reconciler
-    processes: Processes
     description: agents.AgentState
     _: dataclasses.KW_ONLY
     workers: int = 4
@@ -48,7 +47,7 @@ class DhcpRole:
     name: str = dataclasses.field(default="dhcp", init=False)
 
     def __post_init__(self) -> None:
-        self._supervisor = Supervisor(self.processes, action=self.child_action, notify=self._daemon_event)
+        self._supervisor = Supervisor(self.reconciler.processes, action=self.child_action, notify=self._daemon_event)
         self._loop = ReconcileLoop(
             self.feed,
             NETWORK,
@@ -86,43 +85,29 @@ class DhcpRole:
     def describe(self) -> Iterable[agents.AgentState]:
         networks = self.feed.state.objects[NETWORK].values()
         problems = {**self.feed.state.problems_of(NETWORK, PORT), **self._loop.problems}
-        configurations = {
-            **self.description.configurations,
+        values = {
             agents.NETWORKS: len(networks),
             "subnets": sum(len(network.subnets) for network in networks),
             "ports": len(self.feed.state.objects[PORT]),
-            agents.PROBLEMS: dict(sorted(problems.items())[:10]),
         }
-        yield dataclasses.replace(self.description, configurations=configurations)
+        yield described(self.description, values, problems)
 
     async def settle(self) -> None:
         await self._loop.queue.idle()
 
     async def find(self) -> Drift:
-        await asyncio.to_thread(self.reconciler.ovsdb)  # without the switch there is nothing to compare
+        await asyncio.to_thread(self.reconciler.services.ovsdb)  # without the switch there is nothing to compare
         self._ports.index(self.feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
-        return await asyncio.to_thread(self._find)
+        return await asyncio.to_thread(self._loop.find, self.name, self._plan)
 
-    def _find(self) -> Drift:
-        lines, problems = [], {}
-        networks = dict(self.feed.state.objects[NETWORK])
-        for network_id in sorted(networks):
-            try:
-                changes, left_out = self.reconciler.plan(self._network(network_id))
-                lines += changes
-                if left_out:
-                    problems[network_id] = _text(left_out)
-            except Exception as error:  # a problem of this network alone
-                problems[network_id] = str(error)
-        if self.feed.is_synced:
-            stale = sorted(self.reconciler.known() - set(networks))
-            lines += [f"network {network_id} is not served here any more" for network_id in stale]
-        return Drift(self.name, "\n".join(lines), problems)
+    def _plan(self, network_id: str) -> tuple[list[str], str]:
+        changes, problems = self.reconciler.plan(self._network(network_id))
+        return changes, _text(problems)
 
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        subscribe(await wait_connected(self.reconciler.ovsdb), self._switch_event)
+        subscribe(await wait_connected(self.reconciler.services.ovsdb), self._switch_event)
         self._ports.index(self.feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
         async with asyncio.TaskGroup() as group:
             group.create_task(self._loop.run())

@@ -276,10 +276,7 @@ def why_silent(port: state.Port, networks: Mapping[str, state.Network]) -> str |
 
 
 def _network(
-    port: state.Port,
-    networks: Mapping[str, state.Network],
-    plugged: Plugged,
-    vlans: Mapping[SegmentKey, int],
+    port: state.Port, networks: Mapping[str, state.Network], plugged: Plugged, vlans: Mapping[SegmentKey, int]
 ) -> LocalNetwork:
     """The network of a port on this host; NotWired if it must not talk, or its segment cannot be reached from here."""
     silent, key = why_silent(port, networks), segment_of(port, networks)

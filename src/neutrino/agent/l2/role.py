@@ -14,7 +14,7 @@ from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import WorkQueue
-from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.role import Drift, RoleFeed, described
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import OvsWatch
@@ -88,14 +88,12 @@ class L2Role:
     def describe(self) -> Iterable[agents.AgentState]:
         kinds = (*KINDS.values(), *self._extension_kinds)
         problems = {**self.feed.state.problems_of(*kinds), **self._faults, **self._problems}
-        configurations = {
-            **self.description.configurations,
+        values = {
             "devices": len(self._up),
             agents.DATAPLANE: self._dataplane,
-            agents.PROBLEMS: dict(sorted(problems.items())[:10]),  # a report is bounded
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
-        yield dataclasses.replace(self.description, configurations=configurations)
+        yield described(self.description, values, problems)
 
     async def settle(self) -> None:
         async with self._busy:

@@ -7,14 +7,13 @@ from oslo_config import cfg
 
 from neutrino.agent.config import load_extensions
 from neutrino.agent.l3.config import describe, l3_options, refusal
-from neutrino.agent.l3.daemons import RouterDaemons
-from neutrino.agent.l3.delegations import SUBNET, Delegations
+from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.extension_api import GROUP
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.l3.router import BUILT_IN
-from neutrino.agent.l3.router_feed import DesiredRouters, RouterFeed
+from neutrino.agent.l3.router import BUILT_IN, DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.role import RoleFeed
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Switch
@@ -27,7 +26,7 @@ from neutrino.errors import RefusedToStart
 
 def build(
     conf: cfg.ConfigOpts,
-    feed: RouterFeed,
+    feed: RoleFeed,
     switch: Switch,
     repair: Callable[[], float],
     report_soon: Callable[[], None],

@@ -1,26 +1,73 @@
-"""The daemons of a router: radvd sends its RAs, keepalived elects the active host of an HA router. And named pipes.
+"""The daemons of a router: radvd sends its RAs, keepalived elects the active host of an HA router, and DHCPv6 clients
+(dibbler) get delegated prefixes from the DHCPv6 server of the external network.
 
-Both daemons run in the router's namespace and outlive the agent; the supervisor starts, reloads and respawns them. The
-DHCPv6 clients of delegated prefixes are in `delegations`.
+All run in the router's namespace and outlive the agent; the supervisor starts, reloads and respawns them.
+
+Each DHCPv6 client has a directory, state_path/pd/ROUTER/SUBNET, with its configuration, its own state and the prefix
+that it holds. The prefix is compared with what the server knows whenever the router is reconciled, so that a lost report
+is repeated.
+
+A client that stops because its subnet or the gateway was deleted releases the prefix. It sends the release through the
+gateway's port, which stays wired until then (`PortHolds`). A client that stops because the router moves to another host
+is killed instead: the client there has the same DUID, and must keep the prefix.
 """
 
 import asyncio
+import hashlib
+import logging
 import os
+import shutil
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.names import router_namespace
+from neutrino.agent.l3.names import gateway_namespace, router_namespace
+from neutrino.agent.l3.parts import delegation as pd
 from neutrino.agent.l3.parts.ha import Failover, render_keepalived
 from neutrino.agent.l3.parts.ra import render_radvd
-from neutrino.agent.supervisor import Service, Supervisor
-from neutrino.dataplane.process.api import Daemon
-from neutrino.model.routing import Router
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.supervisor import Service, Supervisor, list_directory, read_file, write_file
+from neutrino.dataplane.process.api import Daemon, ProcessError
+from neutrino.model.routing import Delegation, Router
 
+LOG = logging.getLogger(__name__)
+SUBNET = "subnet"  # the kind of object that a prefix is reported of
+DIRECTORY = "pd"
+CONFIGURATION = "client.conf"  # the name is fixed by dibbler
+# Removed before a start. dibbler refuses to start while its pid file names a live process, which may be any by now; and
+# from a remembered prefix it sends a renewal from an address that no device has.
+STALE_STATE = ("client.pid", "client-AddrMgr.xml")
 ADVERTISING, HA = "ra", "ha_confs"
 FIFO = "state"
 READY = "Startup complete"  # in keepalived's log: before it, a SIGHUP is lost or ends it
+
+
+class Fifo:
+    """A named pipe that daemons write lines to, opened at once. `notify` gets the complete lines of each read."""
+
+    def __init__(self, path: Path, notify: Callable[[list[str]], None]) -> None:
+        self._notify = notify
+        self._partial_line = ""
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():  # a writer would create a regular file
+            os.mkfifo(path, 0o600)
+        # Opened for writing too: with no writer left, a fifo is readable (end of file) all the time.
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        os.close(self._descriptor)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._descriptor, 4096).decode(errors="replace")
+        except BlockingIOError:
+            return
+        *lines, self._partial_line = (self._partial_line + data).split("\n")
+        self._notify(lines)
 
 
 @dataclass
@@ -62,9 +109,7 @@ class RouterDaemons:
 
     def orphans(self) -> list[str]:
         """HA routers whose keepalived has exited without us, as after a reboot of the host. Blocking."""
-        directory = self._state / HA
-        known = [path.name for path in directory.iterdir()] if directory.is_dir() else []
-        return [router_id for router_id in known if not self.has_keepalived(router_id)]
+        return [each for each in list_directory(self._state / HA) if not self.has_keepalived(each)]
 
     def has_keepalived(self, router_id: str) -> bool:
         """Whether it is running. Blocking."""
@@ -138,27 +183,147 @@ def _sends_ras(router: Router, active: bool) -> bool:
     return active or router.distributed
 
 
-class Fifo:
-    """A named pipe that daemons write lines to, opened at once. `notify` gets the complete lines of each read."""
+# --- DHCPv6 clients of delegated prefixes ---
 
-    def __init__(self, path: Path, notify: Callable[[list[str]], None]) -> None:
-        self._notify = notify
-        self._partial_line = ""
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not path.exists():  # a writer would create a regular file
-            os.mkfifo(path, 0o600)
-        # Opened for writing too: with no writer left, a fifo is readable (end of file) all the time.
-        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-        asyncio.get_running_loop().add_reader(self._descriptor, self._read)
 
-    def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._descriptor)
-        os.close(self._descriptor)
+@dataclass
+class Delegations:
+    supervisor: Supervisor
+    options: L3Options
+    report: Callable[[str, str], None]  # of a subnet's prefix, to the server
+    port_holds: PortHolds
+    _reported: dict[str, float] = field(default_factory=dict)  # subnet → mtime of the prefix file last reported
 
-    def _read(self) -> None:
-        try:
-            data = os.read(self._descriptor, 4096).decode(errors="replace")
-        except BlockingIOError:
+    @property
+    def _base(self) -> Path:
+        return Path(self.options.pd_confs or f"{self.options.state_path}/{DIRECTORY}")
+
+    def listen(self, notify: Callable[[str], None]) -> Fifo:
+        """`notify` gets routers whose clients have a new prefix or lost one."""
+
+        def read(lines: list[str]) -> None:
+            for router_id in {Path(line).parent.name for line in lines if line}:
+                notify(router_id)
+
+        return Fifo(self._base / pd.NOTIFY_FIFO, read)
+
+    # --- one router -------------------------------------------------------------------------------------------------
+
+    async def leave(self, router: Router) -> None:
+        """Before the router is applied: release prefixes that it no longer requests, while its gateway still works."""
+        requested = {each.subnet_id for each in router.delegations}
+        for subnet_id in self._clients(router.id):
+            if subnet_id in requested and not self._has_moved(router, subnet_id):
+                continue
+            LOG.info("router %s releases the prefix of subnet %s", router.id, subnet_id)
+            await self._stop(router.id, subnet_id, release=True)
+        self._remove_empty(router.id)
+
+    async def ensure(self, router: Router, *, active: bool, complete: bool = True) -> list[str]:
+        """After the router is applied: run its clients where it is active, and report their prefixes. Gives problems.
+
+        Not `complete`: the router is from the cache. Missing clients are started, and none is stopped.
+        """
+        if not (active and pd.asked_here(router)):
+            if complete:
+                await self.stop(router.id)
+            return []
+        problems = []
+        for each in router.delegations:
+            if not complete and self._has_moved(router, each.subnet_id):
+                continue
+            try:
+                await self._start(router, each.subnet_id)
+                self._report_prefix(router.id, each)
+            except (ProcessError, OSError, ValueError) as error:
+                problems.append(f"no prefix for subnet {each.subnet_id}: {error}")
+        return problems
+
+    async def stop(self, router_id: str) -> None:
+        """The router is no longer on this host: its prefixes are not released, as the next host takes them over."""
+        for subnet_id in self._clients(router_id):
+            await self._stop(router_id, subnet_id, release=False)
+        self._remove_empty(router_id)
+
+    def find(self, router: Router, *, active: bool) -> list[str]:
+        """What the methods above would start, restart or stop, a line for each. Blocking."""
+        requested = [each.subnet_id for each in router.delegations] if active and pd.asked_here(router) else []
+        lines = [line for each in requested for line in self.supervisor.plan(self._service(router, each))]
+        return lines + [f"stop {_name(router.id, each)}" for each in sorted(self._clients(router.id) - set(requested))]
+
+    def _clients(self, router_id: str) -> set[str]:
+        """The subnets that have a client, by its directory."""
+        return set(list_directory(self._base / router_id))
+
+    def _remove_empty(self, router_id: str) -> None:
+        directory = self._base / router_id
+        if directory.is_dir() and not self._clients(router_id):
+            directory.rmdir()
+
+    # --- one client -------------------------------------------------------------------------------------------------
+
+    async def _start(self, router: Router, subnet_id: str) -> None:
+        if self._has_moved(router, subnet_id):
+            await self._stop(router.id, subnet_id, release=True)
+        assert router.gateway is not None, "prefixes are requested through the gateway"
+        self.port_holds.hold(_name(router.id, subnet_id), router.gateway.id)
+        self._directory(router.id, subnet_id).mkdir(parents=True, exist_ok=True, mode=0o700)
+        await self.supervisor.ensure(self._service(router, subnet_id))
+
+    async def _stop(self, router_id: str, subnet_id: str, *, release: bool) -> None:
+        directory, name = self._directory(router_id, subnet_id), _name(router_id, subnet_id)
+        await self.supervisor.stop(name, pid_file=str(directory / "pid"), kill=not release)
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+        self.port_holds.release(name)
+        self._reported.pop(subnet_id, None)
+
+    def _has_moved(self, router: Router, subnet_id: str) -> bool:
+        """Whether the client was started for another gateway, and so talks to another DHCPv6 server."""
+        text = read_file(self._directory(router.id, subnet_id) / CONFIGURATION)
+        return text is not None and pd.asked_here(router) and text != self._render(router, subnet_id)
+
+    def _report_prefix(self, router_id: str, known: Delegation) -> None:
+        """Report a prefix that differs from the server's; nothing while a new client has none.
+
+        Each renewal is reported too: a port that was created while the prefix changed may have missed it.
+        """
+        path = self._directory(router_id, known.subnet_id) / pd.PREFIX_FILE
+        text = read_file(path)
+        if text is None:
             return
-        *lines, self._partial_line = (self._partial_line + data).split("\n")
-        self._notify(lines)
+        written = path.stat().st_mtime
+        prefix = pd.parse_prefix(text, time.time() - written)
+        if prefix != known.prefix:
+            LOG.info("router %s: subnet %s has %s", router_id, known.subnet_id, prefix or "no prefix any more")
+        if prefix != known.prefix or self._reported.get(known.subnet_id) != written:
+            self.report(known.subnet_id, prefix or pd.PROVISIONAL)
+            self._reported[known.subnet_id] = written
+
+    def _directory(self, router_id: str, subnet_id: str) -> Path:
+        return self._base / router_id / subnet_id
+
+    def _render(self, router: Router, subnet_id: str) -> str:
+        script = str(self._directory(router.id, subnet_id) / pd.SCRIPT_FILE)
+        return pd.render_client(router, subnet_id, self.options.vendor_pen, script)
+
+    def _service(self, router: Router, subnet_id: str) -> Service:
+        directory, text = self._directory(router.id, subnet_id), self._render(router, subnet_id)
+
+        def prepare() -> None:
+            write_file(directory / pd.SCRIPT_FILE, pd.NOTIFY, mode=0o700)
+            for name in STALE_STATE:
+                (directory / name).unlink(missing_ok=True)
+
+        daemon = Daemon(
+            name=_name(router.id, subnet_id),
+            argv=("dibbler-client", "run", "-w", str(directory)),
+            namespace=gateway_namespace(router),
+            pid_file=str(directory / "pid"),
+            # dibbler cannot reload: another configuration makes another digest, and so a restart.
+            environment={"NEUTRINO_CONFIGURATION": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()},
+        )
+        return Service(daemon, {str(directory / CONFIGURATION): text}, before_start=prepare)
+
+
+def _name(router_id: str, subnet_id: str) -> str:
+    return f"dibbler-client {router_id} {subnet_id}"

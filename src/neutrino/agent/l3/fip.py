@@ -19,11 +19,10 @@ from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import AGENT_GATEWAY, TO_ROUTER, device, fip_namespace
 from neutrino.agent.l3.parts.devices import SYSCTLS, default_routes, render_device, render_plug
 from neutrino.agent.l3.parts.distributed import asymmetric
-from neutrino.agent.l3.router import local_floating_ips
-from neutrino.agent.l3.router_feed import DesiredRouters
+from neutrino.agent.l3.router import DesiredRouters, local_floating_ips
 from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, DesiredNamespace
 from neutrino.agent.service_namespaces import ServiceNamespaces
-from neutrino.agent.supervisor import write_file
+from neutrino.agent.supervisor import list_directory, write_file
 from neutrino.dataplane.netlink.api import SetItem
 from neutrino.dataplane.netlink.values import Address, Route, address, route
 from neutrino.model.routing import Router, RouterInterface
@@ -105,12 +104,12 @@ class FipNamespaces:
         with self._lock:  # eight workers: two would create and delete routes of each other's routers
             synced = self.desired.feed.is_synced
             gateways = {each.network_id: each for each in map(agent_gateway, self.desired.served()) if each is not None}
-            for path in sorted(self._records.iterdir()) if self._records.is_dir() else ():
-                if path.name in gateways:
-                    changes += self._reconcile(gateways[path.name], synced)
+            for network_id in list_directory(self._records):
+                if network_id in gateways:
+                    changes += self._reconcile(gateways[network_id], synced)
                 elif synced:
-                    changes += self.services.remove(fip_namespace(path.name))
-                    path.unlink(missing_ok=True)
+                    changes += self.services.remove(fip_namespace(network_id))
+                    (self._records / network_id).unlink(missing_ok=True)
         return changes
 
     def _reconcile(self, gateway: RouterInterface, synced: bool) -> int:

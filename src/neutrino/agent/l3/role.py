@@ -8,19 +8,17 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 
-from neutrino.agent.l3.daemons import Fifo, RouterDaemons
-from neutrino.agent.l3.delegations import Delegations
+from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
 from neutrino.agent.l3.extension_api import L3Extension, RouterResult
 from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
-from neutrino.agent.l3.router import BUILT_IN, RenderError
-from neutrino.agent.l3.router_feed import ROUTER, DesiredRouters, FloatingIpReports
+from neutrino.agent.l3.router import BUILT_IN, ROUTER, DesiredRouters, RenderError
 from neutrino.agent.l3.routers import Applied, Routers
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
-from neutrino.agent.role import Drift
+from neutrino.agent.role import Drift, RoleFeed, described
 from neutrino.agent.service_namespaces import is_service
 from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Events, subscribe, wait_connected
@@ -30,11 +28,11 @@ from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents
-from neutrino.model.routing import Router
+from neutrino.model.routing import FloatingIp, Router
 
 LOG = logging.getLogger(__name__)
+FLOATING_IP = "floatingip"
 WORKERS = 8
-MAX_PROBLEMS = 10  # that the agent shows
 FAILURES = (NetlinkError, NftError, OvsdbError, ProcessError, RenderError, OSError)
 REPEAT_SECONDS = (1.0, 4.0)  # after a change: a new port may not have been wired the first time
 WIRED_SECONDS = 10.0  # for a port to be wired; after that keepalived is started anyway: the switch may be down for long
@@ -102,37 +100,31 @@ class L3Role:
     def describe(self) -> Iterable[agents.AgentState]:
         routers = self.desired.all()
         problems = {**self._feed.state.problems_of(ROUTER), **self._loop.problems}
-        configurations = {
-            **self.description.configurations,
+        values = {
             "routers": len(routers),
             "ex_gw_ports": sum(each.gateway is not None for each in routers),
             "interfaces": sum(len(each.interfaces) for each in routers),
             "floating_ips": sum(len(each.floating_ips) for each in routers),
-            agents.PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS]),
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
-        yield replace(self.description, configurations=configurations)
+        yield described(self.description, values, problems)
 
     async def settle(self) -> None:
         await self._loop.queue.idle()
 
     async def find(self) -> Drift:
         try:
-            return Drift(self.name, "\n".join(await asyncio.to_thread(self._plan)))
-        except (*FAILURES, ValueError) as error:
+            return await asyncio.to_thread(self._loop.find, self.name, self._plan)
+        except FAILURES as error:
             return Drift(self.name, problems={"routers": str(error)})
 
-    def _plan(self) -> list[str]:
-        served = self.desired.served()
-        lines = [line for router in served for line in self.routers.find(router)]
-        for router in served:
-            active = self.routers.is_active(router)
-            lines += self.daemons.find(router, self.routers.failover(router), active=active)
-            lines += self.delegations.find(router, active=active)
-        if self._feed.is_synced:
-            stale = self.routers.known() - {router.id for router in served}
-            lines += [f"router {each} is not served here any more" for each in sorted(stale)]
-        return lines
+    def _plan(self, router_id: str) -> tuple[list[str], str]:
+        router = self._feed.state.get(ROUTER, router_id)
+        if router is None:  # deleted meanwhile
+            return [], ""
+        active, failover = self.routers.is_active(router), self.routers.failover(router)
+        lines = [*self.routers.find(router), *self.daemons.find(router, failover, active=active)]
+        return [*lines, *self.delegations.find(router, active=active)], ""
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -352,3 +344,34 @@ class Announcements:
             self.announce(router)
         except Exception as error:  # one router must not end the announcements of all others
             LOG.warning("addresses of router %s are not announced: %s", router.id, error)
+
+
+@dataclass
+class FloatingIpReports:
+    feed: RoleFeed
+    _active: dict[str, frozenset[FloatingIp]] = field(default_factory=dict)  # by router, those reported
+
+    def applied(self, router: Router, *, active: bool) -> None:
+        """The router is applied: its floating IPs on this host are ACTIVE, reported once for each revision."""
+        here = _translated_here(router, active=active)
+        # By value with its revision: one that was disassociated and associated again is reported again.
+        for floating_ip in here - self._active.get(router.id, frozenset()):
+            self.feed.status(FLOATING_IP, floating_ip.id, "ACTIVE")
+        self._active[router.id] = here
+
+    def failed(self, router: Router, applied: Router | None, *, active: bool) -> None:
+        """The router cannot be applied: new floating IPs are ERROR; of those that it had, nothing is known."""
+        known = frozenset(applied.floating_ips if applied is not None else ())
+        failed = _translated_here(router, active=active) - known
+        for floating_ip in failed:
+            self.feed.status(FLOATING_IP, floating_ip.id, "ERROR")
+        self._active[router.id] = self._active.get(router.id, frozenset()) - failed
+
+    def forget(self, router_id: str) -> None:
+        self._active.pop(router_id, None)
+
+
+def _translated_here(router: Router, *, active: bool) -> frozenset[FloatingIp]:
+    """All floating IPs where the host is active; of a distributed router also those of ports on this host."""
+    floating_ips = router.floating_ips if router.gateway is not None else ()
+    return frozenset(each for each in floating_ips if active or (router.distributed and each.host))

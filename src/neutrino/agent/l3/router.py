@@ -10,12 +10,12 @@ A router that is not distributed has one namespace, `qrouter-…`. A distributed
   translated there too. With HA, several hosts have it, and keepalived sets its addresses on the active one.
 
 The path of a floating IP: the feed's `Router` → `role.L3Role` → here → `parts.nat.Nat` (an element of two nft maps) →
-`ServiceNamespaces` (read, `nft.plan`, apply) → `dataplane.nft.real`.
+`ServiceNamespaces` (read, plan, apply) → `dataplane.nft.real`.
 """
 
 import dataclasses
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -31,9 +31,11 @@ from neutrino.agent.l3.parts.nat import Nat
 from neutrino.agent.l3.parts.ra import RouterAdvertisements
 from neutrino.agent.l3.parts.scopes import AddressScopes
 from neutrino.agent.namespaces import DesiredNamespace
+from neutrino.agent.role import RoleFeed
 from neutrino.dataplane.nft.api import Chain, Table
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 
+ROUTER = "router"  # the feed's kind of object
 BUILT_IN: tuple[L3Extension, ...] = (
     Devices(),
     RouterAdvertisements(),
@@ -45,6 +47,25 @@ BUILT_IN: tuple[L3Extension, ...] = (
     DistributedRouting(),
 )
 """The order of contributions: of rules at one position, and of sysctls (the last one wins). Third-party ones follow."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DesiredRouters:
+    """The routers of the feed at the moment of each call, from any thread."""
+
+    feed: RoleFeed
+    refusal: Callable[[Router], str | None] = lambda router: None  # why this host does not serve a router
+    kinds: frozenset[str] = frozenset()  # of the objects that extensions read
+
+    def all(self) -> list[Router]:
+        # A copy: a worker thread reads the routers while the event loop changes them.
+        return list(self.feed.state.objects[ROUTER].values())
+
+    def served(self) -> list[Router]:
+        return [each for each in self.all() if each.admin_state_up and self.refusal(each) is None]
+
+    def objects(self) -> Objects:
+        return {kind: self.feed.state.objects[kind] for kind in self.kinds}
 
 
 class RenderError(Exception):

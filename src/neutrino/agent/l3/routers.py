@@ -17,9 +17,9 @@ from neutrino.agent.l3.extension_api import L3Extension
 from neutrino.agent.l3.fip import FipNamespaces
 from neutrino.agent.l3.names import EXTERNAL, gateway_namespace, router_namespace, snat_namespace
 from neutrino.agent.l3.parts.ha import Failover, has_primary
-from neutrino.agent.l3.router import BUILT_IN, DesiredRouterNamespace, render, router_namespaces
-from neutrino.agent.l3.router_feed import DesiredRouters
+from neutrino.agent.l3.router import BUILT_IN, DesiredRouterNamespace, DesiredRouters, render, router_namespaces
 from neutrino.agent.service_namespaces import ServiceNamespaces, Tables
+from neutrino.agent.supervisor import list_directory
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
 from neutrino.dataplane.netlink.api import DeleteItem, NetlinkError, SetItem
 from neutrino.dataplane.netlink.values import Address
@@ -54,7 +54,7 @@ class Routers:
 
     def known(self) -> frozenset[str]:
         """The routers that this host has, by their records."""
-        return frozenset(path.name for path in self._records.iterdir()) if self._records.is_dir() else frozenset()
+        return frozenset(list_directory(self._records))
 
     def apply(self, router: Router, *, keepalived: bool = True, complete: bool = True) -> Applied:
         """Not `complete`: the router is from the cache, so nothing is removed or replaced."""

@@ -27,7 +27,7 @@ from neutrino.agent.metadata.messages import (
     UpdatePorts,
 )
 from neutrino.agent.metadata.sockets import REFUSALS, NamespaceSockets
-from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.role import Drift, RoleFeed, described
 from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.feed.state import StateChange
@@ -84,12 +84,7 @@ class MetadataRole:
         problems = {**self._problems, **self._desired.problems}
         if self._proxy_problem:
             problems["process"] = self._proxy_problem
-        configurations = {
-            **self.description.configurations,
-            "listening": len(self._listeners),
-            agents.PROBLEMS: dict(sorted(problems.items())[:10]),
-        }
-        yield dataclasses.replace(self.description, configurations=configurations)
+        yield described(self.description, {"listening": len(self._listeners)}, problems)
 
     async def settle(self) -> None:
         return None  # what was sent is applied by the proxy

@@ -19,7 +19,7 @@ from neutrino.cli.errors import CommandError, one_line, print_error, unwind_on_s
 from neutrino.cli.up.machine import RUN_FILE, Run, choose_datapath
 from neutrino.cli.up.next_steps import next_steps
 from neutrino.lab.errors import LabError, locked
-from neutrino.lab.settings import render, render_clouds, render_server
+from neutrino.lab.settings import LabSettings, render_clouds, render_server
 
 
 def up(args: argparse.Namespace) -> None:
@@ -29,7 +29,7 @@ def up(args: argparse.Namespace) -> None:
     running_already = f"neutrino up is already running with state directory {directory}: end it, or use --state"
     with locked(directory / "lock", running_already), contextlib.ExitStack() as stack:
         # The user's files last: in oslo.config the last value of an option wins.
-        files = [*_write_configuration(directory, args.port), *config_files]
+        files = [_write_configuration(directory, args.port), *config_files]
         conf = server.prepare(files, logging.WARNING, "use --port")
         host = f"[{conf.bind_host}]" if ":" in conf.bind_host else conf.bind_host
         url = f"http://{host}:{conf.bind_port}"
@@ -53,19 +53,16 @@ def up(args: argparse.Namespace) -> None:
         server.run(conf, files, children, quiet=True)
 
 
-def _write_configuration(directory: Path, port: int) -> list[str]:
-    contents = {
-        "neutrino.conf": render_server(port, directory),
-        "logging.conf": render({"DEFAULT": {"log_file": directory / "log" / "server.log"}}),
-    }
+def _write_configuration(directory: Path, port: int) -> str:
+    """Write the server's configuration file; returns its path."""
+    path, log = directory / "neutrino.conf", directory / "log"
     try:
-        (directory / "log").mkdir(exist_ok=True)
-        for name, content in contents.items():
-            private.make_file(directory / name)
-            (directory / name).write_text(content)
+        log.mkdir(exist_ok=True)
+        private.make_file(path)
+        path.write_text(render_server(LabSettings(port=port), directory, os.cpu_count() or 1, log / "server.log"))
     except OSError as error:
         raise CommandError(f"cannot write files in {directory}: {error.strerror}") from None
-    return [str(directory / name) for name in contents]
+    return str(path)
 
 
 def _wire(stack: contextlib.ExitStack, run: Run, agent_files: Sequence[str]) -> Run:

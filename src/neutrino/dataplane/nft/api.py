@@ -1,8 +1,8 @@
 """Tables of nftables as values, their actual state, changes of them, and the driver's protocol.
 
 A table is rendered whole and replaces the actual one in one transaction. What changes often (floating IPs, members of
-groups) are elements of sets and maps, which are also added and removed one by one. `plan` compares a rendered table
-with the actual one.
+groups) are elements of sets and maps, which are also added and removed one by one. `plan_tables` of
+`agent/service_namespaces.py` compares a rendered table with the actual one.
 """
 
 import dataclasses

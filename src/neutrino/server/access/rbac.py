@@ -205,14 +205,14 @@ def _same_access(policy: Object) -> list[sa.ColumnElement[bool]]:
 def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, must_exist: bool = True) -> None:
     """Raise the revision of a network whose sharing changed, because the network shows it; other objects do not."""
     kind, key = policy["object_type"], policy["object_id"]
-    table = TABLES[kind]
     if kind == "network":
         change: Object = {"revision_number": _n.revision_number + 1, "updated_at": now()}
         if external is not None:
             change["external"] = external
-        tx.execute(sa.update(t.networks).where(_n.id == key).values(change))
-    revision = tx.execute(sa.select(table.c.revision_number).where(table.c.id == key)).scalar()
-    if revision is None and must_exist:  # deleted since it was read
+        found = bool(tx.execute(sa.update(t.networks).where(_n.id == key).values(change)).rowcount)
+        if found:
+            tx.record(kind, key)
+    else:
+        found = exists(tx.connection, TABLES[kind].c.id == key)
+    if must_exist and not found:  # deleted since it was read
         raise Stale
-    if revision is not None and kind == "network":
-        tx.record(kind, key)

@@ -6,14 +6,14 @@ Both have the same headers, so nothing after this module depends on the way of a
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from neutrino.server import errors
 from neutrino.server.context import Context, known
 from neutrino.server.policy.authorizer import Authorizer
 
-KEPT_SECONDS = 1.0
-MAX_KNOWN = 1_000
+MAX_CACHED = 1_000
 HEADERS = (
     "HTTP_X_IDENTITY_STATUS",
     "HTTP_X_PROJECT_ID",
@@ -36,22 +36,16 @@ class Authentication:
     def __init__(self, authorizer: Authorizer, *, keystone: bool) -> None:
         self._authorizer = authorizer
         self._keystone = keystone
-        self._known: dict[tuple[str | None, ...], Context] = {}
-        self._since = time.monotonic()
+        self._cached = lru_cache(MAX_CACHED)(self._read)
 
     def context(self, environ: Mapping[str, Any], request_id: str) -> Context:
-        """The caller of a request. Contexts are cached by headers for a second, because clients send many requests."""
+        """The caller of a request. Contexts are cached by headers, because clients send many requests, but for a second
+        only, because the policy, which decides who is an administrator, may change.
+        """
         headers = tuple(environ.get(name) for name in HEADERS)
-        now = time.monotonic()
-        if now - self._since > KEPT_SECONDS or len(self._known) > MAX_KNOWN:
-            self._known.clear()  # the policy, which decides who is an administrator, may have changed
-            self._since = now
-        context = self._known.get(headers)
-        if context is None:
-            context = self._known[headers] = self._read(headers)
-        return replace(context, request_id=request_id)
+        return replace(self._cached(headers, int(time.monotonic())), request_id=request_id)
 
-    def _read(self, headers: tuple[str | None, ...]) -> Context:
+    def _read(self, headers: tuple[str | None, ...], second: int) -> Context:
         status, project, tenant, user, roles, service_roles, *scopes = headers
         # With delay_auth_decision, keystonemiddleware passes unauthenticated requests on and marks them in this header.
         if self._keystone and status != "Confirmed":
@@ -77,8 +71,7 @@ class Authentication:
             project_id=project,
             user_id=user or "",
             roles=_names(roles),
-            service_roles=_names(service_roles),
-            scopes=tuple(scopes),
+            others=(_names(service_roles), *scopes),
             is_admin=self._authorizer.is_admin(credentials),
             credentials=credentials,
         )

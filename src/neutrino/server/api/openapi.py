@@ -66,7 +66,7 @@ def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequenc
             if path in collections and method in ("PUT", "DELETE"):
                 continue  # exists only to answer that the id is missing
             # Without detail, but in the document: a route that is missing there looks as if it did not exist.
-            operation = _operation(method, path, "A route of a plugin.", answer=_DONE, status="200")[1]
+            operation = _operation(method, path, "A route of a plugin.", status="200")[1]
         public, names = _named(path)
         # A tag in a body may be empty or contain a slash; here it would be another path.
         part: Json = {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
@@ -132,7 +132,7 @@ def _operation(
 ) -> Operation:
     """An operation with the schema of its response (None: a response without a body), or its whole response."""
     status = status or ("201" if method == "POST" else "204" if schema is None else "200")
-    answer = answer or (_DONE if schema is None else _answer(schema))
+    answer = answer or _answer(schema)
     errors = {code: _ref("responses", ERRORS[code][0]) for code in (READ if method == "GET" else WRITE)}
     out: Json = {"summary": summary, "tags": [_section(path)], "responses": {status: answer, **errors}}
     if parameters:
@@ -153,8 +153,8 @@ def _schema_ref(name: str) -> Json:
     return _ref("schemas", name)
 
 
-def _answer(schema: Json, description: str = "Done.") -> Json:
-    return {"description": description, "content": {JSON: {"schema": schema}}}
+def _answer(schema: Json | None, description: str = "Done.") -> Json:
+    return {"description": description} | ({} if schema is None else {"content": {JSON: {"schema": schema}}})
 
 
 def _object(**properties: Json) -> Json:
@@ -165,7 +165,6 @@ def _array(items: Json) -> Json:
     return {"type": "array", "items": items}
 
 
-_DONE: Json = {"description": "Done."}
 _ERROR_TYPE: Json = {"type": "string", "description": "The type of the error, such as NetworkNotFound."}
 _COMMON: Json = {
     "Error": _object(NeutronError=_object(type=_ERROR_TYPE, message=STRING, detail=STRING)),

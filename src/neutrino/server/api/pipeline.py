@@ -119,12 +119,9 @@ class Pipeline:
         resource, context = served.resource, request.context
         body = bodies.decode(request.raw)
         item = bodies.item_to_update(resource, body)
-        visibility = self._visibility(resource, context)
-        found = self._find_for_change(served, request, visibility)
+        found, visibility = self._find_to_change(served, request, self._rule("update", resource))
         # Rules of attributes see the new values, the rule of the object itself the old ones.
         target = {**found, **item.values}
-        rule = self._rule("update", resource)
-        self._require_change(resource, context, rule, found)
         self.authorizer.require_attributes(context, "update", resource, item.given, target)
         self.notify(f"{resource.name}.update.start", {**body, "id": request.key}, context)
         revision = _expected_revision(request.if_match, found)
@@ -135,9 +132,7 @@ class Pipeline:
 
     def delete(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context
-        visibility = self._visibility(resource, context)
-        found = self._find_for_change(served, request, visibility)
-        self._require_change(resource, context, self._rule("delete", resource), found)
+        found, visibility = self._find_to_change(served, request, self._rule("delete", resource))
         self.notify(f"{resource.name}.delete.start", {f"{resource.name}_id": request.key}, context)
         revision = _expected_revision(request.if_match, found)
         served.delete(context, *_parent(request), request.key, revision)
@@ -149,9 +144,7 @@ class Pipeline:
         """An action on an object, such as add_addresses."""
         resource, context = served.resource, request.context
         body = bodies.decode(request.raw) if request.raw else {}
-        visibility = self._visibility(resource, context)
-        found = self._find_for_change(served, request, visibility)
-        self._require_change(resource, context, action, found)
+        _, visibility = self._find_to_change(served, request, action)
         self.notify(f"{resource.name}.{action}.start", {"id": request.key, "body": body}, context)
         answer = served.actions[action](context, *_parent(request), request.key, body)
         self.notify(f"{resource.name}.{action}.end", answer, context)
@@ -160,12 +153,6 @@ class Pipeline:
         return Reply(200, answer)
 
     # --- their parts ----------------------------------------------------------------------------------------------
-
-    def _require_change(self, resource: Resource, context: Context, rule: str, found: Object) -> None:
-        if not self.authorizer.allows(context, rule, found):
-            if resource.foreign_is_hidden and found.get("project_id") != context.project_id:
-                raise resource.not_found(**_about(resource, found.get("id", "")))
-            raise errors.PolicyNotAuthorized(rule=rule)
 
     def _rule(self, action: str, resource: Resource) -> str:
         """The name of a rule. That of a nested resource may contain its parent's name: Neutron has both forms."""
@@ -191,11 +178,20 @@ class Pipeline:
             raise (resource.hidden or resource.not_found)(**about)
         return found
 
-    def _find_for_change(self, served: Served, request: Request, visibility: Visibility) -> Object:
-        """The object before its change with all that rules may depend on."""
+    def _find_to_change(self, served: Served, request: Request, rule: str) -> tuple[Object, Visibility]:
+        """The object before a change that the rule allows, with all that rules may depend on; and what the caller sees."""
+        resource, context = served.resource, request.context
+        visibility = self._visibility(resource, context)
         if served.show is None:  # written only through its parent
-            return dict(served.target(request.context, request.parent, request.key) if served.target else {})
-        return self._find(served, request, visibility, (*visible.visible_names(served.resource), *RELATED_ATTRIBUTES))
+            found = dict(served.target(context, request.parent, request.key) if served.target else {})
+        else:
+            names = (*visible.visible_names(resource), *RELATED_ATTRIBUTES)
+            found = self._find(served, request, visibility, names)
+        if not self.authorizer.allows(context, rule, found):
+            if resource.foreign_is_hidden and found.get("project_id") != context.project_id:
+                raise resource.not_found(**_about(resource, found.get("id", "")))
+            raise errors.PolicyNotAuthorized(rule=rule)
+        return found, visibility
 
     def _authorize_create(self, served: Served, request: Request, items: Sequence[bodies.Item]) -> None:
         resource, context = served.resource, request.context

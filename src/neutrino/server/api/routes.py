@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from typing import Any
+from urllib.parse import urljoin
 
 import msgspec
 
@@ -71,18 +72,12 @@ def listed(extensions: Iterable[Extension]) -> list[dict[str, Any]]:
     return list({extension.alias: {**asdict(extension), "links": []} for extension in extensions}.values())
 
 
-def _origin(url: str) -> str:
-    """Scheme and host of a request's URL."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}"
-
-
 def public_routes(document: Callable[[], Any]) -> list[Route]:
     """The routes without authentication: the versions, and the OpenAPI document, generated on the first request for it."""
     encoded = cache(lambda: msgspec.json.encode(document()))  # most workers never get one
 
     def versions(request: Request) -> Reply:
-        link = {"rel": "self", "href": f"{_origin(request.url)}{PREFIX}/"}
+        link = {"rel": "self", "href": urljoin(request.url, f"{PREFIX}/")}
         return Reply(200, {"versions": [{"id": "v2.0", "status": "CURRENT", "links": [link]}]})
 
     return [Route("GET", "/", versions), Route("GET", "/openapi.json", lambda request: Reply(200, encoded()))]
@@ -92,11 +87,10 @@ def discovery_routes(core: Sequence[Resource], extensions: Sequence[dict[str, An
     """The core resources, and the extensions."""
 
     def resources(request: Request) -> Reply:
-        base = f"{_origin(request.url)}{PREFIX}"
-        shown = [
-            {"name": r.name, "collection": r.collection, "links": [{"rel": "self", "href": f"{base}/{r.collection}"}]}
-            for r in core
-        ]
+        def link(resource: Resource) -> dict[str, str]:
+            return {"rel": "self", "href": urljoin(request.url, f"{PREFIX}/{resource.collection}")}
+
+        shown = [{"name": r.name, "collection": r.collection, "links": [link(r)]} for r in core]
         return Reply(200, {"resources": shown})
 
     def one_extension(request: Request) -> Reply:

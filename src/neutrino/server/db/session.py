@@ -15,7 +15,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -80,11 +80,8 @@ class Database:
             except sa.exc.DBAPIError as error:
                 _raise_api_error(error)
                 raise
-        waiting = getattr(self._threads, "callbacks", None)
-        if waiting is not None:  # until `retrying` has its result
-            waiting += tx.callbacks
-        else:
-            _call_all(tx.callbacks)
+        if tx.callbacks:  # called by the `retrying` that this transaction is in
+            self._threads.callbacks.extend(tx.callbacks)
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """Run `attempt` until it has no conflict with another writer, then the callbacks of its transactions."""
@@ -95,7 +92,8 @@ class Database:
             result = self._attempted(attempt)
         finally:
             self._threads.callbacks = outer
-        _call_all(callbacks)
+        for call in callbacks:
+            call()
         return result
 
     def _attempted(self, attempt: Callable[[], T]) -> T:
@@ -126,11 +124,6 @@ class Database:
         self._writes.dispose()
         if self._notifier is not None:
             self._notifier.close()
-
-
-def _call_all(callbacks: Iterable[Callable[[], object]]) -> None:
-    for call in callbacks:
-        call()
 
 
 class HasDatabase(Protocol):

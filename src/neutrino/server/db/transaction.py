@@ -58,8 +58,9 @@ class Transaction:
         """
         if rows:
             self.connection.execute(_insert(table), rows[0] if len(rows) == 1 else list(rows))
-        for row in rows if limits is not None else ():
-            self.use(t.QUOTAS[table], row["project_id"], 1, (limits or {}).get(row["project_id"], UNLIMITED))
+        if limits is not None:
+            for row in rows:
+                self.use(t.QUOTAS[table], row["project_id"], 1, limits.get(row["project_id"], UNLIMITED))
         if table in t.LOGGED:
             for row in rows:
                 self.log(table, row["id"])

@@ -23,6 +23,7 @@ from neutrino.model import agents as words
 from neutrino.model.dhcp import device_id
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.transaction import Stale
 from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -36,7 +37,6 @@ LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
 RESERVED: Final = "reserved_dhcp_port"
 MACS = 8  # derived MAC addresses that are tried for a port
-TRIES = 20  # to find an address and a MAC address that no other request takes meanwhile
 _a, _b, _p = t.agents.c, t.network_dhcp_agents.c, t.ports.c
 _AGENTS = (
     sa.select(_a.id, _a.host, _a.configurations)
@@ -163,20 +163,18 @@ class DhcpPorts:
         """A new port, unless it would have no address on any subnet."""
         network, bare = served.network, host in served.without_address
         automatic = [{"subnet_id": s["id"]} for s in served.subnets if is_auto_address(s) and not bare]
-        for _ in range(TRIES):
-            fixed_ips = [*self._addresses(connection, served, host), *automatic]
-            if not fixed_ips and not bare:
-                return None
-            values = {
-                **service_port(network["id"], network["project_id"], device, DHCP_OWNER, host),
-                "mac_address": self._free_mac(connection, network["id"], device),
-                "fixed_ips": fixed_ips,
-            }
-            try:
-                return self.ports.prepare_create(connection, values, network, served.subnets)
-            except (errors.IpAddressAlreadyAllocated, errors.MacAddressInUse):
-                LOG.debug("DHCP port of host %s: another request took the chosen address, choosing again", host)
-        raise errors.HTTPServiceUnavailable()
+        fixed_ips = [*self._addresses(connection, served, host), *automatic]
+        if not fixed_ips and not bare:
+            return None
+        values = {
+            **service_port(network["id"], network["project_id"], device, DHCP_OWNER, host),
+            "mac_address": self._free_mac(connection, network["id"], device),
+            "fixed_ips": fixed_ips,
+        }
+        try:
+            return self.ports.prepare_create(connection, values, network, served.subnets)
+        except (errors.IpAddressAlreadyAllocated, errors.MacAddressInUse):
+            raise Stale from None  # another request took the chosen address meanwhile: choose again
 
     def _free_mac(self, connection: Connection, network_id: str, device: str) -> str:
         """A MAC address derived from the device id, so that the database refuses the second of two equal ports.

@@ -29,20 +29,13 @@ from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.scheduling.placements import NETWORKS, SERVING, Candidate, choose, lacking
+from neutrino.server.scheduling.placements import NETWORKS, Candidate, choose, lacking
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
 BATCH = 50  # networks placed in one transaction, each with its port
 SETTLE_ROUNDS = 5  # of `settle`: a network that keeps changing is settled by the requests that change it
 _a, _b, _n, _s = t.agents.c, t.network_dhcp_agents.c, t.networks.c, t.subnets.c
-_serving_agents = (
-    sa.select(sa.func.count())
-    .select_from(t.network_dhcp_agents.join(t.agents))
-    .where(_b.network_id == _n.id, SERVING)
-    .correlate(t.networks)
-    .scalar_subquery()
-)
 _HAS_DHCP = sa.exists().where(_s.network_id == _n.id, _s.enable_dhcp)
 _NETWORK = sa.select(_n.revision_number, _n.availability_zone_hints).where(_n.id == sa.bindparam("network"))
 
@@ -175,7 +168,7 @@ class DhcpScheduler(AgentScheduler):
             tx.insert(t.network_dhcp_agents, [{"network_id": key, "agent_id": agent_id} for key in network_ids])
             return
         source = sa.select(_n.id, sa.literal(agent_id, sa.String)).where(
-            _n.id.in_(list(network_ids)), _serving_agents < self.options.agents_per_object
+            _n.id.in_(list(network_ids)), NETWORKS.serving < self.options.agents_per_object
         )
         insert = sa.insert(t.network_dhcp_agents).from_select(["network_id", "agent_id"], source)
         counted = insert.execution_options(preserve_rowcount=True)  # PostgreSQL's driver drops the row count otherwise
@@ -251,7 +244,7 @@ class DhcpScheduler(AgentScheduler):
         has = sa.exists().where(_b.network_id == _n.id, _b.agent_id == agent_id)
         statement = (
             sa.select(_n.id, _n.revision_number, _n.availability_zone_hints)
-            .where(_n.id > after, _HAS_DHCP, for_zone, ~has, _serving_agents < self.options.agents_per_object)
+            .where(_n.id > after, _HAS_DHCP, for_zone, ~has, NETWORKS.serving < self.options.agents_per_object)
             .order_by(_n.id)
             .limit(BATCH)
         )

@@ -11,13 +11,14 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 from kombu.connection import Connection
 from kombu.entity import Exchange, Queue
 from kombu.exceptions import KombuError
 from kombu.messaging import Producer
 from kombu.transport.pyamqp import Transport
+from kombu.utils.url import url_to_parts
 
 from neutrino.server.context import Context
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
@@ -71,19 +72,13 @@ def parse_transport_url(text: str) -> TransportURL:
 
 
 def _broker(netloc: str, tls: bool) -> Broker:
-    credentials, _, address = netloc.rpartition("@")
-    username, _, password = credentials.partition(":")
     try:
-        split = urlsplit(f"//{address}")
-        host, port = split.hostname, split.port
+        parts = url_to_parts(f"amqp://{netloc}")
     except ValueError:
         raise InvalidTransportURL("a broker's address in the transport URL is not host:port") from None
-    return Broker(
-        host=host or "localhost",
-        port=port or (DEFAULT_TLS_PORT if tls else DEFAULT_PORT),
-        username=unquote(username) or "guest",
-        password=unquote(password) if credentials else "guest",
-    )
+    port = parts.port or (DEFAULT_TLS_PORT if tls else DEFAULT_PORT)
+    password = parts.password or "" if "@" in netloc else "guest"
+    return Broker(parts.hostname or "localhost", port, parts.username or "guest", password)
 
 
 # --- a connection -----------------------------------------------------------------------------------------------------

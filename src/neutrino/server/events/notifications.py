@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 from oslo_config import cfg
 
 from neutrino.server.context import Context
@@ -119,6 +120,8 @@ def _timestamp(now: datetime) -> str:
 
 def _plain(value: object) -> object:
     """A value that JSON does not know must not fail the request."""
+    if isinstance(value, msgspec.Raw):  # a JSON column that was read from the database unparsed
+        return msgspec.json.decode(value)
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (set, frozenset)):

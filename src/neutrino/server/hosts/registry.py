@@ -55,11 +55,11 @@ class Report:
         return self.started or self.status is not AgentStatus.ALIVE
 
 
+@dataclass(eq=False)
 class Registry:
-    def __init__(self, db: Database, down_time: float = 75, clock: Callable[[], float] = time.time) -> None:
-        self.db = db
-        self.down_time = down_time
-        self.clock = clock
+    db: Database
+    down_time: float = 75
+    clock: Callable[[], float] = time.time
 
     # --- reports --------------------------------------------------------------------------------------------------
 

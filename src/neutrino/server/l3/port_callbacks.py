@@ -6,7 +6,6 @@ disassociated, and forwardings to the port are deleted.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -21,8 +20,8 @@ from neutrino.server.l3.floating_ips import floating_ips
 from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED
 from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import UnusedPorts
+from neutrino.server.ml2.ports.collection import Write
 
-Write = Callable[[Transaction], None]
 _f, _fw, _p, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c, t.router_ports.c
 _USERS = (
     sa.select(_rp.port_id)
@@ -129,13 +128,9 @@ def _take_back(connection: Connection, port: Object) -> Write | None:
     if port["device_owner"] == GATEWAY:
         row = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.gw_port_id == port["id"])).first()
         if row is not None:
-            return lambda tx: _clear_gateway(tx, row.id, row.revision_number)
+            no_gateway = {"gw_port_id": None, "gw_network_id": None}
+            return lambda tx: update_row(tx, t.routers, row._asdict(), no_gateway)
     return None
-
-
-def _clear_gateway(tx: Transaction, router_id: str, revision: int) -> None:
-    router = {"id": router_id, "revision_number": revision}
-    update_row(tx, t.routers, router, {"gw_port_id": None, "gw_network_id": None})
 
 
 def network_changes(connection: Connection, network: Object) -> UnusedPorts | None:

@@ -18,7 +18,7 @@ from neutrino.server.ml2.ports.binding import Binder
 from neutrino.server.ml2.ports.bindings import PortBindings
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.provisioning import Provisioning
-from neutrino.server.ml2.segments import DynamicSegmentStore, Segments
+from neutrino.server.ml2.segments import Segments
 from neutrino.server.ml2.subnets import Subnets
 from neutrino.server.services import Services, load
 from neutrino.server.view_collection import ViewCollection
@@ -43,10 +43,9 @@ def build(services: Services) -> Core:
     mechanisms = Mechanisms(_drivers(conf, "mechanism_drivers"))
     extensions = Extensions(list(_drivers(conf, "extension_drivers").values()))
     types = _drivers(conf, "type_drivers")
-    segments = Segments(types, conf.ml2.tenant_network_types, conf.ml2.external_network_type)
-    dynamic_segments = DynamicSegmentStore(db, segments)
-    operations = Operations(db, mechanisms, dynamic_segments, conf.host)
-    binder = Binder(list(mechanisms.drivers.values()), services.registry, dynamic_segments)
+    segments = Segments(db, types, conf.ml2.tenant_network_types, conf.ml2.external_network_type)
+    operations = Operations(db, mechanisms, segments, conf.host)
+    binder = Binder(list(mechanisms.drivers.values()), services.registry, segments)
     networks = Networks(db, operations, segments, extensions, services.quotas, groups)
     common = db, operations, networks, extensions, services.quotas
     max_servers, max_routes = conf.max_dns_nameservers, conf.max_subnet_host_routes

@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -159,9 +159,8 @@ class Operations:
 
     def _undo_create(self, context: DriverContext) -> None:
         try:
-            self.undo[context.kind](context.current)
-        except errors.NotFound:
-            return
+            with suppress(errors.NotFound):
+                self.undo[context.kind](context.current)
         except Exception:
             LOG.exception("%s %s remains after its create failed", context.kind, context.current.get("id"))
 

@@ -56,6 +56,7 @@ class SegmentsInUse:
 
 @dataclass(frozen=True)
 class Segments:
+    db: Database
     drivers: Mapping[str, TypeDriver]  # by network type
     tenant_types: Sequence[str]  # of networks whose request names no type, in the order of preference
     external_type: str | None = None  # the same for external networks
@@ -79,10 +80,10 @@ class Segments:
         requested = _requested(values)
         if requested is None:
             external = values.get("router:external") and self.external_type
-            return [self._allocate(in_use, [external] if external else self.tenant_types)]
+            return [self._choose_free(in_use, [external] if external else self.tenant_types)]
         return [self.reserve(in_use, segment) for segment in requested]
 
-    def _allocate(self, in_use: SegmentsInUse, types: Sequence[str]) -> Segment:
+    def _choose_free(self, in_use: SegmentsInUse, types: Sequence[str]) -> Segment:
         for network_type in types:
             free = self.drivers[network_type].allocate(in_use)
             if free is not None:
@@ -138,16 +139,10 @@ class Segments:
             .values(segmentation_id=segment.segmentation_id, identity=identity)
         )
 
+    # --- dynamic segments -----------------------------------------------------------------------------------------
 
-@dataclass(frozen=True)
-class DynamicSegmentStore:
-    """Segments that mechanism drivers allocate for lower levels of a binding (`driver_api.DynamicSegments`).
-
-    In a precommit they are part of its transaction. In `bind_port`, which comes before the write, they have their own.
-    """
-
-    db: Database
-    segments: Segments
+    # Allocated by mechanism drivers for lower levels of a binding (`driver_api.DynamicSegments`). In a precommit they are
+    # part of its transaction. In `bind_port`, which comes before the write, they have their own.
 
     def allocate(self, network_id: str, wanted: Segment, tx: Transaction | None) -> Segment:
         """Ports of one network on one physical network share a segment, so an existing one is returned."""
@@ -165,19 +160,15 @@ class DynamicSegmentStore:
         return self.db.retrying(attempt) if tx is None else write(tx)
 
     def _find_or_insert(self, tx: Transaction, network_id: str, wanted: Segment) -> Segment:
-        where = [
-            _c.network_id == network_id,
-            _c.position >= DYNAMIC,
-            _c.network_type == wanted.network_type,
-            _c.physical_network == wanted.physical_network,
-        ]
+        same = [_c[name] == getattr(wanted, name) for name in ("network_type", "physical_network")]
         if wanted.segmentation_id is not None:
-            where.append(_c.segmentation_id == wanted.segmentation_id)
-        found = tx.execute(sa.select(*_SEGMENT).where(*where)).first()
+            same.append(_c.segmentation_id == wanted.segmentation_id)
+        dynamic = sa.select(*_SEGMENT).where(_c.network_id == network_id, _c.position >= DYNAMIC, *same)
+        found = tx.execute(dynamic).first()
         if found is not None:
             return Segment(*found)
-        segment = self.segments.reserve(SegmentsInUse(tx.connection), wanted)
-        self.segments.insert(tx, network_id, [segment], DYNAMIC)
+        segment = self.reserve(SegmentsInUse(tx.connection), wanted)
+        self.insert(tx, network_id, [segment], DYNAMIC)
         return segment
 
 

@@ -303,8 +303,7 @@ def _remove_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any]) -> 
 
 def _store(tx: Transaction, port: Any, fixed_ips: list[Any], names: list[Any]) -> None:
     # Stale if another request changed the port's addresses meanwhile: ours would overwrite them.
-    before = {"id": port.id, "revision_number": port.revision_number}
-    update_row(tx, t.ports, before, {"fixed_ips": fixed_ips, "dns_assignment": names})
+    update_row(tx, t.ports, port._asdict(), {"fixed_ips": fixed_ips, "dns_assignment": names})
 
 
 def _check_gateway_unused(connection: Connection, subnet: Object) -> None:

@@ -129,6 +129,12 @@ class PlacementTable:
         return found, frozenset(row.id for row in rows if row.hosted)
 
     @cached_property
+    def serving(self) -> sa.ScalarSelect[int]:
+        """How many serving agents an object has, for statements on the table of the objects with a `cutoff`."""
+        serving = sa.select(sa.func.count()).select_from(self.table.join(t.agents))
+        return serving.where(self.object_id == self.objects.c.id, SERVING).correlate(self.objects).scalar_subquery()
+
+    @cached_property
     def _lost(self) -> sa.Select[str, str, bool]:
         dead = _a.heartbeat_timestamp < CUTOFF
         lost = sa.or_(dead, sa.not_(_a.admin_state_up)) if self.leaves_disabled else dead

@@ -221,10 +221,7 @@ def cover_ports(first: int, last: int) -> tuple[tuple[int, int], ...]:
 
 
 def _members(
-    bridge: str,
-    uses: Iterable[tuple[str, int, str]],
-    remotes: Remotes,
-    conjunctions: Mapping[str, int],
+    bridge: str, uses: Iterable[tuple[str, int, str]], remotes: Remotes, conjunctions: Mapping[str, int]
 ) -> Contribution:
     """The members of remote groups. `uses`: the directions, families and remotes that rules of ports here have."""
     flows: list[Flow] = []

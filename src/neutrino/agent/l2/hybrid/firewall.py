@@ -229,10 +229,7 @@ def _text(lines: Iterable[str]) -> str:
 
 
 def _reduced(
-    ports: Iterable[LocalPort],
-    wanted: render.DesiredRules,
-    rules: Mapping[int, Tables],
-    sets: Mapping[str, AddressSet],
+    ports: Iterable[LocalPort], wanted: render.DesiredRules, rules: Mapping[int, Tables], sets: Mapping[str, AddressSet]
 ) -> Iterator[LocalPort]:
     """The ports whose rules or addresses changed, or that have a rule with a remote group that lost members."""
     changed = {

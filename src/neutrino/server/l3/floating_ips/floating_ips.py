@@ -191,10 +191,8 @@ class FloatingIps:
             network = self.networks.view.get(connection, before["floating_network_id"])
             port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
             routers = revisions_of(connection, before["router_id"])
-        deleted = self.ports.prepare_delete(external_port, network)
-        with self.operations.write([deleted.context]) as tx:
+        with self.operations.write([], [self.ports.prepare_delete(external_port, network)]) as tx:
             sharing.delete_object(tx, t.floatingips, before)
-            deleted.write(tx)
             bump_routers(tx, routers)
             tx.after_commit(self.notify, before, None, _by_id(port))
 

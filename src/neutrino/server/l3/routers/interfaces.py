@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
@@ -104,7 +103,8 @@ class Interfaces:
             )
         except errors.IpAddressAlreadyAllocated:
             # A concurrent request may have added the same interface: then the answer is about the router, not the address.
-            _check_unchanged(connection, router)
+            if not exists(connection, _c.id == router["id"], _c.revision_number == router["revision_number"]):
+                raise Stale from None
             raise
         return _InterfaceChange(writes, port, [subnet], (*ports, _as_router_port(port, state.target, [subnet])))
 
@@ -199,13 +199,6 @@ def _answer(router_id: str, port: Object, subnet_ids: list[str], subnet_id: str 
         "subnet_id": subnet_id,
         "subnet_ids": subnet_ids,
     }
-
-
-def _check_unchanged(connection: Connection, router: Object) -> None:
-    """Decide again if the router has changed since it was read."""
-    revision = connection.execute(sa.select(_c.revision_number).where(_c.id == router["id"])).scalar()
-    if revision != router["revision_number"]:
-        raise Stale
 
 
 def _check_shared_with(connection: Connection, subnet: Object, project_id: str | None) -> None:

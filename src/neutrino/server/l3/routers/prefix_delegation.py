@@ -34,14 +34,8 @@ from neutrino.server.ml2.views import PORTS, SUBNETS, stored, subnets_of
 
 LOG = logging.getLogger(__name__)
 ROUNDS = 3  # ports created meanwhile with an address of the old prefix are renumbered in the next round
-_r, _rp, _a, _s, _b, _g = (
-    t.routers.c,
-    t.router_ports.c,
-    t.ip_allocations.c,
-    t.subnets.c,
-    t.router_l3_agents.c,
-    t.agents.c,
-)
+_r, _rp, _a, _s = t.routers.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c
+_b, _g = t.router_l3_agents.c, t.agents.c
 # The router that is the subnet's gateway, if this host has the router's gateway port.
 _ROUTER = (
     sa.select(_r.id, _r.revision_number, _r.gw_network_id)

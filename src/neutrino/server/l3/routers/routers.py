@@ -4,6 +4,7 @@ The external gateway is the port by which a router reaches an external network.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,10 +119,8 @@ class Routers:
         return one_by_one(several, lambda values: self.create(context, values), self._take_back)
 
     def _take_back(self, key: str) -> None:
-        try:
+        with suppress(errors.NotFound):
             self.delete(admin_context(), key, None)
-        except errors.NotFound:
-            return
 
     # --- updating -------------------------------------------------------------------------------------------------
 
@@ -189,8 +188,7 @@ class Routers:
         if after != before or writes:
             # A gateway that only gets other addresses is a change of its port, not of the router.
             bump = 1 if after != before else 0
-            stamp = changed(before, {}, bump=bump)
-            after = {**after, **{name: stamp[name] for name in ("updated_at", "revision_number")}}
+            after = changed(before, after, bump=bump)
             with self.operations.write([], writes) as tx:
                 update_row(tx, t.routers, before, after, bump=bump)
                 tx.after_commit(self.delegation.notify, writes)
@@ -319,6 +317,7 @@ def _new(values: Object, kind: Mapping[str, Any], request: _GatewayRequest) -> O
     return router | {
         "gw_port_id": None,
         "status": "ACTIVE",
+        "enable_ndp_proxy": False,
         "flavor_id": values.get("flavor_id") or None,
         "ha_network_id": None,
         "ha_vr_id": None,

@@ -41,7 +41,6 @@ def api_router(router: Object, gateway_ips: Sequence[Object], zones: Sequence[st
     return {
         **router,
         "status": status,
-        "enable_ndp_proxy": False,
         "availability_zones": list(zones),
         "external_gateway_info": _gateway({**router, "gateway_ips": list(gateway_ips)}),
     }

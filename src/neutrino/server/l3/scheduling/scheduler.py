@@ -211,24 +211,11 @@ class L3Scheduler(AgentScheduler):
 
     def _lacking(self, connection: Connection) -> list[str]:
         """Routers with ports that have fewer live agents than they may have."""
-        live = (
-            sa.select(_b.router_id, sa.func.count().label("number"))
-            .select_from(t.router_l3_agents.join(t.agents))
-            .where(_a.admin_state_up, _a.heartbeat_timestamp >= self.registry.cutoff())
-            .group_by(_b.router_id)
-            .subquery()
-        )
         # HA routers lack agents also while they have some; others only without any that is alive.
-        number = sa.func.coalesce(live.c.number, 0)
-        most = self.options.agents_per_object or 2**31 - 1
-        has_ports = sa.exists().where(_rp.router_id == _r.id)
-        statement = (
-            sa.select(_r.id)
-            .select_from(t.routers.outerjoin(live, live.c.router_id == _r.id))
-            .where(sa.or_(sa.and_(_r.ha, number < most), sa.and_(sa.not_(_r.ha), has_ports, number == 0)))
-            .order_by(_r.id)
-        )
-        return list(connection.execute(statement).scalars())
+        lacks_some = ROUTERS.serving < (self.options.agents_per_object or 2**31 - 1)
+        lacks_all = sa.and_(sa.exists().where(_rp.router_id == _r.id), ROUTERS.serving == 0)
+        statement = sa.select(_r.id).where(sa.case((_r.ha, lacks_some), else_=lacks_all)).order_by(_r.id)
+        return list(connection.execute(statement, {"cutoff": self.registry.cutoff()}).scalars())
 
     # --- by the operator ------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, changed, update_row
+from neutrino.server.db.objects import Object, as_row, changed, exists, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import DriverContext
@@ -72,7 +72,7 @@ class PortBindings:
         with self.db.read() as connection:
             port = self._port(connection, port_id)
             network = self.networks.view.get(connection, port["network_id"])
-            if _find(connection, port_id, values["host"]) is not None:
+            if exists(connection, _b.port_id == port_id, _b.host == values["host"]):
                 raise errors.PortBindingAlreadyExists(port_id=port_id, host=values["host"])
             row = self._bound(connection, port, network, values["host"], values)
         with self.operations.write([_context("create", row, port, network)]) as tx:
@@ -182,15 +182,11 @@ def _check_compute(port: Object) -> None:
         )
 
 
-def _find(connection: Connection, port_id: str, host: str) -> Object | None:
-    return next(iter(_ROWS.load_where(connection, _b.port_id == port_id, _b.host == host)), None)
-
-
 def _existing(connection: Connection, port_id: str, host: str) -> Object:
-    row = _find(connection, port_id, host)
-    if row is None:
+    rows = _ROWS.load_where(connection, _b.port_id == port_id, _b.host == host)
+    if not rows:
         raise errors.PortBindingNotFound(port_id=port_id, host=host)
-    return row
+    return rows[0]
 
 
 def _api(row: Object) -> Object:

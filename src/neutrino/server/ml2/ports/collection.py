@@ -8,7 +8,8 @@ again with the decision. Other services change ports as a part of their own writ
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,17 +27,17 @@ from neutrino.server.ipam.allocation import Allocator, FixedIp
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import Networks
-from neutrino.server.ml2.operations import Operations, PendingWrite
+from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports import provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
-from neutrino.server.ml2.ports.values import address_pairs, api_port, dhcp_options, new_mac, new_or_same
+from neutrino.server.ml2.ports.values import address_pairs, dhcp_options, new_mac, new_or_same
 from neutrino.server.ml2.views import PORT_RENAMED, PORTS, subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.securitygroups.views import check_usable
 
-Write = Callable[[Transaction], None]
+Write = Callable[[Transaction], object]
 # Called with a port before and after a change (None: does not exist); may refuse it, or return further rows to write.
 TransactionHook = Callable[[Connection, Context, Object | None, Object | None], Write | None]
 CommitHook = Callable[[Object | None, Object | None], None]  # a port before and after a committed change
@@ -100,12 +101,14 @@ class Ports:
                     made.append(
                         self._decide(connection, context, values, networks[key], subnets[key], allocator, group)
                     )
-                self._check_requested_macs(connection, several, made)
+                # A requested MAC must be free on its network; a collision of a random one is left to the unique key.
+                requested = [p for values, (p, _) in zip(several, made, strict=True) if values.get("mac_address")]
+                _check_macs_free(connection, requested)
                 for port, _ in made:  # services may refuse a new port; none has rows for one yet
                     self._hook_writes(connection, context, None, port)
                 limits = self.quotas.limits(connection, "port", several)
             contexts = [DriverContext("create", "port", p, network=networks[p["network_id"]]) for p, _ in made]
-            created = [api_port(port) for port, _ in made]
+            created = [port for port, _ in made]
             with self.operations.write(contexts) as tx:
                 self._insert(tx, made, limits)
                 for port in created:
@@ -144,6 +147,7 @@ class Ports:
             "numa_affinity_policy": None,
             "device_profile": None,
             "hints": None,
+            "resource_request": None,
             "trusted": None,
             "dns_assignment": [],
             "binding:host_id": host,
@@ -157,17 +161,6 @@ class Ports:
         port = self.extensions.process("create", "port", values, port, network=network)
         binding = self.binder.bind(connection, port, network)
         return {**port, **binding.port_values}, binding
-
-    def _check_requested_macs(
-        self, connection: Connection, several: Sequence[Object], made: Sequence[tuple[Object, Any]]
-    ) -> None:
-        """A requested MAC must be free on its network; a collision of a random one is left to the unique key."""
-        requested: set[tuple[str, str]] = set()
-        for values, (port, _) in zip(several, made, strict=True):
-            if not values.get("mac_address"):
-                continue
-            _check_mac_free(connection, port, requested)
-            requested.add((port["network_id"], port["mac_address"]))
 
     def _insert(self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int]) -> None:
         tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made], limits)
@@ -198,14 +191,12 @@ class Ports:
             decided = self._decide_update(connection, context, before, values)
             pending = self.prepare_update(connection, before, decided, network, request=values)
             if pending is None:
-                return api_port(before)
+                return before
             after = dict(pending.context.current)
             hook_writes = self._hook_writes(connection, context, before, after)
-        with self.operations.write([pending.context]) as tx:
-            for write in (pending.write, *hook_writes):
-                write(tx)
+        with self.operations.write([], [pending, *hook_writes]) as tx:
             tx.after_commit(self.notify, before, after)
-        return api_port(after)
+        return after
 
     def _decide_update(self, connection: Connection, context: Context, before: Object, values: Object) -> Object:
         after = {**before, **values}
@@ -243,7 +234,7 @@ class Ports:
         is_bound = before["binding:vif_type"] not in (VIF_UNBOUND, VIF_FAILED)
         if is_bound and before["device_owner"].startswith("compute:"):  # the guest would keep the old one
             raise errors.PortBound(port_id=before["id"], vif_type=before["binding:vif_type"])
-        _check_mac_free(connection, after)
+        _check_macs_free(connection, [after])
 
     def prepare_update(
         self,
@@ -293,10 +284,8 @@ class Ports:
             for check in self.delete_checks if checked else ():
                 check(connection, before)
             hook_writes = self._hook_writes(connection, context, before, None)
-        pending = self.prepare_delete(before, network)
-        with self.operations.write([pending.context]) as tx:
-            for write in (*hook_writes, pending.write):  # what references the port before its row
-                write(tx)
+        # What references the port is written before its row is deleted.
+        with self.operations.write([], [*hook_writes, self.prepare_delete(before, network)]) as tx:
             tx.after_commit(self.notify, before, None)
 
     def prepare_delete(self, before: Object, network: Object) -> PendingWrite:
@@ -311,10 +300,10 @@ class Ports:
 
     def _hook_writes(
         self, connection: Connection, context: Context, before: Object | None, after: Object | None
-    ) -> list[Write]:
+    ) -> list[PendingWrite]:
         """Rows that services write in the same transaction."""
-        writes = [hook(connection, context, before, after) for hook in self.transaction_hooks]
-        return [write for write in writes if write is not None]
+        writes = (hook(connection, context, before, after) for hook in self.transaction_hooks)
+        return [PendingWrite(NO_EVENT, write) for write in writes if write is not None]
 
     def notify(self, before: Object | None, after: Object | None) -> None:
         """After the commit of a change that was made here, or with a PendingWrite."""
@@ -351,9 +340,11 @@ def _address_rows(port: Object, fixed_ips: Sequence[Object]) -> list[Object]:
     return [{**fixed, "port_id": port["id"], "network_id": port["network_id"]} for fixed in fixed_ips]
 
 
-def _check_mac_free(connection: Connection, port: Object, requested: Collection[tuple[str, str]] = ()) -> None:
-    """`requested`: networks and MACs of other ports of the same request."""
-    p, network_id, mac = t.ports.c, port["network_id"], port["mac_address"]
-    same = p.network_id == network_id, p.mac_address == mac, p.id != port["id"]
-    if (network_id, mac) in requested or exists(connection, *same):
-        raise errors.MacAddressInUse(network_id=network_id, mac_address=mac)
+def _check_macs_free(connection: Connection, ports: Sequence[Object]) -> None:
+    """Refuse MACs of these ports that other ports on their networks have, or two of them."""
+    p, times = t.ports.c, Counter((port["network_id"], port["mac_address"]) for port in ports)
+    for port in ports:
+        network_id, mac = port["network_id"], port["mac_address"]
+        same = p.network_id == network_id, p.mac_address == mac, p.id != port["id"]
+        if times[network_id, mac] > 1 or exists(connection, *same):
+            raise errors.MacAddressInUse(network_id=network_id, mac_address=mac)

@@ -46,10 +46,6 @@ def new_or_same(new: list[Any], old: list[Any]) -> list[Any]:
     return old if same else new
 
 
-def api_port(port: Mapping[str, Any]) -> Object:
-    return {**port, "resource_request": None}
-
-
 def service_port(network_id: str, project_id: str, device_id: str, owner: str, host: str, name: str = "") -> Object:
     """A new port of a service (DHCP, router, floating IP), without addresses; an empty project hides it from tenants."""
     return {
