@@ -68,10 +68,7 @@ OVS = [
 ]
 AGENT = [
     cfg.ListOpt(
-        "tunnel_types",
-        default=[],
-        item_type=types.String(choices=TUNNEL_TYPES),
-        help="Tunnel types of this host.",
+        "tunnel_types", default=[], item_type=types.String(choices=TUNNEL_TYPES), help="Tunnel types of this host."
     ),
     cfg.PortOpt("vxlan_udp_port", default=4789, help="UDP port of VXLAN tunnels."),
     cfg.BoolOpt("dont_fragment", default=True, help="Set DF on tunnel packets."),

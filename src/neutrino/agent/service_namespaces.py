@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from neutrino.agent.delta import unmet
 from neutrino.agent.namespaces import (
-    SERVICE,
     DesiredNamespace,
     NamespacePlan,
     Plug,
@@ -29,11 +28,6 @@ from neutrino.dataplane.ovsdb.api import MARK, Change, DeletePort, Ovsdb, SetPor
 Tables = Mapping[str, TableState]
 SETTLE_SECONDS = 5.0  # for ovs-vswitchd to close a deleted device, before another of its name is plugged
 DEVICE_SECONDS = 5.0
-
-
-def is_service(external_ids: Mapping[str, str]) -> bool:
-    """Whether the interface was plugged for a router."""
-    return external_ids.get(MARK) == SERVICE
 
 
 @dataclasses.dataclass(frozen=True)

@@ -104,13 +104,10 @@ def apply_service(service: Service, processes: Processes) -> tuple[Action, Proce
 
 def wait_reloadable(process: Process, log: Path, text: str) -> None:
     """Wait until the log has the text that the daemon handles signals, or the daemon is old enough to. Blocking."""
-    while text and _age(process) < YOUNG_SECONDS and text not in (read_file(log) or ""):
-        time.sleep(POLL_SECONDS)
-
-
-def _age(process: Process) -> float:
     # `started` is in ticks since boot, including suspended time, as /proc has it.
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / os.sysconf("SC_CLK_TCK")
+    old = process.started / os.sysconf("SC_CLK_TCK") + YOUNG_SECONDS
+    while text and time.clock_gettime(time.CLOCK_BOOTTIME) < old and text not in (read_file(log) or ""):
+        time.sleep(POLL_SECONDS)
 
 
 def read_file(path: Path) -> str | None:

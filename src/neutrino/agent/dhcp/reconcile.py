@@ -16,7 +16,7 @@ from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.leases import read_leases, render_leases, render_release, stale_leases, with_existing
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, ServedNetwork
-from neutrino.agent.dhcp.render import HOSTS, LEASES, PID, DesiredDhcp, daemon_name, directory, mark, render
+from neutrino.agent.dhcp.render import HOSTS, LEASES, MARK_KIND, PID, DesiredDhcp, daemon_name, directory, render
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Action, Service, plan_service, write_file
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
@@ -169,7 +169,7 @@ class Reconciler:
 def marked_network(external_ids: Mapping[str, str]) -> str:
     """The network that a switch port with our mark is for."""
     kind, _, network_id = external_ids.get(MARK, "").partition(":")
-    return network_id if mark(network_id) == f"{kind}:{network_id}" else ""
+    return network_id if kind == MARK_KIND else ""
 
 
 def stale_conntrack(changes: Iterable[Change]) -> list[ConntrackFlush]:

@@ -32,6 +32,7 @@ from neutrino.model.state import Subnet
 HOSTS, ADDN_HOSTS, OPTS, LEASES, PID, INTERFACE = "host", "addn_hosts", "opts", "leases", "pid", "interface"
 METADATA: Final = {4: "169.254.169.254/32", 6: "fe80::a9fe:a9fe/128"}
 SYSCTLS: Final = {"net/ipv6/conf/default/accept_ra": "0"}  # RAs would add addresses and routes besides ours
+MARK_KIND: Final = "dhcp"  # of a switch port in OVSDB: an agent that has lost its memory recognises its own by the mark
 PREFIXES: Final = ("tap", "ns-", DEVICE_PREFIX)
 IPV6_MIN_PREFIX: Final = 64  # dnsmasq serves no shorter IPv6 prefix
 
@@ -60,11 +61,6 @@ def daemon_name(network_id: str) -> str:
 # --- the namespace ---
 
 
-def mark(network_id: str) -> str:
-    """Of the switch port in OVSDB: by it an agent that has lost its memory recognises the port as its own."""
-    return f"dhcp:{network_id}"
-
-
 def render_plug(network: ServedNetwork, settings: DhcpSettings) -> Plug:
     own = network.own
     assert own is not None
@@ -74,7 +70,7 @@ def render_plug(network: ServedNetwork, settings: DhcpSettings) -> Plug:
         port_id=own.id,
         mac=own.mac_address,
         internal=not settings.use_veth,
-        mark=mark(network.id),
+        mark=f"{MARK_KIND}:{network.id}",
     )
 
 

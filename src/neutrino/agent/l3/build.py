@@ -29,7 +29,7 @@ def build(context: RoleContext) -> L3Role:
         raise RefusedToStart(f"l3_extensions: the feed of this release has no object kind {unknown[0]}")
     supervisor = Supervisor(RealProcesses(conf.state_path), action=conf.agent.check_child_processes_action)
     services = ServiceNamespaces(RealNetlink(), context.switch.ovsdb, RealNft())
-    desired = DesiredRouters(feed, lambda router: refusal(router, conf), kinds)
+    desired = DesiredRouters(feed, lambda router: refusal(router, options), kinds)
     return L3Role(
         Routers(services, KernelConntrack, options, desired, extensions),
         RouterDaemons(supervisor, options),

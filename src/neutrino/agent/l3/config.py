@@ -9,10 +9,12 @@ from neutrino.agent.options import option, options_of, read_settings
 from neutrino.model import agents
 from neutrino.model.routing import Router
 
+MODES = ("legacy", "dvr", "dvr_snat", "dvr_no_external")
+
 
 @dataclasses.dataclass(frozen=True)
 class L3Options:
-    """The part of the configuration that rendering depends on: derived values, and options under their own names."""
+    """The part of the configuration that routers depend on: derived values, and options under their own names."""
 
     host: str = ""
     state_path: str = ""
@@ -20,6 +22,9 @@ class L3Options:
     veth: bool = False  # devices are veth pairs: internal ports do not survive a restart of a userspace vswitchd
     metadata_port: int = 0  # where the metadata process listens in each namespace; 0: it does not
     pd_confs: str = ""  # the directory of the DHCPv6 clients; empty: below state_path
+    agent_mode: str = option("legacy", "Which part of distributed routers this host takes.", choices=MODES)
+    handle_internal_only_routers: bool = option(True, "Serve routers without a gateway.")
+    gateway_external_network_id: str = option("", "Serve only routers whose gateway is on this network.")
     external_network_bridge: str = option("", "Plug gateways here, not into the integration bridge.")
     ipv6_gateway: str = option("", "Link-local next hop of gateways whose IPv6 subnet names none.")
     ha_vrrp_auth_type: str = option("PASS", "VRRP authentication type.", choices=["AH", "PASS"])
@@ -32,14 +37,6 @@ class L3Options:
 
 OPTIONS = [
     *options_of(L3Options),
-    cfg.StrOpt(
-        "agent_mode",
-        choices=["legacy", "dvr", "dvr_snat", "dvr_no_external"],
-        default="legacy",
-        help="Which part of distributed routers this host takes.",
-    ),
-    cfg.BoolOpt("handle_internal_only_routers", default=True, help="Serve routers without a gateway."),
-    cfg.StrOpt("gateway_external_network_id", default="", help="Serve only routers whose gateway is on this network."),
     cfg.PortOpt("metadata_port", default=9697, help="Where the metadata process listens in each router."),
     cfg.BoolOpt("enable_metadata_proxy", default=True, help="Redirect instances' metadata requests in routers."),
     cfg.IntOpt("send_arp_interval", default=180, min=1, help="Seconds between announcements of a router's addresses."),
@@ -68,13 +65,13 @@ def l3_options(conf: cfg.ConfigOpts) -> L3Options:
     )
 
 
-def refusal(router: Router, conf: cfg.ConfigOpts) -> str | None:
+def refusal(router: Router, options: L3Options) -> str | None:
     """Why this host does not serve a router; None if it does."""
-    if router.gateway is None and not conf.handle_internal_only_routers:
+    if router.gateway is None and not options.handle_internal_only_routers:
         return "it has no gateway, and handle_internal_only_routers is off"
-    if router.distributed and conf.agent_mode == "legacy":
+    if router.distributed and options.agent_mode == "legacy":
         return "it is distributed, and agent_mode is legacy"
-    wanted = conf.gateway_external_network_id
+    wanted = options.gateway_external_network_id
     if router.gateway is not None and wanted and router.gateway.network_id != wanted:
         return f"its gateway is not on gateway_external_network_id={wanted}"
     return None

@@ -16,14 +16,14 @@ from neutrino.agent.l3.extension_api import RouterResult
 from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, ROUTER, RenderError
 from neutrino.agent.l3.routers import Applied, Routers
+from neutrino.agent.namespaces import SERVICE
 from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
 from neutrino.agent.role import Drift, RoleFeed, described
-from neutrino.agent.service_namespaces import is_service
 from neutrino.agent.switch import Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
-from neutrino.dataplane.ovsdb.api import OvsdbError
+from neutrino.dataplane.ovsdb.api import MARK, OvsdbError
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents
@@ -154,7 +154,7 @@ class L3Role:
         removed = frozenset(
             event.interface.external_ids.get("iface-id", "")
             for event in events
-            if event.what == "removed" and is_service(event.interface.external_ids)
+            if event.what == "removed" and event.interface.external_ids.get(MARK) == SERVICE
         )
         for router in self.desired.served() if removed else ():
             if not removed.isdisjoint(router.port_ids):

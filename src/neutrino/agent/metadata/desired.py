@@ -66,13 +66,15 @@ def render_instance(port: DhcpPort) -> Instance | None:
     return Instance(port.id, port.network_id, port.mac_address.lower(), addresses, port.device_id, port.project_id)
 
 
+@dataclasses.dataclass
 class DesiredMetadata:
-    def __init__(self, state: State, metadata_port: int, dhcp: DhcpSettings) -> None:
-        self.listeners: dict[str, Listener] = {}  # by namespace
-        self.problems: dict[str, str] = {}  # by namespace or port
-        self._state = state
-        self._metadata_port = metadata_port
-        self._dhcp = dhcp
+    state: State
+    metadata_port: int
+    dhcp: DhcpSettings
+    listeners: dict[str, Listener] = dataclasses.field(default_factory=dict)  # by namespace
+    problems: dict[str, str] = dataclasses.field(default_factory=dict)  # by namespace or port
+
+    def __post_init__(self) -> None:
         self._stale_namespaces: set[str] = set()
         self._stale_ports: set[str] = set()
         # Ports of routers and DHCP: they decide whether a network is isolated, and whether it is served here.
@@ -88,7 +90,7 @@ class DesiredMetadata:
             self._stale_ports.add(change.id)
             for port in self._service_ports.changed(change):
                 self._stale_namespaces.add(f"{NAMESPACE_PREFIX}{port.network_id}")
-                if self._dhcp.enable_metadata_network and port.device_owner in ROUTERS:
+                if self.dhcp.enable_metadata_network and port.device_owner in ROUTERS:
                     # One of the router's networks may be a metadata network, whose sources are its other networks.
                     of_router = (each for each in self._service_ports if each.device_id == port.device_id)
                     self._stale_namespaces |= {f"{NAMESPACE_PREFIX}{each.network_id}" for each in of_router}
@@ -98,7 +100,7 @@ class DesiredMetadata:
 
     def index(self) -> None:
         """Index the whole state, and mark everything as stale."""
-        objects = self._state.objects
+        objects = self.state.objects
         self._service_ports.index(objects[PORT].values())
         self._stale_namespaces |= {router_namespace(key) for key in objects[ROUTER]}
         self._stale_namespaces |= {f"{NAMESPACE_PREFIX}{key}" for key in objects[NETWORK]}
@@ -118,17 +120,17 @@ class DesiredMetadata:
 
     def _render(self, key: str) -> Listener | None:
         if not key.startswith(NAMESPACE_PREFIX):
-            router = self._state.get(ROUTER, key.removeprefix(router_namespace("")))
-            return render_router(router, self._metadata_port) if router is not None else None
-        network = self._state.get(NETWORK, key.removeprefix(NAMESPACE_PREFIX))
+            router = self.state.get(ROUTER, key.removeprefix(router_namespace("")))
+            return render_router(router, self.metadata_port) if router is not None else None
+        network = self.state.get(NETWORK, key.removeprefix(NAMESPACE_PREFIX))
         if network is None:
             return None
         ports = self._service_ports.of(network.id)
-        served = served_network(network, ports, self._dhcp.host, distributed=self._dhcp.dhcp_distributed)
-        return render_network(served, self._dhcp, self._service_ports)
+        served = served_network(network, ports, self.dhcp.host, distributed=self.dhcp.dhcp_distributed)
+        return render_network(served, self.dhcp, self._service_ports)
 
     def all_instances(self) -> list[Instance]:
-        self._stale_ports = set(self._state.objects[PORT])
+        self._stale_ports = set(self.state.objects[PORT])
         return self.changed_instances()[0]
 
     def changed_instances(self) -> tuple[list[Instance], list[str]]:
@@ -138,7 +140,7 @@ class DesiredMetadata:
         return [each for each in found.values() if each], [key for key, each in found.items() if each is None]
 
     def _instance(self, port_id: str) -> Instance | None:
-        port = self._state.get(PORT, port_id)
+        port = self.state.get(PORT, port_id)
         return self._attempt(f"port {port_id}", lambda: render_instance(port) if port is not None else None)
 
     def _attempt(self, key: str, render: Callable[[], T]) -> T | None:

@@ -94,11 +94,6 @@ class HttpConnection:
         """Request and response are complete: the next request may follow."""
         return self.http.our_state is h11.DONE and self.http.their_state is h11.DONE
 
-    @property
-    def has_trailing_data(self) -> bool:
-        """Whether anything came after the end of the peer's message."""
-        return bool(self.http.trailing_data[0])
-
     def close(self) -> None:
         self.writer.close()
 
@@ -155,7 +150,8 @@ class NovaClient:
 
     def release(self, connection: HttpConnection) -> None:
         """After a complete response; kept if the next request may follow on it."""
-        reusable = connection.is_idle and not connection.has_trailing_data and not connection.reader.at_eof()
+        trailing, _ = connection.http.trailing_data  # after the end of the response
+        reusable = connection.is_idle and not trailing and not connection.reader.at_eof()
         if self._closed or not reusable or len(self._idle) >= MAX_IDLE:
             connection.close()
             return
