@@ -82,7 +82,10 @@ class Interfaces:
         if subnet["gateway_ip"] is None:
             raise rules.refuse(f"subnet {subnet_id} has no gateway_ip, which would be the router's")
         if subnet["project_id"] != context.project_id and not context.is_admin:
-            _check_shared_with(connection, subnet, context.project_id)
+            # Sharing with all is for instances; routing takes an RBAC policy for the project.
+            policy = _r.object_id == subnet["network_id"], _r.action == SHARED, _r.target_project == context.project_id
+            if not exists(connection, *policy):
+                raise rules.refuse(f"subnet {subnet_id} belongs to another project")
         rules.check_modes(subnet)
         rules.check_overlap(ports, [subnet], state.external_subnets)
         address = Address(subnet_id, subnet["gateway_ip"], subnet["cidr"])
@@ -196,13 +199,6 @@ def _answer(router_id: str, port: Object, subnet_ids: list[str], subnet_id: str 
         "subnet_id": subnet_id,
         "subnet_ids": subnet_ids,
     }
-
-
-def _check_shared_with(connection: Connection, subnet: Object, project_id: str | None) -> None:
-    """Refuse another project's subnet: sharing with all is for instances, routing takes an RBAC policy for the project."""
-    policy = _r.object_id == subnet["network_id"], _r.action == SHARED, _r.target_project == project_id
-    if not exists(connection, *policy):
-        raise rules.refuse(f"subnet {subnet['id']} belongs to another project")
 
 
 def _check_unused(connection: Connection, router: Object, address: Address) -> None:
