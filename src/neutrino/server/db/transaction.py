@@ -128,7 +128,7 @@ class Transaction:
             raise errors.OverQuota(overs=[resource])
         # The first use under a limit: count all objects of the project, those of this transaction included.
         table = t.COUNTED.get(resource)
-        used = amount if table is None else self.connection.execute(_count_all(table), {"p": project_id}).scalar_one()
+        used = amount if table is None else self.connection.execute(count_all(table), {"p": project_id}).scalar_one()
         if used > limit:
             raise errors.OverQuota(overs=[resource])
         self.insert(t.quota_usages, [{"project_id": project_id, "resource": resource, "used": used}])
@@ -140,8 +140,8 @@ def _insert(table: sa.Table) -> sa.Insert:
 
 
 @cache
-def _count_all(table: sa.FromClause) -> sa.Select[Any]:
-    """The number of objects of a project in a table."""
+def count_all(table: sa.FromClause) -> sa.Select[Any]:
+    """The number of objects of a project (`p`) in a table."""
     return sa.select(sa.func.count()).select_from(table).where(table.c.project_id == sa.bindparam("p"))
 
 

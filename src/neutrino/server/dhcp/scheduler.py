@@ -49,10 +49,6 @@ class DhcpScheduler(AgentScheduler):
 
     # --- observer of subnets and ports ----------------------------------------------------------------------------
 
-    def prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[PendingWrite]:
-        """Changes of the network's DHCP ports when its subnets become these."""
-        return self.ports.steps(connection, network_id, subnets=subnets)
-
     def committed(self, network_id: str, before: Object | None, after: Object | None) -> None:
         """A subnet has been created, updated or deleted, and its network's DHCP ports with it."""
         had = before is not None and before["enable_dhcp"]
@@ -279,7 +275,7 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
     )
     ports = DhcpPorts(core.networks, core.ports, core.operations, conf.base_mac)
     scheduler = DhcpScheduler(db, registry, options, ports, core.provisioning.release_unserved)
-    core.subnets.prepare_hooks.append(scheduler.prepare)
+    core.subnets.prepare_hooks.append(lambda connection, key, subnets: ports.steps(connection, key, subnets=subnets))
     core.subnets.commit_hooks.append(scheduler.committed)
     core.ports.commit_hooks.append(scheduler.port_changed)
     return scheduler

@@ -6,6 +6,7 @@ same address collide on the key, and the loser is decided again (`Database.retry
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -41,14 +42,13 @@ class _Wanted(NamedTuple):
     ip_address: str | None = None
 
 
+@dataclass(frozen=True)
 class Allocator:
     """Chooses addresses for the ports of one request; remembers its choices, so that no two ports get the same."""
 
-    def __init__(self, connection: Connection, blind: bool = False) -> None:
-        """`blind`: guess in large pools without a lookup; a collision shows when the row is inserted."""
-        self._connection = connection
-        self._blind = blind
-        self._chosen: set[tuple[str, str]] = set()
+    connection: Connection
+    blind: bool = False  # guess in large pools without a lookup; a collision shows when the row is inserted
+    _chosen: set[tuple[str, str]] = field(default_factory=set, init=False)
 
     def for_new_port(
         self, port: Object, requested: Sequence[Object] | None, subnets: Sequence[Object]
@@ -113,7 +113,7 @@ class Allocator:
 
     def _not_on_network(self, subnet_id: str) -> errors.ApiError:
         """Clients distinguish a subnet that does not exist from one of another network."""
-        if not exists(self._connection, t.subnets.c.id == subnet_id):
+        if not exists(self.connection, t.subnets.c.id == subnet_id):
             return errors.SubnetNotFound(id=subnet_id)
         return errors.InvalidInput(f"Invalid input for fixed_ips: subnet {subnet_id} is not one of the port's network.")
 
@@ -133,14 +133,14 @@ class Allocator:
         raise errors.IpAddressGenerationFailure(net_id=network_id)
 
     def _allocated(self, subnet_id: str, addresses: Sequence[str]) -> set[str]:
-        rows = self._connection.execute(_ALLOCATED_AMONG, {"subnet": subnet_id, "addresses": list(addresses)})
+        rows = self.connection.execute(_ALLOCATED_AMONG, {"subnet": subnet_id, "addresses": list(addresses)})
         return {*rows.scalars(), *(a for a in addresses if (subnet_id, a) in self._chosen)}
 
     def _free(self, subnet: Object) -> str | None:
         subnet_id = subnet["id"]
         pools = [(int(start), int(end)) for start, end in parse_pools(subnet["allocation_pools"])]
         make = ipaddress.IPv4Address if subnet["ip_version"] == 4 else ipaddress.IPv6Address
-        if self._blind and size(pools) >= LARGE:
+        if self.blind and size(pools) >= LARGE:
             return str(make(random_number(pools)))
 
         def taken_among(numbers: Sequence[int]) -> set[int]:
@@ -148,7 +148,7 @@ class Allocator:
             return {addresses[address] for address in self._allocated(subnet_id, list(addresses))}
 
         def all_taken() -> set[int]:
-            rows = self._connection.execute(sa.select(_a.ip_address).where(_a.subnet_id == subnet_id)).scalars()
+            rows = self.connection.execute(sa.select(_a.ip_address).where(_a.subnet_id == subnet_id)).scalars()
             chosen = (address for of_subnet, address in self._chosen if of_subnet == subnet_id)
             return {int(ipaddress.ip_address(address)) for address in (*rows, *chosen)}
 

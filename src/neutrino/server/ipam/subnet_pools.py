@@ -30,7 +30,6 @@ from neutrino.server.view_collection import ViewCollection
 
 _c, _s = t.subnetpools.c, t.subnets.c
 SMALLEST_MIN_PREFIXLEN = {4: 8, 6: 64}  # unless the pool says otherwise
-FIRST_REVISION = 0
 LENGTHS = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
 VIEW = shareable_view(t.subnetpools, errors.SubnetPoolNotFound, hidden=("allocation_version",))
 SCOPES = shareable_view(
@@ -211,7 +210,7 @@ def _new_pool(values: Object) -> Object:
     ip_version = _one_version(given)
     shortest = values.get("min_prefixlen", SMALLEST_MIN_PREFIXLEN[ip_version])
     bounds = {"max_prefixlen": prefixes.BITS[ip_version], "min_prefixlen": shortest, "default_prefixlen": shortest}
-    pool = fresh({"default_quota": None, "address_scope_id": None, **bounds, **values}, FIRST_REVISION)
+    pool = fresh({"default_quota": None, "address_scope_id": None, **bounds, **values}, revision=0)
     pool |= {"ip_version": ip_version, "prefixes": prefixes.compact(given)}
     _check_bounds(pool)
     return pool

@@ -71,13 +71,6 @@ class Extensions:
         self, kind: str, tx: Transaction, current: Mapping[str, Any], before: Mapping[str, Any] | None = None
     ) -> None:
         """Write what the drivers keep of an object, in its transaction; `before`: its state before an update."""
-        self._store_added(kind, tx, current, before)
-        for method in self._methods(f"store_{'create' if before is None else 'update'}_{kind}"):
-            method(tx, current)
-
-    def _store_added(
-        self, kind: str, tx: Transaction, current: Mapping[str, Any], before: Mapping[str, Any] | None
-    ) -> None:
         # A value equal to the default of a new object has no row: most objects never use the attribute.
         changed = [
             name
@@ -88,6 +81,8 @@ class Extensions:
         if changed and before is not None:
             tx.execute(sa.delete(table).where(table.c.object_id == current["id"], table.c.name.in_(changed)))
         tx.insert(table, [{"object_id": current["id"], "name": n, "value": encode(current[n])} for n in changed])
+        for method in self._methods(f"store_{'create' if before is None else 'update'}_{kind}"):
+            method(tx, current)
 
     def _methods(self, name: str) -> list[Callable[..., Any]]:
         return [getattr(driver, name) for driver in self._drivers if hasattr(driver, name)]

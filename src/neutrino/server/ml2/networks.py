@@ -62,7 +62,7 @@ class Networks:
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("network", NETWORKS)
-        shown_view = self.view.composed({"availability_zones": Added(("id",), _zones)})
+        shown_view = self.view.composed({"availability_zones": Added(("id",), PLACEMENTS.zones)})
         self.listing = ViewCollection(self.db, shown_view, one_form_of_segments)
         self._cache: RequestCache[Object] = RequestCache()
         self.operations.undo["network"] = lambda network: self.delete(admin_context(), network["id"], None)
@@ -155,7 +155,7 @@ class Networks:
             segments = read_segments(connection, [key])[key]
             unused = self._ports_of_external(connection, before, values)
             after = {**before, **self._decide_update(connection, before, segments, values)}
-            zones = {"availability_zones": _zones(connection, [before])[0]}
+            zones = {"availability_zones": PLACEMENTS.zones(connection, [before])[0]}
             new_segments = self._renumbered(connection, segments, values)
         after = self.extensions.process("update", "network", values, after, network=before, before=before)
         if after == before and new_segments == segments:
@@ -246,12 +246,6 @@ class Networks:
             for subnet in subnets:
                 sharing.delete_object(tx, t.subnets, subnet._asdict())
             sharing.delete_object(tx, t.networks, before)
-
-
-def _zones(connection: Connection, networks: Sequence[Object]) -> list[list[str]]:
-    """The availability zones of the agents that serve the networks."""
-    zones = PLACEMENTS.zones_of(connection, [network["id"] for network in networks])
-    return [zones.get(network["id"], []) for network in networks]
 
 
 def _share(tx: Transaction, before: Object, after: Object) -> None:

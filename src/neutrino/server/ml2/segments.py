@@ -4,7 +4,7 @@ A VLAN or tunnel id is in use if its row exists (unique `identity`); no table li
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -29,23 +29,23 @@ _c = t.network_segments.c
 _SEGMENT = (_c.network_type, _c.physical_network, _c.segmentation_id, _c.id)  # the fields of Segment
 
 
+@dataclass(frozen=True)
 class SegmentsInUse:
     """Segments in the database, and those chosen so far for other networks of the same request."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._chosen: dict[str, Segment] = {}
+    connection: Connection
+    _chosen: dict[str, Segment] = field(default_factory=dict, init=False)
 
     def add(self, identity: str, segment: Segment) -> None:
         self._chosen[identity] = segment
 
     def among(self, identities: Sequence[str]) -> set[str]:
-        rows = self._connection.execute(sa.select(_c.identity).where(_c.identity.in_(list(identities))))
+        rows = self.connection.execute(sa.select(_c.identity).where(_c.identity.in_(list(identities))))
         return set(rows.scalars()) | (self._chosen.keys() & set(identities))
 
     def ids(self, network_type: str, physical_network: str | None) -> set[int]:
         where = (_c.network_type == network_type, _c.physical_network == physical_network)
-        rows = self._connection.execute(sa.select(_c.segmentation_id).where(*where)).scalars()
+        rows = self.connection.execute(sa.select(_c.segmentation_id).where(*where)).scalars()
         chosen = (
             s.segmentation_id
             for s in self._chosen.values()

@@ -13,13 +13,28 @@ LOWEST_VLAN, HIGHEST_VLAN = 1, 4094
 IP_HEADER = {4: 20, 6: 40}
 
 
-class LocalType:
+class _TypeDriver:
+    type: str
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+
+    def identity(self, segment: Segment) -> str:
+        """vlan/physnet1/100, flat/physnet1, vxlan/7."""
+        parts = (self.type, segment.physical_network, segment.segmentation_id)
+        return "/".join(str(part) for part in parts if part is not None)
+
+    def mtu(self, physical_network: str | None) -> int:
+        """MTU of a physical network: its own if configured, else the one for all."""
+        pairs = (text.rpartition(":") for text in self._conf.ml2.physical_network_mtus)
+        own = {name: int(mtu) for name, _, mtu in pairs}
+        return int(own.get(physical_network or "", self._conf.global_physnet_mtu))
+
+
+class LocalType(_TypeDriver):
     """Local networks: confined to one host, without an id, so any number of them can exist."""
 
     type = "local"
-
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._mtu = conf.global_physnet_mtu
 
     def check(self, segment: Segment) -> None:
         if segment.physical_network is not None or segment.segmentation_id is not None:
@@ -36,17 +51,14 @@ class LocalType:
     def allocate(self, in_use: SegmentsInUse, physical_network: str | None = None) -> Segment | None:
         return Segment("local")
 
-    def mtu(self, physical_network: str | None) -> int:
-        return int(self._mtu)
 
-
-class FlatType:
+class FlatType(_TypeDriver):
     """Flat networks: the untagged traffic of a physical network."""
 
     type = "flat"
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._conf = conf
+        super().__init__(conf)
         self._names = frozenset(conf.ml2_type_flat.flat_networks)
 
     def check(self, segment: Segment) -> None:
@@ -59,26 +71,20 @@ class FlatType:
         if segment.segmentation_id is not None:
             raise errors.InvalidInput("provider:segmentation_id has no meaning for a flat network.")
 
-    def identity(self, segment: Segment) -> str:
-        return f"flat/{segment.physical_network}"
-
     def in_use(self, segment: Segment) -> Exception:
         return errors.FlatNetworkInUse(physical_network=segment.physical_network)
 
     def allocate(self, in_use: SegmentsInUse, physical_network: str | None = None) -> Segment | None:
         return None  # a whole physical network is given by an administrator only
 
-    def mtu(self, physical_network: str | None) -> int:
-        return _physical_mtu(self._conf, physical_network)
 
-
-class VlanType:
+class VlanType(_TypeDriver):
     """VLAN networks: an 802.1Q tag on a physical network."""
 
     type = "vlan"
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._conf = conf
+        super().__init__(conf)
         self._ranges: dict[str, tuple[Range, ...]] = {}
         for text in conf.ml2_type_vlan.network_vlan_ranges:
             name, _, span = text.partition(":")
@@ -98,9 +104,6 @@ class VlanType:
                 f"provider:segmentation_id {vlan} is no VLAN id: {LOWEST_VLAN} to {HIGHEST_VLAN}."
             )
 
-    def identity(self, segment: Segment) -> str:
-        return f"vlan/{segment.physical_network}/{segment.segmentation_id}"
-
     def in_use(self, segment: Segment) -> Exception:
         return errors.VlanIdInUse(vlan_id=segment.segmentation_id, physical_network=segment.physical_network)
 
@@ -113,16 +116,13 @@ class VlanType:
                 return Segment("vlan", name, vlan)
         return None
 
-    def mtu(self, physical_network: str | None) -> int:
-        return _physical_mtu(self._conf, physical_network)
 
-
-class TunnelType:
+class TunnelType(_TypeDriver):
     """One kind of tunnel: its highest id, and the bytes that its headers add besides the outer IP header."""
 
     def __init__(self, conf: cfg.ConfigOpts, type_: str, highest: int, overhead: int, option: str) -> None:
+        super().__init__(conf)
         self.type = type_
-        self._conf = conf
         self._highest = highest
         self._overhead = overhead
         group = conf[f"ml2_type_{type_}"]
@@ -133,9 +133,6 @@ class TunnelType:
             raise errors.InvalidInput(f"provider:physical_network has no meaning for a {self.type} network.")
         if segment.segmentation_id is not None and not 0 < segment.segmentation_id <= self._highest:
             raise self.in_use(segment)
-
-    def identity(self, segment: Segment) -> str:
-        return f"{self.type}/{segment.segmentation_id}"
 
     def in_use(self, segment: Segment) -> Exception:
         return errors.TunnelIdInUse(tunnel_id=segment.segmentation_id)
@@ -185,10 +182,3 @@ def _free_id(in_use: SegmentsInUse, ranges: Sequence[Range], *where: str) -> int
         return {int(identity.rpartition("/")[2]) for identity in found}
 
     return pick_free(ranges, taken_among, lambda: in_use.ids(where[0], where[1] if len(where) > 1 else None))
-
-
-def _physical_mtu(conf: cfg.ConfigOpts, physical_network: str | None) -> int:
-    """MTU of a physical network: its own if configured, else the one for all."""
-    pairs = (text.rpartition(":") for text in conf.ml2.physical_network_mtus)
-    own = {name: int(mtu) for name, _, mtu in pairs}
-    return int(own.get(physical_network or "", conf.global_physnet_mtu))

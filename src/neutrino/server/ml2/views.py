@@ -13,7 +13,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.view import PROJECT, FilterRule, View, among, one_of, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.ipam.delegated import POOL, is_delegated
 from neutrino.server.ml2.driver_api import Segment
-from neutrino.server.ml2.segments import NAMES, shown
+from neutrino.server.ml2.segments import NAMES, provider_attributes
 
 Object = dict[str, Any]
 Condition = sa.ColumnElement[bool]
@@ -72,11 +72,9 @@ def one_form_of_segments(row: Object) -> Object:
 
 def api_network(network: Object, segments: Sequence[Segment]) -> Object:
     """A network that was just written, as the API shows it."""
-    columns = shown(segments)
     out = {name: value for name, value in network.items() if name not in (*NAMES, "segments")}
-    if columns["segments"] is not None:
-        return {**out, "segments": columns["segments"]}
-    return {**out, **{name: columns[NETWORK_RENAMED[name]] for name in NAMES}}
+    attributes = [provider_attributes(segment) for segment in segments]
+    return {**out, **(attributes[0] if len(attributes) == 1 else {"segments": attributes})}
 
 
 # --- subnets ----------------------------------------------------------------------------------------------------------

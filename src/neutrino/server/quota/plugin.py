@@ -25,7 +25,7 @@ from neutrino.server.api.stages.body import decode
 from neutrino.server.api.types import Bool, Integer, Text, parse_attribute
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.transaction import UNLIMITED, Transaction
+from neutrino.server.db.transaction import UNLIMITED, count_all
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.quotas import Quotas
 
@@ -124,7 +124,10 @@ class QuotaPlugin:
                     )
         with self.db.transaction() as tx:
             for name, limit in limits.items():
-                _write_limit(tx, project_id, name, limit)
+                known = sa.update(t.quotas).where(_q.project_id == project_id, _q.resource == name)
+                # Two administrators who insert at once: one fails on the primary key and retries with the update.
+                if not tx.execute(known.values(limit=limit)).rowcount:
+                    tx.insert(t.quotas, [{"project_id": project_id, "resource": name, "limit": limit}])
 
     @retried
     def _delete(self, request: Request) -> None:
@@ -138,16 +141,8 @@ def _usage(connection: Connection, project_id: str) -> dict[str, int]:
     used = {row.resource: int(row.used) for row in rows}
     for name, table in t.COUNTED.items():
         if name not in used:  # no counter: unlimited, or not used under a limit yet
-            count = sa.select(sa.func.count()).select_from(table).where(table.c.project_id == project_id)
-            used[name] = connection.execute(count).scalar_one()
+            used[name] = connection.execute(count_all(table), {"p": project_id}).scalar_one()
     return used
-
-
-def _write_limit(tx: Transaction, project_id: str, resource: str, limit: int) -> None:
-    known = sa.update(t.quotas).where(_q.project_id == project_id, _q.resource == resource).values(limit=limit)
-    # Two administrators who insert at once: one fails on the primary key and retries with the update.
-    if not tx.execute(known).rowcount:
-        tx.execute(sa.insert(t.quotas).values(project_id=project_id, resource=resource, limit=limit))
 
 
 def _whose(request: Request, word: str) -> Reply:

@@ -18,8 +18,6 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED
 from neutrino.server.request_cache import RequestCache
 
-Object = dict[str, Any]
-
 _q, _u = t.quotas.c, t.quota_usages.c
 _P, _R = sa.bindparam("p", type_=sa.String), sa.bindparam("r", type_=sa.String)
 _LIMIT = sa.select(_q.limit).where(_q.project_id == _P, _q.resource == _R)

@@ -174,6 +174,11 @@ class PlacementTable:
             zones[object_id].append(zone)
         return dict(zones)
 
+    def zones(self, connection: Connection, objects: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+        """The zones of each of these objects, in their order."""
+        found = self.zones_of(connection, [one["id"] for one in objects])
+        return [found.get(one["id"], []) for one in objects]
+
 
 NETWORKS = PlacementTable(
     "network", words.DHCP, "dhcp", t.network_dhcp_agents, t.networks, errors.NetworkNotFound, leaves_disabled=True

@@ -168,7 +168,11 @@ class Sweeper:
             placements = scheduler.placements
             try:
                 for move in scheduler.reschedule_dead():
-                    LOG.warning("%s", _describe(placements.kind, placements.agent_type, move))
+                    LOG.warning(
+                        "%s %s moved from %ss %s, which are dead or disabled, to %s",
+                        *(placements.kind, move.object_id, placements.agent_type, ", ".join(move.from_agents)),
+                        ", ".join(move.to_agents) or "the agents that it also has",
+                    )
             except Exception:  # a sweep that fails, as without a database, must not end the thread
                 LOG.exception(
                     "%ss could not be moved away from dead agents; next try in %s s", placements.kind, self.interval
@@ -183,9 +187,3 @@ class Sweeper:
             )
             self._judges_from = now + self.registry.down_time
         return now >= self._judges_from
-
-
-def _describe(kind: str, agent_type: str, move: Move) -> str:
-    others = ", ".join(move.to_agents) or "the agents that it also has"
-    left = ", ".join(move.from_agents)
-    return f"{kind} {move.object_id} moved from {agent_type}s {left}, which are dead or disabled, to {others}"

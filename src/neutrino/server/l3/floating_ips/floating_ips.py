@@ -34,7 +34,6 @@ from neutrino.server.view_collection import one_by_one
 Notify = Callable[[Object | None, Object | None, Mapping[str, Object]], None]
 Revisions = tuple[tuple[str, int], ...]  # ids and revisions of routers as they were read
 DOWN: Final = "DOWN"
-NOT_APPLICABLE: Final = "N/A"
 DHCP_PORT: Final = "network:dhcp"
 NOT_ASSOCIATED: Final[Object] = {"port_id": None, "fixed_ip_address": None, "router_id": None}
 _f, _fw, _p, _r = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c
@@ -57,7 +56,7 @@ _ROUTERS_BETWEEN = (
 DETAILS = ("name", "network_id", "mac_address", "admin_state_up", "status", "device_id", "device_owner")
 BATCH = 500
 _DETAILS = sa.select(_p.id, *(_p[name] for name in DETAILS)).where(_p.id.in_(sa.bindparam("ports", expanding=True)))
-_NO_STATUS = sa.update(t.ports).where(_p.id == sa.bindparam("port")).values(status=NOT_APPLICABLE)
+_NO_STATUS = sa.update(t.ports).where(_p.id == sa.bindparam("port")).values(status="N/A")
 
 
 # --- views ------------------------------------------------------------------------------------------------------------
@@ -83,6 +82,15 @@ def _port_details(connection: Connection, floating_ips: Sequence[Object]) -> lis
 # As the API shows them; `port_details` is read from the row of the associated port.
 FLOATING_IPS = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name", "floating_port_id")).composed(
     {"port_details": Added(("port_id",), _port_details)}
+)
+
+
+_POOLS = View(
+    t.subnets,
+    columns=("network_id", "cidr"),
+    renamed={"subnet_id": "id", "subnet_name": "name"},
+    scope=SUBNETS.scope,
+    listed=SUBNETS.listed,
 )
 
 
@@ -189,7 +197,7 @@ class FloatingIps:
             external_port = self.ports.view.get(connection, before["floating_port_id"])
             network = self.networks.view.get(connection, before["floating_network_id"])
             port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
-            routers = revisions_of(connection, before["router_id"])
+            routers = revision_of(connection, before["router_id"])
         with self.operations.write([], [self.ports.prepare_delete(external_port, network)]) as tx:
             sharing.delete_object(tx, t.floatingips, before)
             bump_routers(tx, routers)
@@ -206,20 +214,10 @@ class FloatingIpPools:
         if query.marker is not None:  # all pools are one page, whatever the limit: there is no next one
             return []
         external = _s.network_id.in_(sa.select(_n.id).where(_n.external))
-        asked = Query(fields=("id", "name", "network_id", "cidr"), everyone=context.is_admin)
+        asked = Query(everyone=context.is_admin)
         with self.db.read() as connection:
-            rows = SUBNETS.many(connection, asked, context.project_id, _s.ip_version == 4, external)
-        return [
-            {
-                "subnet_id": row["id"],
-                "subnet_name": row["name"],
-                "network_id": row["network_id"],
-                "cidr": row["cidr"],
-                "project_id": context.project_id,
-                "tenant_id": context.project_id,
-            }
-            for row in rows
-        ]
+            rows = _POOLS.many(connection, asked, context.project_id, _s.ip_version == 4, external)
+        return [{**row, "project_id": context.project_id, "tenant_id": context.project_id} for row in rows]
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -234,13 +232,12 @@ def bump_routers(tx: Transaction, routers: Sequence[tuple[str, int]], bump: int 
         update_row(tx, t.routers, {"id": router_id, "revision_number": revision}, {}, bump=bump)
 
 
-def revisions_of(connection: Connection, *router_ids: str | None) -> Revisions:
-    """Of the routers that exist, sorted: concurrent transactions lock them in the same order."""
-    ids = [router_id for router_id in router_ids if router_id is not None]
-    if not ids:
+def revision_of(connection: Connection, router_id: str | None) -> Revisions:
+    """A router with its revision, if it exists."""
+    if router_id is None:
         return ()
-    rows = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.id.in_(ids))).all()
-    return tuple(sorted((row.id, row.revision_number) for row in rows))
+    row = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.id == router_id)).first()
+    return () if row is None else ((row.id, row.revision_number),)
 
 
 def _by_id(port: Object | None) -> dict[str, Object]:
@@ -260,7 +257,7 @@ def _first_ipv4(port: Mapping[str, Any], network_id: str) -> str:
 def _associate(connection: Connection, context: Context, floating_ip: Object, values: Object) -> Association:
     """The association of a floating IP after a request, checked."""
     # The router that loses the floating IP changes too: its hosts have to remove the address.
-    before = revisions_of(connection, floating_ip["router_id"])
+    before = revision_of(connection, floating_ip["router_id"])
     port_id = values.get("port_id", floating_ip["port_id"])
     if values.get("fixed_ip_address") is not None and not port_id:
         raise refuse("fixed_ip_address requires a port_id")

@@ -18,7 +18,7 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import UNLIMITED
 from neutrino.server.db.view import View
 from neutrino.server.l3.floating_ips import floating_ips
-from neutrino.server.l3.floating_ips.floating_ips import bump_routers, revisions_of, router_between
+from neutrino.server.l3.floating_ips.floating_ips import bump_routers, revision_of, router_between
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ChildViewCollection
@@ -85,7 +85,7 @@ class PortForwardings(ChildViewCollection):
         with self.db.read() as connection:
             floating_ip = floating_ips.VIEW.get(connection, floatingip_id)
             _load(connection, floatingip_id, key)
-            routers = revisions_of(connection, floating_ip["router_id"])
+            routers = revision_of(connection, floating_ip["router_id"])
         with self.db.transaction() as tx:
             tx.execute(sa.delete(t.port_forwardings).where(_c.id == key))
             left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]

@@ -15,7 +15,7 @@ from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules
 from neutrino.server.l3.routers import view as router_view
-from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort, interface_target
+from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterPort, interface_target
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
@@ -42,12 +42,8 @@ class _State:
 
     router: Object
     ports: tuple[RouterPort, ...]
-    agents: Sequence[RouterAgent]
+    target: PortTarget  # of the interface
     external_subnets: Sequence[Object]
-
-    @property
-    def target(self) -> PortTarget:
-        return interface_target(self.router, self.agents, next((port.host for port in self.ports if port.host), ""))
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,8 @@ class Interfaces:
             external = subnets_of(connection, [g])[g] if (g := router["gw_network_id"]) else []
             # The first interface may make an agent necessary: assigned now, so that the port is bound to its host.
             assigned = self.scheduler.assign(connection, router)
-            state = _State(router, ports, assigned.agents, external)
+            current = next((port.host for port in ports if port.host), "")
+            state = _State(router, ports, interface_target(router, assigned.agents, current), external)
             if port_id is not None:
                 change = self._add_port(connection, context, state, port_id)
             else:
@@ -85,7 +82,10 @@ class Interfaces:
         if subnet["gateway_ip"] is None:
             raise rules.refuse(f"subnet {subnet_id} has no gateway_ip, which would be the router's")
         if subnet["project_id"] != context.project_id and not context.is_admin:
-            _check_shared_with(connection, subnet, context.project_id)
+            # Sharing with all is for instances; routing takes an RBAC policy for the project.
+            policy = _r.object_id == subnet["network_id"], _r.action == SHARED, _r.target_project == context.project_id
+            if not exists(connection, *policy):
+                raise rules.refuse(f"subnet {subnet_id} belongs to another project")
         rules.check_modes(subnet)
         rules.check_overlap(ports, [subnet], state.external_subnets)
         address = Address(subnet_id, subnet["gateway_ip"], subnet["cidr"])
@@ -199,13 +199,6 @@ def _answer(router_id: str, port: Object, subnet_ids: list[str], subnet_id: str 
         "subnet_id": subnet_id,
         "subnet_ids": subnet_ids,
     }
-
-
-def _check_shared_with(connection: Connection, subnet: Object, project_id: str | None) -> None:
-    """Refuse another project's subnet: sharing with all is for instances, routing takes an RBAC policy for the project."""
-    policy = _r.object_id == subnet["network_id"], _r.action == SHARED, _r.target_project == project_id
-    if not exists(connection, *policy):
-        raise rules.refuse(f"subnet {subnet['id']} belongs to another project")
 
 
 def _check_unused(connection: Connection, router: Object, address: Address) -> None:

@@ -31,6 +31,7 @@ from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.ml2.views import subnets_of
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
 from neutrino.server.view_collection import one_by_one
 
 _f = t.floatingips.c
@@ -195,7 +196,7 @@ class Routers:
                 if before["ha"] and not after["ha"]:
                     tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
         with self.db.read() as connection:
-            zones = router_view.zones_of(connection, before["id"])
+            zones = PLACEMENTS.zones(connection, [before])[0]
         return router_view.api_router(after, decision.gateway_ips, zones, self.scheduler.status(before["id"]))
 
     # --- gateway --------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ _UUID = Uuid()
 DEVICE_OWNERS = ("compute:", "baremetal:", "manila:", "network:", "trunk:")
 
 
-def refuse(message: str, resource: str = "router") -> errors.BadRequest:
-    return errors.BadRequest(resource=resource, msg=message)
+def refuse(message: str) -> errors.BadRequest:
+    return errors.BadRequest(resource="router", msg=message)
 
 
 def interface_of(body: Any, *, removal: bool = False) -> tuple[str | None, str | None]:

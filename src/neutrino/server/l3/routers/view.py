@@ -46,15 +46,6 @@ def api_router(router: Object, gateway_ips: Sequence[Object], zones: Sequence[st
     }
 
 
-def zones_of(connection: Connection, router_id: str) -> list[str]:
-    return PLACEMENTS.zones_of(connection, [router_id]).get(router_id, [])
-
-
-def _zones(connection: Connection, routers: Sequence[Object]) -> list[list[str]]:
-    zones = PLACEMENTS.zones_of(connection, [row["id"] for row in routers])
-    return [zones.get(row["id"], []) for row in routers]
-
-
 def _gateway(router: Object) -> Object | None:
     return None if router["gw_network_id"] is None else {name: router[column] for name, column in _GATEWAY.items()}
 
@@ -63,6 +54,6 @@ def _gateway(router: Object) -> Object | None:
 ROUTERS = View(t.routers, computed={**_COMPUTED, "status": STATUS}, hidden=_INTERNAL).composed(
     {
         "external_gateway_info": Added(tuple(_GATEWAY.values()), lambda _, rows: map(_gateway, rows)),
-        "availability_zones": Added(("id",), _zones),
+        "availability_zones": Added(("id",), PLACEMENTS.zones),
     }
 )
