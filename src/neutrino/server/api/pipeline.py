@@ -73,9 +73,7 @@ class Pipeline:
         permitted = visible.permitted_query(query, visibility)
         if permitted is not None:
             asked = replace(permitted, fields=fetched, everyone=visibility.all_rows)
-            rows = served.index(context, *_parent(request), asked)
-            if permitted.limit is None and visible.filtered_by(query) & visibility.sometimes:
-                rows = visible.page_of(visible.matching(rows, visible.filtered_by(query), visibility), query)
+            rows = visible.matching_page(served.index(context, *_parent(request), asked), query, visibility)
         if isinstance(rows, Iterator) and query.limit is None:
             batches = (visible.present(resource, batch, visibility, query.fields) for batch in visible.in_batches(rows))
             return Reply(200, visible.encode_list(resource.collection, batches))
