@@ -14,7 +14,6 @@ from neutrino.dataplane.netlink.api import (
     DeleteDevice,
     DeleteItem,
     MoveDevice,
-    NamespaceMissing,
     NetlinkError,
     SetDevice,
     SetItem,
@@ -39,7 +38,7 @@ class FakeNetlink:
     def stack(self, namespace: str) -> FakeStack:
         """The namespace itself: another object when one of the same name is made anew."""
         if namespace not in self._stacks:
-            raise NamespaceMissing(f"namespace {namespace} does not exist")
+            raise NetlinkError(f"namespace {namespace} does not exist")
         return self._stacks[namespace]
 
     def add_device(self, namespace: str, name: str, kind: str = "openvswitch") -> None:
@@ -83,8 +82,6 @@ class FakeNetlink:
             for change in given:
                 try:
                     self._carry_out(stack, change)
-                except NamespaceMissing:
-                    raise
                 except NetlinkError as error:
                     raise NetlinkError(f"{namespace or 'host'}: {change.text()}: {error}") from error
 

@@ -47,9 +47,9 @@ def scope(records: Records, host: str) -> dict[Key, Object]:
         if copy is not None:
             out["port", copy.id] = copy
     for router_id, router in found["router"].items():
-        if host in router.by_host:
-            out["router", router_id] = router.by_host[host]
-            served |= {interface.network_id for interface in router.by_host[host].interfaces}
+        if host in router:
+            out["router", router_id] = router[host]
+            served |= {interface.network_id for interface in router[host].interfaces}
     out |= {("dhcp_port", p.id): p.dhcp for p in ports if p.dhcp is not None and p.network_id in served}
     macs = [agent.dvr_mac for agent in found["agent"].values() if agent.dvr_mac is not None]
     if any(mac.id == host for mac in macs):

@@ -34,7 +34,7 @@ from neutrino.model.state import (
 )
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.kinds import SERVED_KINDS, readers
-from neutrino.server.feed.records import AgentRecord, DhcpAgent, NetworkRecord, PortRecord, Records, RouterRecord
+from neutrino.server.feed.records import AgentRecord, DhcpAgent, NetworkRecord, PortRecord, Records
 from tests.support.feed_scope import scope
 
 HOSTS = [f"h{i}" for i in range(4)]
@@ -164,7 +164,7 @@ class Random:
             return Router(id=key, revision=self.rng.randrange(3), interfaces=tuple(interfaces))
 
         there = self.rng.random() < 0.9
-        change["router"][key] = RouterRecord({host: router() for host in self._some(HOSTS)}) if there else None
+        change["router"][key] = {host: router() for host in self._some(HOSTS)} if there else None
 
     def _network(self, change: Changes) -> None:
         """Scheduled to some DHCP agents, of which one never exists; some are metadata networks."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.dataplane.netlink.api import NamespaceMissing, SetVeth
+from neutrino.dataplane.netlink.api import NetlinkError, SetVeth
 from neutrino.dataplane.nft.api import NftError
 from neutrino.feed.state import StateChange
 from neutrino.model.routing import Delegation, FloatingIp, Router, RouterInterface, RouterRoute
@@ -122,7 +122,7 @@ def there(host: Host) -> set[str]:
     """All state on the host, a line for each object."""
     found = {f"process {each}" for each in host.processes.running().values()}
     for name in host.netlink.namespaces():
-        with contextlib.suppress(NamespaceMissing, NftError):  # the agent may remove it while it is read
+        with contextlib.suppress(NetlinkError, NftError):  # the agent may remove it while it is read
             found |= in_namespace(host, name)
     found |= {f"plugged {name}" for bridge in host.ovsdb.read().bridges.values() for name in bridge.ports}
     files = files_below(host.state_path).items()

@@ -123,7 +123,7 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
 def feed(conf: cfg.ConfigOpts) -> None:
     from oslo_log import log
 
-    from neutrino.server.feed.main import run
+    from neutrino.server.feed.server import run
 
     try:
         log.setup(conf, "neutrino")

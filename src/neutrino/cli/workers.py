@@ -38,7 +38,7 @@ def load(files: Sequence[str]) -> None:
     # Import here what each process would import for itself, unshared: the database driver and the feed.
     sa.make_url(config.database_url(conf)).get_dialect().import_dbapi()
     if conf.feed.run:
-        import neutrino.server.feed.main  # noqa: F401
+        import neutrino.server.feed.server  # noqa: F401
     load_extension_checks_lazily()
     _server = assemble(conf)
     gc.unfreeze()  # after a reload: the replaced server can be collected

@@ -117,7 +117,6 @@ class FeedClient:
         self._options = options
         self._cache = cache
         self._jitter = jitter
-        self._kinds = kinds
         self._reports = UnacknowledgedReports()
         self._has_reports = asyncio.Event()
         self._changed = asyncio.Event()
@@ -129,7 +128,7 @@ class FeedClient:
         self._attempt = 0
         self._on_synced: list[Callable[[], None]] = []
         self._position_is_new = False
-        self.state = State(kinds)
+        self.state = State(kinds, self._report_problem)
         self.connected = False
         if cache is not None:
             self._load_cache(cache)
@@ -304,7 +303,6 @@ class FeedClient:
                     self._reports.reconnected()
                     self._has_reports.set()
                 self.state.apply(message)
-                self._report_problems()
                 if isinstance(message, m.Synced):
                     self._failures = 0
                     self._synced.set()
@@ -312,10 +310,9 @@ class FeedClient:
                     self._position_is_new = True
                     self._changed.set()
 
-    def _report_problems(self) -> None:
-        for kind, key, reason in self.state.take_problems():
-            LOG.error("%s %s from the server is invalid, keeping its last valid state: %s", kind, key, reason)
-            self.error(kind, key, reason)
+    def _report_problem(self, kind: str, key: str, reason: str) -> None:
+        LOG.error("%s %s from the server is invalid, keeping its last valid state: %s", kind, key, reason)
+        self.error(kind, key, reason)
 
     async def _keep_sending(self, connection: ClientConnection) -> None:
         while True:
@@ -333,8 +330,6 @@ class FeedClient:
             return
         except (OSError, ValueError) as error:
             LOG.warning("cannot read the cache %s (%s): starting without it", cache, error)
-            self.state = State(self._kinds)
-        self._report_problems()
         if self.state.has_changes:
             self._changed.set()
 

@@ -5,7 +5,7 @@ the host cannot know whether it has received everything, and deleting on a parti
 still exist. Changes are coalesced: a slow consumer gets each object once, as it is now, with the value it last saw.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,10 @@ class _CacheFile(msgspec.Struct):
 
 
 class State:
-    def __init__(self, kinds: Mapping[str, Kind] = KINDS) -> None:
+    def __init__(
+        self, kinds: Mapping[str, Kind] = KINDS, on_problem: Callable[[str, str, str], None] = lambda *problem: None
+    ) -> None:
+        """`on_problem` is called with kind, id and reason of each new problem."""
         self._decoders = {kind.name: msgspec.json.Decoder(kind.type) for kind in kinds.values()}
         self.objects: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}  # of the type that the kind declares
         self.cursor: Cursor | None = None
@@ -57,7 +60,7 @@ class State:
         self._changed: dict[Key, Object | None] = {}  # → the value when the change was last taken
         # Invalid objects with the reason. The last valid value stays in place: a malformed update must not remove a port.
         self.problems: dict[Key, str] = {}
-        self._new_problems: dict[Key, None] = {}
+        self._on_problem = on_problem
 
     def get(self, kind: str, key: str) -> Any:
         """The object, or None."""
@@ -174,12 +177,7 @@ class State:
         name = key[:MAX_NAME] if key.isprintable() else ascii(key)[:MAX_NAME]
         if self.problems.get((kind, name)) != reason and len(self.problems) < MAX_PROBLEMS:
             self.problems[kind, name] = reason
-            self._new_problems[kind, name] = None
-
-    def take_problems(self) -> list[tuple[str, str, str]]:
-        """Problems found since the last call: kind, id and reason."""
-        found, self._new_problems = self._new_problems, {}
-        return [(kind, key, self.problems[kind, key]) for kind, key in found if (kind, key) in self.problems]
+            self._on_problem(kind, name, reason)
 
     def problems_of(self, *kinds: str) -> dict[str, str]:
         """For an agent's `problems`."""

@@ -20,10 +20,6 @@ class NetlinkError(Exception):
     """The kernel refused a request. Of several changes, those before it are in force."""
 
 
-class NamespaceMissing(NetlinkError):
-    """There is no namespace of that name."""
-
-
 # --- changes ---
 
 Item = Address | Route | Rule | Neighbour | TcItem

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TypeVar
 
-from neutrino.dataplane.netlink.api import NamespaceMissing, NetlinkError
+from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.values import HOST
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class Namespaces:
             # The host's is that of the process: its main thread never enters another.
             descriptor = os.open(self.path(name) if name else "/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise NamespaceMissing(f"namespace {name} does not exist") from None
+            raise NetlinkError(f"namespace {name} does not exist") from None
         try:
             yield descriptor
         finally:
@@ -94,7 +94,7 @@ class Namespaces:
             def inside() -> T:
                 if _libc.setns(descriptor, _CLONE_NEWNET) < 0:
                     reason = os.strerror(ctypes.get_errno())
-                    raise NamespaceMissing(f"namespace {name} cannot be entered: {reason}")
+                    raise NetlinkError(f"namespace {name} cannot be entered: {reason}")
                 return work()
 
             return _in_thread(inside)

@@ -199,18 +199,16 @@ class RealProcesses:
             yield None
             return
         try:
-            yield descriptor if (exiting and self._is_child(process)) or self._is_same(process) else None
+            # A child that is not reaped keeps its pid, although its environment is gone before it exits.
+            with self._lock:
+                is_child = exiting and self._children.get(process.pid) == process
+            yield descriptor if is_child or self._is_same(process) else None
         finally:
             os.close(descriptor)
 
     def _is_same(self, process: Process) -> bool:
         found = _read_marked(process.pid)
         return found is not None and self._is(found, process.name) and found.process.started == process.started
-
-    def _is_child(self, process: Process) -> bool:
-        """A child that is not reaped keeps its pid, although its environment is gone before it exits."""
-        with self._lock:
-            return self._children.get(process.pid) == process
 
     def _reap(self) -> None:
         """Collect exit statuses of children, which stay zombies until then."""

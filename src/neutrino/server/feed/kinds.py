@@ -83,9 +83,7 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
         key=attrgetter("network_id"),
         referenced_by={"router": lambda router: (interface.network_id for interface in router.interfaces)},
     ),
-    ServedKind(
-        KINDS["router"], stores.HostObjects, source="router", read=routers.read_routers, value=attrgetter("by_host")
-    ),
+    ServedKind(KINDS["router"], stores.HostObjects, source="router", read=routers.read_routers),
     # Every host with distributed routing receives the MACs of all such hosts, its own included.
     ServedKind(
         KINDS["dvr_mac"],

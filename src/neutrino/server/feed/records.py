@@ -8,6 +8,7 @@ from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
 from neutrino.model.routing import Router
 from neutrino.model.state import DvrMac, Forwarding, Host, Member, Network, Port
 
+RouterRecord = dict[str, Router]  # host → the router as that host gets it
 TUNNEL_TYPES = frozenset({"gre", "vxlan", "geneve"})
 # By source (the kind of the change-log rows that name a record) and id; None: the object is not in the database.
 Records = Mapping[str, Mapping[str, Any]]
@@ -52,12 +53,3 @@ class AgentRecord:
     host: Host | None = None  # tunnel endpoint; None also for a host without a tunnel address
     dvr_mac: DvrMac | None = None
     dhcp: DhcpAgent | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RouterRecord:
-    by_host: dict[str, Router]  # the router as each of the hosts that serve it gets it
-
-    @property
-    def is_distributed(self) -> bool:
-        return any(router.distributed for router in self.by_host.values())

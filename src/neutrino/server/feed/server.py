@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 import errno
 import functools
+import gc
 import logging
 import os
 import random
+import resource
+import signal
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -14,15 +17,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
+from oslo_config import cfg
 from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
+from neutrino import private
 from neutrino.feed.address import Address, short_path
 from neutrino.feed.messages import MAX_BYTES
+from neutrino.server.backend import build_backend, host_reports
+from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.feed.change_log import BATCH, ChangeLog, Pace, Row
 from neutrino.server.feed.connections.admission import DATABASE_ERRORS, Admission, LimitedConnection
 from neutrino.server.feed.connections.credentials import KIND, Credentials
-from neutrino.server.feed.connections.listeners import owned_socket
+from neutrino.server.feed.connections.listeners import addresses, owned_socket, server_tls
 from neutrino.server.feed.connections.session import Session
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.kinds import SERVED_KINDS, readers
@@ -162,8 +169,9 @@ class FeedServer:
         self.fanout.apply(records)
         self.fanout.position = rows[-1].position
         # Ports of distributed routers follow from many rows: `settle` looks at all of them, in a task of its own.
-        if any(router is None or router.is_distributed for router in records.get("router", {}).values()):
-            self._unsettled.set()
+        for by_host in records.get("router", {}).values():
+            if by_host is None or any(router.distributed for router in by_host.values()):
+                self._unsettled.set()
         if any(row.kind == KIND for row in rows):
             await self._admission.refresh()
             withdrawn = [s for s in self._sessions if not self._admission.is_valid(s.host, s.credential)]
@@ -275,3 +283,51 @@ async def _retrying(what: str, work: Callable[[], Awaitable[object]]) -> None:
         except DATABASE_ERRORS as error:
             LOG.error("cannot %s, retrying in %s s: %s", what, RETRY_SECONDS, error)
             await asyncio.sleep(RETRY_SECONDS)
+
+
+# --- the process -----------------------------------------------------------------------------------------------------
+
+
+def _options(conf: cfg.ConfigOpts) -> FeedOptions:
+    return FeedOptions(
+        server=conf.host,
+        addresses=addresses(conf),
+        tls=server_tls(conf),
+        keep_changes=conf.feed.keep_changes,
+        interval=conf.feed.poll_interval,
+        sqlite_interval=conf.feed.sqlite_poll_interval,
+        heartbeat=conf.feed.heartbeat,
+        heartbeat_timeout=conf.feed.heartbeat_timeout,
+    )
+
+
+def run(conf: cfg.ConfigOpts) -> None:
+    """Serve the feed until SIGTERM or SIGINT."""
+    logging.getLogger("websockets").setLevel(logging.WARNING)
+    options = _options(conf)
+    private.close_directory(conf.state_path)
+    backend = build_backend(conf)
+    db = backend.services.db
+    schema.ensure(db, upgrade=conf.database.auto_upgrade)
+    _allow_connections()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)  # the feed's records are many and without cycles: collecting often finds nothing
+    try:
+        asyncio.run(_serve(FeedServer(db, Credentials(db), host_reports(backend), options)))
+    finally:
+        backend.close()
+
+
+def _allow_connections() -> None:
+    """Every host is an open file: raise the soft limit to the hard one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _serve(server: FeedServer) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await server.run(stop)

@@ -160,14 +160,14 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
         ha_ports = {port.id: port for kind, port in own if kind == layout.HA_PORT}
         central = dict(_by_host(base, row, placements.get(row.id, {}), ha_ports))
         if not base.distributed:
-            yield row.id, RouterRecord(central)
+            yield row.id, central
             continue
         outside = gateways.get(base.gateway.network_id, {}) if base.gateway is not None else {}
         by_host = dict(render_for_hosts(base, local.get(row.id, frozenset()), frozenset(central), modes, outside))
         # The SNAT of a distributed HA router fails over by VRRP: its hosts need the HA port as those of a centralized one.
         for host, router in central.items() if base.gateway is not None else ():
             by_host[host] = msgspec.structs.replace(by_host[host], ha=router.ha)
-        yield row.id, RouterRecord(by_host)
+        yield row.id, by_host
 
 
 def _by_host(
