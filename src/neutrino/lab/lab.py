@@ -18,10 +18,10 @@ from neutrino.lab.hosts.ovs import OpenVSwitch
 from neutrino.lab.hosts.processes import Processes
 from neutrino.lab.instances.instances import Instances, VmRecords
 from neutrino.lab.settings import EXTERNAL, LabPaths, LabSettings
+from neutrino.model import agents
 
 START_SECONDS = 30.0
 SERVER = "server"
-L2_AGENT = "Open vSwitch agent"
 NEUTRINO = (sys.executable, "-m", "neutrino.cli.main")
 
 
@@ -131,7 +131,7 @@ class Lab:
 
     def agents(self) -> dict[str, dict[str, Any]]:
         """By host, the L2 agent as the API shows it."""
-        return {agent["host"]: agent for agent in self.api.list("agent", agent_type=L2_AGENT)}
+        return {agent["host"]: agent for agent in self.api.list("agent", agent_type=agents.OVS)}
 
     def wait_for_agent(self, host: str, since: str = "") -> float:
         """Wait until the API shows the agent alive and its dataplane up; `since`: the earliest accepted start time."""
