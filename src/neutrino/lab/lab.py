@@ -94,9 +94,8 @@ class Lab:
     def popen(self, where: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[str]:
         """Start a command in the background; `neutrino lab down` ends it at the latest."""
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(
-            self.command(where, argv), text=True, env=self.processes.environment(), **(pipes | options)
-        )
+        command, environment = self.command(where, argv), self.processes.environment()
+        return subprocess.Popen(command, text=True, env=environment, **(pipes | options))
 
     # --- processes ------------------------------------------------------------------------------------------------
 

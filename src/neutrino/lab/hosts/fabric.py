@@ -51,9 +51,7 @@ def _build_bridges(lines: list[str]) -> None:
 
 def _configure_external_machine() -> None:
     write_sysctls({"ipv6/conf/eth0/accept_dad": 0})
-    addresses = [
-        f"address add {address} dev eth0{' nodad' if ':' in address else ''}" for address in EXTERNAL_ADDRESSES
-    ]
+    addresses = [f"address add {each} dev eth0{' nodad' if ':' in each else ''}" for each in EXTERNAL_ADDRESSES]
     ip_batch(["link set lo up", "link set eth0 up", *addresses])
     checksum_in_software("eth0")
 
