@@ -14,7 +14,7 @@ from neutrino.agent.l2.extension_api import COOKIE, LEARNED_COOKIE, cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
-from neutrino.lab.hosts.namespaces import host_network, in_network
+from neutrino.lab.hosts.namespaces import in_host
 from neutrino.lab.instances import plug
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import FABRIC
@@ -318,7 +318,7 @@ class Wire:
     device: str = "provider"
 
     def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
-        return in_network(host_network(self.lab.holder(FABRIC)), lambda: socket.socket(family, kind, protocol))
+        return in_host(self.lab.holder(FABRIC), lambda: socket.socket(family, kind, protocol))
 
 
 def _on_wire(to: str, vlan: int | None) -> Frame:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from neutrino.lab.errors import LabError, wait_until
-from neutrino.lab.hosts.namespaces import host_network, in_network, vm_network
+from neutrino.lab.hosts.namespaces import in_host, in_network, vm_network
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
 from neutrino.lab.hosts.processes import STOP_SECONDS, read_namespace, read_pids, wait_for_end
 from neutrino.lab.instances.addressing import DhcpClient
@@ -36,7 +36,7 @@ class Lab(BaseLab):
         vm = self.vms.find(where)
         if vm is not None:
             return in_network(vm_network(self.holder(vm.host), vm.namespace), work)
-        return in_network(host_network(self.holder(where)), work)
+        return in_host(self.holder(where), work)
 
     def capture(self, where: str, expression: str = "", device: str = UNDERLAY) -> Capture:
         """`with lab.capture("h1", "udp port 4789") as seen:` captures packets on a host's uplink, or on any device."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import socket
@@ -83,8 +84,6 @@ def check_database(conf: cfg.ConfigOpts) -> None:
 
 def _open_database(conf: cfg.ConfigOpts) -> str:
     """The problem with the database; empty if there is none."""
-    import logging
-
     import sqlalchemy as sa
 
     from neutrino.server import config, errors

@@ -18,10 +18,10 @@ from neutrino.lab.hosts.ovs import OpenVSwitch
 from neutrino.lab.hosts.processes import Processes
 from neutrino.lab.instances.instances import Instances, VmRecords
 from neutrino.lab.settings import EXTERNAL, LabPaths, LabSettings
+from neutrino.model import agents
 
 START_SECONDS = 30.0
 SERVER = "server"
-L2_AGENT = "Open vSwitch agent"
 NEUTRINO = (sys.executable, "-m", "neutrino.cli.main")
 
 
@@ -94,9 +94,8 @@ class Lab:
     def popen(self, where: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[str]:
         """Start a command in the background; `neutrino lab down` ends it at the latest."""
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(
-            self.command(where, argv), text=True, env=self.processes.environment(), **(pipes | options)
-        )
+        command, environment = self.command(where, argv), self.processes.environment()
+        return subprocess.Popen(command, text=True, env=environment, **(pipes | options))
 
     # --- processes ------------------------------------------------------------------------------------------------
 
@@ -131,7 +130,7 @@ class Lab:
 
     def agents(self) -> dict[str, dict[str, Any]]:
         """By host, the L2 agent as the API shows it."""
-        return {agent["host"]: agent for agent in self.api.list("agent", agent_type=L2_AGENT)}
+        return {agent["host"]: agent for agent in self.api.list("agent", agent_type=agents.OVS)}
 
     def wait_for_agent(self, host: str, since: str = "") -> float:
         """Wait until the API shows the agent alive and its dataplane up; `since`: the earliest accepted start time."""

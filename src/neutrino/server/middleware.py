@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from oslo_config import cfg
+from oslo_middleware import cors, healthcheck, http_proxy_to_wsgi
+from oslo_middleware import request_id as words
 
 from neutrino.server import config
 
@@ -25,19 +27,14 @@ def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     """The application inside its middleware, from the inside out: authentication, proxy headers, the guard against web
     pages (which needs the Host header before proxy headers replace it), request ids, CORS, health check.
     """
-    from oslo_middleware import healthcheck
-
     inner = _authenticated(app, conf) if conf.auth_strategy == "keystone" else app
-    if _behind_proxy(conf):
-        from oslo_middleware import http_proxy_to_wsgi
-
+    conf.register_opts(http_proxy_to_wsgi.OPTS, "oslo_middleware")
+    if conf.oslo_middleware.enable_proxy_headers_parsing:
         inner = http_proxy_to_wsgi.HTTPProxyToWSGI(inner, conf)
     if conf.auth_strategy == "noauth":
         inner = _not_from_web_pages(inner, conf)
     inner = _with_request_id(inner)
     if _origins(conf):
-        from oslo_middleware import cors
-
         inner = cors.CORS(inner, conf)
     health = healthcheck.Healthcheck(inner, {"path": HEALTH, "oslo_config_config": conf})
     return _by_path((HEALTH,), health, inner)
@@ -99,8 +96,6 @@ def _with_request_id(app: Wsgi) -> Wsgi:
     Same headers as oslo.middleware, whose class uses webob: parsing and writing each request and answer again was a
     fifth of the time to show a port.
     """
-    from oslo_middleware import request_id as words
-
     callers = "HTTP_" + words.INBOUND_HEADER.upper().replace("-", "_")
     form = re.compile(words.ID_FORMAT)
 
@@ -118,17 +113,8 @@ def _with_request_id(app: Wsgi) -> Wsgi:
     return named
 
 
-def _behind_proxy(conf: cfg.ConfigOpts) -> bool:
-    from oslo_middleware import http_proxy_to_wsgi
-
-    conf.register_opts(http_proxy_to_wsgi.OPTS, "oslo_middleware")
-    return bool(conf.oslo_middleware.enable_proxy_headers_parsing)
-
-
 def _origins(conf: cfg.ConfigOpts) -> frozenset[str]:
     """The sites whose pages may use the API."""
-    from oslo_middleware import cors
-
     cors.set_defaults(**CORS)
     conf.register_opts(cors.CORS_OPTS, "cors")
     return frozenset(conf.cors.allowed_origin or ())

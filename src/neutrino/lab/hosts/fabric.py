@@ -8,7 +8,7 @@ packets do not leave the lab, and labs do not reach each other.
 from collections.abc import Mapping
 from pathlib import Path
 
-from neutrino.lab.hosts.namespaces import command, host_network, in_network, ip_batch, write_sysctls
+from neutrino.lab.hosts.namespaces import command, in_host, ip_batch, write_sysctls
 from neutrino.lab.settings import EXTERNAL, EXTERNAL_ADDRESSES, UPLINKS
 
 # The userspace datapath reads uplinks and taps while the host's kernel receives the same packets. Unless prevented, the
@@ -36,9 +36,9 @@ def render_fabric(hosts: Mapping[str, int], external: int, mtu: int) -> list[str
 
 def apply_fabric(fabric: int, hosts: Mapping[str, int], external: int, mtu: int) -> None:
     for holder in hosts.values():
-        in_network(host_network(holder), lambda: write_sysctls(SWITCH_ONLY))
-    in_network(host_network(fabric), lambda: _build_bridges(render_fabric(hosts, external, mtu)))
-    in_network(host_network(external), _configure_external_machine)
+        in_host(holder, lambda: write_sysctls(SWITCH_ONLY))
+    in_host(fabric, lambda: _build_bridges(render_fabric(hosts, external, mtu)))
+    in_host(external, _configure_external_machine)
 
 
 def _build_bridges(lines: list[str]) -> None:
@@ -51,9 +51,7 @@ def _build_bridges(lines: list[str]) -> None:
 
 def _configure_external_machine() -> None:
     write_sysctls({"ipv6/conf/eth0/accept_dad": 0})
-    addresses = [
-        f"address add {address} dev eth0{' nodad' if ':' in address else ''}" for address in EXTERNAL_ADDRESSES
-    ]
+    addresses = [f"address add {each} dev eth0{' nodad' if ':' in each else ''}" for each in EXTERNAL_ADDRESSES]
     ip_batch(["link set lo up", "link set eth0 up", *addresses])
     checksum_in_software("eth0")
 

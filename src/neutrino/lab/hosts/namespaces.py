@@ -21,10 +21,6 @@ def vm_command(holder: int, namespace: str, argv: Sequence[str]) -> list[str]:
     return host_command(holder, ["ip", "netns", "exec", namespace, *argv])
 
 
-def host_network(holder: int) -> Path:
-    return Path(f"/proc/{holder}/ns/net")
-
-
 def host_file(holder: int, path: str) -> Path:
     """A path in the host's mount namespace, accessible from outside."""
     return Path(f"/proc/{holder}/root{path}")
@@ -37,6 +33,11 @@ def vm_network(holder: int, namespace: str) -> Path:
 def in_network(network: Path, work: Callable[[], T]) -> T:
     """Call `work` in a network namespace, in a thread of its own: sockets and processes that it creates stay there."""
     return Namespaces(str(network.parent)).run(network.name, work)
+
+
+def in_host(holder: int, work: Callable[[], T]) -> T:
+    """Call `work` in the network namespace of a host, likewise."""
+    return in_network(Path(f"/proc/{holder}/ns/net"), work)
 
 
 def run(

@@ -12,15 +12,7 @@ from pathlib import Path
 from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
-from neutrino.lab.hosts.namespaces import (
-    command,
-    host_command,
-    host_file,
-    host_network,
-    in_network,
-    ip_batch,
-    write_sysctls,
-)
+from neutrino.lab.hosts.namespaces import command, host_command, host_file, in_host, ip_batch, write_sysctls
 from neutrino.lab.settings import NETDEV, OVS_RUN, UNDERLAY, UPLINKS, LabPaths, bridge_mac, underlay_address
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
@@ -63,7 +55,7 @@ class OpenVSwitch:
             only = ["--disable-system"] if self.datapath == NETDEV else []
             self._run(SWITCH, *self._daemon_options(SWITCH), *only, f"unix:{OVS_RUN}/db.sock")
             # A restarted switch recreates the devices of its bridges, which then have no addresses.
-            in_network(host_network(self.holder), lambda: apply_underlay(self.host))
+            in_host(self.holder, lambda: apply_underlay(self.host))
             if self.datapath == NETDEV:
                 self._set_tunnel_neighbours()
 

@@ -104,8 +104,7 @@ def wait_for_end(pid: int, timeout: float) -> bool:
     except ProcessLookupError:
         return True
     try:
-        ready, _, _ = select.select([pidfd], [], [], timeout)
-        return bool(ready)
+        return bool(select.select([pidfd], [], [], timeout)[0])
     finally:
         os.close(pidfd)
 
@@ -171,9 +170,8 @@ class Processes:
 
     def hold(self, name: str) -> int:
         """Create a network and a mount namespace, held by a sleeping process."""
-        return self._start_in_namespaces(
-            name, ["--mount", "--net"], "host", f"neutrino-lab-{name}", "sleep", "infinity"
-        )
+        title = f"neutrino-lab-{name}"
+        return self._start_in_namespaces(name, ["--mount", "--net"], "host", title, "sleep", "infinity")
 
     def start_isolated(self, name: str, argv: Sequence[str]) -> int:
         """Start a process in a new mount namespace with the lab's mark."""

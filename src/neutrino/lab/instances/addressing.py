@@ -47,9 +47,8 @@ def render_static(port: Object, subnets: Sequence[Object], by_dhcp: Collection[s
             continue
         subnet = by_id[fixed["subnet_id"]]
         address, network = ipaddress.ip_address(fixed["ip_address"]), ipaddress.ip_network(subnet["cidr"])
-        lines.append(
-            f"address add {address}/{network.prefixlen} dev {DEVICE}{' nodad' if network.version == 6 else ''}"
-        )
+        nodad = " nodad" if network.version == 6 else ""
+        lines.append(f"address add {address}/{network.prefixlen} dev {DEVICE}{nodad}")
         for route in subnet["host_routes"]:
             routes.setdefault(route["destination"], route["nexthop"])
         if subnet["gateway_ip"] and subnet["gateway_ip"] != str(address):

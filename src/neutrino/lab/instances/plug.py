@@ -21,7 +21,7 @@ from typing import Protocol
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.fabric import checksum_in_software
-from neutrino.lab.hosts.namespaces import host_command, host_network, in_network, ip_batch, vm_network, write_sysctls
+from neutrino.lab.hosts.namespaces import host_command, in_host, in_network, ip_batch, vm_network, write_sysctls
 from neutrino.lab.settings import vm_namespace
 
 BRIDGE = "br-int"
@@ -124,7 +124,7 @@ def unplug(host: Host, vms: Sequence[Vm]) -> None:
     for vm in vms:
         _end_processes(host.holder, vm)
     # By interface index: a host's /sys shows the devices of the namespace in which it was mounted.
-    present = in_network(host_network(host.holder), lambda: frozenset(name for _, name in socket.if_nameindex()))
+    present = in_host(host.holder, lambda: frozenset(name for _, name in socket.if_nameindex()))
     lines = [line for vm in vms for line in render_removal(vm, present)]
     lines += [f"netns delete {vm.namespace}" for vm in vms if vm_network(host.holder, vm.namespace).exists()]
     ip_batch(lines, host_command(host.holder, []))

@@ -171,7 +171,7 @@ HTTP_NAMES = {404: "HTTPNotFound", 405: "HTTPMethodNotAllowed", 413: "HTTPReques
 
 def _http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
     _drain(req)
-    status = falcon.http_status_to_code(error.status)
+    status = error.status_code
     if error.headers:
         resp.set_headers(error.headers)
     _write_error(resp, status, HTTP_NAMES.get(status, "HTTPBadRequest"), error.description or error.title or "")

@@ -73,9 +73,7 @@ class Pipeline:
         permitted = visible.permitted_query(query, visibility)
         if permitted is not None:
             asked = replace(permitted, fields=fetched, everyone=visibility.all_rows)
-            rows = served.index(context, *_parent(request), asked)
-            if permitted.limit is None and visible.filtered_by(query) & visibility.sometimes:
-                rows = visible.page_of(visible.matching(rows, visible.filtered_by(query), visibility), query)
+            rows = visible.matching_page(served.index(context, *_parent(request), asked), query, visibility)
         if isinstance(rows, Iterator) and query.limit is None:
             batches = (visible.present(resource, batch, visibility, query.fields) for batch in visible.in_batches(rows))
             return Reply(200, visible.encode_list(resource.collection, batches))
@@ -103,12 +101,11 @@ class Pipeline:
             self.check_quota(resource.name, [item.values["project_id"] for item in items])
         self._authorize_create(served, request, items)
         self.notify(f"{resource.name}.create.start", body, context)
-        parent = _parent(request)
         values = [item.values for item in items]
         if several and served.create_several is not None:
-            made = served.create_several(context, *parent, values)
+            made = served.create_several(context, *_parent(request), values)
         else:
-            made = [served.create(context, *parent, one) for one in values]
+            made = [served.create(context, *_parent(request), one) for one in values]
         visibility = self._visibility(resource, context)
         shown = [visible.present_own(resource, one, visibility) for one in made]
         answer = {resource.collection: shown} if several else {resource.name: shown[0]}
@@ -202,8 +199,7 @@ class Pipeline:
             if served.target is not None:
                 owner = item.values.get(resource.belongs_to) if resource.belongs_to else request.parent
                 if owner not in known:
-                    where = _parent(request)
-                    known[owner] = served.target(context, *where, item.values)
+                    known[owner] = served.target(context, *_parent(request), item.values)
                 target = {**item.values, **known[owner]}
             self.authorizer.require(context, rule, target)
             self.authorizer.require_attributes(context, "create", resource, item.given, target)

@@ -23,15 +23,8 @@ def parse_segments(value: Any) -> Any:
     """The segments of a network that has several; each has the provider attributes of a single one."""
     if not isinstance(value, list) or not value:
         raise t.Invalid(f"'{value}' is not a list of segments")
-    segments = [_SEGMENT.parse(segment) for segment in value]
-    full = [
-        {
-            "provider:network_type": s.get("provider:network_type", UNSET),
-            "provider:physical_network": s.get("provider:physical_network"),
-            "provider:segmentation_id": s.get("provider:segmentation_id"),
-        }
-        for s in segments
-    ]
+    omitted = {"provider:network_type": UNSET, "provider:physical_network": None, "provider:segmentation_id": None}
+    full = [omitted | _SEGMENT.parse(segment) for segment in value]
     if t.first_duplicate(full) is not None:
         raise errors.SegmentsContainDuplicateEntry()
     return full

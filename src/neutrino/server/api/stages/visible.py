@@ -69,8 +69,8 @@ def filtered_by(query: Query) -> frozenset[str]:
 def permitted_query(query: Query, visibility: Visibility) -> Query | None:
     """The query without orders by hidden attributes; None if a filter looks at an attribute that is always hidden.
 
-    If a filtered attribute is hidden in some rows, those rows are dropped after the query (`matching`), so the page is cut
-    after that too (`page_of`).
+    If a filtered attribute is hidden in some rows, those rows are dropped after the query, so the page is cut after that
+    too (`matching_page`).
     """
     if filtered_by(query) & visibility.never:
         return None
@@ -82,18 +82,15 @@ def permitted_query(query: Query, visibility: Visibility) -> Query | None:
     return replace(permitted, limit=None, is_ordered=query.limit is not None)
 
 
-def matching(rows: Iterable[Object], names: frozenset[str], visibility: Visibility) -> Iterator[Object]:
-    """The rows in which the caller may see all these attributes."""
-    for row in rows:
-        hidden = visibility.hidden(row)
-        if hidden is not None and not hidden & names:
-            yield row
-
-
-def page_of(rows: Iterator[Object], query: Query) -> Iterable[Object]:
+def matching_page(rows: Iterable[Object], query: Query, visibility: Visibility) -> Iterable[Object]:
+    """The rows in which the caller may see all filtered attributes; of these, the page."""
+    names = filtered_by(query)
+    if not names & visibility.sometimes:
+        return rows  # the database has matched them
+    found = (row for row in rows if (hidden := visibility.hidden(row)) is not None and not hidden & names)
     if query.limit is None:
-        return rows
-    every = list(rows)
+        return found
+    every = list(found)
     return every[-query.limit :] if query.reverse else every[: query.limit]
 
 
