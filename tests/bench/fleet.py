@@ -101,7 +101,7 @@ class Fleet:
         return {
             "synced": sum(client.is_synced for client in clients),
             "unsaid": sum(client.unacknowledged for client in clients),
-            "objects": sum(len(client.state) for client in clients),
+            "objects": sum(len(objects) for client in clients for objects in client.state.objects.values()),
             "waiting": sum(client.state.has_changes for client in clients),
         }
 

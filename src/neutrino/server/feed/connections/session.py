@@ -66,7 +66,7 @@ class Session:
         hello = None
         try:
             async with asyncio.timeout(HELLO_SECONDS):
-                messages = m.FROM_HOST.read(await self._connection.recv())
+                messages = m.read_from_host(await self._connection.recv())
             hello = messages[0] if messages else None
             reason = self._fault(hello)
         except TimeoutError:
@@ -110,7 +110,7 @@ class Session:
         sender.add_done_callback(self._sender_ended)
         try:
             async for data in self._connection:
-                await self._receive(m.FROM_HOST.read(data))
+                await self._receive(m.read_from_host(data))
         except m.NotUnderstood as error:
             await self._refuse(str(error))
         finally:
