@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from neutrino.server.config import configuration
-from neutrino.server.main import Server, build
+from neutrino.server.main import Server, assemble, begin
 from tests.api.client import Api
 
 DATABASES = [
@@ -40,7 +40,9 @@ def new_database(request: pytest.FixtureRequest, kind: str, directory: Path) -> 
 def start(directory: Path, url: str, more: Settings | None = None) -> Server:
     path = directory / f"neutrino-{uuid.uuid4().hex}.conf"
     path.write_text(configuration_text(url, more))
-    return build(configuration([str(path)]))
+    server = assemble(configuration([str(path)]))
+    begin(server)
+    return server
 
 
 def configuration_text(url: str, more: Settings | None = None) -> str:

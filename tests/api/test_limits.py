@@ -19,6 +19,7 @@ from neutrino.server.api.stages.query_string import MAX_SORT_KEYS, MAX_TAGS, MAX
 from neutrino.server.main import Server
 from tests.api.client import PLURALS, Api
 from tests.api.l3 import gateway, outside
+from tests.support.resources import RESOURCES
 
 Object = dict[str, Any]
 UNBOUND = (
@@ -46,11 +47,11 @@ def arrays(schema: Any, path: str) -> Iterator[tuple[str, int | None]]:
         yield from arrays(part, f"{path}.{name}")
 
 
-def limits(server: Server) -> dict[str, int | None]:
+def limits() -> dict[str, int | None]:
     """The list attributes that clients give, by resource and name, and how long each may be."""
     return {
         f"{resource.name}.{path}": most
-        for resource in server.resources
+        for resource in RESOURCES
         for attribute in resource.attributes
         if attribute.post or attribute.put
         for path, most in arrays(attribute.type.schema(), attribute.name)
@@ -204,14 +205,14 @@ def send(setup: LimitSetup, name: str, n: int) -> Any:
 
 
 def test_every_list_that_clients_give_has_a_limit(limit_setup: LimitSetup) -> None:
-    known = limits(limit_setup.server)
+    known = limits()
     assert [name for name, most in known.items() if most is None] == []
     assert set(known) == set(FILLS)
 
 
 @pytest.mark.parametrize("name", FILLS)
 def test_a_list_at_its_limit_is_taken_and_a_longer_one_is_refused_by_name(limit_setup: LimitSetup, name: str) -> None:
-    most = limits(limit_setup.server)[name]
+    most = limits()[name]
     assert most is not None
     answer = send(limit_setup, name, most)
     assert answer.status in (200, 201), answer.body
@@ -281,7 +282,7 @@ def test_a_pool_does_not_grow_beyond_its_limit_by_many_requests(limit_setup: Lim
 
 
 def test_objects_at_once_have_a_limit(limit_setup: LimitSetup) -> None:
-    for resource in limit_setup.server.resources:
+    for resource in RESOURCES:
         if not resource.owned or "create" not in resource.verbs or resource.parent:
             continue
         path = f"/{PLURALS.get(resource.name, resource.collection)}"

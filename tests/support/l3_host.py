@@ -7,13 +7,13 @@ import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, RouterResult
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
-from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.conntrack.api import ConntrackFlush
@@ -94,14 +94,10 @@ class Host:
         supervisor = Supervisor(self.processes)
         desired = DesiredRouters(self.feed, lambda router: self.refusals.get(router.id))
         self.role = L3Role(
-            desired,
             Routers(services, lambda namespace: self.flushes, options, desired, [self.extension]),
             RouterDaemons(supervisor, options),
             Delegations(supervisor, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
-            supervisor,
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
-            switch=lambda: self.ovsdb,
-            extensions=[self.extension],
             repair=lambda: self.repair,
             port_holds=self.port_holds,
         )

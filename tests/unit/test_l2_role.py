@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
-from neutrino.agent.l2.role import Intervals, L2Role
-from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.l2.role import L2Role
 from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError
 from neutrino.model import agents
 from tests.support.l2 import network, port

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import Delegations
 from neutrino.agent.l3.parts.delegation import NOTIFY, asked_here, parse_prefix, render_client, source_address
 from neutrino.agent.l3.parts.ra import render_radvd
-from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor
 from neutrino.model.routing import Delegation, Router
 from tests.fakes.process import FakeProcesses

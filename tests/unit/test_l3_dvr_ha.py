@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.parts.distributed import render_neighbours
@@ -18,7 +19,6 @@ from neutrino.agent.l3.parts.ha import primary_address, render_keepalived
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
-from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.api import SetItem
@@ -154,9 +154,7 @@ class Host:
         self.daemons = RouterDaemons(watch, options)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
         delegations = Delegations(watch, options, functools.partial(self.feed.status, SUBNET), PortHolds())
-        self.role = L3Role(
-            desired, self.dataplane, self.daemons, delegations, watch, description, switch=lambda: self.ovsdb
-        )
+        self.role = L3Role(self.dataplane, self.daemons, delegations, description)
 
     def send(self, new: Router | None) -> None:
         known = self.feed.state.objects["router"]

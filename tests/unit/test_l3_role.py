@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import READY, RouterDaemons
 from neutrino.agent.l3.parts.ha import HaConflicts
 from neutrino.agent.l3.parts.nat import PATH, Nat
-from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor, wait_reloadable
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
 from neutrino.dataplane.netlink.api import DeleteItem

@@ -15,12 +15,11 @@ from oslo_log import log
 
 from neutrino import __version__, private
 from neutrino.agent import config, loop
+from neutrino.agent.context import Intervals, RoleContext
 from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.l2 import build as l2
-from neutrino.agent.l2.role import Intervals
 from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
-from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
 from neutrino.errors import RefusedToStart
@@ -50,7 +49,7 @@ def find(files: Sequence[str], seconds: float = SYNC_SECONDS) -> tuple[list[Drif
     async def find_drift() -> tuple[list[Drift], bool]:
         client, switch = _feed(conf, cache=None), _switch(conf)
         try:
-            roles = _roles(conf, client, switch, Intervals(), lambda: None)
+            roles = _roles(RoleContext(conf, client, switch))
             return await loop.find_drift(client, roles, seconds, Path(conf.state_path) / CACHE)
         finally:
             await asyncio.to_thread(switch.close)
@@ -69,7 +68,7 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str]) -> None:
     intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
     current = [conf]  # replaced by SIGHUP
     reporter = loop.Reporter(client, lambda: float(current[0].agent.report_interval))
-    roles = _roles(conf, client, switch, intervals, reporter.soon)
+    roles = _roles(RoleContext(conf, client, switch, intervals, reporter.soon))
     stop = asyncio.Event()
     events = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -117,20 +116,15 @@ def _switch(conf: cfg.ConfigOpts) -> Switch:
     return Switch(conf.ovs.ovsdb_connection, conf.ovs.ovsdb_timeout)
 
 
-def _roles(
-    conf: cfg.ConfigOpts, client: FeedClient, switch: Switch, intervals: Intervals, report_soon: Callable[[], None]
-) -> list[Role]:
+def _roles(context: RoleContext) -> list[Role]:
     """The configured roles, in the order of their start: l2 is first, as the devices of the others need it."""
-    port_holds = PortHolds()
-    builders: dict[str, Callable[[], Role]] = {
-        "l2": lambda: l2.build(conf, client, switch, intervals, report_soon, port_holds),
-        "dhcp": lambda: dhcp.build(conf, client, switch, lambda: intervals.repair, report_soon),
-        "l3": lambda: l3.build(
-            conf, client, switch, lambda: intervals.repair, report_soon, port_holds if "l2" in conf.roles else None
-        ),
-        "metadata": lambda: metadata.build(conf, client, report_soon),
+    builders: dict[str, Callable[[RoleContext], Role]] = {
+        "l2": l2.build,
+        "dhcp": dhcp.build,
+        "l3": l3.build,
+        "metadata": metadata.build,
     }
-    return [build() for name, build in builders.items() if name in conf.roles]
+    return [build(context) for name, build in builders.items() if name in context.conf.roles]
 
 
 def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Intervals, reporter: loop.Reporter) -> None:

@@ -8,7 +8,7 @@ import gc
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,7 +23,6 @@ from neutrino.server.access.rbac import RbacPolicies
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.catalog import serve
-from neutrino.server.api.definition import Resource
 from neutrino.server.api.openapi import document
 from neutrino.server.api.pipeline import Notify, Pipeline
 from neutrino.server.api.resources import CORE, EXTENSIONS
@@ -63,14 +62,6 @@ class Server:
     close: Callable[[], None]
     stop: threading.Event  # set by `close`
     service_plugins: Mapping[str, Any]  # by their names in the configuration
-    resources: Sequence[Resource]  # all that the API serves
-
-
-def build(conf: cfg.ConfigOpts) -> Server:
-    """A server that is ready to serve."""
-    server = assemble(conf)
-    begin(server)
-    return server
 
 
 def assemble(conf: cfg.ConfigOpts) -> Server:
@@ -126,8 +117,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
             notifier.queue.close()
         backend.close()
 
-    resources = [s.resource for s in served]
-    return Server(wrap(app, conf), conf, db, core, registry, dhcp, close, stop, service_plugins, resources)
+    return Server(wrap(app, conf), conf, db, core, registry, dhcp, close, stop, service_plugins)
 
 
 def begin(server: Server) -> None:

@@ -3,21 +3,19 @@
 import logging
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 from oslo_config import cfg
 
 from neutrino.agent.config import load_extensions
+from neutrino.agent.context import RoleContext
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import GROUP
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
 from neutrino.agent.options import read_settings
-from neutrino.agent.role import RoleFeed
 from neutrino.agent.service_namespaces import ServiceNamespaces
-from neutrino.agent.switch import Switch
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
@@ -28,22 +26,20 @@ from neutrino.model import agents
 LOG = logging.getLogger(__name__)
 
 
-def build(
-    conf: cfg.ConfigOpts, feed: RoleFeed, switch: Switch, repair: Callable[[], float], report_soon: Callable[[], None]
-) -> DhcpRole:
-    settings, namespaces = dhcp_settings(conf), Namespaces()
-    processes = RealProcesses(conf.state_path, namespaces)
+def build(context: RoleContext) -> DhcpRole:
+    conf, namespaces = context.conf, Namespaces()
+    settings, processes = dhcp_settings(conf), RealProcesses(conf.state_path, namespaces)
     extensions = load_extensions(GROUP, conf.dhcp_extensions, conf)
-    services = ServiceNamespaces(RealNetlink(namespaces), switch.ovsdb)
+    services = ServiceNamespaces(RealNetlink(namespaces), context.switch.ovsdb)
     dnsmasq = Dnsmasq(settings.dhcp_confs, namespaces)
     return DhcpRole(
-        feed,
+        context.feed,
         Reconciler(settings, services, processes, dnsmasq, KernelConntrack, extensions),
         describe(conf),
         workers=conf.num_sync_threads,
-        repair=repair,
+        repair=lambda: context.intervals.repair,
         child_action=conf.agent.check_child_processes_action,
-        report_soon=report_soon,
+        report_soon=context.report_soon,
     )
 
 

@@ -16,7 +16,7 @@ from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.leases import read_leases, render_leases, render_release, stale_leases, with_existing
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, ServedNetwork
-from neutrino.agent.dhcp.render import HOSTS, LEASES, DesiredDhcp, directory, find_daemon, mark, render
+from neutrino.agent.dhcp.render import HOSTS, LEASES, PID, DesiredDhcp, daemon_name, directory, mark, render
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Action, Service, plan_service, write_file
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
@@ -50,8 +50,8 @@ class Reconciler:
         return self.dnsmasq.networks() | (spaces & set(self._marked().values()))
 
     def is_running(self, network_id: str) -> bool:
-        daemon = find_daemon(self.settings, network_id)
-        running = self.processes.find(daemon.name, daemon.pid_file) is not None
+        pid_file = str(directory(self.settings, network_id) / PID)
+        running = self.processes.find(daemon_name(network_id), pid_file) is not None
         return running or next(self.dnsmasq.pids(network_id), None) is not None
 
     # --- planning -------------------------------------------------------------------------------------------------

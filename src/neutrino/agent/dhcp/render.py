@@ -57,12 +57,6 @@ def daemon_name(network_id: str) -> str:
     return f"dnsmasq {network_id}"
 
 
-def find_daemon(settings: DhcpSettings, network_id: str) -> Daemon:
-    """The network's dnsmasq, to look for it or to stop it."""
-    where = directory(settings, network_id)
-    return Daemon(daemon_name(network_id), ("dnsmasq",), pid_file=str(where / PID))
-
-
 # --- the namespace ---
 
 

@@ -1,19 +1,15 @@
 """Composes the L2 role from the configuration."""
 
-from collections.abc import Callable
-
 from oslo_config import cfg
 
 from neutrino.agent.config import bridge_mappings, load_extensions, permitted_ethertypes
+from neutrino.agent.context import RoleContext
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.reconciler import Reconciler
-from neutrino.agent.l2.role import Intervals, L2Role
-from neutrino.agent.port_holds import PortHolds
-from neutrino.agent.role import RoleFeed
-from neutrino.agent.switch import Switch
+from neutrino.agent.l2.role import L2Role
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.iptables.real import RealIptables
@@ -26,19 +22,12 @@ ENTRY_POINTS = "neutrino.agent.l2_extensions"
 DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}
 
 
-def build(
-    conf: cfg.ConfigOpts,
-    feed: RoleFeed,
-    switch: Switch,
-    intervals: Intervals,
-    news: Callable[[], None],
-    port_holds: PortHolds,
-) -> L2Role:
-    """`news` is called when the description of the agent has changed."""
+def build(context: RoleContext) -> L2Role:
+    conf = context.conf
     options, extensions = l2_options(conf), load(conf)
     run_directory = conf.ovs.run_directory
     reconciler = Reconciler(
-        switch.ovsdb,
+        context.switch.ovsdb,
         OvsOfctl(run_directory, userspace=conf.ovs.datapath_type == "netdev"),
         OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
         options,
@@ -46,15 +35,15 @@ def build(
         extensions=extensions,
     )
     return L2Role(
-        feed,
+        context.feed,
         reconciler,
         OvsWatch(run_directory),
         conf.ovs.integration_bridge,
         describe(conf),
-        intervals=intervals,
+        intervals=context.intervals,
         dropping=conf.agent.drop_flows_on_start,
-        dataplane_changed=news,
-        port_holds=port_holds,
+        dataplane_changed=context.report_soon,
+        port_holds=context.port_holds,
         kinds=frozenset().union(*(extension.kinds for extension in extensions)),
     )
 

@@ -10,9 +10,9 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
+from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
-from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Drift, RoleFeed, described
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
@@ -31,14 +31,6 @@ FLUSH_SECONDS = 1.0  # between flushes of the megaflow cache
 REFUSED_SECONDS = 5.0  # until the next reconciliation after flows were rejected or ports could not be filtered
 NOT_PLUGGED = "it is not plugged"
 KINDS = {kind.plural: kind.name for kind in kinds_for(L2) if kind.plural in HostState.__dataclass_fields__}
-
-
-@dataclasses.dataclass
-class Intervals:
-    """Seconds; may be changed while the role runs."""
-
-    check: float = 5.0
-    repair: float = 60.0
 
 
 @dataclasses.dataclass(eq=False)

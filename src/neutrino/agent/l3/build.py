@@ -1,22 +1,17 @@
 """Builds the L3 role from the configuration, with real drivers."""
 
-from collections.abc import Callable
 from functools import partial
 
-from oslo_config import cfg
-
 from neutrino.agent.config import load_extensions
+from neutrino.agent.context import RoleContext
 from neutrino.agent.l3.config import describe, l3_options, refusal
 from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.extension_api import GROUP
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import BUILT_IN, DesiredRouters
 from neutrino.agent.l3.routers import Routers
-from neutrino.agent.port_holds import PortHolds
-from neutrino.agent.role import RoleFeed
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Supervisor
-from neutrino.agent.switch import Switch
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.nft.real import RealNft
@@ -24,14 +19,8 @@ from neutrino.dataplane.process.real import RealProcesses
 from neutrino.errors import RefusedToStart
 
 
-def build(
-    conf: cfg.ConfigOpts,
-    feed: RoleFeed,
-    switch: Switch,
-    repair: Callable[[], float],
-    report_soon: Callable[[], None],
-    port_holds: PortHolds | None = None,
-) -> L3Role:
+def build(context: RoleContext) -> L3Role:
+    conf, feed, port_holds = context.conf, context.feed, context.port_holds
     options = l3_options(conf)
     extensions = load_extensions(GROUP, conf.l3_extensions, conf)
     kinds = frozenset(kind for each in (*BUILT_IN, *extensions) for kind in each.kinds)
@@ -39,19 +28,15 @@ def build(
     if unknown:
         raise RefusedToStart(f"l3_extensions: the feed of this release has no object kind {unknown[0]}")
     supervisor = Supervisor(RealProcesses(conf.state_path), action=conf.agent.check_child_processes_action)
-    services = ServiceNamespaces(RealNetlink(), switch.ovsdb, RealNft())
+    services = ServiceNamespaces(RealNetlink(), context.switch.ovsdb, RealNft())
     desired = DesiredRouters(feed, lambda router: refusal(router, conf), kinds)
     return L3Role(
-        desired,
         Routers(services, KernelConntrack, options, desired, extensions),
         RouterDaemons(supervisor, options),
-        Delegations(supervisor, options, partial(feed.status, SUBNET), port_holds or PortHolds()),
-        supervisor,
+        Delegations(supervisor, options, partial(feed.status, SUBNET), port_holds),
         describe(conf),
-        switch=switch.ovsdb,
-        extensions=extensions,
         announce_interval=conf.send_arp_interval,
-        repair=repair,
-        report_soon=report_soon,
-        port_holds=port_holds,
+        repair=lambda: context.intervals.repair,
+        report_soon=context.report_soon,
+        port_holds=port_holds if "l2" in conf.roles else None,  # else nobody knows whether a port is wired
     )

@@ -22,12 +22,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import gateway_namespace, router_namespace
 from neutrino.agent.l3.parts import delegation as pd
 from neutrino.agent.l3.parts.ha import Failover, render_keepalived
 from neutrino.agent.l3.parts.ra import render_radvd
-from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Service, Supervisor, list_directory, read_file, write_file
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.model.routing import Delegation, Router

@@ -7,24 +7,23 @@ a device of it is removed from the bridge, and by the periodic resync, to repair
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 
+from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
-from neutrino.agent.l3.extension_api import L3Extension, RouterResult
+from neutrino.agent.l3.extension_api import RouterResult
 from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
-from neutrino.agent.l3.router import BUILT_IN, ROUTER, DesiredRouters, RenderError
+from neutrino.agent.l3.router import BUILT_IN, ROUTER, RenderError
 from neutrino.agent.l3.routers import Applied, Routers
-from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
 from neutrino.agent.role import Drift, RoleFeed, described
 from neutrino.agent.service_namespaces import is_service
-from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
-from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
+from neutrino.dataplane.ovsdb.api import OvsdbError
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents
@@ -40,15 +39,11 @@ WIRED_SECONDS = 10.0  # for a port to be wired; after that keepalived is started
 
 @dataclass(eq=False)
 class L3Role:
-    desired: DesiredRouters
     routers: Routers
     daemons: RouterDaemons
     delegations: Delegations
-    supervisor: Supervisor
     description: agents.AgentState
     _: KW_ONLY
-    switch: Callable[[], Ovsdb]
-    extensions: Sequence[L3Extension] = ()
     announce_interval: float = 180.0
     repair: Callable[[], float] = lambda: 60.0
     report_soon: Callable[[], None] = lambda: None
@@ -60,6 +55,7 @@ class L3Role:
     _ha_states: dict[str, str] = field(default_factory=dict, init=False)  # by router, as reported to the server
 
     def __post_init__(self) -> None:
+        self.desired = self.routers.desired
         self._feed = self.desired.feed
         self._loop = ReconcileLoop(
             self._feed,
@@ -86,7 +82,7 @@ class L3Role:
         if change.kind == ROUTER:
             # A change before new routers: the router is in use, and one that failed over waits for nothing else.
             self._loop.put(change.id, USUAL if change.old is None else URGENT)
-        for extension in (*BUILT_IN, *self.extensions):
+        for extension in (*BUILT_IN, *self.routers.extensions):
             if change.kind in extension.kinds:
                 for router_id in extension.routers_affected(change, self.desired.all()):
                     self._loop.put(router_id)
@@ -135,7 +131,7 @@ class L3Role:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._loop.run())
                 group.create_task(self._announcements.run())
-                group.create_task(self.supervisor.run())
+                group.create_task(self.daemons.supervisor.run())
                 group.create_task(self._watch_switch())
                 group.create_task(self._report_initialized())
         finally:
@@ -152,7 +148,7 @@ class L3Role:
 
     async def _watch_switch(self) -> None:
         """A device of a router that is removed from the bridge is plugged again at once."""
-        subscribe(await wait_connected(self.switch), self._unplugged)
+        subscribe(await wait_connected(self.routers.services.ovsdb), self._unplugged)
 
     def _unplugged(self, events: Events) -> None:
         removed = frozenset(
@@ -240,7 +236,7 @@ class L3Role:
     async def _notify_extensions(self, result: RouterResult) -> list[str]:
         """Problems of the extensions that failed."""
         problems = []
-        for extension in self.extensions:
+        for extension in self.routers.extensions:
             try:
                 await asyncio.to_thread(extension.applied, result)
             except Exception as error:  # third-party code: it must not stop the router

@@ -4,18 +4,17 @@ import grp
 import os
 import pwd
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from oslo_config import cfg
 
 from neutrino import private
+from neutrino.agent.context import RoleContext
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.metadata.messages import ProxySettings, RateLimit, Timeouts
 from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.metadata.sockets import NamespaceSockets
 from neutrino.agent.options import read_settings
-from neutrino.agent.role import RoleFeed
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import Daemon
@@ -28,17 +27,17 @@ MONITOR_FILE = "neutrino-metadata"
 NOBODY = "nobody"
 
 
-def build(conf: cfg.ConfigOpts, feed: RoleFeed, report_soon: Callable[[], None]) -> MetadataRole:
-    namespaces = Namespaces()
+def build(context: RoleContext) -> MetadataRole:
+    conf, namespaces = context.conf, Namespaces()
     processes = RealProcesses(conf.state_path, namespaces)
     return MetadataRole(
-        feed,
+        context.feed,
         read_options(conf),
         daemon(conf),
         Supervisor(processes, action=conf.agent.check_child_processes_action),
         NamespaceSockets(namespaces, conf.metadata_backlog),
         describe(conf),
-        report_soon,
+        context.report_soon,
     )
 
 

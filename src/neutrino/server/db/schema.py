@@ -19,8 +19,8 @@ from neutrino.server.db.tables import metadata
 
 LOG = logging.getLogger(__name__)
 HEAD = "0002"  # the newest file in migrations/versions (a test compares)
-LOCK = "neutrino-schema"
-LOCK_NUMBER = 0x6E6575747269
+_PG_LOCK = ("SELECT pg_advisory_lock(:key)", "SELECT pg_advisory_unlock(:key)", 0x6E6575747269)
+_MYSQL_LOCK = ("SELECT GET_LOCK(:key, 120)", "SELECT RELEASE_LOCK(:key)", "neutrino-schema")
 
 
 class WrongSchema(OperatorError):
@@ -92,12 +92,8 @@ def _locked(db: Database) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
         return
+    lock, unlock, key = _PG_LOCK if db.dialect == "postgresql" else _MYSQL_LOCK
     with db.read() as connection:
-        if db.dialect == "postgresql":
-            connection.execute(sa.text("SELECT pg_advisory_lock(:n)"), {"n": LOCK_NUMBER})
-            yield
-            connection.execute(sa.text("SELECT pg_advisory_unlock(:n)"), {"n": LOCK_NUMBER})
-        else:
-            connection.execute(sa.text("SELECT GET_LOCK(:name, 120)"), {"name": LOCK})
-            yield
-            connection.execute(sa.text("SELECT RELEASE_LOCK(:name)"), {"name": LOCK})
+        connection.execute(sa.text(lock), {"key": key})
+        yield
+        connection.execute(sa.text(unlock), {"key": key})

@@ -476,4 +476,5 @@ COUNTED: dict[str, sa.FromClause] = {
     .join(floatingips, floatingips.c.id == port_forwardings.c.floatingip_id)
     .subquery("counted_port_forwardings"),
 }
+# The same by table: rows are counted as they are inserted and deleted.
 QUOTAS = {table: name for name, table in COUNTED.items()}

@@ -34,8 +34,8 @@ class Transaction:
         self.connection = connection
         self._changes: dict[tuple[str, str], bool] = {}  # kind and id of an object: whether it is deleted
         self._usage: dict[tuple[str, str], int] = {}
-        self.callbacks: list[Callable[[], object]] = []
         self._limits: dict[tuple[str, str], int] = {}
+        self.callbacks: list[Callable[[], object]] = []  # after the commit
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> CursorResult[Any]:
         return self.connection.execute(statement, parameters)

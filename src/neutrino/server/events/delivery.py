@@ -79,17 +79,17 @@ class DeliveryQueue(Generic[Item]):
             # Moved to the end: an equal event that is sent too early would precede events that it follows.
             self._items.pop(key, None)
             self._items[key] = item
-            overflow_begins = False
             if len(self._items) > self.options.limit:
                 self._items.popitem(last=False)
-                overflow_begins = self._overflow == 0
+                if self._overflow == 0:  # logged once per overflow: one line per dropped item would fill the log
+                    LOG.warning(
+                        "%s: the queue is full with %d items; the oldest are dropped", self.name, len(self._items)
+                    )
                 self._overflow += 1
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
                 self._thread.start()
             self._changed.notify_all()
-        if overflow_begins:  # logged once per overflow: one line per dropped item would fill the log
-            LOG.warning("%s: the queue is full with %d items; the oldest are dropped", self.name, self.options.limit)
 
     def close(self, timeout: float = 5.0) -> int:
         """Accept no more items and deliver what is possible within `timeout`; returns how many are left."""

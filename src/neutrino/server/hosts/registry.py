@@ -5,9 +5,10 @@ its last report is not older than `down_time`. A heartbeat, a report without cha
 in the change log, or every host would be notified of every heartbeat.
 """
 
+import ipaddress
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -21,7 +22,6 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, encode, exists, new_id
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.hosts.tunnel_addresses import refusal, resolve_conflicts
 
 LOG = logging.getLogger(__name__)
 Row = Object | sa.RowMapping
@@ -29,6 +29,9 @@ MAX_LOAD = 2**31 - 1
 _c = t.agents.c
 _decode = msgspec.json.decode
 _KNOWN = sa.select(t.agents).where(_c.host.in_(sa.bindparam("hosts", expanding=True)))
+_LIVE = sa.select(_c.host, _c.configurations).where(
+    _c.agent_type == words.OVS, _c.heartbeat_timestamp >= sa.bindparam("cutoff")
+)
 _ON_HOST = sa.select(t.agents).where(_c.host == sa.bindparam("on_host"))
 
 
@@ -75,10 +78,10 @@ class Registry:
         now = self.clock()
         with self.db.read() as connection:
             rows = connection.execute(_KNOWN, {"hosts": sorted({s.host for s in states})}).mappings().all()
-            states = resolve_conflicts(connection, states, rows, self.cutoff())
+            states = _resolve_conflicts(connection, states, rows, self.cutoff())
         known = {(row["agent_type"], row["host"]): row for row in rows}
         with self.db.transaction() as tx:
-            reports = [replace(self._write_one(tx, s, known.get(_key(s)), now), refusal=refusal(s)) for s in states]
+            reports = [replace(self._write_one(tx, s, known.get(_key(s)), now), refusal=_refusal(s)) for s in states]
             # All heartbeats in one statement: they are nearly all reports of a large cloud.
             beats = [report.agent_id for report in reports if report.is_heartbeat]
             statement = sa.update(t.agents).where(_c.id.in_(beats)).values(heartbeat_timestamp=timestamp(now))
@@ -187,3 +190,65 @@ def _changes(state: AgentState, before: Row) -> Object:
     if state.resource_versions:
         columns["resource_versions"] = encode(state.resource_versions)
     return {name: value for name, value in columns.items() if value != before[name]}
+
+
+# --- tunnel addresses -------------------------------------------------------------------------------------------------
+
+# They are unique: packets for two hosts with the same address would reach either of them. The host that has an address
+# keeps it while its agent is alive. The report of another host that claims it is stored without the address and without
+# tunnel types: no tunnel leads to that host, no tunnelled network is bound there, and its agent shows the problem until
+# one of the two hosts changes its address.
+
+
+def _resolve_conflicts(
+    connection: Connection, states: Collection[AgentState], known: Iterable[Row], cutoff: str
+) -> list[AgentState]:
+    """The reports as they are stored. `known`: rows of their hosts; agents are dead before the cutoff."""
+    claims = {s.host: address for s in states if s.agent_type == words.OVS and (address := _address(s.configurations))}
+    own = _owned(row for row in known if row["agent_type"] == words.OVS and row["heartbeat_timestamp"] >= cutoff)
+    if all(own.get(host) == address for host, address in claims.items()):
+        return list(states)  # nearly always: no other agents need to be read
+    owned = _owned(connection.execute(_LIVE, {"cutoff": cutoff}).mappings())
+    # An owner keeps its address unless it now claims another one; of several new claims the first one wins.
+    owner_of = {address: host for host, address in owned.items() if claims.get(host, address) == address}
+    resolved = []
+    for state in states:
+        address = claims.get(state.host, "") if state.agent_type == words.OVS else ""
+        owner = owner_of.setdefault(address, state.host) if address else state.host
+        # Two first reports in concurrent transactions may both be stored. Then both hosts keep the address: taking it from
+        # the one that reports next would make the two lose it in turn.
+        kept = owner == state.host or owned.get(state.host) == address
+        resolved.append(state if kept else _refused(state, owner))
+    return resolved
+
+
+def _owned(rows: Iterable[Row]) -> dict[str, str]:
+    """The addresses of hosts."""
+    decoded = ((row["host"], _address(_decode(row["configurations"]))) for row in rows)
+    return {host: address for host, address in decoded if address}
+
+
+def _refused(state: AgentState, owner: str) -> AgentState:
+    problems = state.configurations.get(words.PROBLEMS)
+    reason = f"{state.configurations[words.TUNNELING_IP]} is the address for tunnels of host {owner} already"
+    changed = {
+        words.TUNNELING_IP: "",
+        words.TUNNEL_TYPES: [],
+        words.PROBLEMS: {**(problems if isinstance(problems, dict) else {}), words.LOCAL_IP: reason},
+    }
+    return replace(state, configurations={**state.configurations, **changed})
+
+
+def _refusal(state: AgentState) -> str:
+    """Why a report is not stored as it was sent; empty if it is."""
+    problems = state.configurations.get(words.PROBLEMS)
+    reason = problems.get(words.LOCAL_IP, "") if isinstance(problems, dict) else ""
+    return f"{words.LOCAL_IP}: {reason}" if reason else ""
+
+
+def _address(configurations: Mapping[str, object]) -> str:
+    text = configurations.get(words.TUNNELING_IP)
+    try:
+        return str(ipaddress.ip_address(text)) if isinstance(text, str) and text else ""
+    except ValueError:
+        return ""

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from neutrino.server import errors
-from neutrino.server.api.definition import Extension
+from neutrino.server.api.definition import Extension, Resource
 from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.api.resources.router import ROUTER
@@ -52,7 +52,7 @@ class AutoTopology:
 
     def routes(self, authorizer: Authorizer) -> list[Route]:
         def show(request: Request) -> Reply:
-            project = _authorized(authorizer, request, "get_auto_allocated_topology")["project_id"]
+            project = _authorized(authorizer, request, "get_auto_allocated_topology")
             if ("fields", DRY_RUN) in request.pairs:
                 self._requirements(request.context)
                 network_id = "dry-run=pass"
@@ -62,8 +62,7 @@ class AutoTopology:
             return Reply(200, {"auto_allocated_topology": answer})
 
         def delete(request: Request) -> Reply:
-            target = _authorized(authorizer, request, "delete_auto_allocated_topology")
-            found = self._find(target["project_id"])
+            found = self._find(_authorized(authorizer, request, "delete_auto_allocated_topology"))
             if found is not None:
                 self._delete_parts(request.context, found.network_id, found.router_id)
             return Reply(204)
@@ -78,18 +77,16 @@ class AutoTopology:
             return str(found.network_id)
         external, pools = self._requirements(context)
         # Not one transaction: drivers take part in each step. What was created before a failed one is deleted again.
-        network = {"name": "auto_allocated_network", "project_id": project_id}
-        network_id = self.core.networks.create(context, _with_defaults(NETWORK, context, network))["id"]
+        own = {"project_id": project_id}
+        network_id = _create(self.core.networks, NETWORK, context, {**own, "name": "auto_allocated_network"})
         router_id = None
         try:
-            router = {
-                "name": "auto_allocated_router",
-                "project_id": project_id,
-                "external_gateway_info": {"network_id": external},
-            }
-            router_id = self.routers.create(context, _with_defaults(ROUTER, context, router))["id"]
+            router = {**own, "name": "auto_allocated_router", "external_gateway_info": {"network_id": external}}
+            router_id = _create(self.routers, ROUTER, context, router)
             for pool in pools:
-                subnet_id = self._create_subnet(context, project_id, network_id, pool)
+                named = {**own, "name": f"auto_allocated_subnet_v{pool['ip_version']}", "network_id": network_id}
+                from_pool = {"ip_version": pool["ip_version"], "subnetpool_id": pool["id"]}
+                subnet_id = _create(self.core.subnets, SUBNET, context, {**named, **from_pool})
                 self.interfaces.add_router_interface(context, router_id, {"subnet_id": subnet_id})
             recorded = self._record(project_id, network_id, router_id)
         except errors.ApiError as error:
@@ -98,16 +95,6 @@ class AutoTopology:
         if recorded != network_id:  # a concurrent request was first
             self._delete_parts(context, network_id, router_id)
         return recorded
-
-    def _create_subnet(self, context: Context, project_id: str, network_id: str, pool: Object) -> str:
-        values = {
-            "name": f"auto_allocated_subnet_v{pool['ip_version']}",
-            "network_id": network_id,
-            "ip_version": pool["ip_version"],
-            "subnetpool_id": pool["id"],
-            "project_id": project_id,
-        }
-        return str(self.core.subnets.create(context, _with_defaults(SUBNET, context, values))["id"])
 
     @retried
     def _record(self, project_id: str, network_id: str, router_id: str | None) -> str:
@@ -154,17 +141,16 @@ class AutoTopology:
         return external, pools
 
 
-def _with_defaults(resource: Any, context: Context, values: Object) -> Object:
-    """The attributes of a request with these values, with defaults."""
+def _create(collection: Any, resource: Resource, context: Context, values: Object) -> str:
+    """Create an object as by a request with these values, with defaults for the others; gives its id."""
     items, _ = items_to_create(resource, {resource.name: values}, context)
-    return items[0].values
+    return str(collection.create(context, items[0].values)["id"])
 
 
-def _authorized(authorizer: Authorizer, request: Request, rule: str) -> Object:
-    """The project of a request as policy target, if the caller may do this to it."""
+def _authorized(authorizer: Authorizer, request: Request, rule: str) -> str:
+    """The project of a request, if the caller may do this to it."""
     project = request.context.project_id if request.key == "None" else request.key
     if not project:
         raise errors.HTTPBadRequest("The caller has no project: name one in the path.")
-    target = {"project_id": project, "tenant_id": project}
-    authorizer.require(request.context, rule, target)
-    return target
+    authorizer.require(request.context, rule, {"project_id": project, "tenant_id": project})
+    return project

@@ -45,7 +45,7 @@ _n, _p, _s = t.networks.c, t.ports.c, t.subnets.c
 class UnusedPorts:
     """Ports of a service that do not keep their network from being deleted, and rows to write before they are."""
 
-    ports: Sequence[Any]  # each with id and project_id
+    ports: Sequence[Any]  # rows with id, project_id and revision_number
     write: Callable[[Transaction], None]
 
 

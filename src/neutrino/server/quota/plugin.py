@@ -185,17 +185,11 @@ def recount(db: Database, counted: Mapping[str, sa.FromClause] = t.COUNTED) -> l
                     sa.select(table.c.project_id, sa.func.count().label("number")).group_by(table.c.project_id)
                 )
             }
-            return [
-                _correct(tx, key, stored[key], actual.get(key, 0))
-                for key in sorted(stored)
-                if stored[key] != actual.get(key, 0)
-            ]
+            wrong = [key for key in sorted(stored) if stored[key] != actual.get(key, 0)]
+            corrections = [Correction(*key, stored[key], actual.get(key, 0)) for key in wrong]
+            for one in corrections:
+                counter = sa.update(t.quota_usages).where(_u.project_id == one.project_id, _u.resource == one.resource)
+                tx.execute(counter.values(used=one.now))
+            return corrections
 
     return db.retrying(attempt)
-
-
-def _correct(tx: Transaction, key: tuple[str, str], was: int, now: int) -> Correction:
-    project_id, resource = key
-    change = sa.update(t.quota_usages).where(_u.project_id == project_id, _u.resource == resource)
-    tx.execute(change.values(used=now))
-    return Correction(project_id, resource, was, now)

@@ -25,10 +25,7 @@ VIEW = shareable_view(t.address_groups, errors.AddressGroupNotFound, hidden=("ta
 
 
 class AddressGroups(ViewCollection):
-    extensions = (
-        Extension("address-group", "Address group", "Lists of CIDRs for the rules of security groups."),
-        Extension("rbac-address-group", "Add address_group type to RBAC", "Address groups that RBAC policies share."),
-    )
+    extensions = (Extension("address-group", "Address group", "Lists of CIDRs for the rules of security groups."),)
 
     def __init__(self, db: Database, quotas: Quotas, max_addresses: int) -> None:
         self.collections = ((ADDRESS_GROUP, self),)

@@ -31,7 +31,6 @@ class SecurityGroups(ViewCollection):
     extensions = (
         Extension("security-group", "security-group", "Groups of ports with rules for their traffic."),
         Extension("stateful-security-group", "Stateful security group", "Groups with or without connection tracking."),
-        Extension("rbac-security-groups", "Add security_group type to network RBAC", "Groups can be shared."),
         Extension(
             "security-groups-shared-filtering", "Security group filtering on the shared field", "Lists by shared."
         ),

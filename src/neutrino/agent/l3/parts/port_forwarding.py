@@ -79,20 +79,16 @@ def stale_forwardings(wanted: Iterable[Set], there: Mapping[str, frozenset[str]]
     Maps are compared by what they do, not by their elements: a range that grows keeps its connections.
     """
     after = {each.name: each.elements for each in wanted if each.name in _TYPES}
-    singles: dict[tuple[tuple[str, str], int], _Forwarded] = {}
-    ranges: dict[tuple[str, str], list[_Forwarded]] = defaultdict(list)
-    for element in _parsed(after):
-        if len(element.ports) == 1:
-            singles[element.target, element.ports[0]] = element
-        else:
-            ranges[element.target].append(element)
+    gone = list(_parsed({name: there.get(name, frozenset()) - after.get(name, frozenset()) for name in _TYPES}))
+    targets = {each.target for each in gone}
+    now: dict[tuple[tuple[str, str], int], tuple[str, int]] = {}
+    # Single ports last: their map is looked up first, so they count more than a range.
+    for element in _parsed({name: after.get(name, frozenset()) for name in (SAME, TO_ONE, SINGLE)}):
+        if element.target in targets:
+            now |= {(element.target, port): element.leads_to(port) for port in element.ports}
     stale: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for gone in _parsed({name: there.get(name, frozenset()) - after.get(name, frozenset()) for name in _TYPES}):
-        for port in gone.ports:
-            single = singles.get((gone.target, port))
-            now = [single] if single else [each for each in ranges[gone.target] if port in each.ports]
-            if not any(each.leads_to(port) == gone.leads_to(port) for each in now):
-                stale[gone.target].append(port)
+    for each in gone:
+        stale[each.target] += [port for port in each.ports if now.get((each.target, port)) != each.leads_to(port)]
     for (address, protocol), ports in sorted(stale.items()):
         number = int(protocol) if protocol.isdigit() else _PROTOCOLS.get(protocol, -1)
         for first, last in _ranges(ports):

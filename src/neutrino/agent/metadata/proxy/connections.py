@@ -12,6 +12,7 @@ import os
 import select
 import ssl
 import time
+from dataclasses import dataclass
 
 import h11
 
@@ -42,21 +43,18 @@ class ConnectionFailed(Exception):
         self.status = status
 
 
+@dataclass(eq=False)
 class HttpConnection:
     """`seconds` is the time that the peer may stall."""
 
-    def __init__(
-        self,
-        role: type[h11.CLIENT] | type[h11.SERVER],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        seconds: float,
-    ) -> None:
-        self.http = h11.Connection(role, max_incomplete_event_size=MAX_HEAD_BYTES)
-        self.reader = reader
-        self.writer = writer
-        self.seconds = seconds
-        self.used = False  # a request was completed on it before
+    role: type[h11.CLIENT] | type[h11.SERVER]
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    seconds: float
+    used: bool = False  # a request was completed on it before
+
+    def __post_init__(self) -> None:
+        self.http = h11.Connection(self.role, max_incomplete_event_size=MAX_HEAD_BYTES)
 
     async def next(self, seconds: float | None = None) -> Event:
         """The next event: a whole head, or the next piece of a body. The timeout is of the whole head, so that a client

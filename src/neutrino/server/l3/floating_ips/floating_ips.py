@@ -24,8 +24,7 @@ from neutrino.server.db.view import Added, View
 from neutrino.server.l3.routers.port_layout import FLOATING, INTERFACES
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.ports.collection import Ports
-from neutrino.server.ml2.ports.values import service_port
+from neutrino.server.ml2.ports.collection import Ports, service_port
 from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas

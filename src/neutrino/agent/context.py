@@ -1,16 +1,30 @@
-"""Wired ports of this host, and holds: a role may defer the unwiring of a deleted port.
-
-The L2 role publishes which ports are wired and unwires a deleted port at once, unless another role holds it. The DHCPv6
-client of a delegated prefix holds the gateway's port until it has sent its release; keepalived waits for its port to be
-wired, since a keepalived that receives no advertisements makes its host a second active one.
-"""
+"""What the roles of an agent share, and are built from."""
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from oslo_config import cfg
+
+from neutrino.agent.role import RoleFeed
+from neutrino.agent.switch import Switch
+
+
+@dataclass
+class Intervals:
+    """Seconds; may be changed while the roles run."""
+
+    check: float = 5.0
+    repair: float = 60.0
 
 
 class PortHolds:
-    """Belongs to one event loop."""
+    """Wired ports of this host, and holds: a role may defer the unwiring of a deleted port. Belongs to one event loop.
+
+    The L2 role publishes which ports are wired and unwires a deleted port at once, unless another role holds it. The DHCPv6
+    client of a delegated prefix holds the gateway's port until it has sent its release; keepalived waits for its port to be
+    wired, since a keepalived that receives no advertisements makes its host a second active one.
+    """
 
     def __init__(self) -> None:
         self._wired: frozenset[str] = frozenset()
@@ -46,3 +60,13 @@ class PortHolds:
         except TimeoutError:
             return False
         return True
+
+
+@dataclass(frozen=True)
+class RoleContext:
+    conf: cfg.ConfigOpts
+    feed: RoleFeed
+    switch: Switch
+    intervals: Intervals = field(default_factory=Intervals)
+    report_soon: Callable[[], None] = lambda: None
+    port_holds: PortHolds = field(default_factory=PortHolds)
