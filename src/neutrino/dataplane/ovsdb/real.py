@@ -304,13 +304,7 @@ def _qos(row: Any) -> api.Qos:
 
 
 def _interface(row: Any) -> api.Interface:
-    return api.Interface(
-        name=row.name,
-        type=row.type,
-        ofport=_first(row.ofport),
-        options=dict(row.options),
-        external_ids=dict(row.external_ids),
-    )
+    return api.Interface(row.name, row.type, _first(row.ofport), dict(row.options), dict(row.external_ids))
 
 
 def _first(values: Any) -> Any:
