@@ -72,14 +72,8 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
         return api.Snapshot(bridges, frozenset(row.target for row in self._rows("Manager")), unused)
 
     def _bridge(self, row: Any, known: dict[object, api.Port]) -> api.Bridge:
-        ports = [self._port(port, known) for port in row.ports]
-        return api.Bridge(
-            name=row.name,
-            datapath_type=row.datapath_type,
-            fail_mode=_first(row.fail_mode) or "",
-            external_ids=dict(row.external_ids),
-            ports={port.name: port for port in ports},
-        )
+        ports = {port.name: port for port in (self._port(each, known) for each in row.ports)}
+        return api.Bridge(row.name, row.datapath_type, _first(row.fail_mode) or "", dict(row.external_ids), ports)
 
     def _port(self, row: Any, known: dict[object, api.Port]) -> api.Port:
         port = known.get(row.uuid)
