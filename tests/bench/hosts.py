@@ -135,7 +135,9 @@ class Bench:
         def settled() -> bool:
             nonlocal before
             known, before = before, self._ask("objects")
-            return before == known and self._all_synced() and not self._ask("unacknowledged") and not self._ask("waiting")
+            return (
+                before == known and self._all_synced() and not self._ask("unacknowledged") and not self._ask("waiting")
+            )
 
         self._until(settled, what, every=1.0)
 
