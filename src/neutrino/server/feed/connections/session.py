@@ -17,14 +17,13 @@ from neutrino.model.agents import FEED_BEHIND
 from neutrino.server import errors
 from neutrino.server.feed.connections.credentials import HostCredential
 from neutrino.server.feed.fanout import Fanout
-from neutrino.server.feed.reports.reports import HostReport
 from neutrino.server.feed.reports.rules import refusal
 from neutrino.server.feed.stores import Pending
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
 MAX_QUOTED = 200  # characters of a host's message in our answer
-WriteReports = Callable[[str, Sequence[HostReport]], Awaitable[list[str]]]
+WriteReports = Callable[[str, Sequence[m.HostReport]], Awaitable[list[str]]]
 
 
 class Session:
@@ -145,7 +144,7 @@ class Session:
 
     async def _receive(self, messages: Sequence[Any]) -> None:
         """Write reports, and acknowledge each once it is written or refused."""
-        accepted, answers = list[HostReport](), list[m.Message]()
+        accepted, answers = list[m.HostReport](), list[m.Message]()
         for message in messages:
             if isinstance(message, m.NotUnderstood):
                 answers.append(m.Problem(text=str(message)))

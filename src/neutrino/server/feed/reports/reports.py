@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from neutrino.feed.messages import PortDown, PortReady, PortUp, Problem, Report, Status
+from neutrino.feed.messages import HostReport, PortDown, PortReady, PortUp, Problem, Report, Status
 from neutrino.model.agents import AgentState
 from neutrino.server import errors
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
@@ -27,9 +27,6 @@ MAX_TEXT = 2000
 AGENTS_PER_TRANSACTION = 200
 HOSTS_PER_BATCH = 500
 UNREACHABLE = (errors.DatabaseUnreachable, sa.exc.OperationalError, sa.exc.InterfaceError)
-
-
-HostReport = Report | PortUp | PortDown | PortReady | Status | Problem
 HostReports = tuple[str, Sequence[HostReport]]  # host, its reports
 
 
