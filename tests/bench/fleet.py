@@ -1,7 +1,7 @@
 """Many hosts in one process: each with the real feed client, and a dataplane that only stores the state.
 
-A host says of itself and of its ports what an agent would: a report at its start and at intervals, and each port as
-wired, with every revision of it that it hears of. The process is driven through a pipe, by the questions below.
+A host reports what an agent would: its state at its start and at intervals, and each port as wired, with every revision
+that it receives. The process is driven through a pipe, by the questions below.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Fleet:
         clients = [host.client for host in self._hosts.values()]
         return {
             "synced": sum(client.is_synced for client in clients),
-            "unsaid": sum(client.unacknowledged for client in clients),
-            "objects": sum(len(client.state) for client in clients),
+            "unacknowledged": sum(client.unacknowledged for client in clients),
+            "objects": sum(len(objects) for client in clients for objects in client.state.objects.values()),
             "waiting": sum(client.state.has_changes for client in clients),
         }
 

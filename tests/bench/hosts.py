@@ -116,7 +116,7 @@ class Bench:
         sizes, address = self._sizes, f"unix:{self._directory.absolute() / 'feed.sock'}"
         started = time.monotonic()
         self._fleet += [Process(whos[i :: sizes.processes], address, sizes.interval) for i in range(sizes.processes)]
-        self._until(lambda: self._all_synced() and not self._ask("unsaid"), "all hosts to have reported")
+        self._until(lambda: self._all_synced() and not self._ask("unacknowledged"), "all hosts to have reported")
         self.results["connect_s"] = round(time.monotonic() - started, 2)
 
     def _fleet_pids(self) -> list[int]:
@@ -135,7 +135,9 @@ class Bench:
         def settled() -> bool:
             nonlocal before
             known, before = before, self._ask("objects")
-            return before == known and self._all_synced() and not self._ask("unsaid") and not self._ask("waiting")
+            return (
+                before == known and self._all_synced() and not self._ask("unacknowledged") and not self._ask("waiting")
+            )
 
         self._until(settled, what, every=1.0)
 
@@ -171,7 +173,7 @@ class Bench:
                     raise LoadError(f"a port of network {network.name} was not bound")
             client.close()
         self.results["create_s"] = round(time.monotonic() - started, 2)
-        self._until(lambda: self._ask("unsaid") == 0, "what the hosts say of them to be heard", every=1.0)
+        self._until(lambda: self._ask("unacknowledged") == 0, "all their reports to be acknowledged", every=1.0)
         self.results["wired_s"] = round(time.monotonic() - started, 2)
 
     def _new_ports(self, server: Running) -> dict[str, Any]:

@@ -188,7 +188,7 @@ class Storm:
 
         roaming = [self._roam(client(host), partial(client, host), over) for host in self._names]
         clients = (await asyncio.gather(asyncio.gather(*roaming), until_over()))[0]
-        return sum(len(one.state) for one in clients)
+        return sum(len(objects) for one in clients for objects in one.state.objects.values())
 
     # --- all of it ------------------------------------------------------------------------------------------------
 

@@ -126,12 +126,6 @@ def test_a_missing_program(place):
     assert place.processes.running() == {}
 
 
-@pytest.mark.parametrize("name, argv", [("", SLEEP), ("x", ()), ("x", ("a\0b",))])
-def test_a_daemon_needs_a_name_and_a_program(name, argv):
-    with pytest.raises(ValueError, match="name and a program"):
-        Daemon(name, argv)
-
-
 def test_signals_reach_only_the_daemon(place):
     process = place.processes.start(place.daemon())
     assert place.processes.send(process, signal.SIGTERM)

@@ -32,7 +32,7 @@ def config(server: Server, tmp_path: Path) -> str:
 
 
 def roles(server: Server) -> dict[str, tuple[str, ...]]:
-    return {host: its for host, _, its in Credentials(server.db).all()}
+    return {host: known.roles for host, known in Credentials(server.db).known().items()}
 
 
 def call(config: str, *words: str) -> int:

@@ -9,7 +9,7 @@ from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import InvalidStatus
 
 from neutrino.feed.address import Address
-from neutrino.feed.messages import FROM_SERVER, HOST_HEADER, Message, Synced, encode
+from neutrino.feed.messages import HOST_HEADER, Message, Synced, encode, read_from_server
 
 
 class Raw:
@@ -48,7 +48,7 @@ class Raw:
     async def receive(self) -> list[Any]:
         assert self._connection is not None
         async with asyncio.timeout(10):
-            return FROM_SERVER.read(await self._connection.recv())
+            return read_from_server(await self._connection.recv())
 
     async def receive_until_synced(self) -> list[Any]:
         out: list[Any] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.feed.messages import FROM_SERVER, Cursor, Synced, Welcome
+from neutrino.feed.messages import Cursor, Synced, Welcome, read_from_server
 from neutrino.feed.state import State
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
 from neutrino.model.kinds import KINDS
@@ -77,11 +77,11 @@ class HostEnd:
         """All frames, and the connection is lost just before `synced`."""
         data, is_last = fanout.next_frame(self.pending)
         assert is_last
-        for message in FROM_SERVER.read(data)[:-1]:
+        for message in read_from_server(data)[:-1]:
             self.state.apply(message)
 
     def apply(self, data: bytes) -> None:
-        for message in FROM_SERVER.read(data):
+        for message in read_from_server(data):
             assert not isinstance(message, Exception), message
             self.state.apply(message)
 
@@ -350,7 +350,7 @@ def test_a_host_without_the_role_receives_neither_objects_nor_ids() -> None:
         put_port(fanout, key, PortRecord(key, "n", {host: port}, entry, frozenset({"g"}), members))
     data, is_last = fanout.next_frame(pending)
     assert is_last
-    messages = FROM_SERVER.read(data)
+    messages = read_from_server(data)
     assert [type(message) for message in messages] == [
         Synced
     ]  # not even `gone`, which has the id of another host's port

@@ -164,7 +164,7 @@ class Ports:
         self.calls.append(list(done))
         return set()
 
-    def ready(self, port_id: str, component: str, revision: int, host: str) -> bool:
+    def ready(self, port_id: str, revision: int, host: str) -> bool:
         raise AssertionError
 
     def lost(self, port_id: str, host: str) -> bool:

@@ -187,7 +187,7 @@ def test_garbage_from_the_server_leaves_other_objects_alone(kind: str, where: tu
     assert client.state.get(kind, GOOD[kind].id) == GOOD[kind]
     if client.state.problems:
         assert {each for each, _ in client.state.problems} == {kind}
-        assert client.unacknowledged == len(client.state.problems)  # the server is told
+        assert client.unacknowledged == len(client.state.problems)  # each is reported to the server
     # After a restart from a cache that has them, as one that an earlier release wrote.
     saved = msgspec.json.decode(client.state.dump())
     saved["objects"][kind] += [msgspec.json.decode(message.object) for message in messages(kind, where)]

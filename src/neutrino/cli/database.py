@@ -93,10 +93,11 @@ def host(args: argparse.Namespace) -> None:
         elif action == "remove":
             credentials.remove(name)
         elif action == "list":
-            for known, created, allowed in credentials.all():
-                print(f"{known}\t{created}\t{','.join(allowed)}")
+            for each, known in credentials.known().items():
+                print(f"{each}\t{known.created_at}\t{','.join(known.roles)}")
         else:
-            allowed = next((allowed for known, _, allowed in credentials.all() if known == name), ())
+            credential = credentials.known().get(name)
+            allowed = credential.roles if credential is not None else ()
             print(f"{name}: roles {','.join(allowed) or 'none, as it has no credential'}", file=sys.stderr)
             print(_objects(db, name, allowed))
 

@@ -274,7 +274,7 @@ class FeedClient:
         sender: asyncio.Task[None] | None = None
         try:
             async for data in connection:
-                for message in m.FROM_SERVER.read(data):
+                for message in m.read_from_server(data):
                     self._take(message)
                     if isinstance(message, m.Welcome) and sender is None:
                         sender = asyncio.create_task(self._keep_sending(connection))

@@ -6,6 +6,7 @@ changes only when that is not enough. docs/design/feed.md explains each message 
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -173,26 +174,20 @@ def frame(encoded: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(encoded) + b"]"
 
 
-class Reader:
-    """Decodes the messages of one side."""
-
-    def __init__(self, messages: Any) -> None:
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(messages)
-
-    def read(self, data: bytes | str) -> list[Any]:
-        """The messages of a frame; in place of an invalid one, a NotUnderstood with the reason."""
+def _read(decoder: msgspec.json.Decoder[Any], data: bytes | str) -> list[Any]:
+    """The messages of a frame; in place of an invalid one, a NotUnderstood with the reason."""
+    try:
+        parts = _frame.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise NotUnderstood(f"not a frame: {error}") from None
+    found: list[Any] = []
+    for part in parts:
         try:
-            parts = _frame.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise NotUnderstood(f"not a frame: {error}") from None
-        return [self._one(part) for part in parts]
-
-    def _one(self, part: msgspec.Raw) -> Any:
-        try:
-            return self._decoder.decode(part)
+            found.append(decoder.decode(part))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return NotUnderstood(str(error))
+            found.append(NotUnderstood(str(error)))
+    return found
 
 
-FROM_HOST: Final = Reader(HostMessage)
-FROM_SERVER: Final = Reader(ServerMessage)
+read_from_host: Final = partial(_read, msgspec.json.Decoder(HostMessage))
+read_from_server: Final = partial(_read, msgspec.json.Decoder(ServerMessage))

@@ -66,9 +66,6 @@ class State:
         """The object, or None."""
         return self.objects[kind].get(key)
 
-    def __len__(self) -> int:
-        return sum(map(len, self.objects.values()))
-
     # --- messages -------------------------------------------------------------------------------------------------
 
     def disconnected(self) -> None:

@@ -104,7 +104,10 @@ class Selection:
         # The tracker does not know which end is the port: a connection may be an incoming one of its destination, or an
         # outgoing one of its source.
         return any(
-            holds(entry.local, local) and holds(entry.remote, remote) and _same_kind(entry, connection)
+            entry.protocol in (-1, connection.protocol)
+            and within(connection, entry.port_min, entry.port_max)
+            and holds(entry.local, local)
+            and holds(entry.remote, remote)
             for direction, local, remote in (("ingress", destination, source), ("egress", source, destination))
             for key in (remote, "")
             for entry in self._entries.get((connection.zone, connection.family, direction, key), ())
@@ -120,12 +123,6 @@ def holds(prefix: str, address: str) -> bool:
 @lru_cache(maxsize=65536)
 def _network(prefix: str) -> IPv4Network | IPv6Network:
     return ip_network(prefix, strict=False)
-
-
-def _same_kind(entry: ConntrackFlush, connection: Connection) -> bool:
-    if entry.protocol < 0:
-        return True
-    return entry.protocol == connection.protocol and within(connection, entry.port_min, entry.port_max)
 
 
 def within(connection: Connection, low: int, high: int) -> bool:

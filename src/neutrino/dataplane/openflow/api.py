@@ -83,14 +83,8 @@ class Flow(NamedTuple):
 
 
 def flow(table: int, priority: int, match: str, actions: str, *, cookie: int = 0, hard_timeout: int = 0) -> Flow:
-    return Flow(
-        table=table,
-        priority=priority,
-        match=canonical_match(match),
-        actions=canonical_actions(actions),
-        cookie=cookie,
-        hard_timeout=hard_timeout,
-    )
+    match, actions = canonical_match(match), canonical_actions(actions)
+    return Flow(table, priority, match, actions, cookie, hard_timeout=hard_timeout)
 
 
 # Before the match: numbers of the flow, then statistics and flags, which are not part of it.

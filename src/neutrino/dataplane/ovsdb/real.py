@@ -72,14 +72,8 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
         return api.Snapshot(bridges, frozenset(row.target for row in self._rows("Manager")), unused)
 
     def _bridge(self, row: Any, known: dict[object, api.Port]) -> api.Bridge:
-        ports = [self._port(port, known) for port in row.ports]
-        return api.Bridge(
-            name=row.name,
-            datapath_type=row.datapath_type,
-            fail_mode=_first(row.fail_mode) or "",
-            external_ids=dict(row.external_ids),
-            ports={port.name: port for port in ports},
-        )
+        ports = {port.name: port for port in (self._port(each, known) for each in row.ports)}
+        return api.Bridge(row.name, row.datapath_type, _first(row.fail_mode) or "", dict(row.external_ids), ports)
 
     def _port(self, row: Any, known: dict[object, api.Port]) -> api.Port:
         port = known.get(row.uuid)
@@ -304,13 +298,7 @@ def _qos(row: Any) -> api.Qos:
 
 
 def _interface(row: Any) -> api.Interface:
-    return api.Interface(
-        name=row.name,
-        type=row.type,
-        ofport=_first(row.ofport),
-        options=dict(row.options),
-        external_ids=dict(row.external_ids),
-    )
+    return api.Interface(row.name, row.type, _first(row.ofport), dict(row.options), dict(row.external_ids))
 
 
 def _first(values: Any) -> Any:

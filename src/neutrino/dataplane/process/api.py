@@ -32,10 +32,6 @@ class Daemon:
     writes_pid_file: bool = False
     """The daemon writes `pid_file` itself once its sockets are open: a start is complete when the file is there."""
 
-    def __post_init__(self) -> None:
-        if not self.argv or "\0" in "".join((self.name, *self.argv)) or not self.name:
-            raise ValueError(f"daemon {self.name!r} needs a name and a program")
-
     def digest(self) -> str:
         """A running process with another digest was started in another way, and has to be restarted."""
         environment = (f"{key}={self.environment[key]}" for key in sorted(self.environment))

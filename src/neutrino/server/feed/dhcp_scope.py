@@ -66,18 +66,15 @@ class DhcpScope:
                 else:
                     self._dhcp_ports[record.network_id].pop(key, None)
             else:
+                clients = self._clients[record.network_id]
                 for host in record.bound:
-                    self._count_client(record.network_id, host, step)
+                    clients[host] += step
+                    if not clients[host]:
+                        del clients[host]
             if self._distributed:  # without distributed agents no port changes who serves a network
                 self._affected.add(record.network_id)
             if record.dhcp is not None and record.dhcp.device_owner in ROUTERS:
                 self._put_router_port(record.dhcp.device_id, key, record.network_id if step > 0 else None)
-
-    def _count_client(self, network_id: str, host: str, step: int) -> None:
-        hosts = self._clients[network_id]
-        hosts[host] += step
-        if not hosts[host]:
-            del hosts[host]
 
     def _put_router_port(self, router_id: str, port_id: str, network_id: str | None) -> None:
         ports = self._router_ports[router_id]

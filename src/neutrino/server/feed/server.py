@@ -100,12 +100,7 @@ class FeedServer:
         await self._read_everything()
         work = (
             *map(self._keep_listening, self._options.addresses),
-            wake(
-                self._db,
-                self._woken.set,
-                sqlite_interval=self._options.sqlite_interval,
-                interval=self._options.interval,
-            ),
+            wake(self._db, self._woken.set, self._options.sqlite_interval, self._options.interval),
             self._follow(),
             self._settle(),
             self._compact(),

@@ -28,7 +28,7 @@ _IN_MODIFY, _IN_CREATE = 0x2, 0x100
 _EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name that follows
 
 
-async def wake(db: Database, woken: Callable[[], None], *, sqlite_interval: float, interval: float) -> None:
+async def wake(db: Database, woken: Callable[[], None], sqlite_interval: float, interval: float) -> None:
     """Run until cancelled."""
     if db.dialect == "postgresql":
         await _listen(db, woken, interval)

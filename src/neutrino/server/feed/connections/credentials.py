@@ -22,6 +22,7 @@ _c = t.host_credentials.c
 class HostCredential:
     digest: str
     roles: tuple[str, ...]  # that the host may have
+    created_at: str
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,11 @@ class Credentials:
                 raise OperatorError(f"there is no host {host}")
             tx.record(KIND, "-", deleted=deleted)
 
-    def all(self) -> list[tuple[str, str, tuple[str, ...]]]:
-        """Every host with the time when its credential was created, and its roles."""
-        with self.db.read() as connection:
-            rows = connection.execute(sa.select(_c.host, _c.created_at, _c.roles).order_by(_c.host))
-            return [(row.host, row.created_at, _roles(row.roles)) for row in rows]
-
     def known(self) -> Mapping[str, HostCredential]:
         """All credentials by host."""
         with self.db.read() as connection:
-            rows = connection.execute(sa.select(_c.host, _c.digest, _c.roles))
-            return {row.host: HostCredential(row.digest, _roles(row.roles)) for row in rows}
+            rows = connection.execute(sa.select(t.host_credentials).order_by(_c.host))
+            return {row.host: HostCredential(row.digest, _roles(row.roles), row.created_at) for row in rows}
 
 
 def digest(credential: str) -> str:

@@ -17,14 +17,13 @@ from neutrino.model.agents import FEED_BEHIND
 from neutrino.server import errors
 from neutrino.server.feed.connections.credentials import HostCredential
 from neutrino.server.feed.fanout import Fanout
-from neutrino.server.feed.reports.reports import HostReport
 from neutrino.server.feed.reports.rules import refusal
 from neutrino.server.feed.stores import Pending
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
 MAX_QUOTED = 200  # characters of a host's message in our answer
-WriteReports = Callable[[str, Sequence[HostReport]], Awaitable[list[str]]]
+WriteReports = Callable[[str, Sequence[m.HostReport]], Awaitable[list[str]]]
 
 
 class Session:
@@ -66,7 +65,7 @@ class Session:
         hello = None
         try:
             async with asyncio.timeout(HELLO_SECONDS):
-                messages = m.FROM_HOST.read(await self._connection.recv())
+                messages = m.read_from_host(await self._connection.recv())
             hello = messages[0] if messages else None
             reason = self._fault(hello)
         except TimeoutError:
@@ -110,7 +109,7 @@ class Session:
         sender.add_done_callback(self._sender_ended)
         try:
             async for data in self._connection:
-                await self._receive(m.FROM_HOST.read(data))
+                await self._receive(m.read_from_host(data))
         except m.NotUnderstood as error:
             await self._refuse(str(error))
         finally:
@@ -145,7 +144,7 @@ class Session:
 
     async def _receive(self, messages: Sequence[Any]) -> None:
         """Write reports, and acknowledge each once it is written or refused."""
-        accepted, answers = list[HostReport](), list[m.Message]()
+        accepted, answers = list[m.HostReport](), list[m.Message]()
         for message in messages:
             if isinstance(message, m.NotUnderstood):
                 answers.append(m.Problem(text=str(message)))

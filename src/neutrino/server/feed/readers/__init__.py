@@ -26,18 +26,7 @@ def read_changed(
 
     `last_networks` gives the networks of ports that may have been deleted meanwhile.
     """
-    ids = _affected(connection, rows, last_networks)
-    return {
-        source: {**dict.fromkeys(ids[source]), **dict(read(connection, list(ids[source])))}
-        for source, read in readers.items()
-        if ids[source]
-    }
-
-
-def _affected(
-    connection: Connection, rows: Iterable[Row], last_networks: Callable[[Collection[str]], Collection[str]]
-) -> Mapping[str, dict[str, None]]:
-    """The ids of records by source: those named, and those whose content is derived from them."""
+    # The ids of records by source, as an ordered set: those named, and those whose content is derived from them.
     ids: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
         ids[row.kind][row.object_id] = None
@@ -47,4 +36,8 @@ def _affected(
     ids["router"] |= dict.fromkeys(routers_of(connection, ports, networks, agents))
     ids["router"] |= dict.fromkeys(distributed_routers_of(connection, ports, last_networks(ports), agents))
     ids["port"] |= dict.fromkeys(shared_ports(connection, list(ids["router"])))
-    return ids
+    return {
+        source: {**dict.fromkeys(ids[source]), **dict(read(connection, list(ids[source])))}
+        for source, read in readers.items()
+        if ids[source]
+    }

@@ -100,8 +100,8 @@ class DistributedPortStatus:
             for port_id in sorted({port_id for port_id, _ in current if ports[port_id].status != ACTIVE}):
                 _set_status(tx, ports[port_id], ACTIVE)
 
-    def ready(self, port_id: str, component: str, revision: int, host: str) -> bool:
-        return self.others.ready(port_id, component, revision, host)
+    def ready(self, port_id: str, revision: int, host: str) -> bool:
+        return self.others.ready(port_id, revision, host)
 
     @retried
     def lost(self, port_id: str, host: str) -> bool:

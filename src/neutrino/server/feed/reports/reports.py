@@ -14,22 +14,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from neutrino.feed.messages import PortDown, PortReady, PortUp, Problem, Report, Status
+from neutrino.feed.messages import HostReport, PortDown, PortReady, PortUp, Problem, Report, Status
 from neutrino.model.agents import AgentState
 from neutrino.server import errors
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.registry import Report as AgentReport
-from neutrino.server.ml2.ports.provisioning import DHCP, L2, Done, Provisioning
+from neutrino.server.ml2.ports.provisioning import L2, Done, Provisioning
 
 LOG = logging.getLogger(__name__)
 MAX_TEXT = 2000
 AGENTS_PER_TRANSACTION = 200
 HOSTS_PER_BATCH = 500
 UNREACHABLE = (errors.DatabaseUnreachable, sa.exc.OperationalError, sa.exc.InterfaceError)
-
-
-HostReport = Report | PortUp | PortDown | PortReady | Status | Problem
 HostReports = tuple[str, Sequence[HostReport]]  # host, its reports
 
 
@@ -69,7 +66,7 @@ class Reports:
     def _write_one(self, host: str, message: object) -> None:
         match message:
             case PortReady():
-                self.ports.ready(message.port_id, DHCP, message.revision, host)
+                self.ports.ready(message.port_id, message.revision, host)
             case PortDown():
                 if self.ports.lost(message.port_id, host):
                     LOG.info("port %s is down on host %s: %s", message.port_id, host, _one_line(message.reason))

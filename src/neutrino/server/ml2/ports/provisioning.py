@@ -114,20 +114,18 @@ class Provisioning:
             contexts += self._set_status(tx, active, ACTIVE, ports, networks)
         return {row.id for row in active}
 
-    def ready(self, port_id: str, component: str, revision: int, host: str) -> bool:
+    def ready(self, port_id: str, revision: int, host: str) -> bool:
         """A DHCP host that may not wire the port itself can give its lease.
 
         Ignored for hosts that the port does not wait for, so that no host reports for ports that are not its own.
         """
-        if component != DHCP:
-            return False
         with self.db.read() as connection:
             port = connection.execute(_WAITS, {"port": port_id}).first()
             if port is None or revision < port.revision_number:
                 return False
             if not is_provider(connection, port.network_id, port.host, host):
                 return False
-        return self.complete(port_id, component, port.host, revision)
+        return self.complete(port_id, DHCP, port.host, revision)
 
     def release_unserved(self, cutoff: str) -> set[str]:
         """Remove the DHCP block of ports whose agents are all dead or down; the ids of ports that became ACTIVE."""
