@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from neutrino.agent.l3.parts.nat import PATH, Nat
 from neutrino.agent.supervisor import Supervisor, wait_reloadable
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
 from neutrino.dataplane.netlink.api import DeleteItem
+from neutrino.dataplane.netlink.values import HOST
 from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.dataplane.nft.api import NftError, TablePlan, TableState
 from neutrino.dataplane.ovsdb.api import DeletePort
@@ -122,6 +124,42 @@ def test_drift_is_repaired(tmp_path: Path) -> None:
         )
         await host.role.settle()
         assert await host.verified()
+
+    run(host, test)
+
+
+def test_a_router_that_cannot_be_compared_does_not_hide_the_drift_of_others(host: Host) -> None:
+    read = host.nft.read
+
+    def broken(namespace: str) -> Mapping[str, TableState]:
+        if namespace == NAMESPACE:
+            raise NftError("no answer")
+        return read(namespace)
+
+    async def test() -> None:
+        host.send(router())
+        host.send(router(interface(3), id="r2", gateway=None), "r2")
+        await host.until(lambda: {"r1", "r2"} <= host.role._applied.keys(), "not applied")
+        await host.role.settle()
+        host.netlink.apply("qrouter-r2", [DeleteItem(on_device("qr-00000003-aa", "10.0.3.1/24", nodad=True))])
+        host.nft.read = broken  # type: ignore[method-assign]
+        found = await host.role.find()
+        assert found.problems == {"r1": "no answer"}
+        assert "10.0.3.1/24" in found.plan
+
+    run(host, test)
+
+
+def test_both_ends_of_a_veth_pair_follow_the_mtu_of_the_network(host: Host) -> None:
+    def mtus() -> set[int]:
+        ends = ((NAMESPACE, "qr-00000001-aa"), (HOST, "tap00000001-aa"))
+        devices = [host.netlink.read_device(*end) for end in ends] if host.is_there else []
+        return {device.mtu if device is not None else 0 for device in devices}
+
+    async def test() -> None:
+        for mtu in (1450, 1400):
+            host.send(router(interface(1, mtu=mtu)))
+            await host.until(lambda mtu=mtu: mtus() == {mtu}, f"an end has another MTU than {mtu}")  # type: ignore[misc]
 
     run(host, test)
 
