@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from neutrino.server.main import Server
 from neutrino.server.quota.plugin import recount
 from tests.api.client import Api
@@ -118,3 +120,23 @@ def test_address_groups_have_a_quota_and_a_size(another_server: Any) -> None:
     api.post("/address-groups", {"address_groups": bulk}).refused(409, "OverQuota")
     api.make("address_group", name="g", addresses=three)
     assert recount(server.db) == []
+
+
+def test_a_port_that_is_deleted_while_its_network_is_counts_once(
+    api: Api, admin: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = api.network()
+    port = admin.port(network, device_owner="network:dhcp", device_id="d", project_id=api.project)
+    limit(api, port=5)
+    operations = server.core.operations
+    write = operations.write
+
+    def delete_port_before_write(*args: Any) -> Any:
+        monkeypatch.setattr(operations, "write", write)
+        admin.delete(f"/ports/{port['id']}").expect(204)
+        return write(*args)
+
+    monkeypatch.setattr(operations, "write", delete_port_before_write)
+    api.delete(f"/networks/{network['id']}").expect(204)
+    assert recount(server.db) == []
+    assert details(api, "port")["used"] == 0
