@@ -161,7 +161,7 @@ def check(conf: cfg.ConfigOpts) -> None:
         raise RefusedToStart("[feed] server is not set: it is the address of neutrino's server")
     if not conf.feed.credential_file:
         raise RefusedToStart("[feed] credential_file is not set: `neutrino host add` on the server prints a credential")
-    bridge_mappings(conf)
+    bridge_mappings(conf)  # parsed for its errors, which refuse the start
     permitted_ethertypes(conf)
     if "l2" in conf.roles:
         _check_tunnels(conf)
@@ -196,7 +196,7 @@ def bridge_mappings(conf: cfg.ConfigOpts) -> tuple[tuple[str, str], ...]:
         network, colon, bridge = (part.strip() for part in text.partition(":"))
         if not colon or not network or not bridge:
             raise RefusedToStart(f"[ovs] bridge_mappings: {text!r} is not physical_network:bridge")
-        if network in found or bridge in found.values():
+        if network in found or bridge in found.values():  # two networks would share one patch port
             raise RefusedToStart(f"[ovs] bridge_mappings: {text!r} names a network or a bridge a second time")
         if bridge in (conf.ovs.integration_bridge, conf.ovs.tunnel_bridge):
             raise RefusedToStart(f"[ovs] bridge_mappings: {bridge} is the agent's own bridge")
@@ -213,7 +213,7 @@ def permitted_ethertypes(conf: cfg.ConfigOpts) -> tuple[int, ...]:
             raise RefusedToStart(
                 f"[securitygroup] permitted_ethertypes: {text!r} is not a hexadecimal number"
             ) from None
-        if not 0x600 <= number <= 0xFFFF:
+        if not 0x600 <= number <= 0xFFFF:  # lower numbers are lengths of 802.3 frames
             raise RefusedToStart(f"[securitygroup] permitted_ethertypes: {text!r} is not an ethertype")
         numbers.append(number)
     return tuple(numbers)

@@ -47,7 +47,7 @@ class PortHolds:
             self.on_change()
 
     def set_wired(self, ports: Iterable[str]) -> None:
-        self._wired = frozenset(ports)
+        self._wired = frozenset(ports)  # all ports at once: one that is missing is unwired
         self._changed.set()  # wakes the waiters of now; later ones wait for the next change
         self._changed = asyncio.Event()
 
@@ -55,7 +55,7 @@ class PortHolds:
         """Wait until the port is wired; False after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
-                while port_id not in self._wired:
+                while port_id not in self._wired:  # each change wakes all waiters
                     await self._changed.wait()
         except TimeoutError:
             return False

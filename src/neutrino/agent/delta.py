@@ -27,7 +27,7 @@ def diff(desired: Mapping[K, V], actual: Mapping[K, V]) -> Delta[K, V]:
     change: dict[K, tuple[V, V]] = {}
     for key, value in desired.items():
         known = actual.get(key, _ABSENT)
-        if known is value:
+        if known is value:  # most flows are the same objects as before: no fields are compared
             continue
         if known is _ABSENT:
             add[key] = value
@@ -52,11 +52,11 @@ def _is_met(change: SetBridge | SetPort, snapshot: Snapshot) -> bool:
     port = snapshot.bridges.get(change.bridge, Bridge("")).ports.get(change.name)
     if port is None or not port.interfaces:
         return False
-    interface = port.interfaces[0]
+    interface = port.interfaces[0]  # several are a bond, which is never ours
     return (
         change.type in ("", interface.type)
         and change.tag in (None, port.tag)
-        and change.options.items() <= interface.options.items()
+        and change.options.items() <= interface.options.items()  # subsets: keys that others have set stay
         and change.external_ids.items() <= interface.external_ids.items()
         and change.other_config.items() <= port.other_config.items()
     )

@@ -28,7 +28,7 @@ class Reporter:
     async def run(self, roles: Sequence[Role]) -> None:
         while True:
             self._report(roles)
-            self._wanted.clear()
+            self._wanted.clear()  # what was wanted before the report is in it
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._interval() or None):
                     await self._wanted.wait()
@@ -37,7 +37,7 @@ class Reporter:
         states = [state for role in roles for state in role.describe()]
         positions = [position for role in roles if (position := role.applied()) is not None]
         if not self._started:
-            states = [dataclasses.replace(state, start_flag=True) for state in states]
+            states = [dataclasses.replace(state, start_flag=True) for state in states]  # sets `started_at`
             self._started = True
         # The slowest role counts: up to that position, every role has applied what the feed has sent.
         self._feed.report(states, min(positions, default=0))
@@ -79,7 +79,7 @@ async def run(
 async def _dispatch(client: FeedClient, roles: Sequence[Role]) -> None:
     async for change in client.changes():
         for role in roles:
-            role.changed(change)
+            role.changed(change)  # only queues keys, so no role delays another
 
 
 async def find_drift(
@@ -92,7 +92,7 @@ async def find_drift(
             async with asyncio.timeout(seconds):
                 await client.wait_synced()
         if not client.is_synced and cache.exists():
-            client.state.load(cache.read_bytes())
+            client.state.load(cache.read_bytes())  # read only: the file is the running agent's
         return [await role.find() for role in roles], client.is_synced
     finally:
         feed.cancel()

@@ -47,7 +47,7 @@ def find(files: Sequence[str], seconds: float = SYNC_SECONDS) -> tuple[list[Drif
     logging.basicConfig(level=logging.WARNING)  # the output is for the caller
 
     async def find_drift() -> tuple[list[Drift], bool]:
-        client, switch = _feed(conf, cache=None), _switch(conf)
+        client, switch = _feed(conf, cache=None), _switch(conf)  # the cache file is the running agent's
         try:
             roles = _roles(RoleContext(conf, client, switch))
             return await loop.find_drift(client, roles, seconds, Path(conf.state_path) / CACHE)
@@ -87,7 +87,7 @@ def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
     except BadAddress as error:
         raise RefusedToStart(f"[feed] server: {error}") from None
     for address in addresses:
-        if not address.tls and not address.is_local:
+        if not address.tls and not address.is_local:  # anybody on the way could read the credential
             raise RefusedToStart(f"[feed] server: {address} is another machine, and without TLS: use wss://")
     tls = None
     if any(address.tls for address in addresses):
@@ -160,7 +160,7 @@ def _own_state(state: Path) -> Iterator[None]:
         _check_format(state)
         yield
     finally:
-        os.close(descriptor)
+        os.close(descriptor)  # releases the lock, as the kernel does for a killed agent
 
 
 def _check_format(state: Path) -> None:

@@ -227,14 +227,14 @@ def _plan_sysctls(
         device = parts[3] if len(parts) > 4 and parts[3] in names else ""
         if device and device not in usable:
             continue
-        new = bool(device) and device not in present
+        new = bool(device) and device not in present  # `actual` may have values of the device that it replaces
         if new or actual.sysctls.get(name, value) != value:
             (of_devices if device else of_namespace).append(SetSysctl(name, value))
     return of_namespace, of_devices
 
 
 def _has_ipv6(desired: DesiredNamespace, actual: NamespaceState) -> bool:
-    off = actual.sysctls.get(IPV6_OFF)
+    off = actual.sysctls.get(IPV6_OFF)  # None: a kernel without IPv6
     return off is not None and desired.sysctls.get(IPV6_OFF, off) != "1"
 
 

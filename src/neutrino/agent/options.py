@@ -19,6 +19,7 @@ _KINDS: dict[Any, str] = {
 
 def option(default: Any, text: str, kind: str = "", **more: Any) -> Any:
     """A field that is an option with this help text. `kind`: its class in oslo.config, where the type does not imply it."""
+    # Without repr: a secret must not get into a log with its settings.
     return dataclasses.field(
         default=default, repr=not more.get("secret"), metadata={"kind": kind, "help": text, **more}
     )

@@ -63,7 +63,7 @@ class WorkQueue(Generic[K]):
         known = self._waiting.get(key)
         if known is not None and known[0] <= priority:
             return
-        turn = known[1] if known is not None else next(self._count)
+        turn = known[1] if known is not None else next(self._count)  # a raised priority keeps its turn
         self._waiting[key] = priority, turn
         heapq.heappush(self._heap, (priority, turn, key))
         self._ready.set()
@@ -88,7 +88,7 @@ class WorkQueue(Generic[K]):
     def failed(self, key: K, priority: int = USUAL) -> float:
         """Requeue with back-off; gives the delay in seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        delay: float = min(self._longest_delay, self._first_delay * 2.0 ** min(failures - 1, 30))
+        delay: float = min(self._longest_delay, self._first_delay * 2.0 ** min(failures - 1, 30))  # 2.0**1024 overflows
         self._release(key)
         if key not in self._waiting:  # else it was put meanwhile: the reason of the failure may be gone
             self._delay(key, delay, priority)

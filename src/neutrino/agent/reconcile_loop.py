@@ -96,7 +96,7 @@ class ReconcileLoop:
             expected = isinstance(error, self.failures)
             delay, problem = self.queue.failed(key), str(error) if expected else f"{type(error).__name__}: {error}"
             if not expected and self.problems.get(key) != problem:
-                LOG.exception("%s %s: unexpected error", self.label, key)
+                LOG.exception("%s %s: unexpected error", self.label, key)  # once, not at every retry
             LOG.warning("%s %s cannot be applied, next attempt in %.1f s: %s", self.label, key, delay, problem)
             self.set_problem(key, problem)
             if self.notify_failed is not None:
@@ -128,7 +128,7 @@ class ReconcileLoop:
             await self._sync.wait()
             self._sync.clear()
             position = self.feed.position  # before waiting: later changes are covered by the next `synced`
-            await self.queue.empty()
+            await self.queue.empty()  # failed keys too: a position stands for what is applied, not for what was tried
             self.position = position
 
     async def _list_known(self) -> AbstractSet[str]:
@@ -147,6 +147,6 @@ class ReconcileLoop:
                 await asyncio.sleep(min(1.0, self.interval()))
             for key in keys:
                 await asyncio.sleep(self.interval() / len(keys))
-                if key not in self.queue:
+                if key not in self.queue:  # else a change has queued it, and its differences are no drift
                     self.queue.put(key, RESYNC)
                     self._resynced.add(key)

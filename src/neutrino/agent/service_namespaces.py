@@ -27,7 +27,7 @@ from neutrino.dataplane.ovsdb.api import MARK, Change, DeletePort, Ovsdb, SetPor
 
 Tables = Mapping[str, TableState]
 SETTLE_SECONDS = 5.0  # for ovs-vswitchd to close a deleted device, before another of its name is plugged
-DEVICE_SECONDS = 5.0
+DEVICE_SECONDS = 5.0  # for ovs-vswitchd to create the device of an internal port
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +110,7 @@ class ServiceNamespaces:
         self, desired: DesiredNamespace, state: NamespaceState, plan: NamespacePlan, unplug: Sequence[str]
     ) -> int:
         """Apply a plan that was made for `state`, and plug what is missing; the number of changes."""
-        outer = plan_outer_ends(desired, state)
+        outer = plan_outer_ends(desired, state)  # by `state`: a new pair shows as missing, and is raised too
         self.netlink.apply(desired.name, plan.changes)
         self.netlink.apply(HOST, outer)
         # With its inner end, a veth pair's end on the bridge is deleted by the kernel; its port in OVSDB is not.
@@ -125,8 +125,9 @@ class ServiceNamespaces:
         devices = [each for each in self.netlink.read(name).devices.values() if each.name != "lo"] if exists else []
         names = [*unplug, *(each.name for each in devices), *(each.peer for each in devices if each.peer)]
         if names:
-            self._plug((), unplug=names)
+            self._plug((), unplug=names)  # OVSDB would keep ports whose devices are gone
         if exists:
+            # The kernel deletes them some time after the name; a new pair may need their names before that.
             self.netlink.apply(name, [DeleteDevice(each.name) for each in devices if each.kind == "veth"])
             self.netlink.delete_namespace(name)
         return exists

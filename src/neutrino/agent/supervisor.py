@@ -247,7 +247,7 @@ class Supervisor:
     async def _wait_exited(self, process: Process, pid_file: str) -> ExitCode:
         try:
             return await self.processes.wait(process)
-        except OSError as error:
+        except OSError as error:  # the kernel has no pidfd of it
             LOG.warning("%s: no notification of its exit, only periodic checks: %s", process.name, error)
         while await asyncio.to_thread(self.processes.find, process.name, pid_file) == process:
             await asyncio.sleep(self.interval)
@@ -273,7 +273,7 @@ class Supervisor:
                 try:
                     async with supervised.lock:  # a role may call `ensure` meanwhile
                         _, process = await asyncio.to_thread(apply_service, service, self.processes)
-                except (ProcessError, OSError) as error:
+                except (ProcessError, OSError) as error:  # on `failed` the role may create what it lacks
                     self._publish(ProcessEvent(process.name, "failed", str(error)))
                 else:
                     supervised.process = process

@@ -45,7 +45,7 @@ class Switch:
     def __init__(self, address: str, timeout: float = 30) -> None:
         self._address = address
         self._timeout = timeout
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # roles connect at the same time, from threads: one replica for all
         self._ovsdb: Ovsdb | None = None
 
     def ovsdb(self) -> Ovsdb:
