@@ -32,7 +32,7 @@ from neutrino.dataplane.ovsdb.api import (
 )
 from neutrino.model import state
 
-_NAME_LENGTH = 15  # of a device
+_NAME_LENGTH = 15  # of a device, in the kernel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +99,7 @@ def plan_tunnels(
     stale = [
         DeletePort(options.tunnel_bridge, port.name)
         for port in snapshot.bridges[options.tunnel_bridge].ports.values()
-        if complete and port.name not in wanted and _has_mark(port, "tunnel")
+        if complete and port.name not in wanted and _has_mark(port, "tunnel")  # the cache may lack hosts
     ]
     return ConfigurationPlan((*stale, *unmet(wanted.values(), snapshot)), problems)
 
@@ -142,7 +142,7 @@ def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool
             settings = rendered.ports.get(port.name, PortSettings())
             if settings.qos is not None and port.foreign_qos:
                 problems[f"port {port.name}"] = "it has a QoS row that is not ours, which is not replaced"
-                settings = dataclasses.replace(settings, qos=None)
+                settings = dataclasses.replace(settings, qos=None)  # the port's other settings are applied
             if settings != port.settings and (complete or port.settings == PortSettings()):
                 changes.append(ConfigurePort(port.name, settings))
     # The switch collects a deleted port's interface, but QoS and Queue are root tables: their rows would stay for ever.

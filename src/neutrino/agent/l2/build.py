@@ -19,7 +19,7 @@ from neutrino.errors import RefusedToStart
 from neutrino.model import agents
 
 ENTRY_POINTS = "neutrino.agent.l2_extensions"
-DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}
+DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}  # as ovs-vswitchd names them
 
 
 def build(context: RoleContext) -> L2Role:

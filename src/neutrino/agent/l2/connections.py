@@ -33,7 +33,7 @@ def plan_flushes(before: Desired, after: Desired) -> tuple[ConntrackFlush, ...]:
         present = now.get(port.id)
         if not port.filtered or (present is port and same_remotes):
             continue
-        if present is None or present.vlan != port.vlan:
+        if present is None or present.vlan != port.vlan:  # the next port with its address must not inherit them
             flushes.update(
                 ConntrackFlush(port.vlan, family, direction, local)
                 for family in (4, 6)
@@ -41,7 +41,7 @@ def plan_flushes(before: Desired, after: Desired) -> tuple[ConntrackFlush, ...]:
                 for direction in ("ingress", "egress")
             )
             continue
-        kept = present.rules if present.filtered else port.rules
+        kept = present.rules if present.filtered else port.rules  # an unfiltered port allows everything
         for rule in port.rules:
             if not _allows_replies(kept, rule):
                 flushes.update(_between(port, rule, _lost(rule, kept, before.remotes, after.remotes)))
@@ -62,7 +62,7 @@ def _allows_replies(kept: Iterable[EffectiveRule], rule: EffectiveRule) -> bool:
         other.direction != rule.direction
         and other.family == rule.family
         and other.protocol in (None, rule.protocol)
-        and other.port_min is None
+        and other.port_min is None  # replies go to any port of the other side
         and (other.remote == rule.remote if other.remote is not None else _covers(other.prefix, rule.prefix))
         for other in kept
     )

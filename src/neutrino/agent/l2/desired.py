@@ -245,6 +245,7 @@ def resolve(host_state: HostState, plugged: Plugged, vlans: Mapping[SegmentKey, 
         try:
             network = _network(port, host_state.networks, plugged, vlans)
             networks[network.key] = network
+            # A group that is invalid or has not arrived yet allows nothing; the port's other groups count.
             held = tuple(groups[group_id] for group_id in port.security_groups if group_id in groups)
             device = plugged.devices.get(port_id, "")
             ports.append(_local_port(port, plugged.ports[port_id], device, network.vlan, held, options.filters))
@@ -256,7 +257,7 @@ def resolve(host_state: HostState, plugged: Plugged, vlans: Mapping[SegmentKey, 
         plugged=plugged,
         networks=tuple(networks[key] for key in sorted(networks)),
         ports=tuple(ports),
-        dead=tuple(sorted({*plugged.ports.values()} - live)),
+        dead=tuple(sorted({*plugged.ports.values()} - live)),  # also plugged ports that the server does not know
         remotes=_remotes(ports, host_state),
         problems=problems,
         host_state=host_state,

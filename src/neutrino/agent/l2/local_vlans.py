@@ -14,7 +14,7 @@ from typing import TypeVar
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 
 K = TypeVar("K", str, "SegmentKey")
-VLANS = range(1, 4095)
+VLANS = range(1, 4095)  # 4095 is DEAD_VLAN
 
 
 @dataclasses.dataclass(frozen=True, order=True)

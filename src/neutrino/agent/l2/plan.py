@@ -142,7 +142,7 @@ def _assemble(
     named = {name: values for (kind, name), values in merged.items() if kind == METERS}
     ids = {bridge: stable_numbers(named.get(bridge, ()), METER_IDS) for bridge in {*flows, *named}}
     for owner, bridge, key in metered:
-        flow = flows[bridge].pop(key)
+        flow = flows[bridge].pop(key)  # stays out if its meter is missing: unmetered, it would allow more
         try:
             actions = _METER.sub(lambda found, here=ids[bridge]: f"meter:{here[found[1]]}", flow.actions)  # type: ignore[misc]
             flows[bridge][key] = flow._replace(actions=actions)

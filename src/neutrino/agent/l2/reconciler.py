@@ -129,7 +129,7 @@ class Reconciler:
         changed += self._configure(contributed)
         flow_changes, newly_rejected, meter_faults = self._apply_bridges(desired, rendered, complete)
         self._end_connections(desired, complete)
-        self._previous = desired
+        self._previous = desired  # what the next one compares with, to end connections
         rejected = self._describe_rejected()
         faults |= {**contributed.problems, **rendered.problems, **meter_faults}
         faults |= {name: text for name, text in rejected.items() if not name.startswith("port ")}
@@ -184,7 +184,7 @@ class Reconciler:
         ports = snapshot.bridges.get(self.options.integration_bridge, Bridge("")).ports.values()
         held = restore((port.tag, port.other_config) for port in ports)
         ours = merged(self._vlans, held)
-        foreign = {
+        foreign = {  # tags of devices that others have plugged
             port.tag or 0 for port in ports if not any("iface-id" in each.external_ids for each in port.interfaces)
         }
         if not complete:  # VLANs of networks that the server has not sent yet are still in use
@@ -198,7 +198,7 @@ class Reconciler:
                 self._features = self.openflow.read_features(self.options.tunnel_bridge)
             except OpenFlowError as error:
                 LOG.warning("neighbour solicitations are flooded, as the datapath's features are unknown: %s", error)
-                return DatapathFeatures(nd_extension=False)
+                return DatapathFeatures(nd_extension=False)  # not remembered: read again by the next reconciliation
         return self._features
 
     # --- flows and meters -----------------------------------------------------------------------------------------

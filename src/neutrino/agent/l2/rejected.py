@@ -56,7 +56,7 @@ def apply_others(
             others = [unit for unit in units if named.keys().isdisjoint(unit.add)]
             waiting += [(others, None)] if others else []
         else:
-            middle = len(units) // 2
+            middle = len(units) // 2  # the switch named none: search by halves
             waiting += [(units[middle:], None), (units[:middle], None)]
     return found
 

@@ -131,7 +131,7 @@ class L2Role:
                 continue
             self._set_dataplane("up")
             if outcome.refused:
-                self._queue.later(key, REFUSED_SECONDS)
+                self._queue.later(key, REFUSED_SECONDS)  # no event follows when the reason is gone
 
     def _failed(self, error: Exception, delay: float) -> None:
         expected = isinstance(error, OvsdbError | OpenFlowError)
@@ -192,10 +192,10 @@ class L2Role:
             if self._up.get(port_id) != revision:
                 self.feed.port_up(port_id, revision)
                 self._up[port_id] = revision
-        if not complete:
+        if not complete:  # the cache may have ports that have left this host
             return
         for port_id, port in host_state.ports.items():
-            if port_id not in outcome.wired and port.active:
+            if port_id not in outcome.wired and port.active:  # an inactive binding: the port is up on another host
                 intended = why_silent(port, host_state.networks) is not None
                 self._report_down(port_id, outcome.problems.get(port_id), intended=intended)
         self._up = {port_id: self._up[port_id] for port_id in outcome.wired}
@@ -262,7 +262,7 @@ class L2Role:
                 whole = loop.time() - compared >= self.intervals.repair
                 async with self._busy:
                     found = await asyncio.to_thread(self.reconciler.drift, whole=whole)
-                    for bridge in found:
+                    for bridge in found:  # the next reconciliation reads its flows again
                         self.reconciler.forget(bridge)
             except OpenFlowError as error:
                 LOG.warning("the flows cannot be read: %s", error)

@@ -21,7 +21,7 @@ from neutrino.dataplane.openflow.api import Flow
 from neutrino.model import state
 
 _ADVERTISEMENT = "icmp6,icmp_type=136"
-_SOLICITED_OVERRIDE = 0x60000000
+_SOLICITED_OVERRIDE = 0x60000000  # flags of a solicited advertisement (RFC 4861)
 # By IP version: the match of a request for an address, and of a probe whether an address is free.
 _REQUESTS = {4: ("arp", "arp_spa=0.0.0.0"), 6: ("icmp6,icmp_type=135", "ipv6_src=::")}
 
@@ -91,7 +91,7 @@ def _responses(bridge: str, vlan: int, entries: Iterable[state.Forwarding], vers
             if (version := ip_address(address).version) in versions:
                 answer = _arp_reply if version == 4 else _advertisement
                 for flow in answer(vlan, address, entry.mac_address.lower()):
-                    flows.setdefault(flow.key, flow)
+                    flows.setdefault(flow.key, flow)  # several entries, as in a live migration: the first by id
     return Contribution({bridge: flows.values()})
 
 

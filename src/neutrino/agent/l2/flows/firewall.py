@@ -38,7 +38,7 @@ from neutrino.agent.l2.pipeline import MARK_INVALID, REG_GUARDED, REG_PORT, REG_
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.openflow.api import Flow
 
-_PLAIN, _CONJUNCTION = 77, 70  # priorities
+_PLAIN, _CONJUNCTION = 77, 70  # priorities: at the same one, a plain flow would hide conjunctions
 _KEYWORD = {4: "ip", 6: "ipv6"}
 # The field of the other side's address.
 _REMOTE = {
@@ -78,7 +78,7 @@ class Firewall(L2Extension):
             for rule in port.rules
             if rule.remote is not None
         )
-        numbers = stable_numbers(desired.remotes, range(1, 1 << 32))
+        numbers = stable_numbers(desired.remotes, range(1, 1 << 32))  # 0 is the conj_id of packets of no conjunction
         yield Unit(REMOTES, (bridge, uses, desired.remotes, numbers), _members)
         for port in desired.ports:
             if port.filtered:

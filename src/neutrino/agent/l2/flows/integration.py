@@ -38,8 +38,8 @@ from neutrino.dataplane.openflow.api import Flow
 UNICAST = "dl_dst=00:00:00:00:00:00/01:00:00:00:00:00"
 MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 UNTAGGED = "vlan_tci=0x0000/0x1fff"
-LEARNED_SECONDS = 300
-_TAGGED = "vlan_tci=0x1000/0x1000"
+LEARNED_SECONDS = 300  # as in Neutron's flows; also the default MAC aging time of Open vSwitch
+_TAGGED = "vlan_tci=0x1000/0x1000"  # in the switch, this bit says that there is a tag
 # Priorities in ACCEPTED_EGRESS_NORMAL: MACs of ports here, then limits of DHCP copies, then learned MACs, then unknown.
 _KNOWN_MAC, _COPY_LIMIT, _LEARNED_MAC, _UNKNOWN_MAC = 14, 13, 11, 10
 _MAX_LEARNED = 4096  # for each learning flow: an instance that invents MACs fills its own quota only
@@ -163,7 +163,7 @@ def _port(options: L2Options, port: LocalPort) -> Contribution:
     learning = (_learn_sender(port_owner(port)),) if port.learns_macs else ()
     entry, here = pipeline.LOCAL_SWITCHING, f"in_port={port.ofport}"
     flows = [
-        entry.flow(100, f"{here},{_TAGGED}", "drop"),
+        entry.flow(100, f"{here},{_TAGGED}", "drop"),  # above the guard's flows, which lead on whatever the tag
         pipeline.TRANSIENT.flow(100, here, *registers, *learning, then=onward),
     ]
     if not port.secured:  # of a secured port, the spoofing guard leads on
@@ -219,7 +219,7 @@ def _from_uplink(network: LocalNetwork, ports: list[LocalPort]) -> list[str]:
     register = f"set_field:{network.vlan}->{pipeline.REG_NET}"
     if not any(port.learns_macs for port in ports):
         return [register, "pop_vlan"]
-    keep_tag = "load:NXM_OF_VLAN_TCI[]->NXM_OF_VLAN_TCI[]"
+    keep_tag = "load:NXM_OF_VLAN_TCI[]->NXM_OF_VLAN_TCI[]"  # the uplink needs the local VLAN's tag
     return [register, _learn_sender(network_owner(network), keep_tag), "pop_vlan"]
 
 

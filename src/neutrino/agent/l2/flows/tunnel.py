@@ -63,6 +63,7 @@ def _tunnel(options: L2Options, port: TunnelPort, patch_int: int, learns: bool) 
     match = f"in_port={port.ofport}"
     flows = [pipeline.TUNNEL_ENTRY.flow(1, match, then=pipeline.FROM_TUNNEL[port.network_type])]
     if learns:
+        # Its MACs are in no forwarding entry: without learning, every packet to them would be flooded.
         flows.append(pipeline.LEARN.flow(2, match, _LEARN_SENDER, f"output:{patch_int}"))
     return Contribution({options.tunnel_bridge: flows})
 

@@ -21,7 +21,7 @@ from neutrino.dataplane.conntrack.api import ConntrackError, ConntrackFlush, Mar
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Iptables, IptablesError, Rule, Tables
 
 LOG = logging.getLogger(__name__)
-ZONES = range(4097, 65536)
+ZONES = range(4097, 65536)  # lower ones are local VLANs, which the switch uses as zones
 _ZONE = re.compile(r"--physdev-in (?P<device>\S+) .*-j CT --zone (?P<zone>\d+)")
 _TOOLS = {4: "iptables", 6: "ip6tables"}
 
@@ -134,6 +134,8 @@ class HybridFirewall:
 
     def apply(self, plan: HybridPlan) -> None:
         self._settled = None
+        # Sets precede the rules that name them; stale ones follow, as the kernel keeps a set that a rule names.
+        # Connections are ended after the rules, so that the old rules do not let them in again.
         self.iptables.enable(plan.settings)
         self.iptables.restore_sets(plan.sets)
         for family, text in plan.rules.items():
@@ -209,7 +211,7 @@ def plan_sets(wanted: Mapping[str, AddressSet], actual: Mapping[str, AddressSet]
         elif dataclasses.replace(there, members=entry.members) != entry:
             new = render.temporary_set(name)
             passing.add(new)
-            left_behind = [f"destroy {new}"] if new in actual else []
+            left_behind = [f"destroy {new}"] if new in actual else []  # by an agent that was killed in between
             lines += [*left_behind, *_filled(entry, new), f"swap {new} {name}", f"destroy {new}"]
         else:
             lines += [f"add {name} {member}" for member in sorted(entry.members - there.members)]

@@ -42,7 +42,7 @@ _PORTS = {
     **dict.fromkeys((_DCCP, _UDPLITE), "-m multiport --dports"),
 }
 ENDED = 1  # the connmark of a connection that no rule allows any more
-CAPACITY = 1 << 20  # members of a set
+CAPACITY = 1 << 20  # members of a set at most; ipset's default is 65536
 FAMILIES = (4, 6)
 
 _DHCP = {4: (68, 67), 6: (546, 547)}  # ports of client and server
@@ -57,7 +57,7 @@ STATE = f"{PREFIX}state"
 
 _MARK = "neutrino:"
 _SETS = ("NIPv4", "NIPv6")
-_SET_LENGTH = 31
+_SET_LENGTH = 31  # of a set's name, in the kernel
 _CHAIN_ID, _DEVICE_ID = 10, 11  # characters of a port's id that fit into a name
 
 Line = tuple[str, str]
@@ -222,7 +222,7 @@ def _rules(port: LocalPort, family: int, direction: str) -> Iterator[Line]:
 
 def _rules_of(port: LocalPort, family: int, *, stateful: bool) -> list[EffectiveRule]:
     chosen = (rule for rule in port.rules if rule.family == family and rule.stateful == stateful)
-    return sorted(chosen, key=repr)
+    return sorted(chosen, key=repr)  # a stable order: rules in another order would be restored anew
 
 
 def render_sets(ports: Iterable[LocalPort], remotes: Remotes) -> dict[str, AddressSet]:
