@@ -30,7 +30,7 @@ class L3Options:
     ha_vrrp_auth_type: str = option("PASS", "VRRP authentication type.", choices=["AH", "PASS"])
     ha_vrrp_auth_password: str = option("", "VRRP password; empty: no authentication.", secret=True)
     ha_vrrp_advert_int: int = option(1, "Seconds between VRRP advertisements of an active router.", min=1)
-    min_rtr_adv_interval: int = option(30, "Fewest seconds between router advertisements.", min=3)
+    min_rtr_adv_interval: int = option(30, "Fewest seconds between router advertisements.", min=3)  # limits: RFC 4861
     max_rtr_adv_interval: int = option(100, "Most seconds between them.", min=4, max=1800)
     vendor_pen: int = option(8888, "The private enterprise number in DHCPv6 clients' DUID.", min=1, max=2**32 - 1)
 

@@ -168,7 +168,7 @@ class RouterDaemons:
         return Daemon(
             name=f"keepalived {router_id}",
             argv=(
-                *("keepalived", "--dont-fork", "--vrrp", "--log-console", "--no-syslog"),
+                *("keepalived", "--dont-fork", "--vrrp", "--log-console", "--no-syslog"),  # VRRP alone, no checkers
                 *("--use-file", str(directory / "keepalived.conf")),
                 *("--pid", str(directory / "parent.pid"), "--vrrp_pid", str(directory / "vrrp.pid")),
             ),
@@ -235,7 +235,7 @@ class Delegations:
             try:
                 await self._start(router, each.subnet_id)
                 self._report_prefix(router.id, each)
-            except (ProcessError, OSError, ValueError) as error:
+            except (ProcessError, OSError, ValueError) as error:  # of this subnet alone: the router works without it
                 problems.append(f"no prefix for subnet {each.subnet_id}: {error}")
         return problems
 
@@ -266,7 +266,7 @@ class Delegations:
         if self._has_moved(router, subnet_id):
             await self._stop(router.id, subnet_id, release=True)
         assert router.gateway is not None, "prefixes are requested through the gateway"
-        self.port_holds.hold(_name(router.id, subnet_id), router.gateway.id)
+        self.port_holds.hold(_name(router.id, subnet_id), router.gateway.id)  # until its release is sent
         self._directory(router.id, subnet_id).mkdir(parents=True, exist_ok=True, mode=0o700)
         await self.supervisor.ensure(self._service(router, subnet_id))
 
@@ -274,7 +274,7 @@ class Delegations:
         directory, name = self._directory(router_id, subnet_id), _name(router_id, subnet_id)
         await self.supervisor.stop(name, pid_file=str(directory / "pid"), kill=not release)
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
-        self.port_holds.release(name)
+        self.port_holds.release(name)  # last: the release was sent through the port
         self._reported.pop(subnet_id, None)
 
     def _has_moved(self, router: Router, subnet_id: str) -> bool:
@@ -291,7 +291,7 @@ class Delegations:
         text = read_file(path)
         if text is None:
             return
-        written = path.stat().st_mtime
+        written = path.stat().st_mtime  # the script replaces the file with each renewal
         prefix = pd.parse_prefix(text, time.time() - written)
         if prefix != known.prefix:
             LOG.info("router %s: subnet %s has %s", router_id, known.subnet_id, prefix or "no prefix any more")

@@ -42,9 +42,9 @@ class Position(NamedTuple):
         return Chain(self.name, tuple(rules), self.hook)
 
 
-MARK = Position("prerouting_mark", Hook("filter", "prerouting", -150))
+MARK = Position("prerouting_mark", Hook("filter", "prerouting", -150))  # before DNAT: the packet as it was sent
 DNAT = Position("prerouting_dnat", Hook("nat", "prerouting", -100))
-OUTPUT_DNAT = Position("output_dnat", Hook("nat", "output", -100))
+OUTPUT_DNAT = Position("output_dnat", Hook("nat", "output", -100))  # connections of the namespace itself
 HELPERS = Position("prerouting_helpers", Hook("filter", "prerouting", 0))
 FORWARD = Position("forward_filter", Hook("filter", "forward", 0))
 INPUT = Position("input_filter", Hook("filter", "input", 0))

@@ -29,7 +29,7 @@ from neutrino.model.routing import Router, RouterInterface
 
 RECORDS = "fips"
 LINKS_FILE = "fip-linklocal-networks"
-POOL = ipaddress.IPv4Network("169.254.64.0/18")
+POOL = ipaddress.IPv4Network("169.254.64.0/18")  # as in Neutron: a /31 for each of 8192 routers
 Link = tuple[str, str]
 """Addresses of a veth pair's ends: of rfp-… in the router, and of fpr-… in `fip-…`."""
 
@@ -41,7 +41,7 @@ def render_fip(
     outside, devices, addresses, routes = device(AGENT_GATEWAY, gateway.id), [], [], []
     for router, (near, far) in sorted(members, key=lambda each: each[0].id):
         name = device(TO_ROUTER, router.id)
-        devices.append(DesiredDevice(name, mtu=gateway.mtu))
+        devices.append(DesiredDevice(name, mtu=gateway.mtu))  # `qrouter-…` creates the pair: see `distributed`
         addresses.append(address(name, f"{far}/31"))
         routes += [route(f"{each.floating_ip_address}/32", name, near) for each in local_floating_ips(router)]
     addresses += [address(outside, each.prefixed, nodad=True) for each in gateway.addresses]
@@ -95,7 +95,7 @@ class FipNamespaces:
             self.links.allocate(router.id)
             with self._lock:
                 private.own_directory(self._records)
-                (self._records / gateway.network_id).touch()
+                (self._records / gateway.network_id).touch()  # before the namespace: removal goes by records
                 self.services.create(fip_namespace(gateway.network_id))
 
     def reconcile(self) -> int:

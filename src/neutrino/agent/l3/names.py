@@ -6,7 +6,7 @@ from neutrino.model.routing import Router
 ROUTER, SNAT, FIP = "qrouter-", "snat-", "fip-"
 INTERNAL, EXTERNAL, HA, SNAT_PORT, AGENT_GATEWAY = "qr-", "qg-", "ha-", "sg-", "fg-"
 TO_FIP, TO_ROUTER = "rfp-", "fpr-"
-_LENGTH = 14  # one less than the kernel allows
+_LENGTH = 14  # as in Neutron, one less than the kernel allows
 
 
 def device(prefix: str, port_id: str) -> str:

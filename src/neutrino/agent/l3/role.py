@@ -223,12 +223,12 @@ class L3Role:
         await asyncio.to_thread(self.routers.remove, router_id)
         self._floating_ips.forget(router_id)
         self._applied.pop(router_id, None)
-        self._announcements.cancel(router_id)
+        self._announcements.cancel(router_id)  # its addresses may be another host's by now
         return await self._notify_extensions(RouterResult(router_id))
 
     async def _failed(self, router_id: str, problem: str) -> None:
         router = self._feed.state.get(ROUTER, router_id)
-        if router is not None and self._loop.queue.failures(router_id) == 1:
+        if router is not None and self._loop.queue.failures(router_id) == 1:  # once, not at every retry
             active = self._ha_states.get(router_id, ACTIVE) == ACTIVE
             self._floating_ips.failed(router, self._applied.get(router_id), active=active)
         await self._notify_extensions(RouterResult(router_id, router, problem))

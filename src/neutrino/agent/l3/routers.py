@@ -77,7 +77,7 @@ class Routers:
             # The SNAT may have moved to another host, or the gateway is gone.
             if complete:
                 changes += sum(self.services.remove(name) for name in self._stale(router))
-            changes += self._fips.reconcile()
+            changes += self._fips.reconcile()  # after `qrouter-…`, which has created the veth pair
             if complete and self._fips.link(router) is None:
                 self._fips.links.release(router.id)
         return Applied(changes, active, failover)
@@ -96,7 +96,7 @@ class Routers:
         if distributed:
             self.services.remove(snat_namespace(router_id))
         self.services.remove(router_namespace(router_id))
-        (self._records / router_id).unlink(missing_ok=True)
+        (self._records / router_id).unlink(missing_ok=True)  # after the namespaces: a failed removal is repeated
         if distributed:
             self._fips.reconcile()
             self._fips.links.release(router_id)

@@ -17,7 +17,7 @@ from neutrino.dataplane.netlink.values import Address, Route, address
 from neutrino.model.link_local import link_local
 from neutrino.model.routing import HaMembership, Router, RouterInterface
 
-GARP_DELAY = 60
+GARP_DELAY = 60  # seconds until keepalived announces again; the agent does so earlier
 LOWER_PRIORITY_DELAY = 2  # seconds after an advertisement of another active host, which then steps back
 GARP_REFRESH = 20  # seconds: switches that saw the router's MAC on another host learn the right place within these
 PRIMARY_NETWORK = ipaddress.ip_network("169.254.0.0/24")
@@ -81,7 +81,7 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
     has_password = options.ha_vrrp_auth_type and options.ha_vrrp_auth_password
     password = (f"auth_type {options.ha_vrrp_auth_type}", f"auth_pass {options.ha_vrrp_auth_password}")
     instance = (
-        "state BACKUP",
+        "state BACKUP",  # on every host: `nopreempt` has no effect otherwise
         f"interface {name}",
         f"virtual_router_id {membership.vr_id}",
         f"priority {membership.priority}",
@@ -90,8 +90,9 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
         "nopreempt",
         f"advert_int {options.ha_vrrp_advert_int}",
         *_block("authentication", password if has_password else ()),
-        *_block("track_interface", (name,)),
+        *_block("track_interface", (name,)),  # a host whose HA port is down steps back
         *_block("virtual_ipaddress", (f"{primary_address(membership)} dev {name}",)),
+        # Excluded from advertisements, which have room for a few addresses only.
         *_block("virtual_ipaddress_excluded", _excluded(failover)),
         *_block("virtual_routes", map(_route, failover.routes)),
     )

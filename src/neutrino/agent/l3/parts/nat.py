@@ -56,7 +56,7 @@ from neutrino.dataplane.nft.api import Chain, Set, Table, TableState, nft_set
 from neutrino.model.routing import FloatingIp, PortForwarding, Router
 
 PATH = "ip neutrino"
-_FROM_OUTSIDE = 0x2
+_FROM_OUTSIDE = 0x2  # mark of packets that came in by the gateway's device
 _KEEPS_SOURCE = 0x10000  # it came by a device in the address scope of the external network
 _DIRECTIONS = {"floating_to_fixed": "ingress", "fixed_to_floating": "egress"}
 SINGLE, TO_ONE, SAME = "forwarded", "forwarded_to_one", "forwarded_ranges"

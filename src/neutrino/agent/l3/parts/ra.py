@@ -50,7 +50,7 @@ def _interface(
         "AdvSendAdvert on;",
         f"MinRtrAdvInterval {options.min_rtr_adv_interval};",
         f"MaxRtrAdvInterval {options.max_rtr_adv_interval};",
-        f"AdvLinkMTU {interface.mtu};",
+        f"AdvLinkMTU {interface.mtu};",  # clients of SLAAC get the MTU by it, as others by DHCP
     ]
     if STATEFUL in modes:
         lines.append("AdvManagedFlag on;")
