@@ -58,7 +58,7 @@ class Dnsmasq:
         recorded = (self.read(network_id, PID) or "").strip()
         for pid in filter(str.isdigit, os.listdir("/proc") if scan else [recorded]):
             argv = _command_line(pid)
-            if argv and argument in argv and Path(argv[0]).name == "dnsmasq":
+            if argv and argument in argv and Path(argv[0]).name == "dnsmasq":  # the pid may be another program's by now
                 yield int(pid)
 
     def stop_others(self, network_id: str, *, scan: bool = False) -> None:

@@ -104,6 +104,7 @@ def _host_line(entry: Entry) -> str:
         return ",".join([port.mac_address, *family, *options])
     if not entry.has_lease:
         return ""  # the port has a name, but no lease
+    # Without commas: a project's input must not add words, such as a tag or an address, to the line.
     client_id = first_line(next((o.value for o in port.options if o.name in CLIENT_ID), "")).replace(",", "")
     identity = [f"id:{client_id}"] if client_id else []
     addresses = [f"[{address}]" if ":" in address else address for address in entry.addresses]

@@ -27,7 +27,7 @@ from neutrino.dataplane.process.api import Processes
 from neutrino.dataplane.program import ProgramError
 
 LOG = logging.getLogger(__name__)
-RELEASE_SECONDS = 2.0
+RELEASE_SECONDS = 2.0  # after that the network's other changes go on, with a warning
 FILE_MODE = 0o644  # dnsmasq reads its files again after it has dropped its privileges
 
 
@@ -92,7 +92,7 @@ class Reconciler:
             files |= {name: text for name in files if (text := self.dnsmasq.read(network.id, name)) is not None}
 
         def before_start() -> None:
-            self.dnsmasq.stop_others(network.id)
+            self.dnsmasq.stop_others(network.id)  # Neutron's, on a host that is taken over: it has the sockets
             existing = self.dnsmasq.read(network.id, LEASES) or ""
             leases = render_leases(network, self.settings, existing)
             text = leases if complete else with_existing(leases, existing)

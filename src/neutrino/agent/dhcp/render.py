@@ -156,10 +156,10 @@ def contribute_command(network: ServedNetwork, settings: DhcpSettings) -> Contri
         f"--interface={device_name(network, settings)}",
         *_ranges(network, settings),
         *(argument.format(value) for name, argument in ARGUMENTS.items() if (value := getattr(settings, name))),
-        *(("--strict-order",) if settings.dnsmasq_dns_servers else ()),
+        *(("--strict-order",) if settings.dnsmasq_dns_servers else ()),  # else dnsmasq prefers servers that were up
         *(f"--server={server}" for server in settings.dnsmasq_dns_servers),
         *_log(network, settings),
-        f"--conf-file={settings.dnsmasq_config_file.strip() or '/dev/null'}",
+        f"--conf-file={settings.dnsmasq_config_file.strip() or '/dev/null'}",  # never the host's /etc/dnsmasq.conf
     )
     return Contribution(arguments=arguments)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from neutrino.feed.address import short_path
 
-MAX_BYTES = 1 << 28
+MAX_BYTES = 1 << 28  # of a message: a wrong size must not exhaust the proxy's memory
 MAX_DESCRIPTORS = 16
 T = TypeVar("T")
 

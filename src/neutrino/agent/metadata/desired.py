@@ -104,7 +104,7 @@ class DesiredMetadata:
         self._service_ports.index(objects[PORT].values())
         self._stale_namespaces |= {router_namespace(key) for key in objects[ROUTER]}
         self._stale_namespaces |= {f"{NAMESPACE_PREFIX}{key}" for key in objects[NETWORK]}
-        self._stale_namespaces |= self.listeners.keys()
+        self._stale_namespaces |= self.listeners.keys()  # of objects that are gone: they render to nothing
 
     def render_stale(self) -> dict[str, str]:
         """Render the listeners of stale namespaces; gives new problems by namespace."""

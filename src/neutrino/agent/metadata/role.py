@@ -153,7 +153,7 @@ class MetadataRole:
             finally:
                 loop.remove_reader(channel.socket)
                 channel.socket.close()
-                self._listeners.clear()
+                self._listeners.clear()  # the next `Hello` says what the proxy has
                 since = loop.time()
 
     def _connect(self) -> Channel[Hello]:

@@ -48,7 +48,7 @@ class NamespaceSockets:
             try:
                 opened += [self._listen(socket.AF_INET6, "::", wanted.port)] if wanted.ipv6 else []
             except OSError as error:
-                if error.errno not in NO_IPV6:
+                if error.errno not in NO_IPV6:  # a host without IPv6 serves IPv4 alone
                     raise
             undo.pop_all()
         return msgspec.structs.replace(wanted, inode=inode), opened
@@ -60,7 +60,7 @@ class NamespaceSockets:
             # New sockets are opened while the old ones still accept: no connection is refused in between.
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
             else:
                 made.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)
             made.bind((address, port))

@@ -19,7 +19,7 @@ import h11
 from neutrino.agent.metadata.messages import ProxySettings
 
 READ_BYTES = 1 << 16
-MAX_IDLE = 256  # connections to Nova
+MAX_IDLE = 256  # connections to Nova; each takes a descriptor
 IDLE_SECONDS = 20.0  # shorter than servers commonly keep a connection
 MAX_HEAD_BYTES = 1 << 14  # of the first line and the headers of a request or response
 Event = h11.Event | type[h11.PAUSED]

@@ -26,9 +26,9 @@ from neutrino.agent.metadata.proxy.rate_limit import RateLimiter
 
 LOG = logging.getLogger(__name__)
 Headers = list[tuple[bytes, bytes]]
-MAX_CONNECTIONS = 64  # of one source
+MAX_CONNECTIONS = 64  # of one source: others of its network are served on
 LOG_SECONDS = 10.0  # between repeated warnings
-REPEATABLE = frozenset({b"GET", b"HEAD"})
+REPEATABLE = frozenset({b"GET", b"HEAD"})  # Nova may have handled the request before: these change nothing
 REFUSED_METHODS = frozenset({b"CONNECT", b"TRACE"})  # a tunnel; and an echo of the headers that Nova trusts
 _HOP_BY_HOP = frozenset(
     {
@@ -219,7 +219,7 @@ class HttpProxy:
     async def _forward_request(self, connection: HttpConnection, request: h11.Request, client: Client) -> None:
         fault = framing_fault(request.http_version, request.headers)
         if fault:
-            raise HttpError(HTTPStatus.BAD_REQUEST, fault, last=True)
+            raise HttpError(HTTPStatus.BAD_REQUEST, fault, last=True)  # where the next request begins is unknown
         if request.method in REFUSED_METHODS:
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method.decode()} is not forwarded", last=True)
         if not self._limiter.allows(client.key, client.address, time.monotonic()):

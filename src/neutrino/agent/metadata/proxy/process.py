@@ -66,7 +66,7 @@ class Process:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, lambda: None)
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)  # its default action would end the proxy
         self._listen()
         while not stop.is_set():
             self._write_monitor_file()
@@ -137,4 +137,4 @@ class Process:
                 directory.remove(port_id)
             for instance in message.put:
                 directory.put(instance)
-            self._proxy.directory = directory
+            self._proxy.directory = directory  # at once: no request sees half a snapshot
