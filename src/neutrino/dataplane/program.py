@@ -3,7 +3,7 @@
 import subprocess
 from collections.abc import Sequence
 
-_TIMEOUT = 60.0
+_TIMEOUT = 60.0  # a program that hangs must not block its worker for ever
 
 
 class ProgramError(Exception):

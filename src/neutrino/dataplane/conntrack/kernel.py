@@ -96,5 +96,5 @@ def parse_connections(dump: str) -> Iterator[api.Connection]:
         if len(words) < 5 or words[0] not in ("ipv4", "ipv6"):
             continue
         values = [word.split("=", 1) for word in words[4:] if "=" in word]
-        first, last = dict(reversed(values)), dict(values)
+        first, last = dict(reversed(values)), dict(values)  # the first of each key is of the first packet
         yield api.parse_connection(first, int(words[3]), last.get("zone", "0"), last.get("mark", "0"))

@@ -14,8 +14,8 @@ from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError,
 _NUMBERS = {"icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "dccp": 33, "icmpv6": 58, "sctp": 132, "udplite": 136}
 _PORTS = (api.TCP, api.UDP, api.SCTP)
 _LINE = re.compile(r"^(?P<protocol>\w+),orig=\((?P<orig>[^)]*)\),reply=\([^)]*\)(?P<rest>.*)$")
-_GONE = "No such file or directory"
-_CONTROL_SECONDS = 30.0
+_GONE = "No such file or directory"  # the connection has ended meanwhile
+_CONTROL_SECONDS = 30.0  # for all commands of a flush, of which there may be thousands
 
 
 @dataclasses.dataclass(frozen=True)

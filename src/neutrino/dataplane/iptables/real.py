@@ -27,6 +27,7 @@ class RealIptables:
 
     def restore_sets(self, text: str) -> None:
         if text:
+            # -exist: a member that another run has added or removed meanwhile must not end the restore.
             _run(["ipset", "-exist", "restore"], text)
 
     def read_settings(self) -> dict[str, bool]:

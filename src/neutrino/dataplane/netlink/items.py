@@ -121,7 +121,7 @@ def _decode_address(content: bytes, devices: Devices) -> Address | None:
     found = nl.read_attributes(content, _ADDRESS.size)
     # On a point-to-point device IFA_ADDRESS is the other end; IPv6 has no IFA_LOCAL elsewhere.
     type_ = linux.IFA_LOCAL if linux.IFA_LOCAL in found else linux.IFA_ADDRESS
-    if type_ not in found or index not in devices or family not in _VERSIONS:
+    if type_ not in found or index not in devices or family not in _VERSIONS:  # the device is newer than the list
         return None
     # The flags in the head have no room for newer ones.
     flags = found.number(linux.IFA_FLAGS) if family == socket.AF_INET6 else 0
@@ -253,7 +253,7 @@ def _encode_tc(item: tc.TcItem, index: Index, delete: bool) -> bytes:
             kind, options = item.kind, _qdisc_options(item)
         case tc.Class():
             head = _TC.pack(0, device, major | item.minor, major, 0)
-            parameters = struct.pack("=IIIII", item.burst, tc.ticks(1600, item.ceil or 1), 0, 0, 0)
+            parameters = struct.pack("=IIIII", item.burst, tc.ticks(1600, item.ceil or 1), 0, 0, 0)  # 1600: one packet
             kind, options = "htb", nl.attribute(linux.TCA_HTB_PARMS, _spec(item.rate) + _spec(item.ceil) + parameters)
         case tc.Filter():
             head = _TC.pack(0, device, 0, major, item.priority << 16 | _IP)

@@ -129,6 +129,7 @@ def render_announcement(mac: bytes, address: str, *, router: bool = False) -> tu
     message = struct.pack("!BBHI16s", _NEIGHBOUR_ADVERTISEMENT, 0, 0, flags, ip.packed) + option
     pseudo = struct.pack("!16s16sIxxxB", ip.packed, _ALL_NODES, len(message), _ICMPV6)
     message = message[:2] + struct.pack("!H", _checksum(pseudo + message)) + message[4:]
+    # Hop limit 255: receivers ignore neighbour discovery with any other, which may have been forwarded (RFC 4861).
     packet = struct.pack("!IHBB16s16s", 6 << 28, len(message), _ICMPV6, 255, ip.packed, _ALL_NODES) + message
     return (struct.pack("!6s6sH", _ALL_NODES_MAC, mac, _ETH_IPV6) + packet,)
 

@@ -19,7 +19,7 @@ _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
 _TYPE_MASK = 0x3FFF
 _NESTED = 0x8000
-_BUFFER = 1 << 17
+_BUFFER = 1 << 17  # recv cuts off what does not fit; the kernel sends at most 32 KiB at once
 _TIMEOUT = 30.0
 _MOST_ATTEMPTS = 20  # a dump that was interrupted by a change is repeated
 _LAST = (linux.NLMSG_DONE, linux.NLMSG_ERROR)  # an acknowledgement is an error with code 0

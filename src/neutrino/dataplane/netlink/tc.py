@@ -14,7 +14,7 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Final
 
-_TICKS: Final = 15_625_000  # of the kernel's packet scheduler in a second
+_TICKS: Final = 15_625_000  # of the kernel's packet scheduler in a second: one is 64 ns
 _MOST_BYTES: Final = (1 << 32) - 1
 
 

@@ -25,7 +25,7 @@ class RealNft:
         for item in json.loads(self._run(namespace, ["-j", "-n", "list", "ruleset"]))["nftables"]:
             ((what, value),) = item.items()
             table = value.get("name" if what == "table" else "table")
-            if table == TABLE:
+            if table == TABLE:  # tables of others in the namespace are not ours to compare
                 by_path.setdefault(f"{value['family']} {table}", []).append(item)
         return {path: _table_state(items) for path, items in by_path.items()}
 

@@ -107,7 +107,7 @@ def parse_flow(line: str) -> Flow:
         start = part.end()
     return Flow(
         table=numbers.get("table", 0),
-        priority=numbers.get("priority", 32768),
+        priority=numbers.get("priority", 32768),  # the default, which ovs-ofctl does not print
         match=canonical_match(head[start:]),
         actions=canonical_actions(actions),
         cookie=numbers.get("cookie", 0),

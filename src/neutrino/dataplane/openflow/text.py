@@ -237,7 +237,7 @@ def canonical_actions(text: str) -> str:
         return "drop"
     parts = [_canonical_action(each) for each in split_actions(text)]
     if all(part.startswith("conjunction(") for part in parts):
-        parts.sort()
+        parts.sort()  # a set: their order has no meaning
     return ",".join(parts)
 
 

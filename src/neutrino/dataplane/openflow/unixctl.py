@@ -67,7 +67,7 @@ class ControlConnection:
 def control_connection(run_directory: str, timeout: float) -> Iterator[ControlConnection]:
     """Connects to the ovs-vswitchd with this run directory; empty: the default one."""
     directory = Path(run_directory or DEFAULT_RUN_DIRECTORY)
-    where = directory / f"{_PROGRAM}.pid"
+    where = directory / f"{_PROGRAM}.pid"  # the name of the socket has the pid
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             where = directory / f"{_PROGRAM}.{int(where.read_text())}.ctl"

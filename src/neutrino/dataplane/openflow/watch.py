@@ -12,7 +12,7 @@ import struct
 _HEADER = struct.Struct("!BBHI")  # version, type, length, transaction
 _HELLO, _ECHO_REQUEST, _ECHO_REPLY = 0, 2, 3
 _OPENFLOW_14 = 5
-_RETRY_SECONDS = 0.05
+_RETRY_SECONDS = 0.05  # ports have no flows until it is back
 
 
 @dataclasses.dataclass(frozen=True)

@@ -131,7 +131,7 @@ class RealOvsdb:
             self._listeners.append(listener)
 
     def close(self) -> None:
-        self._listeners.clear()
+        self._listeners.clear()  # their event loop may end before the library's thread
         self._connection.stop(timeout=5)
 
     def apply(self, changes: Iterable[api.Change], *, settle: float = 0.0) -> None:
