@@ -43,7 +43,7 @@ class Address:
 def parse(text: str, *, tls: bool = False) -> Address:
     """Parse an address; `tls` applies to `host:port` without a scheme."""
     if text.startswith(("unix:", "/")):
-        path = text.removeprefix("unix:").removeprefix("//")
+        path = text.removeprefix("unix:").removeprefix("//")  # also unix:///path
         if not path.startswith("/"):
             raise BadAddress(f"{text!r} has to be the absolute path of a socket")
         return Address(path=path)

@@ -232,11 +232,11 @@ class FeedClient:
             self._log_lost(str(error) or type(error).__name__)
         finally:
             self.connected = False
-            self.state.disconnected()
+            self.state.disconnected()  # nothing is deleted until the next `synced`
             self._synced.clear()
         self._failures += 1
-        self._attempt += 1
-        delay = self._options.first_delay * BACKOFF ** min(self._failures - 1, 50)
+        self._attempt += 1  # the next server in turn
+        delay = self._options.first_delay * BACKOFF ** min(self._failures - 1, 50)  # 1.5**2000 overflows
         # Jitter: after a server restart a thousand hosts must not reconnect at the same moment.
         return min(self._options.longest_delay, delay) * (0.5 + 0.5 * self._jitter())
 
@@ -253,7 +253,7 @@ class FeedClient:
             "ping_interval": options.heartbeat,
             "ping_timeout": options.heartbeat_timeout,
             "close_timeout": 2,
-            "proxy": None,
+            "proxy": None,  # an HTTP proxy of the environment is not meant for the feed
         }
         if address.path:
             with short_path(address.path) as path:
@@ -336,7 +336,7 @@ class FeedClient:
     async def _keep_saving(self) -> None:
         while True:
             await self._unsaved.wait()
-            await asyncio.sleep(self._options.save_interval)
+            await asyncio.sleep(self._options.save_interval)  # changes that follow each other are one write
             self._unsaved.clear()
             self._save_cache()
 
@@ -348,7 +348,7 @@ class FeedClient:
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(self.state.dump())
-            new.replace(self._cache)
+            new.replace(self._cache)  # atomic: a killed agent leaves the old cache or the new one
         except OSError as error:
             LOG.warning("cannot write the cache %s: %s", self._cache, error)
 

@@ -160,7 +160,7 @@ class NotUnderstood(ValueError):
     """An invalid frame or message."""
 
 
-_encoder = msgspec.json.Encoder(order="deterministic")
+_encoder = msgspec.json.Encoder(order="deterministic")  # equal objects have equal digests
 _frame = msgspec.json.Decoder(list[msgspec.Raw])
 encode_one = _encoder.encode
 
@@ -184,7 +184,7 @@ def _read(decoder: msgspec.json.Decoder[Any], data: bytes | str) -> list[Any]:
     for part in parts:
         try:
             found.append(decoder.decode(part))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:  # one bad message, not the frame
             found.append(NotUnderstood(str(error)))
     return found
 

@@ -17,7 +17,7 @@ from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.state import GroupMembers, Member, Object
 
 Key = tuple[str, str]  # kind, id
-MAX_NAME, MAX_PROBLEMS = 255, 1000
+MAX_NAME, MAX_PROBLEMS = 255, 1000  # bounds on what invalid messages add to memory and reports
 ENTRIES, MEMBERS = "forwarding", "group_members"  # the two kinds with messages of their own
 
 
@@ -99,6 +99,7 @@ class State:
         self._deletions.pop((kind, value.id), None)
         self._set(kind, value.id, value)
         if kind == ENTRIES:
+            # Unknown until `synced`: a connection lost before that must not leave a partial set with a valid digest.
             self._entries[value.network_id] = ""  # type: ignore[attr-defined]
         else:  # a group without its invalid members is not what the digest stands for
             self._digests[kind][value.id] = message.digest if is_complete else ""
@@ -190,7 +191,7 @@ class State:
             del self.objects[kind][key]
         else:
             self.objects[kind][key] = value
-        self._changed.setdefault((kind, key), old)
+        self._changed.setdefault((kind, key), old)  # the value that the consumer last saw
 
     @property
     def has_changes(self) -> bool:
@@ -233,6 +234,7 @@ class State:
                 if value is not None:
                     self._set(kind, value.id, value)
             digests = saved.digests.get(kind, {})
+            # None for an invalid object: the server sends it again.
             self._digests[kind] = {key: digests[key] for key in self.objects[kind] if key in digests}
         self._entries = dict(saved.entries)
         self.cursor = saved.cursor

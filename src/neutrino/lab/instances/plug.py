@@ -83,7 +83,7 @@ def render_devices(vm: Vm) -> list[str]:
     ]
     if vm.hybrid:
         lines += [
-            f"link add {vm.bridge} mtu {mtu} type bridge mcast_snooping 0 ageing_time 0",
+            f"link add {vm.bridge} mtu {mtu} type bridge mcast_snooping 0 ageing_time 0",  # as os-vif creates it
             f"link add {vm.bridge_device} mtu {mtu} type veth peer name {vm.switch_device} mtu {mtu}",
             *(f"link set {device} master {vm.bridge}" for device in (vm.tap, vm.bridge_device)),
             *(f"link set {device} up" for device in (vm.bridge, vm.bridge_device, vm.switch_device)),
