@@ -134,7 +134,7 @@ def plan_namespace(desired: DesiredNamespace, actual: NamespaceState, *, complet
     namespace_sysctls, device_sysctls = _plan_sysctls(desired, actual, present.keys(), usable.keys())
     changes = (
         *namespace_sysctls,
-        *(DeleteDevice(name) for name in sorted(delete)),
+        *(DeleteDevice(name) for name in sorted(delete)),  # first: a pair that is created anew has the same name
         *create,
         *(change for pair in found if (change := _plan_attributes(*pair)) is not None),
         *device_sysctls,  # before the device is up: it would accept router advertisements, for example

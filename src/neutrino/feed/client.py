@@ -6,6 +6,9 @@
         …
 
 An agent may start before its server: it works from its cache, waits and logs that, and deletes nothing meanwhile.
+
+A connection: `hello` has the digests of all objects here, so that the server sends the difference alone; it answers
+`welcome`, the difference and `synced`, and from then on sends changes, followed by `synced`. Reports go the other way.
 """
 
 import asyncio
@@ -277,6 +280,7 @@ class FeedClient:
                 for message in m.read_from_server(data):
                     self._take(message)
                     if isinstance(message, m.Welcome) and sender is None:
+                        # `welcome` has queued again what the last connection left unacknowledged.
                         sender = asyncio.create_task(self._keep_sending(connection))
                 if self.state.has_changes:
                     self._changed.set()

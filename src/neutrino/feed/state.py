@@ -96,7 +96,7 @@ class State:
         value, is_complete = self._decode(kind, message.object) if kind in self._decoders else (None, False)
         if value is None:
             return
-        self._deletions.pop((kind, value.id), None)
+        self._deletions.pop((kind, value.id), None)  # `gone`, and then back in scope before `synced`
         self._set(kind, value.id, value)
         if kind == ENTRIES:
             # Unknown until `synced`: a connection lost before that must not leave a partial set with a valid digest.
@@ -149,7 +149,7 @@ class State:
                 self._entries[network_id] = digest
             else:
                 self._entries.pop(network_id, None)
-        self.cursor = Cursor(self._database, message.position)
+        self.cursor = Cursor(self._database, message.position)  # not before: it stands for a whole scope
 
     # --- validation -----------------------------------------------------------------------------------------------
 

@@ -5,6 +5,10 @@ Names of files are as Neutron has them, so that its hosts can be taken over.
 The device is `tap` and the start of the port's id. On the userspace datapath of Open vSwitch, or with `ovs_use_veth`, it
 is a veth pair: `tap…` on the bridge and `ns-…` in the namespace, as an internal port does not survive a restart of
 ovs-vswitchd there.
+
+A request of an instance reaches dnsmasq through br-int and this device. dnsmasq finds the MAC in `host`, which has the
+address and may set the port's tag, and answers with the options in `opts` of that tag and the subnet's; a MAC that is not
+in `host` gets no answer.
 """
 
 import dataclasses

@@ -306,7 +306,7 @@ def _network(
 def _local_port(
     port: state.Port, ofport: int, device: str, vlan: int, held: tuple[state.SecurityGroup, ...], filters: bool
 ) -> LocalPort:
-    trusted = port.device_owner.startswith("network:")
+    trusted = port.device_owner.startswith("network:")  # routers and DHCP servers: these devices are ours
     secured = port.port_security_enabled and not trusted
     return LocalPort(
         id=port.id,

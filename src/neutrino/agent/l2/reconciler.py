@@ -128,7 +128,7 @@ class Reconciler:
         contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
         changed += self._configure(contributed)
         flow_changes, newly_rejected, meter_faults = self._apply_bridges(desired, rendered, complete)
-        self._end_connections(desired, complete)
+        self._end_connections(desired, complete)  # after the flows: the old ones would open them again
         self._previous = desired  # what the next one compares with, to end connections
         rejected = self._describe_rejected()
         faults |= {**contributed.problems, **rendered.problems, **meter_faults}
@@ -250,7 +250,7 @@ class Reconciler:
         self._features = None  # the datapath may be another than the one whose features were read
         found = apply_others(apply, difference.set, difference.delete, ports, error)
         self._rejected[bridge] |= found
-        self._read_flows(bridge)
+        self._read_flows(bridge)  # parts of the change are in force
         LOG.error("bridge %s rejected %d flows: %s", bridge, len(found), error)
 
     def _describe_rejected(self) -> dict[str, str]:

@@ -3,6 +3,9 @@
 Events are: an object of the feed changed, OVSDB changed (a device was plugged, numbered, retagged or unplugged), or the
 switch was restarted. A reconciliation covers the whole current state; events that arrive meanwhile queue one more. Timers
 only look for drift: the number of our flows every few seconds, all of them once in a while.
+
+From a tap to ACTIVE: OVSDB notifies of the interface, and a moment later of its ofport; the next reconciliation wires the
+port; `port_up` with the port's revision goes to the server, which sets the port ACTIVE unless it has a newer revision.
 """
 
 import asyncio
@@ -143,6 +146,7 @@ class L2Role:
         self._set_dataplane(f"down: {reason}")
 
     async def _reconcile(self) -> Outcome:
+        # Read together: a position that is newer than the state would count as applied too early.
         host_state, position, complete = self._with_held(self._host_state()), self.feed.position, self._synced
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -163,7 +167,7 @@ class L2Role:
 
     def _host_state(self) -> HostState:
         objects = self.feed.state.objects
-        built_in = {field: dict(objects[kind]) for field, kind in KINDS.items()}
+        built_in = {field: dict(objects[kind]) for field, kind in KINDS.items()}  # copies, for the reconciler's thread
         more = {kind: dict(objects.get(kind, {})) for kind in self._extension_kinds}
         return HostState(**built_in, extension_objects=more)
 
@@ -248,7 +252,7 @@ class L2Role:
             LOG.warning("ovs-vswitchd has ended; its flows are applied again as soon as it is back")
             self._set_dataplane("down: the switch is gone")
             await self.watch.present(self.bridge)
-            async with self._busy:
+            async with self._busy:  # a reconciliation under way would remember flows of the old switch
                 self.reconciler.forget()
             self._queue.put(RECONCILE)
 

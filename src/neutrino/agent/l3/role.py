@@ -183,12 +183,13 @@ class L3Role:
             if not synced:
                 return ""
             await self._remove(router_id)
-        known_state = self._ha_states.get(router_id)
+        known_state = self._ha_states.get(router_id)  # keepalived may report a newer one while the router is applied
         # While the router still has its gateway and addresses: a client releases its prefix through them, and keepalived
         # removes the addresses that it has set.
         if synced:
             await self.delegations.leave(router)
             await self.daemons.release(router)
+        # If keepalived has died, another host is active by now: `apply` removes the addresses that it had set here.
         had_keepalived = await asyncio.to_thread(self.daemons.has_keepalived, router_id)
         applied = await asyncio.to_thread(
             self.routers.apply, router, keepalived=router.ha is None or had_keepalived, complete=synced

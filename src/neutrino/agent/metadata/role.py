@@ -208,7 +208,7 @@ class MetadataRole:
         sent_as: bool | None = None  # whether all ports were sent as a snapshot; None: not yet
         delay = FIRST_CHECK
         while not closed.is_set():
-            self._dirty.clear()
+            self._dirty.clear()  # before the state is read: a later change sets it again
             if sent_as != self._synced:
                 sent_as = self._synced
                 self._desired.index()  # the state may have changes that this role was not notified of yet

@@ -124,7 +124,7 @@ class RealOvsdb:
             self._replica.on_change = self._changed
 
     def read(self) -> api.Snapshot:
-        return self._last
+        return self._last  # frozen, and replaced as a whole: needs no lock
 
     def subscribe(self, listener: api.Listener) -> None:
         with self._connection.lock:

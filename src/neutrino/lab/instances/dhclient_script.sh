@@ -1,6 +1,7 @@
 #!/bin/sh
 # Called by dhclient with the lease in the environment: configures the instance's device, and logs the event to the file
 # `events` in the directory of this script.
+# The length of a netmask.
 length() {
     bits=0
     for part in $(echo "$1" | tr . ' '); do
@@ -8,6 +9,7 @@ length() {
     done
     echo $bits
 }
+# Option 121 (RFC 3442): of each destination only the significant octets; a next hop of 0.0.0.0 means on-link.
 classless() {
     while [ $# -ge 5 ]; do
         size=$1 net='' octets=$((($1 + 7) / 8)); shift
@@ -16,6 +18,7 @@ classless() {
         done
         via=$1.$2.$3.$4; shift 4
         if [ "$via" = 0.0.0.0 ]; then ip route replace "${net#.}/$size" dev "$interface" scope link
+        # onlink: the next hop may be in no subnet of the device.
         else ip route replace "${net#.}/$size" via "$via" dev "$interface" onlink; fi
     done
 }
@@ -27,6 +30,7 @@ BOUND | RENEW | REBIND | REBOOT)
     fi
     [ -z "$new_interface_mtu" ] || ip link set "$interface" mtu "$new_interface_mtu"
     ip address replace "$new_ip_address/$(length "$new_subnet_mask")" dev "$interface"
+    # Option 121 has the default route too: a client that gets it ignores the routers option.
     if [ -n "$new_rfc3442_classless_static_routes" ]; then
         classless $new_rfc3442_classless_static_routes
     else

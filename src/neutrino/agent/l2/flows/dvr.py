@@ -113,6 +113,7 @@ def _arriving(
     entries += [(patch_tun, tunnelled)] if patch_tun else []
     for mac in routing.other_macs:
         for ofport, table in entries:
+            # Above the uplink's own flows (2 and 3), which would pass the packet on with the DVR MAC as its source.
             yield pipeline.LOCAL_SWITCHING.flow(5, f"in_port={ofport},dl_src={mac}", then=table)
     segments = {network.vlan: segment_match(network) for network in networks if network.is_physical}
     for match, action in segments.values():

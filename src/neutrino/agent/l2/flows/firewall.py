@@ -100,6 +100,8 @@ def _base(bridge: str, permitted_ethertypes: Iterable[int]) -> Contribution:
     )
     sent = (*(f"icmp6,icmp_type={kind}" for kind in NEIGHBOUR_OUT), *DHCP_REQUESTS)
     received = ("arp", *(f"icmp6,icmp_type={kind}" for kind in NEIGHBOUR_IN), *DHCP_REPLIES, *permitted)
+    # BASE_EGRESS, from the top: fragments (97, 96), messages of servers and routers (95), senders without an address
+    # (90), and the port's own sources (65, in `_port`). What is left is dropped.
     flows = (
         *_render_fragments(),
         *(base.flow(95, match, then=pipeline.DROPPED) for match in (*DHCP_REPLIES, "icmp6,icmp_type=134")),
@@ -121,12 +123,14 @@ def _render_fragments() -> list[Flow]:
     flows = [base.flow(97, "ct_state=+inv+trk", then=pipeline.DROPPED)]
     for family, server, client in (("ip", 67, 68), ("ipv6", 547, 546)):
         udp = f"{family},ct_nw_proto={UDP}"
+        # ct_tp_* are those of the first packet: in a DHCP server's reply, the client's port is the source.
         answers = (
             f"{udp},ct_state=-rpl-inv+trk,ct_tp_src={server},ct_tp_dst={client}",
             f"{udp},ct_state=+rpl-inv+trk,ct_tp_src={client},ct_tp_dst={server}",
         )
         flows += [base.flow(97, match, then=pipeline.DROPPED) for match in answers]
         flows.append(base.flow(96, f"{family},ct_state=+trk", "ct_clear", then=base))
+        # In userspace it is still a fragment when it is untracked again: the register keeps it from looping.
         guarded = f"set_field:1->{REG_GUARDED}"
         flows.append(base.flow(96, f"{family},nw_frag=yes,ct_state=-trk,{REG_GUARDED}=0", guarded, base.track(base)))
     return flows
@@ -144,6 +148,7 @@ def _render_connections(direction: str) -> list[Flow]:
     for family in _KEYWORD.values():
         # Established and matched by no rule: the rule that had allowed the connection is gone.
         flows.append(rules.flow(40, f"{family},ct_state=+est+trk,ct_mark=0", mark, then=pipeline.DROPPED))
+        # The receiver's rules may pass it untracked; ACCEPTED_INGRESS then commits it for the sender.
         tracked = (f"set_field:1->{REG_TRACKED}",) if direction == "egress" else ()
         flows.append(rules.flow(5, f"{family},ct_state=-trk", *tracked, rules.track(rules)))
     return flows
@@ -195,7 +200,7 @@ def render_matches(rule: EffectiveRule) -> list[str]:
     if protocol is None:
         return [match]
     match += f",nw_proto={protocol}"
-    if protocol in (ICMP, ICMPV6):
+    if protocol in (ICMP, ICMPV6):  # whose rules have type and code in place of ports
         match += f",icmp_type={rule.port_min}" if rule.port_min is not None else ""
         match += f",icmp_code={rule.port_max}" if rule.port_min is not None and rule.port_max is not None else ""
         return [match]

@@ -232,6 +232,7 @@ def _render_flooding(network: LocalNetwork, ports: list[LocalPort], entering: li
     transient, local, outside = pipeline.TRANSIENT, pipeline.ACCEPT_OR_INGRESS, pipeline.ACCEPTED_EGRESS_NORMAL
     arriving, here = f"dl_vlan={network.vlan}", f"{pipeline.REG_NET}={network.vlan}"
     outward = [push_tag(network.vlan), f"output:{network.uplink}"] if network.uplink else []
+    # In a clone: the packet itself goes on with its connection state, by which ACCEPTED_EGRESS commits it.
     copies = ",".join(["ct_clear", *_deliver(local, ports)])
     yield transient.flow(85, f"{arriving},{MULTICAST}", *entering, *_deliver(transient, ports))
     yield local.flow(95, f"{here},{MULTICAST}", f"clone({copies})", then=pipeline.ACCEPTED_EGRESS)

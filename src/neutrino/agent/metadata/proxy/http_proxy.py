@@ -1,5 +1,9 @@
 """The HTTP proxy: requests of instances, forwarded to Nova with headers that identify the instance.
 
+A request arrives at a listener of its namespace, which knows the client's address, device and MAC (`listener`). Framing,
+method and rate limit are checked, and the instance is looked up by network and address (`directory`); then the request is
+written anew, with signed headers, to a connection of the pool (`connections`), and Nova's response is copied back.
+
 Bodies are streamed in both directions. A failure of Nova concerns only the request that met it.
 
 Nova trusts the headers that identify the instance, so none of them may come from an instance. A web server may read `_` in
@@ -217,6 +221,7 @@ class HttpProxy:
         await connection.send(response, h11.Data(data=body), h11.EndOfMessage())
 
     async def _forward_request(self, connection: HttpConnection, request: h11.Request, client: Client) -> None:
+        """Check a request, find its instance, and forward it. HttpError: the proxy itself answers."""
         fault = framing_fault(request.http_version, request.headers)
         if fault:
             raise HttpError(HTTPStatus.BAD_REQUEST, fault, last=True)  # where the next request begins is unknown

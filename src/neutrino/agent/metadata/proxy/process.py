@@ -30,7 +30,7 @@ DESCRIPTOR_SHARE = 8  # a namespace may use an eighth of the descriptors; each c
 
 def run(path: str, uid: int, gid: int, monitor: str, interval: float) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    control = listen(path)
+    control = listen(path)  # as root still: no other user may connect
     monitor_file = os.open(monitor, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644) if monitor else None
     # The soft limit is usually 1024, for programs that use select(); a connection needs two descriptors with Nova's.
     _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
