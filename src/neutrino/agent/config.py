@@ -142,6 +142,7 @@ def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     register(conf)
     log.register_options(conf)
+    # No default directories: oslo.config would read files that the operator did not name.
     conf([], project="neutrino-agent", default_config_files=list(files), default_config_dirs=[])
     return conf
 

@@ -34,7 +34,7 @@ from neutrino.model.kinds import KINDS, Kind
 
 LOG = logging.getLogger(__name__)
 REFUSED_FAILURES = 12  # a refusal counts as this many failed attempts: an immediate retry would be refused too
-MAX_REPORTS: Final = 20_000
+MAX_REPORTS: Final = 20_000  # a server may be unreachable for long
 BACKOFF = 1.5  # growth of the delay: after an outage, a host retries within about half of its length
 Subject = tuple[str, ...]
 
@@ -255,7 +255,7 @@ class FeedClient:
             "max_size": m.MAX_BYTES,
             "ping_interval": options.heartbeat,
             "ping_timeout": options.heartbeat_timeout,
-            "close_timeout": 2,
+            "close_timeout": 2,  # seconds: a server that is gone must not delay the next attempt
             "proxy": None,  # an HTTP proxy of the environment is not meant for the feed
         }
         if address.path:

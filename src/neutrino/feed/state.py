@@ -120,7 +120,7 @@ class State:
 
     def _change_members(self, message: Members) -> None:
         known = self.objects[MEMBERS].get(message.id)
-        if isinstance(known, GroupMembers):
+        if isinstance(known, GroupMembers):  # else it was invalid: the next connection sends all of it
             added, reason = _valid_members(frozenset(message.added))
             if reason:
                 self._add_problem(MEMBERS, message.id, reason)

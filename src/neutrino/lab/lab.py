@@ -111,7 +111,7 @@ class Lab:
     def _server_responds(self) -> bool:
         # By a short path: the kernel limits the path of a Unix socket to 108 bytes.
         with socket.socket(socket.AF_UNIX) as probe, short_path(str(self.paths.feed_socket)) as path:
-            return probe.connect_ex(path) == 0 and self.api.responds()
+            return probe.connect_ex(path) == 0 and self.api.responds()  # agents need the feed, commands the API
 
     def spawn_agent(self, host: str) -> None:
         self.check_host(host)

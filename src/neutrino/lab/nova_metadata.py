@@ -41,7 +41,7 @@ class MetadataRequest(BaseHTTPRequestHandler):
             self.reply(HTTPStatus.BAD_REQUEST)
             return None
         expected = hmac.new(self.server.secret.encode(), instance_id.encode(), hashlib.sha256).hexdigest()
-        if not hmac.compare_digest(expected, signature):
+        if not hmac.compare_digest(expected, signature):  # in constant time, as Nova does
             self.reply(HTTPStatus.FORBIDDEN)
             return None
         return instance_id

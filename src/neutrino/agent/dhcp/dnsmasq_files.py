@@ -157,7 +157,7 @@ def _subnet_lines(network: ServedNetwork, settings: DhcpSettings) -> Iterator[Li
         own = [o for o in network.network.options if o.ip_version == subnet.ip_version]
         replaced = {_number(o.name, subnet.ip_version) for o in own if not o.name.startswith("tag:")}
         tag, owner = subnet_tag(subnet.id), f"subnet {subnet.id}"
-        for name, *values in _of_subnet(network, subnet, settings):
+        for name, *values in _of_subnet(network, subnet, settings):  # an option of the network takes the place of ours
             if _number(name, subnet.ip_version) not in replaced:
                 yield Line(render_option(subnet.ip_version, tag, name, *values), owner)
         for extra in own:

@@ -163,7 +163,7 @@ class DhcpRole:
         """
         served_from = network.own.device_id if network.own is not None else ""
         for port in network.ports:
-            if network.is_copy and port.host != self.description.host:
+            if network.is_copy and port.host != self.description.host:  # a copy is not reachable for them
                 continue
             subnets = (network.subnets.get(fixed.subnet_id) for fixed in port.fixed_ips)
             on_dhcp = any(subnet is not None and subnet.enable_dhcp for subnet in subnets)

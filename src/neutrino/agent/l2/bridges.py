@@ -171,7 +171,7 @@ def read_plugged(options: L2Options, hosts: Iterable[state.Host], snapshot: Snap
     for _, port in sorted(_ports(snapshot, integration).items()):
         for interface in port.interfaces:
             port_id = interface.external_ids.get("iface-id")
-            if port_id and (interface.ofport or 0) > 0:
+            if port_id and (interface.ofport or 0) > 0:  # else not numbered yet, or its device cannot be opened
                 # During a live migration two devices may have one id: the first by name counts, until the other is gone.
                 ports.setdefault(port_id, (interface.ofport or 0, port.name))
     return Plugged(
@@ -223,7 +223,7 @@ def tunnel_name(kind: str, address: str) -> str:
 def _device_name(prefix: str, name: str) -> str:
     if len(prefix + name) <= _NAME_LENGTH:
         return prefix + name
-    digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:6]
+    digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:6]  # names that begin alike differ
     return prefix + name[: _NAME_LENGTH - len(prefix) - len(digest)] + digest
 
 

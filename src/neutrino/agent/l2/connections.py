@@ -31,7 +31,7 @@ def plan_flushes(before: Desired, after: Desired) -> tuple[ConntrackFlush, ...]:
     flushes: set[ConntrackFlush] = set()
     for port in before.ports:
         present = now.get(port.id)
-        if not port.filtered or (present is port and same_remotes):
+        if not port.filtered or (present is port and same_remotes):  # cached: an unchanged port is the same object
             continue
         if present is None or present.vlan != port.vlan:  # the next port with its address must not inherit them
             flushes.update(

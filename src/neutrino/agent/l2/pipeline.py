@@ -78,7 +78,7 @@ LOCAL_SWITCHING = Table(
     ("DVR_TO_SRC_MAC", "DVR_TO_SRC_MAC_PHYSICAL", "ARP_SPOOFING", "MAC_SPOOFING", EXTENSIONS, "TRANSIENT"),
 )
 DVR_TO_SRC_MAC = Table(_INT, "DVR_TO_SRC_MAC", 1, "TRANSIENT")
-DVR_TO_SRC_MAC_PHYSICAL = Table(_INT, "DVR_TO_SRC_MAC_PHYSICAL", 2, "drop", ("TRANSIENT",))
+DVR_TO_SRC_MAC_PHYSICAL = Table(_INT, "DVR_TO_SRC_MAC_PHYSICAL", 2, "drop", ("TRANSIENT",))  # other segments
 CANARY = Table(_INT, "CANARY", 23, "drop")  # operators' tools look at it: empty, the switch was restarted
 ARP_SPOOFING = Table(_INT, "ARP_SPOOFING", 24, "drop", ("MAC_SPOOFING",))
 MAC_SPOOFING = Table(_INT, "MAC_SPOOFING", 25, "drop", (EXTENSIONS, "TRANSIENT"))

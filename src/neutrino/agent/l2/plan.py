@@ -64,6 +64,7 @@ class Renderer:
                     fresh[extension.name, unit.owner] = self._render_unit(extension.name, unit, problems)
             except Exception as error:  # whatever an extension raises costs what it contributes, not the host
                 problems[f"extension {extension.name}"] = _failure(extension.name, error)
+                # It keeps what it contributed last, as a single owner that cannot be rendered does.
                 fresh |= {key: entry for key, entry in self._cache.items() if key[0] == extension.name}
         # All units of an owner are applied together or stay as they were: a port with only some of its flows might send
         # what the missing ones drop.
@@ -120,7 +121,7 @@ def _parts(contribution: Contribution, cookie: int) -> dict[Place, dict[Any, Any
     for bridge, flows in contribution.flows.items():
         found: dict[FlowKey, Flow] = {}
         for flow in flows:
-            owned = flow._replace(cookie=cookie)
+            owned = flow._replace(cookie=cookie)  # the owner's, whatever the extension gave
             other = found.setdefault(owned.key, owned)
             if other != owned:
                 raise ValueError(f"{bridge}: {owned.text()} conflicts with {other.text()}")

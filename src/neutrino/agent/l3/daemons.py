@@ -96,6 +96,7 @@ class RouterDaemons:
         """
         had_keepalived = await asyncio.to_thread(self.has_keepalived, router.id)
         keepalived, radvd = self._services(router, failover, active)
+        # keepalived first: a radvd that cannot be started must not keep the router from failing over.
         for service in (keepalived, radvd):
             if service is not None:
                 await self.supervisor.ensure(service, complete=complete)

@@ -95,10 +95,10 @@ def router_namespaces(
     floating = local_floating_ips(router) if link is not None else ()
     local = msgspec.structs.replace(
         router,
-        gateway=None,
+        gateway=None,  # it is in `snat-…`
         floating_ips=floating,
-        port_forwardings=(),
-        ha=None,
+        port_forwardings=(),  # translated in `snat-…`
+        ha=None,  # only `snat-…` fails over
         routes=tuple(_reachable(router, router.interfaces)),
     )
     to_fip, link = (device(TO_FIP, router.id), link) if floating else ("", None)

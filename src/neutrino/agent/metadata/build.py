@@ -91,6 +91,7 @@ def user_and_group(user: str, group: str) -> tuple[int, int]:
 
 def proxy_settings(conf: cfg.ConfigOpts) -> ProxySettings:
     tls = conf.nova_metadata_protocol == "https"
+    # Read here and sent to the proxy, whose unprivileged user may not read these files.
     certificate = ""
     if tls and conf.nova_client_cert:
         certificate = _read(conf, "nova_client_cert") + _read(conf, "nova_client_priv_key")
@@ -109,7 +110,7 @@ def _read(conf: cfg.ConfigOpts, option: str) -> str:
     if not path:
         raise RefusedToStart(f"{option} is not set")
     try:
-        return Path(path).read_text().rstrip("\n") + "\n"
+        return Path(path).read_text().rstrip("\n") + "\n"  # certificate and key are joined: each ends with a line break
     except OSError as error:
         raise RefusedToStart(f"{option}={path}: {error.strerror}") from None
 

@@ -36,7 +36,7 @@ class Channel(Generic[T]):
         payload = os.memfd_create("message")
         try:
             os.write(payload, msgspec.json.encode(message))
-            socket.send_fds(self.socket, [b"m"], [payload, *descriptors])
+            socket.send_fds(self.socket, [b"m"], [payload, *descriptors])  # an empty packet would look like the end
         except OSError as error:
             raise ChannelClosed(str(error)) from error
         finally:

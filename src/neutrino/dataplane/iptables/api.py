@@ -16,7 +16,7 @@ from typing import Protocol
 SETTINGS = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables")
 """The sysctls that send packets across a Linux bridge through iptables; each network namespace has its own."""
 
-_COMMENT = re.compile(r'--comment (?:"([^"]*)"|(\S+))')
+_COMMENT = re.compile(r'--comment (?:"([^"]*)"|(\S+))')  # iptables-save quotes where it has to
 _TARGET = re.compile(r"(?:^| )(?:-j|-g|--jump|--goto) (\S+)")
 
 
@@ -54,8 +54,8 @@ class AddressSet:
     name: str
     family: int
     members: frozenset[str] = frozenset()
-    kind: str = "hash:net"
-    capacity: int = 65536
+    kind: str = "hash:net"  # takes prefixes and addresses
+    capacity: int = 65536  # ipset's default
 
 
 class Iptables(Protocol):

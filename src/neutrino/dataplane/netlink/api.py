@@ -140,6 +140,6 @@ class Netlink(Protocol):
 def check_sysctl(name: str) -> str:
     """The name, if it is a path such as net/ipv4/ip_forward; ValueError otherwise."""
     parts = name.split("/")
-    if parts[0] != "net" or len(parts) < 3 or any(part in ("", ".", "..") for part in parts):
+    if parts[0] != "net" or len(parts) < 3 or any(part in ("", ".", "..") for part in parts):  # below net/
         raise ValueError(f"{name}: not a path such as net/ipv4/ip_forward")
     return name

@@ -48,7 +48,7 @@ class Chain:
 
     def __post_init__(self) -> None:
         for rule in self.rules:
-            if ' comment "' in rule or "\n" in rule:
+            if ' comment "' in rule or "\n" in rule:  # the comment is for the checksum
                 raise ValueError(f"chain {self.name}: a rule is one line without a comment: {rule}")
 
     def marks(self) -> tuple[str, ...]:

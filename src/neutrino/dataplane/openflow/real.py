@@ -106,7 +106,7 @@ class OvsOfctl:
                     raise
                 reasons[number] = found[1]
         if reasons:
-            raise api.MetersRejected(reasons)
+            raise api.MetersRejected(reasons)  # after all: one bad meter must not keep the others out
 
     def _address(self, bridge: str) -> str:
         return f"unix:{self.run_directory}/{bridge}.mgmt" if self.run_directory else bridge

@@ -94,7 +94,7 @@ class HybridFirewall:
                 LOG.debug("%s", difference.text())
                 self.apply(difference)
         except (IptablesError, ConntrackError, render.ConflictingPorts) as error:
-            self.forget()
+            self.forget()  # what was applied before the failure is unknown
             # Ports that were filtered keep the filter they have.
             return Unfiltered(secured - self._filtered, str(error))
         self._filtered = secured

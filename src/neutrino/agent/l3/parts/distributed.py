@@ -33,7 +33,7 @@ from neutrino.model.routing import Router, RouterAddress, RouterInterface
 PORT = "dhcp_port"  # the feed's kind of ports on a network
 FLOATING_TABLE = 16
 FLOATING_PRIORITY = 57481
-_FIRST_FREE = 1 << 15  # lower tables and priorities are used by others
+_FIRST_FREE = 1 << 15  # lower tables and priorities are used by others, as 32766 for the main table
 _OWN, _PAIRED, _RESERVED = 1, 2, 3  # claims to an address, as in the list above
 
 
@@ -77,7 +77,7 @@ class DistributedRouting(L3Extension):
 
     def routers_affected(self, change: StateChange, routers: Iterable[Router]) -> Iterator[str]:
         """Those whose neighbours a port's change affects: with an interface on its network."""
-        if _location(change.old) == _location(change.new):
+        if _location(change.old) == _location(change.new):  # a name or status changes no neighbour
             return
         networks = {each.network_id for each in (change.old, change.new) if each is not None}
         for router in routers:
@@ -164,7 +164,7 @@ def _paired(port: DhcpPort, links: Iterable[_Link]) -> Iterator[tuple[tuple[str,
     """Single addresses of a port's allowed address pairs, each on its link; pairs of whole prefixes are left out."""
     for pair in port.allowed_address_pairs if is_reachable(port) else ():
         prefix = ip_network(pair.ip_address, strict=False)
-        if prefix.num_addresses == 1:
+        if prefix.num_addresses == 1:  # a prefix may be huge, and names no single neighbour
             for link in links:
                 if link.network_id == port.network_id and prefix.network_address in link.cidr:
                     yield (link.device, str(prefix.network_address)), pair.mac_address.lower()

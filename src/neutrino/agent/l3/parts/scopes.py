@@ -83,7 +83,7 @@ def _outside(router: Router, inside: Mapping[str, RouterInterface], version: int
         # With SNAT all is translated except packets of no connection, which would leave with their internal source.
         untranslated = "ct state invalid" if snat_address(router) else "ip saddr != @fixed_to_floating"
         yield f"{outward} {untranslated} drop"
-        yield f"{inward} ct status & snat != 0 accept"
+        yield f"{inward} ct status & snat != 0 accept"  # replies to what was translated
     else:
         yield f"{outward} drop"
     yield f"{inward} drop"
