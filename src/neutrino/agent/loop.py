@@ -73,7 +73,7 @@ async def run(
     finally:
         for task in (stopping, *tasks):
             task.cancel()
-        await asyncio.gather(stopping, *tasks, return_exceptions=True)
+        await asyncio.gather(stopping, *tasks, return_exceptions=True)  # the first failure is being raised already
 
 
 async def _dispatch(client: FeedClient, roles: Sequence[Role]) -> None:

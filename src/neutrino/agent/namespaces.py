@@ -301,7 +301,7 @@ def _plan_addresses(
     add = [
         each
         for key, each in sorted(wanted.items())
-        if (known := existing.get(key)) is None or (known != each and not known.by_kernel)
+        if (known := existing.get(key)) is None or (known != each and not known.by_kernel)  # the kernel's own serves
     ]
     return first, add, [each for each in stale if each not in first]
 

@@ -284,7 +284,7 @@ class FeedClient:
                         sender = asyncio.create_task(self._keep_sending(connection))
                 if self.state.has_changes:
                     self._changed.set()
-            raise ConnectionError("the connection was closed")
+            raise ConnectionError("the connection was closed")  # by the server, in order: the iteration raises nothing
         finally:
             if sender is not None:
                 await _cancel(sender)

@@ -74,7 +74,7 @@ class L2Role:
         """Ignored: `synced` follows, and a reconciliation covers everything."""
 
     def synced(self) -> None:
-        self._synced = True
+        self._synced = True  # for good: later the state loses an object only over a synced connection
         self._queue.put(RECONCILE)
 
     def applied(self) -> int | None:

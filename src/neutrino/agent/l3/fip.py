@@ -194,6 +194,6 @@ def _parse(text: str) -> dict[str, ipaddress.IPv4Network]:
             pair = ipaddress.IPv4Network(network)
         except ValueError:
             continue  # a truncated line, after a loss of power: the router gets another
-        if comma and pair.prefixlen == 31 and pair.subnet_of(POOL) and pair not in pairs.values():
+        if comma and pair.prefixlen == 31 and pair.subnet_of(POOL) and pair not in pairs.values():  # never one for two
             pairs[router_id] = pair
     return pairs

@@ -170,7 +170,11 @@ class L3Role:
     # --- one router -------------------------------------------------------------------------------------------------
 
     async def _reconcile(self, router_id: str) -> str:
-        """Gives the router's problem that remains. Before the first `synced` only what is missing is added."""
+        """Gives the router's problem that remains. Before the first `synced` only what is missing is added.
+
+        In order: release of prefixes, through the gateway as it is; namespaces, of each the nft tables before the addresses,
+        so that no packet leaves untranslated; daemons, which need the devices; reports, once all of it is in force.
+        """
         synced = self._loop.is_synced
         router = self._feed.state.get(ROUTER, router_id)
         refusal = self.desired.refusal(router) if router is not None else None

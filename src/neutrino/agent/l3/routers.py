@@ -57,7 +57,11 @@ class Routers:
         return frozenset(list_directory(self._records))
 
     def apply(self, router: Router, *, keepalived: bool = True, complete: bool = True) -> Applied:
-        """Not `complete`: the router is from the cache, so nothing is removed or replaced."""
+        """Not `complete`: the router is from the cache, so nothing is removed or replaced.
+
+        `fip-…` is prepared before `qrouter-…`, whose veth pair has its other end there, and reconciled after it, when the
+        pair exists.
+        """
         self._record(router)  # first: an agent that is killed now finds by it what to remove
         if router.distributed:
             self._fips.prepare(router)

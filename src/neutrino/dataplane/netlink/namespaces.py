@@ -105,7 +105,7 @@ class Namespaces:
         os.makedirs(self.directory, mode=0o755, exist_ok=True)
         descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # two creators would mount two namespaces on one name
             self._share()
             yield
         finally:

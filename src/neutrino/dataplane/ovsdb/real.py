@@ -116,7 +116,7 @@ class RealOvsdb:
             self._replica = _Replica(address, helper)
             self._connection = connection.Connection(self._replica, timeout)
             self._commands = _Commands(self._connection)
-        except Exception as error:
+        except Exception as error:  # the library raises plain ones where the database is not reachable
             raise api.OvsdbError(f"{address}: {error}") from error
         with self._connection.lock:  # the library's thread may be applying an update
             # Read before changes are reported: events are differences from this snapshot.

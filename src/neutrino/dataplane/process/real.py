@@ -21,8 +21,8 @@ _MAX_ENVIRONMENT = 1 << 16  # our marks are first in the environments that we ma
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SIGKILL_SECONDS = 5.0
 _SECOND_SIGTERM_SECONDS = 1.0  # see `_end`
-_MARKS_SECONDS = 1.0
-_READY_SECONDS = 20.0
+_MARKS_SECONDS = 1.0  # for a new program's environment to be readable
+_READY_SECONDS = 20.0  # for a daemon to open its sockets, shown by its pid file
 _MAX_EXIT_STATUSES = 1000  # of exits that nobody waits for
 
 # Python ignores some signals, and our own parent may have ignored or blocked others: a daemon starts with the defaults.

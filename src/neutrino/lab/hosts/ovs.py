@@ -49,7 +49,7 @@ class OpenVSwitch:
             remotes = (f"--remote=punix:{OVS_RUN}/db.sock", MANAGER_REMOTE)
             self._run(DATABASE, str(database), *remotes, *self._daemon_options(DATABASE))
         if is_new:
-            self.vsctl("--no-wait", *render_bridges(self.host, self.datapath))
+            self.vsctl("--no-wait", *render_bridges(self.host, self.datapath))  # the switch starts after this
         if self.pid(SWITCH) is None:
             # With netdev bridges alone, ovs-vswitchd need not probe the kernel datapath, which may not exist.
             only = ["--disable-system"] if self.datapath == NETDEV else []

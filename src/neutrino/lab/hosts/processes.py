@@ -156,7 +156,7 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C in the terminal of `lab up` must not reach it
                 env=self.environment(),
                 cwd="/",
             )

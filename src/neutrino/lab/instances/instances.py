@@ -66,7 +66,7 @@ class VmRecords:
         draft = self.directory / f".{vm.name}.{vm.device_id}"
         draft.write_bytes(msgspec.json.encode(vm))
         try:
-            os.link(draft, self._path(vm.name))
+            os.link(draft, self._path(vm.name))  # rename would replace the other's record
         except FileExistsError:
             raise LabError(f"VM {vm.name} exists already") from None
         finally:

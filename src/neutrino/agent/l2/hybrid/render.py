@@ -141,7 +141,7 @@ def _filtering(ports: Sequence[LocalPort], silent: Iterable[str], family: int) -
     for port in ports:
         into, out = _to(port.id), _from(port.id)
         if not port.secured:
-            forward += [(into, "ACCEPT"), (f"{out} --physdev-is-bridged", "ACCEPT")]
+            forward += [(into, "ACCEPT"), (f"{out} --physdev-is-bridged", "ACCEPT")]  # bridged: not to the host itself
             continue
         forward += [(into, GROUPS), (out, GROUPS)]
         arriving.append((out, port_chain("o", port.id)))

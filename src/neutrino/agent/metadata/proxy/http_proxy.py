@@ -206,7 +206,7 @@ class HttpProxy:
                 await self._respond(connection, error.status, str(error), last=error.last)
                 if error.last:
                     return
-            if not connection.is_idle:
+            if not connection.is_idle:  # the body was not read to its end
                 return
             connection.http.start_next_cycle()
             seconds = self._settings.timeouts.timeout_http_keep_alive
@@ -215,6 +215,7 @@ class HttpProxy:
         """Send a response of the proxy itself. The rest of a request's body is not waited for."""
         body = f"{status.value} {status.phrase}: {text}\n".encode()
         headers = [("content-type", "text/plain; charset=utf-8"), ("content-length", str(len(body)))]
+        # Closed where a body may follow: it would be read as the next request.
         if last or (connection.http.their_state is not h11.DONE and not _is_complete(connection)):
             headers.append(("connection", "close"))
         response = h11.Response(status_code=status.value, reason=status.phrase.encode(), headers=headers)
@@ -265,7 +266,7 @@ class HttpProxy:
                 await _send_request(client, nova, request)
                 response = await _read_response(nova)
                 break
-            except BaseException as error:
+            except BaseException as error:  # cancelled too: half a request must not get back into the pool
                 nova.close()
                 # Nova may close a kept connection at any time, also just before the request arrives.
                 stale = (

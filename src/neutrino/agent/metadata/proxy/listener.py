@@ -58,7 +58,7 @@ class _Socket:
         for _ in range(MAX_ACCEPTS):
             try:
                 connection, _address = self._socket.accept()
-            except (BlockingIOError, ConnectionError, InterruptedError):
+            except (BlockingIOError, ConnectionError, InterruptedError):  # none left, or its client has gone
                 return
             except OSError as error:
                 if error.errno not in EXHAUSTED:
