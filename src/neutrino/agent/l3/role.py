@@ -172,8 +172,8 @@ class L3Role:
     async def _reconcile(self, router_id: str) -> str:
         """Gives the router's problem that remains. Before the first `synced` only what is missing is added.
 
-        In order: release of prefixes, through the gateway as it is; namespaces, of each the nft tables before the addresses,
-        so that no packet leaves untranslated; daemons, which need the devices; reports, once all of it is in force.
+        In order: release of prefixes, through the gateway as it is; namespaces, each with its nft tables before its
+        addresses, so that no packet leaves untranslated; daemons, which need the devices; reports, once all is in force.
         """
         synced = self._loop.is_synced
         router = self._feed.state.get(ROUTER, router_id)
