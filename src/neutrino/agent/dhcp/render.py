@@ -7,8 +7,8 @@ is a veth pair: `tap…` on the bridge and `ns-…` in the namespace, as an inte
 ovs-vswitchd there.
 
 A request of an instance reaches dnsmasq through br-int and this device. dnsmasq finds the MAC in `host`, which has the
-address and may set the port's tag, and answers with the options in `opts` of that tag and the subnet's; a MAC that is not
-in `host` gets no answer.
+address and may set the port's tag, and answers with the options in `opts` of that tag and the subnet's; a MAC that is
+not in `host` gets no answer.
 """
 
 import dataclasses

@@ -4,8 +4,8 @@ Events are: an object of the feed changed, OVSDB changed (a device was plugged, 
 switch was restarted. A reconciliation covers the whole current state; events that arrive meanwhile queue one more. Timers
 only look for drift: the number of our flows every few seconds, all of them once in a while.
 
-From a tap to ACTIVE: OVSDB notifies of the interface, and a moment later of its ofport; the next reconciliation wires the
-port; `port_up` with the port's revision goes to the server, which sets the port ACTIVE unless it has a newer revision.
+From a tap to ACTIVE: OVSDB notifies of the interface, and a moment later of its ofport; the next reconciliation wires
+the port; `port_up` with its revision goes to the server, which sets the port ACTIVE unless it has a newer revision.
 """
 
 import asyncio

@@ -4,8 +4,8 @@ It is shared by all distributed routers of the host with floating IPs on that ne
 Towards the external network it has the host's own port (`fg-…`), which answers for every floating IP that is routed
 through it (proxy ARP): a floating IP is a route there, not an address.
 
-A packet to a floating IP: `fg-…` → its route → `fpr-…` ══ `rfp-…` in `qrouter-…`, where it is translated → instance. One
-from the instance: a rule by its source selects table 16 → `rfp-…`, where it is translated ══ `fpr-…` → `fg-…`.
+A packet to a floating IP: `fg-…` → its route → `fpr-…` ══ `rfp-…` in `qrouter-…`, where it is translated → instance.
+One from the instance: a rule by its source selects table 16 → `rfp-…`, where it is translated ══ `fpr-…` → `fg-…`.
 
 Whichever router is reconciled, the namespace is reconciled for all of them, under a lock; it is removed with the last
 one. Before the first `synced` nothing is removed from it: routers that the agent does not know yet may use it.

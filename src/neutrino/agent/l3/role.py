@@ -173,7 +173,7 @@ class L3Role:
         """Gives the router's problem that remains. Before the first `synced` only what is missing is added.
 
         In order: release of prefixes, through the gateway as it is; namespaces, each with its nft tables before its
-        addresses, so that no packet leaves untranslated; daemons, which need the devices; reports, once all is in force.
+        addresses, so that no packet leaves untranslated; daemons, which need the devices; reports, when all is set.
         """
         synced = self._loop.is_synced
         router = self._feed.state.get(ROUTER, router_id)

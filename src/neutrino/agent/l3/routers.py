@@ -59,8 +59,8 @@ class Routers:
     def apply(self, router: Router, *, keepalived: bool = True, complete: bool = True) -> Applied:
         """Not `complete`: the router is from the cache, so nothing is removed or replaced.
 
-        `fip-…` is prepared before `qrouter-…`, whose veth pair has its other end there, and reconciled after it, when the
-        pair exists.
+        `fip-…` is prepared before `qrouter-…`, whose veth pair has its other end there, and reconciled after it,
+        when the pair exists.
         """
         self._record(router)  # first: an agent that is killed now finds by it what to remove
         if router.distributed:

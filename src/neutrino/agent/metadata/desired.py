@@ -200,7 +200,7 @@ def plan_listeners(
 
 
 def _merged(desired: Listener, found: Listener) -> Listener:
-    """With the sources of both: before the first `synced` the proxy keeps what it has, which counts more than the cache."""
+    """With the sources of both: before the first `synced` the proxy keeps what it has, and the cache only adds."""
     before = found.sources
     sources = Sources(
         {**desired.sources.links, **before.links},

@@ -4,9 +4,9 @@ Every host of the router has its devices; keepalived, which elects the active ho
 addresses and routes there. All belong to one VRRP instance, whose own address on the HA network shows that this host is
 the active one. A host that comes back does not take over (`nopreempt`): each failover costs packets.
 
-A failover: keepalived of a standby host misses three advertisements, sets addresses and routes, announces them, and writes
-its state into a fifo. The agent reads it, announces too, and reports the state; the server then moves the router's
-bindings, by which the tunnels of other hosts follow.
+A failover: keepalived of a standby host misses three advertisements, sets addresses and routes, announces them, and
+writes its state into a fifo. The agent reads it, announces too, and reports the state; the server then moves the
+router's bindings, by which the tunnels of other hosts follow.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """The HTTP proxy: requests of instances, forwarded to Nova with headers that identify the instance.
 
-A request arrives at a listener of its namespace, which knows the client's address, device and MAC (`listener`). Framing,
-method and rate limit are checked, and the instance is looked up by network and address (`directory`); then the request is
-written anew, with signed headers, to a connection of the pool (`connections`), and Nova's response is copied back.
+A request arrives at a listener of its namespace, which knows the client's address, device and MAC (`listener`).
+Framing, method and rate limit are checked, and the instance is looked up by network and address (`directory`); then the
+request is written anew, with signed headers, to a connection of the pool (`connections`), and the response copied back.
 
 Bodies are streamed in both directions. A failure of Nova concerns only the request that met it.
 
