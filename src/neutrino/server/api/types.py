@@ -295,7 +295,7 @@ class Mac(Type):
         text = value.strip().lower().replace("-", ":") if isinstance(value, str) else ""
         if not MAC.fullmatch(text) or text in {"ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"}:
             raise Invalid(f"'{value}' is not a valid MAC address")
-        if int(text[:2], 16) & 1 and not self.group:
+        if int(text[:2], 16) & 1 and not self.group:  # the group bit
             raise Invalid(f"'{value}' is a multicast MAC address")
         return text
 

@@ -178,7 +178,7 @@ class Admission:
     async def _look_up(self) -> None:
         if self._lookup is None:
             self._lookup = asyncio.create_task(self._delayed_refresh())
-        await asyncio.shield(self._lookup)
+        await asyncio.shield(self._lookup)  # a client that disconnects must not cancel it for the others
 
     async def _delayed_refresh(self) -> None:
         try:

@@ -143,7 +143,7 @@ def _distributed(port: m.Port, hosts: frozenset[str]) -> dict[str, m.Port]:
     """A port of a distributed router, which has no binding: every host of the router wires it."""
     base = msgspec.structs.replace(
         port,
-        device_owner=DVR_INTERFACE,
+        device_owner=DVR_INTERFACE,  # the port's own may have been cleared by a client
         allowed_address_pairs=(),
         port_security_enabled=False,
         security_groups=(),

@@ -212,7 +212,7 @@ class L3Scheduler(AgentScheduler):
     def _lacking(self, connection: Connection) -> list[str]:
         """Routers with ports that have fewer live agents than they may have."""
         # HA routers lack agents also while they have some; others only without any that is alive.
-        lacks_some = ROUTERS.serving < (self.options.agents_per_object or 2**31 - 1)
+        lacks_some = ROUTERS.serving < (self.options.agents_per_object or 2**31 - 1)  # 0: all agents
         lacks_all = sa.and_(sa.exists().where(_rp.router_id == _r.id), ROUTERS.serving == 0)
         statement = sa.select(_r.id).where(sa.case((_r.ha, lacks_some), else_=lacks_all)).order_by(_r.id)
         return list(connection.execute(statement, {"cutoff": self.registry.cutoff()}).scalars())
