@@ -83,6 +83,7 @@ def run(
         respawn_interval=0.2,
         process_name="neutrino-server",
     )
+    # First, as granian calls them in this order: the feed restarts with the configuration that is loaded then.
     api.on_reload(lambda: _reload(files))
     with contextlib.ExitStack() as stack:
         if conf.feed.run:

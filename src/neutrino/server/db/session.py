@@ -155,6 +155,7 @@ class _Kept:
         self.connection = connection
         self.used = 0.0
 
+    # Not left to the garbage collector, which comes late for such cycles: many short threads would empty the pool.
     def __del__(self) -> None:
         with suppress(Exception):  # the interpreter may be shutting down
             self.connection.close()

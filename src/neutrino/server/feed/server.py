@@ -111,7 +111,7 @@ class FeedServer:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                task.result()  # raises what ended the task: this process ends, and is respawned
+                task.result()  # raises what ended the task: the process ends, and its supervisor respawns it
         finally:
             for task in tasks:
                 task.cancel()

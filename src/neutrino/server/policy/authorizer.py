@@ -138,7 +138,7 @@ class Authorizer:
         """Refuse attributes that the caller may not set. Keys of a dictionary may have rules of their own."""
         for name in given:
             attribute = resource.by_name[name]
-            # A create with the default value sets nothing, as in Neutron: clients send whole objects.
+            # A create that gives the default value sets nothing, as in Neutron.
             if not attribute.guarded or (action == "create" and target.get(name) == attribute.default):
                 continue
             rule = f"{action}_{resource.name}:{name}"

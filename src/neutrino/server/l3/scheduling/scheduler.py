@@ -255,6 +255,7 @@ class L3Scheduler(AgentScheduler):
     def set_ha_state(self, host: str, router_id: str, state: str) -> bool:
         """Store the HA state that a host reports for a router, whose ports follow the active host; whether it changed."""
         changed = self._write_ha_state(host, router_id, state)
+        # With the bindings move the forwarding entries, by which other hosts' tunnels lead to the active host.
         if state == ACTIVE:  # also if unchanged: an earlier report may have failed before the ports moved
             self._try_place(router_id, PlacementChange())
         return changed
