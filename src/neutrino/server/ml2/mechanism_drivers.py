@@ -80,7 +80,7 @@ def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
         "vhostuser_ovs_plug": True,
         # The mode of Nova's end: Open vSwitch with the type dpdkvhostuserclient connects to QEMU's socket.
         "vhostuser_mode": "server" if VHOSTUSER_SERVER in interface_types else "client",
-        "vhostuser_socket": f"{directory}/{('vhu' + port.port['id'])[:14]}",  # Nova's device name
+        "vhostuser_socket": f"{directory}/{('vhu' + port.port['id'])[:14]}",  # Nova's NIC_NAME_LEN
     }
 
 
