@@ -113,7 +113,7 @@ def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> N
 
 
 def _as_read(table: sa.Table) -> sa.ColumnElement[bool]:
-    """The condition of every optimistic write: if the object has changed since, no row matches and the write is Stale."""
+    """The condition of optimistic writes: if the object has changed since, no row matches and the write is Stale."""
     unchanged = table.c.revision_number == sa.bindparam("revision_as_read", type_=sa.Integer)
     return sa.and_(table.c.id == sa.bindparam("as_read", type_=sa.String), unchanged)
 
