@@ -65,7 +65,7 @@ def _verify(config_files: Sequence[str], wait: float) -> int:
         found, synced = main.find(config_files)
         if not synced:
             print("verify: the server does not respond, so the desired state is unknown", file=sys.stderr)
-            return 3
+            return 3  # unknown: neither drift (1) nor none (0)
         drift = [each for each in found if each.plan]
         if not drift or time.monotonic() > give_up:
             break

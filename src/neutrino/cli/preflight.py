@@ -44,7 +44,7 @@ def check_port(host: str, port: int, fix: str) -> None:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections in TIME_WAIT do not count
             probe.bind(address)
     except OSError as error:
         raise CommandError(f"cannot listen on {host} port {port}: {error.strerror or error}; {fix}") from None

@@ -64,7 +64,7 @@ def run(
     from neutrino.cli import workers
 
     files = [os.path.abspath(name) for name in config_files]
-    multiprocessing.set_start_method("fork", force=True)  # not Python's default for ever: workers share the server
+    multiprocessing.set_start_method("fork", force=True)  # not the default of Python 3.14: workers share the server
     os.register_at_fork(after_in_child=workers.set_worker_signals)
     api = workers.Supervisor(
         workers.TARGET,
@@ -83,6 +83,7 @@ def run(
         respawn_interval=0.2,
         process_name="neutrino-server",
     )
+    # First, as granian calls them in this order: the feed restarts with the configuration that is loaded then.
     api.on_reload(lambda: _reload(files))
     with contextlib.ExitStack() as stack:
         if conf.feed.run:

@@ -39,7 +39,7 @@ def load(files: Sequence[str]) -> None:
     sa.make_url(config.database_url(conf)).get_dialect().import_dbapi()
     if conf.feed.run:
         import neutrino.server.feed.server  # noqa: F401
-    load_extension_checks_lazily()
+    load_extension_checks_lazily()  # before `assemble`, which parses the rules
     _server = assemble(conf)
     gc.unfreeze()  # after a reload: the replaced server can be collected
     gc.collect()

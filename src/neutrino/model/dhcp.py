@@ -18,7 +18,7 @@ OWNER: Final = "network:dhcp"
 ROUTERS: Final = frozenset(
     {"network:router_interface", "network:ha_router_replicated_interface", "network:router_interface_distributed"}
 )
-METADATA_NETWORK: Final = ipaddress.IPv4Network("169.254.0.0/16")
+METADATA_NETWORK: Final = ipaddress.IPv4Network("169.254.0.0/16")  # by the option enable_metadata_network
 
 
 def device_id(host: str, network_id: str) -> str:

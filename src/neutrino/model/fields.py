@@ -14,7 +14,7 @@ import msgspec
 
 MAX_NAME: Final = 255
 MAX_SHOWN: Final = 60
-MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z", re.IGNORECASE)
+MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z", re.IGNORECASE)  # `$` would accept a line break after it
 Check = Callable[[Any], bool]
 
 # --- checks -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.l3.config import OPTIONS as L3
 
+# Neutron's defaults; the last two bound the nft elements and flows that a project costs its hosts.
 QUOTAS = {
     "network": 100,
     "subnet": 100,
@@ -114,7 +115,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
     "oslo_middleware": [
         cfg.IntOpt(
             "max_request_body_size",
-            default=114688,
+            default=114688,  # of oslo.middleware
             min=1024,
             help="Maximum size of a request body, in bytes.",
             deprecated_opts=[cfg.DeprecatedOpt("max_request_body_size", group="DEFAULT")],

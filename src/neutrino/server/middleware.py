@@ -73,6 +73,7 @@ def _not_from_web_pages(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
                 "addresses and to bind_host, unless allow_noauth_beyond_loopback=true."
             )
         if origin is None:
+            # none: the user typed the address. Without the header it is no browser, so no page caused the request.
             same = environ.get("HTTP_SEC_FETCH_SITE", "none") in ("none", "same-origin")
             return "" if same else "A page of another site is not let in ([cors] allowed_origin)."
         same = origin in allowed or origin.partition("://")[2].lower() == host.lower()

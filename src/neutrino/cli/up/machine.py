@@ -79,6 +79,7 @@ class Run:
         """Run the switch with the external bridge; at the end, remove everything that it and the agent created."""
         self._tear_down_agent(agent_files)  # of a killed run
         with self.switch.running(AGENT_BRIDGES), contextlib.ExitStack() as stack:
+            # Called in reverse order: the agent's namespaces go before the bridges that their devices are on.
             stack.callback(self._remove_bridges)
             stack.callback(self._tear_down_agent, agent_files)
             self.switch.add_bridge(EXTERNAL_BRIDGE)

@@ -22,7 +22,7 @@ from neutrino.server.context import Context
 
 LOG = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder(enc_hook=str).encode
-DRAINED = 1024 * 1024
+DRAINED = 1024 * 1024  # bytes of a refused body that are still read: see `_drain`
 
 
 @dataclass(eq=False)
@@ -72,6 +72,7 @@ class Endpoint:
         content_type = (req.content_type or assumed).partition(";")[0].strip().lower()
         if content_type != "application/json":
             raise errors.HTTPUnsupportedMediaType(content_type=content_type)
+        # Falcon bounds that stream by Content-Length: of a chunked body, which has none, it would read nothing.
         raw: bytes = req.bounded_stream.read(self.max_body + 1) if length else req.stream.read(self.max_body + 1)
         if len(raw) > self.max_body:
             raise errors.HTTPRequestEntityTooLarge(limit=self.max_body)

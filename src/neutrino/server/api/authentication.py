@@ -28,7 +28,7 @@ HEADERS = (
 )
 SCOPES = ("domain_id", "user_domain_id", "project_domain_id", "system_scope")  # the last four of HEADERS, for rules
 NOAUTH_PROJECT = "admin"
-PROJECT_MAX = 255
+PROJECT_MAX = 255  # of the columns `project_id`
 NOAUTH_ROLES = "admin,manager,member,reader,service"  # nobody is authenticated, so every role is granted
 
 

@@ -115,6 +115,7 @@ class Pipeline:
     def update(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context
         body = bodies.decode(request.raw)
+        # Before the lookup: a malformed request is a 400, whether the object exists or not.
         item = bodies.item_to_update(resource, body)
         found, visibility = self._find_to_change(served, request, self._rule("update", resource))
         # Rules of attributes see the new values, the rule of the object itself the old ones.

@@ -295,7 +295,7 @@ class Mac(Type):
         text = value.strip().lower().replace("-", ":") if isinstance(value, str) else ""
         if not MAC.fullmatch(text) or text in {"ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"}:
             raise Invalid(f"'{value}' is not a valid MAC address")
-        if int(text[:2], 16) & 1 and not self.group:
+        if int(text[:2], 16) & 1 and not self.group:  # the group bit
             raise Invalid(f"'{value}' is a multicast MAC address")
         return text
 
@@ -314,7 +314,7 @@ class DnsName(Type):
         labels = (text[:-1] if text.endswith(".") else text).split(".")
         if not all(DNS_LABEL.fullmatch(label) for label in labels):
             raise Invalid(f"'{value}' is not a DNS name")
-        if len(labels) > 1 and labels[-1].isdigit():
+        if len(labels) > 1 and labels[-1].isdigit():  # it could be taken for an IPv4 address
             raise Invalid(f"'{value}' is not a DNS name: its last label is a number")
         if self.domain and not text.endswith("."):
             raise Invalid(f"'{value}' is not a fully qualified domain: it must end with a dot")

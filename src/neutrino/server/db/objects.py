@@ -95,6 +95,7 @@ def update_row(
     Values from `changed` keep their revision.
     """
     stamp = {"updated_at": now(), "revision_number": before["revision_number"] + bump}
+    # Mechanism drivers have been given the object with that revision: it has to be the stored one.
     if values.get("revision_number", 0) > before["revision_number"]:
         stamp = {name: values[name] for name in stamp}
     row = as_row(table, {**values, **stamp}, renamed)
@@ -112,6 +113,7 @@ def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> N
 
 
 def _as_read(table: sa.Table) -> sa.ColumnElement[bool]:
+    """The condition of optimistic writes: if the object has changed since, no row matches and the write is Stale."""
     unchanged = table.c.revision_number == sa.bindparam("revision_as_read", type_=sa.Integer)
     return sa.and_(table.c.id == sa.bindparam("as_read", type_=sa.String), unchanged)
 

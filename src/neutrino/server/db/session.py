@@ -85,7 +85,7 @@ class Database:
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """Run `attempt` until it has no conflict with another writer, then the callbacks of its transactions."""
-        outer = getattr(self._threads, "callbacks", None)
+        outer = getattr(self._threads, "callbacks", None)  # a nested call runs the callbacks of its own attempt only
         callbacks: list[Callable[[], object]] = []
         self._threads.callbacks = callbacks
         try:
@@ -155,6 +155,7 @@ class _Kept:
         self.connection = connection
         self.used = 0.0
 
+    # Not left to the garbage collector, which comes late for such cycles: many short threads would empty the pool.
     def __del__(self) -> None:
         with suppress(Exception):  # the interpreter may be shutting down
             self.connection.close()
@@ -201,8 +202,9 @@ def _raise_api_error(error: sa.exc.DBAPIError) -> None:
 def _is_refused(error: sa.exc.DBAPIError) -> bool:
     """The connection could not be made, or was lost."""
     number = _mysql_number(error)
-    if number is not None:  # cannot connect, gone away, lost
+    if number is not None:  # cannot connect (2), gone away, lost, too many connections, shutdown
         return number in {2002, 2003, 2006, 2013, 1040, 1053}
+    # SQLSTATE classes: 08 connection, 57 shutdown, 53 too many connections; none at all: it could not connect.
     state = getattr(error.orig, "sqlstate", None)
     return type(error.orig).__module__.startswith("psycopg") and (state is None or state[:2] in {"08", "57", "53"})
 
@@ -221,7 +223,7 @@ def _is_lost_race(error: sa.exc.DBAPIError) -> bool:
         return number in _MYSQL_LOST_RACES
     code = getattr(error.orig, "sqlstate", None)  # psycopg
     if code is not None:
-        return code in {"40001", "40P01", "55P03"}
+        return code in {"40001", "40P01", "55P03"}  # serialization failure, deadlock, lock not available
     return "database is locked" in str(error.orig) or "database table is locked" in str(error.orig)
 
 
@@ -268,8 +270,8 @@ def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
     options: dict[str, Any] = {
         "poolclass": sa.pool.QueuePool,
         "max_overflow": 50,
-        "connect_args": {"check_same_thread": False},
-        "pool_reset_on_return": None,
+        "connect_args": {"check_same_thread": False},  # `warm` opens connections that other threads use
+        "pool_reset_on_return": None,  # reads are in autocommit: nothing to roll back
     }
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     writes = sa.create_engine(url, **(options | {"pool_reset_on_return": "rollback"}))
@@ -292,6 +294,7 @@ def _restrict_permissions(path: str) -> None:
 
 
 def _server_engines(url: sa.URL, pool_size: int) -> tuple[Engine, Engine]:
+    # No pre-ping, which is a round trip per transaction: a read connection is replaced after an error or a minute idle.
     options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 50, "pool_recycle": 1800, "pool_pre_ping": False}
     # Transactions always end with a commit or rollback, so the pool need not send another rollback.
     options["pool_reset_on_return"] = None

@@ -131,6 +131,7 @@ class Transaction:
         used = amount if table is None else self.connection.execute(count_all(table), {"p": project_id}).scalar_one()
         if used > limit:
             raise errors.OverQuota(overs=[resource])
+        # Of two first uses at the same time one fails on the primary key, and its write is retried.
         self.insert(t.quota_usages, [{"project_id": project_id, "resource": resource, "used": used}])
 
 

@@ -108,7 +108,7 @@ class DhcpPorts:
             return []
         try:
             network = self.networks.view.get(connection, network_id)
-        except errors.NetworkNotFound:
+        except errors.NetworkNotFound:  # deleted meanwhile, with its ports
             return []
         if subnets is None:
             subnets = subnets_of(connection, [network_id])[network_id]
@@ -194,6 +194,7 @@ class DhcpPorts:
             "binding:host_id": host,
             "fixed_ips": port["fixed_ips"] if same else fixed,  # another order is no change
         }
+        # Retried with every change: the host's switch may have reported since, and can bind the port now.
         failed = port["binding:vif_type"] in (VIF_FAILED, VIF_UNBOUND)
         return self.ports.prepare_update(connection, port, values, served.network, rebind=failed)
 

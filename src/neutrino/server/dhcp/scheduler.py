@@ -79,7 +79,7 @@ class DhcpScheduler(AgentScheduler):
     def schedule(self, network_id: str) -> list[str]:
         """Give a network with a DHCP subnet the agents that it lacks; gives the ids of the agents added."""
         if not self.options.automatic:
-            self.settle(network_id)
+            self.settle(network_id)  # agents that an operator has placed it on need its ports too
             return []
         move = self.place(network_id, PlacementChange(fill=True))
         if move is None or not move.to_agents:
@@ -139,7 +139,7 @@ class DhcpScheduler(AgentScheduler):
         candidates = [c for c in agents if c.id not in leaving]
         unable: set[str] = set()
         unknown: set[str] = set()
-        while True:
+        while True:  # ends: each round excludes at least one more agent
             able = [c for c in candidates if c.id not in unable | unknown]
             joining = choose(able, wanted, hints, hosted)
             steps = self.ports.steps(connection, network_id, joining, leaving)

@@ -126,6 +126,7 @@ class ChangeLog:
     @retried
     def _remove(self, last: int) -> int:
         with self.db.transaction() as tx:
+            # Together: a reader that misses these rows finds `removed` ahead of it. `<`: other processes compact too.
             tx.execute(sa.update(t.change_head).where(_h.id == 1, _h.removed < last).values(removed=last))
             return tx.execute(sa.delete(t.changes).where(_c.position <= last)).rowcount
 

@@ -111,7 +111,7 @@ class FeedServer:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                task.result()
+                task.result()  # raises what ended the task: the process ends, and its supervisor respawns it
         finally:
             for task in tasks:
                 task.cancel()
@@ -165,7 +165,7 @@ class FeedServer:
         self.fanout.position = rows[-1].position
         # Ports of distributed routers follow from many rows: `settle` looks at all of them, in a task of its own.
         for by_host in records.get("router", {}).values():
-            if by_host is None or any(router.distributed for router in by_host.values()):
+            if by_host is None or any(router.distributed for router in by_host.values()):  # None: deleted, of any kind
                 self._unsettled.set()
         if any(row.kind == KIND for row in rows):
             await self._admission.refresh()
@@ -186,6 +186,7 @@ class FeedServer:
     async def _settle(self) -> None:
         work = functools.partial(self._run, self._writing, self._reports.settle)
         while True:
+            # Also at the start: changes from before it do not set the event.
             await _retrying("update ports of distributed routers", work)
             await self._unsettled.wait()
             self._unsettled.clear()
@@ -253,7 +254,7 @@ class FeedServer:
             return
         host, credential = admitted
         if sum(session.host == host for session in self._sessions) >= MAX_SESSIONS:
-            await connection.close(1013, "too many connections of this host")
+            await connection.close(1013, "too many connections of this host")  # try again later
             return
         session = Session(connection, host, credential, self.fanout, self._batches.take)
         self._sessions.add(session)
@@ -263,7 +264,7 @@ class FeedServer:
             self._sessions.discard(session)
 
     async def _close(self, sessions: Iterable[Session], reason: str) -> None:
-        closing = tuple(sessions)
+        closing = tuple(sessions)  # a session that ends leaves the set
         for session in closing:
             LOG.warning("closing the connection of host %s: %s", session.host, reason)
         await asyncio.gather(*(session.close(reason) for session in closing), return_exceptions=True)

@@ -46,6 +46,7 @@ class MemberDifference:
     removed: set[Member] = field(default_factory=set)
 
     def extend(self, added: Set[Member], removed: Set[Member]) -> None:
+        # What is queued and not sent yet cancels out: the host never got a member that is removed again.
         self.removed |= removed - self.added
         self.added -= removed
         self.added |= added - self.removed
@@ -368,6 +369,7 @@ class MemberSets(Store):
         if self.name not in pending.kinds or not self._subscriptions.has(pending.host, self.name, key):
             return (gone(self.name, key),)
         members = self._sets.get(key, _NO_MEMBERS)
+        # A difference that does not fit one message is sent as the whole set, which can be split.
         if not isinstance(due, MemberDifference) or len(due.added) + len(due.removed) > MAX_MEMBERS:
             return members.encoded(key)
         if not due.added and not due.removed:

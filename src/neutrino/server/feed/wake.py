@@ -83,6 +83,7 @@ async def _watch_file(db: Database, woken: Callable[[], None], interval: float) 
 def _data_version(db: Database) -> Any:
     """SQLite's counter of commits by other connections; reading it touches shared memory, not the disk."""
     with db.read() as connection:
+        # Comparable on one connection only, which this thread keeps; after a new one there is one needless wake-up.
         # The driver itself: this runs many times a second, and SQLAlchemy would cost more than SQLite.
         driver: Any = connection.connection.driver_connection
         return driver.execute("PRAGMA data_version").fetchone()

@@ -25,7 +25,7 @@ from neutrino.server.db.transaction import Transaction
 
 LOG = logging.getLogger(__name__)
 Row = Object | sa.RowMapping
-MAX_LOAD = 2**31 - 1
+MAX_LOAD = 2**31 - 1  # of the database's integers
 _c = t.agents.c
 _decode = msgspec.json.decode
 _KNOWN = sa.select(t.agents).where(_c.host.in_(sa.bindparam("hosts", expanding=True)))
@@ -71,7 +71,7 @@ class Registry:
 
     def report_all(self, states: Sequence[AgentState]) -> list[Report]:
         """Store the reports of several agents, as of one host's roles, in one transaction."""
-        return self._write({_key(s): s for s in states}.values())
+        return self._write({_key(s): s for s in states}.values())  # one per agent, the last: its row is written once
 
     @retried
     def _write(self, states: Collection[AgentState]) -> list[Report]:

@@ -173,7 +173,7 @@ def _slaac(subnets: Sequence[Object], mac: str, device_owner: str) -> list[_Want
 
 def _for_owner(subnets: Sequence[Object], device_owner: str) -> list[Object]:
     """Subnets that ports of this owner may use; those whose service_types name the owner come first."""
-    if device_owner == DHCP_OWNER:
+    if device_owner == DHCP_OWNER:  # it serves every subnet, whatever service types these are for
         return list(subnets)
     matching = [s for s in subnets if device_owner and device_owner in s["service_types"]]
     return matching + [s for s in subnets if not s["service_types"]]

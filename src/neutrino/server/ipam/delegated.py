@@ -15,7 +15,7 @@ Object = Mapping[str, Any]
 POOL: Final = "prefix_delegation"  # the subnetpool_id of such a subnet, as in Neutron
 PROVISIONAL: Final = "::/64"
 _PROVISIONAL: Final = ipaddress.IPv6Network(PROVISIONAL)
-_HOST_BITS: Final = 64
+_HOST_BITS: Final = 64  # SLAAC needs a /64
 _MODES: Final = (SLAAC, STATELESS)
 _DERIVED: Final = ("gateway_ip", "allocation_pools")  # from the prefix
 

@@ -145,6 +145,7 @@ class SubnetPools(ViewCollection):
             if exists(connection, _s.subnetpool_id == key):
                 raise errors.SubnetPoolDeleteError(reason="there are subnets from this pool")
         with self.db.transaction() as tx:
+            # A subnet allocated since makes this fail on its foreign key, and it is decided again.
             sharing.delete_object(tx, t.subnetpools, before)
 
     # --- actions ------------------------------------------------------------------------------------------------------

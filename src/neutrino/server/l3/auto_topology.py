@@ -110,6 +110,7 @@ class AutoTopology:
     def _delete_parts(self, context: Context, network_id: str, router_id: str | None) -> None:
         with self.db.read() as connection:
             subnets = list(connection.execute(sa.select(_s.id).where(_s.network_id == network_id)).scalars())
+        # In this order: a router with interfaces and a network with ports are not deleted.
         if router_id is not None:
             for subnet_id in subnets:
                 with contextlib.suppress(errors.NotFound):

@@ -64,7 +64,7 @@ def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
     """VIF type and details for Nova: a tap device on the bridge, or a vhost-user socket with the DPDK datapath."""
     datapath = configurations.get("datapath_type", "system")
     details: Object = {
-        "port_filter": True,
+        "port_filter": True,  # Nova adds no filter of its own
         "connectivity": "l2",
         "bridge_name": configurations.get("integration_bridge", "br-int"),
         "datapath_type": datapath,
@@ -80,7 +80,7 @@ def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
         "vhostuser_ovs_plug": True,
         # The mode of Nova's end: Open vSwitch with the type dpdkvhostuserclient connects to QEMU's socket.
         "vhostuser_mode": "server" if VHOSTUSER_SERVER in interface_types else "client",
-        "vhostuser_socket": f"{directory}/{('vhu' + port.port['id'])[:14]}",
+        "vhostuser_socket": f"{directory}/{('vhu' + port.port['id'])[:14]}",  # Nova's NIC_NAME_LEN
     }
 
 

@@ -235,6 +235,7 @@ class Networks:
             subnets = connection.execute(of_subnets).all()
             unused = self._unused_ports(connection, before)
         ignored = {port.id for one in unused for port in one.ports}
+        # A port created since it was read makes the delete fail on its foreign key, and this is decided again.
         used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in ignored]
         if used:
             raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
@@ -283,7 +284,7 @@ def _used_by_others(connection: Connection, network: Object) -> bool:
     return exists(
         connection,
         _p.network_id == network["id"],
-        _p.project_id.not_in([network["project_id"], ""]),
+        _p.project_id.not_in([network["project_id"], ""]),  # empty: the server's own ports
         _p.device_owner.not_like("network:%"),
         sa.not_(own_policy),
     )

@@ -231,6 +231,7 @@ def _started(pid: int) -> str:
     """Start time of a process, which distinguishes it from a later one with the same pid; empty if there is none."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
+            # Field 22, counted from the last parenthesis: the command's name may contain spaces and parentheses.
             return stat.read().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return ""

@@ -26,7 +26,7 @@ from neutrino.server.policy import rules
 from neutrino.server.policy.checks import FieldCheck
 
 LOG = logging.getLogger(__name__)
-RELOAD_SECONDS = 1.0
+RELOAD_SECONDS = 1.0  # `load_rules` looks at the files each time: too slow for every decision
 MAX_DECISIONS = 10_000
 MAX_VISIBILITIES = 1_000
 _PARAMETER = re.compile(r"%\(([^)]+)\)")
@@ -138,6 +138,7 @@ class Authorizer:
         """Refuse attributes that the caller may not set. Keys of a dictionary may have rules of their own."""
         for name in given:
             attribute = resource.by_name[name]
+            # A create that gives the default value sets nothing, as in Neutron.
             if not attribute.guarded or (action == "create" and target.get(name) == attribute.default):
                 continue
             rule = f"{action}_{resource.name}:{name}"
@@ -191,9 +192,11 @@ class Authorizer:
             except KeyError:
                 if len(cache) > MAX_DECISIONS:
                     cache.clear()
+                # Without None, which oslo.policy would compare as the text "None"; a missing attribute matches nothing.
                 cache[signature] = evaluate({k: v for k, v in zip(needs, signature, strict=True) if v is not None})
                 return cache[signature]
 
+        # A rule that depends on no attribute decides the same for every row.
         never = frozenset(name for name, rule in guarded.items() if self._depends((rule,)) == Dependencies())
         return Visibility(all_rows, False, needs, never, frozenset(guarded) - never, hidden)
 
@@ -210,7 +213,7 @@ class Authorizer:
 
     def _walk(self, check: Any, within: tuple[str, ...]) -> Dependencies:
         """What a check depends on; `within` are the rules that it is part of, so that a cycle ends."""
-        kind = type(check)
+        kind = type(check)  # not isinstance: a subclass of another package may depend on anything
         if kind is FieldCheck:
             of_network = [f"network:{check.field}"] if check.resource == "networks" else []
             return Dependencies((check.field, *of_network))

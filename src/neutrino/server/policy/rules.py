@@ -109,6 +109,7 @@ PORT = {
         "port",
         {
             "device_id": any_of(ADMIN, MEMBER, SERVICE),
+            # Ports with an owner of network:… have no port security: only the network's owner may have it off.
             "device_owner": any_of("not rule:network_device", ADMIN, SERVICE, NETWORK_MEMBER),
             **dict.fromkeys(("mac_address", "fixed_ips", "fixed_ips:ip_address", "port_security_enabled"), PORT_OWNER),
             "fixed_ips:subnet_id": PORT_OWNER_OR_SHARED,

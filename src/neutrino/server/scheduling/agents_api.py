@@ -31,12 +31,13 @@ from neutrino.server.scheduling.scheduler import AgentScheduler
 from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
-NULL = msgspec.Raw(b"null")
+NULL = msgspec.Raw(b"null")  # the body of Neutron's answer
 _c = t.agents.c
 
 
 def agent_view(registry: Registry) -> View:
     """Agents as the API shows them. They belong to no project: only callers that may see all projects see any."""
+    # callable_: evaluated by each statement. A plain value would be the time at which the server was assembled.
     recent = _c.heartbeat_timestamp >= sa.bindparam("recent", callable_=registry.cutoff, type_=sa.String)
 
     def by_alive(values: tuple[Any, ...]) -> Condition:

@@ -58,6 +58,7 @@ class AddressGroups(ViewCollection):
             if exists(connection, t.security_group_rules.c.remote_address_group_id == key):
                 raise errors.AddressGroupInUse(address_group_id=key)
         with self.db.transaction() as tx:
+            # A rule that refers to it since makes this fail on its foreign key, and it is decided again.
             sharing.delete_object(tx, t.address_groups, before)
 
     # --- addresses ------------------------------------------------------------------------------------------------

@@ -119,6 +119,7 @@ class SecurityGroups(ViewCollection):
         if before["is_default"] and not context.is_admin:
             raise errors.SecurityGroupCannotRemoveDefault()
         with self.db.transaction() as tx:
+            # A port that got the group since makes this fail on its foreign key, and it is decided again.
             rules.remove_rules_touching(tx, key)
             sharing.delete_object(tx, t.security_groups, before)
 

@@ -12,7 +12,7 @@ from neutrino.server.api.resources.common import ID, IDENTITY, PROJECT, PROTOCOL
 
 def parse_name(value: Any) -> str:
     name = t.Text().parse(value)
-    if name.lower() == "default":
+    if name.lower() == "default":  # each project has one, created by the server
         raise errors.SecurityGroupDefaultAlreadyExists()
     return name
 

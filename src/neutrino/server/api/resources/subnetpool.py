@@ -9,6 +9,7 @@ MAX_PREFIXES = 1000
 
 
 def _prefixlen(name: str) -> Attribute:
+    # Not limited to 32 or 128 here: a length that does not fit the pool has an error of its own.
     return writable(name, t.Integer(min=0, max=2**31 - 1, as_text=True), searchable=True)
 
 

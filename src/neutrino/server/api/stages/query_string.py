@@ -16,7 +16,7 @@ DIRECTIONS = {"asc": False, "desc": True}
 PAGING = {"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"}
 MAX_TAGS = 100  # in one filter: each is a subquery
 MAX_VALUES = 1600  # in one filter: as many ids fit a request line of 64 KiB, the limit of uWSGI
-MAX_PARAMETERS = 2000
+MAX_PARAMETERS = 2000  # more than MAX_VALUES, as each value is a parameter
 MAX_SORT_KEYS = 16
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ?")
 

@@ -62,7 +62,7 @@ class LoginLimits:
 
     def is_blocked(self, address: str) -> bool:
         """Whether the address failed too often: then its credential is not looked up."""
-        return bool(address) and self._recent(address) > FAILURES - 1
+        return bool(address) and self._recent(address) > FAILURES - 1  # a fraction, as failures expire gradually
 
     def failed(self, address: str) -> None:
         if not address:
@@ -138,6 +138,7 @@ class Admission:
             return connection.respond(http.HTTPStatus.UNAUTHORIZED, text)
         host, address = hosts[0], source_address(connection.remote_address)
         known = self._match(host, digest(credential))
+        # Not for a known host: it may share its address (NAT) with a client that guesses.
         if known is None and self.limits.is_blocked(address):
             text = "too many failed logins from this address: try again later\n"
             return connection.respond(http.HTTPStatus.TOO_MANY_REQUESTS, text)
@@ -178,7 +179,7 @@ class Admission:
     async def _look_up(self) -> None:
         if self._lookup is None:
             self._lookup = asyncio.create_task(self._delayed_refresh())
-        await asyncio.shield(self._lookup)
+        await asyncio.shield(self._lookup)  # a client that disconnects must not cancel it for the others
 
     async def _delayed_refresh(self) -> None:
         try:

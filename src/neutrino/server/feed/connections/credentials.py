@@ -39,6 +39,7 @@ class Credentials:
             if connection.execute(sa.select(_c.host).where(_c.host == host)).first() is not None:
                 raise OperatorError(f"host {host} has a credential: rotate it, or remove the host")
         with self.db.transaction() as tx:
+            # Not in the change log: feed processes look an unknown credential up when the host logs in.
             tx.insert(t.host_credentials, [row])
         return credential
 

@@ -71,6 +71,7 @@ def owned_socket(path: str) -> Iterator[None]:
         try:
             yield
         finally:
+            # Before the lock is released: after that the path may be the socket of the next owner.
             Path(path).unlink(missing_ok=True)
     finally:
         os.close(lock)

@@ -102,7 +102,7 @@ class Session:
         await self._connection.send(m.encode(messages), text=True)
 
     async def close(self, reason: str) -> None:
-        await self._connection.close(1012, reason)
+        await self._connection.close(1012, reason)  # service restart: the host reconnects
 
     async def _talk(self) -> None:
         sender = asyncio.create_task(self._send_frames())

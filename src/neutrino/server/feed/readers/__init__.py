@@ -32,12 +32,13 @@ def read_changed(
         ids[row.kind][row.object_id] = None
     # A deleted subnet is no longer found here: the same transaction logs its network too.
     ids["network"] |= dict.fromkeys(networks_of_subnets(connection, list(ids["subnet"])))
+    # In this order: each query starts from ids that the ones before it have added.
     ports, networks, agents = list(ids["port"]), list(ids["network"]), list(ids["agent"])
     ids["router"] |= dict.fromkeys(routers_of(connection, ports, networks, agents))
     ids["router"] |= dict.fromkeys(distributed_routers_of(connection, ports, last_networks(ports), agents))
     ids["port"] |= dict.fromkeys(shared_ports(connection, list(ids["router"])))
     return {
-        source: {**dict.fromkeys(ids[source]), **dict(read(connection, list(ids[source])))}
+        source: {**dict.fromkeys(ids[source]), **dict(read(connection, list(ids[source])))}  # None: deleted
         for source, read in readers.items()
         if ids[source]
     }

@@ -101,6 +101,7 @@ def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterH
     bound = {binding.host: _bound(port, binding) for binding in bindings}
     forwarding = None
     for each in bound.values():
+        # By the active binding: until a live migration ends, other hosts send to its source.
         if each.active and each.segment_id in tunnels:
             ips = tuple(f.ip_address for f in fixed)
             forwarding = m.Forwarding(
@@ -108,6 +109,7 @@ def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterH
             )
     if row.id in hosts.distributed:  # every host of the router has it, with the same MAC: it is bound to none
         bound, forwarding = _distributed(port, hosts.distributed[row.id]), None
+    # Wired on all hosts of the router; `forwarding`, by which other hosts' tunnels find it, stays at the active one.
     elif row.id in hosts.replicated:
         bound = _replicated(bound, hosts.replicated[row.id])
     members = {m.Member(f.ip_address, row.mac_address) for f in fixed}
@@ -143,7 +145,7 @@ def _distributed(port: m.Port, hosts: frozenset[str]) -> dict[str, m.Port]:
     """A port of a distributed router, which has no binding: every host of the router wires it."""
     base = msgspec.structs.replace(
         port,
-        device_owner=DVR_INTERFACE,
+        device_owner=DVR_INTERFACE,  # the port's own may have been cleared by a client
         allowed_address_pairs=(),
         port_security_enabled=False,
         security_groups=(),

@@ -39,7 +39,7 @@ _r, _rp, _ra, _p, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.po
 _n, _s, _pool, _f, _pf = t.networks.c, t.subnets.c, t.subnetpools.c, t.floatingips.c, t.port_forwardings.c
 _h, _al = t.conntrack_helpers.c, t.ip_allocations.c
 
-_LOWEST_PRIORITY, _PRIORITIES = 150, 101
+_LOWEST_PRIORITY, _PRIORITIES = 150, 101  # 150 to 250: see `_priority`
 _REPLICATED = (layout.HA_INTERFACE, layout.GATEWAY, layout.SNAT)
 
 _ROUTERS = select(m.Router, t.routers, _r.routes, _r.ha_vr_id)

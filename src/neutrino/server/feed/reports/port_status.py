@@ -126,6 +126,7 @@ class DistributedPortStatus:
         """Set those of these ports DOWN that no host has wired."""
         with self.db.transaction() as tx:
             ports = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)})}
+            # Evaluated again under the lock: a host may have reported the port as wired since.
             gone = list(tx.execute(_UNUSED.where(_port.c.id.in_(list(ids)))).scalars())
             for port_id in sorted(gone):
                 _set_status(tx, ports[port_id], DOWN)

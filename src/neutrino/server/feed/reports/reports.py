@@ -26,6 +26,7 @@ LOG = logging.getLogger(__name__)
 MAX_TEXT = 2000
 AGENTS_PER_TRANSACTION = 200
 HOSTS_PER_BATCH = 500
+# Not the fault of one report: no report of the batch is acknowledged, and all its hosts reconnect and repeat theirs.
 UNREACHABLE = (errors.DatabaseUnreachable, sa.exc.OperationalError, sa.exc.InterfaceError)
 HostReports = tuple[str, Sequence[HostReport]]  # host, its reports
 
@@ -127,7 +128,7 @@ class ReportBatches:
         one = _Waiting(host, reports, asyncio.get_running_loop().create_future())
         self._waiting.append(one)
         self._some.set()
-        if self._is_closed:
+        if self._is_closed:  # `run` has ended and would never write it
             one.done.cancel()
         if not all(map(is_heartbeat, reports)):
             self._urgent.set()

@@ -17,7 +17,7 @@ from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
 
 MAX_STATES: Final = len(role.AGENT_TYPES)
-MAX_ID: Final = 36
+MAX_ID: Final = 36  # a UUID, and the columns of ids
 MAX_TEXT: Final = 64 * 1024  # of a reason, and of an agent's configurations as JSON
 MAX_NAME: Final = 255
 MAX_ENTRIES: Final = 1000  # of a list or a mapping

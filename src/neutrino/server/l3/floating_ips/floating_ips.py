@@ -177,6 +177,7 @@ class FloatingIps:
         after = {**before, **association.values, "description": description}
         if after["port_id"] != before["port_id"] or after["fixed_ip_address"] != before["fixed_ip_address"]:
             after["status"] = DOWN  # until a host reports that it translates the address
+        # With a port_id it is a new association, also with the same port: hosts recognize it by the revision.
         if after == before and "port_id" not in requested:
             return _api_floating_ip(before, association.port)
         now = changed(before, after)

@@ -91,7 +91,7 @@ class PortForwardings(ChildViewCollection):
             left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
             after = {"port_forwardings": left, "router_id": floating_ip["router_id"] if left else None}
             update_row(tx, t.floatingips, floating_ip, after)
-            bump_routers(tx, routers, bump=0)
+            bump_routers(tx, routers, bump=0)  # logged for the hosts, though no change of the router itself
             tx.use(QUOTA, floating_ip["project_id"], -1)
 
     def _check(self, connection: Connection, floating_ip: Object, new: Object, *, other_port: bool) -> None:

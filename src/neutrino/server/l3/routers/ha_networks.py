@@ -22,7 +22,7 @@ from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.subnets import Subnets
 
 LOG = logging.getLogger(__name__)
-MAX_VR_ID: Final = 255
+MAX_VR_ID: Final = 255  # one byte in VRRP: the most HA routers of a project
 _DEFAULTS = {a.name: a.default for a in NETWORK.attributes if a.post and a.default is not UNSET}
 _NETWORK: Final[Object] = {**_DEFAULTS, "project_id": "", "port_security_enabled": False}
 _SUBNET: Final[Object] = {

@@ -152,6 +152,7 @@ class RouterPorts:
             writes += self.update(connection, port.id, {"fixed_ips": kept})
         for agent in plan.add_ha_port_for:
             writes += self._add_ha_port(connection, router, agent)
+        # Ports that move are bound anyway; a second update of one, prepared from the same revision, would be stale.
         changed = {port.id for port in plan.delete} | set(plan.move)
         for port in ports:
             if rebind and port.vif_type == VIF_FAILED and port.host and port.id not in changed:

@@ -64,6 +64,7 @@ def check_overlap(ports: Sequence[RouterPort], new: Sequence[Object], others: It
         if subnet["id"] in taken:
             raise refuse(f"the router has a port on subnet {subnet['id']} already")
     taken |= {subnet["id"]: subnet["cidr"] for subnet in others}
+    # All subnets that wait for a delegated prefix have the same provisional one, which is never routed.
     taken = {key: cidr for key, cidr in taken.items() if not is_provisional(cidr)}
     for subnet in new:
         prefix = ipaddress.ip_network(subnet["cidr"])

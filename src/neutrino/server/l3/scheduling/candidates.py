@@ -89,6 +89,7 @@ _HAS_AGENT = sa.exists().where(_b.router_id == _r.id)
 # A search in the JSON text of all L3 agents' configurations: few rows, and the database evaluates it once per list.
 _HAS_DVR_AGENT = sa.exists().where(
     _a.agent_type == words.L3,
+    # As `encode` writes it, without a space after the colon.
     sa.or_(*(_a.configurations.contains(f'"{words.AGENT_MODE}":"{mode}"', autoescape=True) for mode in DVR_MODES)),
 )
 _NEEDS_AGENT = sa.or_(

@@ -30,6 +30,7 @@ from neutrino.server.ml2.ports.collection import Ports, new_mac, service_port
 from neutrino.server.ml2.views import PORTS, subnets_of
 
 Object = dict[str, Any]
+# Never changed: servers of two releases must derive the same id, or a host gets two ports.
 _PORT_NAMESPACE: Final = uuid.UUID("b5b0fb2a-6c37-4f0e-9d3c-0d9b1b9f6a11")
 EXTERNAL_MODES: Final = frozenset({"dvr", "dvr_snat"})  # agent modes of hosts that reach external networks themselves
 LOG = logging.getLogger(__name__)

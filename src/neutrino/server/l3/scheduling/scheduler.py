@@ -212,7 +212,7 @@ class L3Scheduler(AgentScheduler):
     def _lacking(self, connection: Connection) -> list[str]:
         """Routers with ports that have fewer live agents than they may have."""
         # HA routers lack agents also while they have some; others only without any that is alive.
-        lacks_some = ROUTERS.serving < (self.options.agents_per_object or 2**31 - 1)
+        lacks_some = ROUTERS.serving < (self.options.agents_per_object or 2**31 - 1)  # 0: all agents
         lacks_all = sa.and_(sa.exists().where(_rp.router_id == _r.id), ROUTERS.serving == 0)
         statement = sa.select(_r.id).where(sa.case((_r.ha, lacks_some), else_=lacks_all)).order_by(_r.id)
         return list(connection.execute(statement, {"cutoff": self.registry.cutoff()}).scalars())
@@ -255,6 +255,7 @@ class L3Scheduler(AgentScheduler):
     def set_ha_state(self, host: str, router_id: str, state: str) -> bool:
         """Store the HA state that a host reports for a router, whose ports follow the active host; whether it changed."""
         changed = self._write_ha_state(host, router_id, state)
+        # With the bindings move the forwarding entries, by which other hosts' tunnels lead to the active host.
         if state == ACTIVE:  # also if unchanged: an earlier report may have failed before the ports moved
             self._try_place(router_id, PlacementChange())
         return changed

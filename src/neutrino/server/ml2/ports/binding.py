@@ -25,7 +25,7 @@ from neutrino.server.ml2.segments import read_segments
 
 LOG = logging.getLogger(__name__)
 Levels = tuple[Mapping[str, Any], ...]
-MAX_LEVELS = 10
+MAX_LEVELS = 10  # as in Neutron
 _b = t.port_bindings.c
 
 
@@ -78,6 +78,7 @@ class Binder:
         host = port["binding:host_id"]
         if binding is UNBOUND and port["revision_number"] == 1:
             return  # a new port without a host has neither: saves two statements of the hot path
+        # Also an INACTIVE binding to this host, which a live migration prepared: the key is port and host.
         tx.execute(
             sa.delete(t.port_bindings).where(_b.port_id == port["id"], sa.or_(_b.status == "ACTIVE", _b.host == host))
         )

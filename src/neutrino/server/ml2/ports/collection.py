@@ -187,6 +187,7 @@ class Ports:
     @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
+            # Of any project: the pipeline has authorized the caller before.
             before = self.view.get(connection, key, revision=revision)
             network = self.networks.view.get(connection, before["network_id"], context.project_id)
             decided = self._decide_update(connection, context, before, values)
