@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from neutrino.server.api.resources.network import parse_segments
 from neutrino.server.api.resources.port import parse_address_pairs
 from neutrino.server.api.types import Anything, Invalid, ListOf, first_duplicate
 from neutrino.server.db import tables as t
-from neutrino.server.db.view import View
+from neutrino.server.db.view import MAX_PREPARED, View
 from neutrino.server.errors import (
     DuplicateAddressPairInRequest,
     OverlappingAllocationPools,
@@ -141,3 +142,14 @@ def test_a_marker_costs_a_fixed_number_of_conditions_for_each_sort_key(keys: int
     text, bound = statements[-1]
     assert bound <= 2 * (keys + 1) + 1
     assert text.count(" AND ") + text.count(" OR ") <= 4 * (keys + 1)
+
+
+def test_fields_in_any_order_do_not_fill_the_memory() -> None:
+    """A statement is kept for each combination of fields that clients ask for, but for a bounded number of them."""
+    view = View(t.ports, columns=("id", "name", "status", "device_id", "device_owner", "description"))
+    engine = sa.create_engine("sqlite://")
+    t.ports.create(engine)
+    with engine.connect() as connection:
+        for fields in itertools.islice(itertools.permutations(view.names), 3 * MAX_PREPARED):
+            assert view.show(connection, "x", project=None, everyone=True, fields=fields) is None
+    assert len(view._shows) <= MAX_PREPARED

@@ -26,6 +26,7 @@ Condition = sa.ColumnElement[bool]
 FilterRule = Callable[[tuple[Any, ...]], Condition]
 PROJECT = sa.bindparam("viewer_project", type_=sa.String)  # bound by `viewed_by`
 BATCH = 500
+MAX_PREPARED = 64  # statements kept for `show`; real clients use a few combinations of fields
 _decode = msgspec.json.decode
 _EMPTY = {text: msgspec.Raw(text) for text in ("[]", "{}", "null")}  # most JSON columns of most rows
 
@@ -138,6 +139,8 @@ class View:
         prepared = self._shows.get((wanted, everyone))
         if prepared is None:
             where = [self.key == sa.bindparam("key"), *(() if everyone else (self.scope,))]
+            if len(self._shows) >= MAX_PREPARED:  # clients choose the fields: any number of combinations
+                self._shows.clear()
             prepared = self._shows[wanted, everyone] = self._select(wanted, *where)
         row = connection.execute(prepared.statement, {"key": key, **viewed_by(project)}).first()
         return None if row is None else self._complete(connection, [prepared.object(row)], wanted)[0]
