@@ -195,6 +195,29 @@ def test_a_cancelled_migration(server: Server, admin: Api, nova: Api) -> None:
     assert admin.show("port", port["id"])["binding:vif_type"] == "unbound"
 
 
+def test_a_binding_that_is_activated_while_it_is_deleted_leaves_the_port_unbound(
+    server: Server, admin: Api, nova: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not bound to a host without a binding: the delete sees the binding as ACTIVE when it is repeated."""
+    switch(server, "src")
+    switch(server, "dst")
+    port = admin.port(admin.network(), binding__host_id="src", **VM)
+    path = f"/ports/{port['id']}/bindings"
+    nova.post(path, {"binding": {"host": "dst"}}).expect(201)
+    operations = server.core.operations
+    write = operations.write
+
+    def activate_before_write(*args: Any) -> Any:
+        monkeypatch.setattr(operations, "write", write)
+        nova.put(f"{path}/dst/activate").expect(200)
+        return write(*args)
+
+    monkeypatch.setattr(operations, "write", activate_before_write)
+    nova.delete(f"{path}/dst").expect(204)
+    seen = admin.show("port", port["id"])
+    assert (seen["binding:host_id"], seen["binding:vif_type"]) == ("", "unbound")
+
+
 def test_refusals_of_bindings(server: Server, api: Api, admin: Api, nova: Api) -> None:
     switch(server, "here")
     network = admin.network()

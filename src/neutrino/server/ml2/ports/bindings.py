@@ -108,7 +108,9 @@ class PortBindings:
             after = changed(port, {"binding:host_id": "", **UNBOUND.port_values})
             contexts.append(DriverContext("update", "port", after, port, network=network))
         with self.operations.write(contexts) as tx:
-            tx.execute(sa.delete(t.port_bindings).where(_b.port_id == port_id, _b.host == host))
+            # With the status that was read: if it was activated since, the port has to be unbound too.
+            as_read = _b.port_id == port_id, _b.host == host, _b.status == before["status"]
+            tx.change(sa.delete(t.port_bindings).where(*as_read))
             if after is not None:
                 update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
                 provisioning.block(tx, port_id, ())
