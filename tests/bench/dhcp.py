@@ -129,10 +129,10 @@ def main() -> int:
             progress("networks and their first leases")
             running, leased = first_leases(lab, args.rounds)
             rows.append(("network and subnet created: dnsmasq serves", _median(running)))
-            rows.append(("the same to the first lease of a machine that is made then", _median(leased)))
+            rows.append(("the same until the first lease of an instance created afterwards", _median(leased)))
             progress(f"{args.networks} networks")
             processes, made = many_networks(lab, args.networks)
-            rows.append((f"{args.networks} networks and subnets created, one by one: all served", f"{made:.1f} s"))
+            rows.append((f"{args.networks} networks and subnets created sequentially: all served", f"{made:.1f} s"))
             agent = lab.agent_pid(HOST)
             assert agent is not None
             rows.append(
@@ -142,13 +142,13 @@ def main() -> int:
             rows.append(("each dnsmasq", f"{each / 1024:.1f} MB"))
             progress("restart")
             rows.append(
-                ("agent restarted: all networks looked at, nothing restarted", f"{restart(lab, processes):.1f} s")
+                ("agent restart: all networks verified, no dnsmasq restarted", f"{restart(lab, processes):.1f} s")
             )
             progress(f"{args.entries} entries")
             taken, after = change_entries(lab, args.entries)
             each_ms = 1000 * taken / args.entries
-            told = f"{taken:.1f} s ({each_ms:.0f} ms each), dnsmasq told {1000 * after:.0f} ms after the last"
-            rows.append((f"{args.entries:,} addresses changed one by one through the API", told))
+            told = f"{taken:.1f} s ({each_ms:.0f} ms each), dnsmasq reloaded {1000 * after:.0f} ms after the last"
+            rows.append((f"{args.entries:,} addresses changed sequentially through the API", told))
     print("| what | figure |\n|---|---:|")
     print("\n".join(f"| {name} | {value} |" for name, value in rows))
     print(f"\n{machine()}; load when it began {load:.1f}, at the end {busy():.1f}", file=sys.stderr)
