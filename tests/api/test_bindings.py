@@ -10,6 +10,7 @@ from neutrino.model.agents import DHCP, NIC_SWITCH
 from neutrino.server.main import Server
 from tests.api.agents import report, set_clock, switch
 from tests.api.client import Api
+from tests.api.races import before_next_write
 
 VM = {"device_owner": "compute:nova", "device_id": "vm"}
 
@@ -204,15 +205,7 @@ def test_a_binding_that_is_activated_while_it_is_deleted_leaves_the_port_unbound
     port = admin.port(admin.network(), binding__host_id="src", **VM)
     path = f"/ports/{port['id']}/bindings"
     nova.post(path, {"binding": {"host": "dst"}}).expect(201)
-    operations = server.core.operations
-    write = operations.write
-
-    def activate_before_write(*args: Any) -> Any:
-        monkeypatch.setattr(operations, "write", write)
-        nova.put(f"{path}/dst/activate").expect(200)
-        return write(*args)
-
-    monkeypatch.setattr(operations, "write", activate_before_write)
+    before_next_write(server, monkeypatch, lambda: nova.put(f"{path}/dst/activate").expect(200))
     nova.delete(f"{path}/dst").expect(204)
     seen = admin.show("port", port["id"])
     assert (seen["binding:host_id"], seen["binding:vif_type"]) == ("", "unbound")

@@ -9,6 +9,7 @@ import pytest
 from neutrino.server.main import Server
 from neutrino.server.quota.plugin import recount
 from tests.api.client import Api
+from tests.api.races import before_next_write
 
 
 def details(api: Api, resource: str) -> dict[str, int]:
@@ -128,15 +129,7 @@ def test_a_port_that_is_deleted_while_its_network_is_counts_once(
     network = api.network()
     port = admin.port(network, device_owner="network:dhcp", device_id="d", project_id=api.project)
     limit(api, port=5)
-    operations = server.core.operations
-    write = operations.write
-
-    def delete_port_before_write(*args: Any) -> Any:
-        monkeypatch.setattr(operations, "write", write)
-        admin.delete(f"/ports/{port['id']}").expect(204)
-        return write(*args)
-
-    monkeypatch.setattr(operations, "write", delete_port_before_write)
+    before_next_write(server, monkeypatch, lambda: admin.delete(f"/ports/{port['id']}").expect(204))
     api.delete(f"/networks/{network['id']}").expect(204)
     assert recount(server.db) == []
     assert details(api, "port")["used"] == 0

@@ -80,7 +80,7 @@ def restart(lab: Lab, processes: dict[str, int]) -> float:
         (agent,) = lab.api.list("agent", agent_type="DHCP agent")
         return bool(agent["started_at"] >= since and agent["configurations"].get("feed_behind") == 0)
 
-    took = until(verified, "the agent to have looked at everything") - started
+    took = until(verified, "the agent to have verified everything") - started
     if processes != {key: pid(lab, HOST, key) for key in processes}:
         raise SystemExit("the agent's restart has restarted a dnsmasq")
     return took
@@ -104,11 +104,11 @@ def change_entries(lab: Lab, count: int) -> tuple[float, float]:
         lab.api.update("port", port_id, fixed_ips=[{"ip_address": address}])
     taken = time.monotonic()
 
-    def told() -> bool:
+    def reloaded() -> bool:
         text = file.read_text()
         return all(f",{address}\n" in text for address in addresses)
 
-    done = until(told, "the last change")
+    done = until(reloaded, "the last change")
     if pid(lab, HOST, network_id) != process or len(servers(lab, network_id)) != 1:
         raise SystemExit("dnsmasq was started again for a change that a signal serves")
     return taken - started, done - taken
@@ -147,8 +147,8 @@ def main() -> int:
             progress(f"{args.entries} entries")
             taken, after = change_entries(lab, args.entries)
             each_ms = 1000 * taken / args.entries
-            told = f"{taken:.1f} s ({each_ms:.0f} ms each), dnsmasq reloaded {1000 * after:.0f} ms after the last"
-            rows.append((f"{args.entries:,} addresses changed sequentially through the API", told))
+            figure = f"{taken:.1f} s ({each_ms:.0f} ms each), dnsmasq reloaded {1000 * after:.0f} ms after the last"
+            rows.append((f"{args.entries:,} addresses changed sequentially through the API", figure))
     print("| what | figure |\n|---|---:|")
     print("\n".join(f"| {name} | {value} |" for name, value in rows))
     print(f"\n{machine()}; load when it began {load:.1f}, at the end {busy():.1f}", file=sys.stderr)

@@ -175,7 +175,7 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
         assert out.passes_data()
         with Pinging(lab, EXTERNAL, address) as ping:
             back.enter_context(failed_host(lab, site.router, active))
-            wait_until(lambda: can_ping(lab, EXTERNAL, address), SOON, "nobody takes over")
+            wait_until(lambda: can_ping(lab, EXTERNAL, address), SOON, "no standby host takes over")
         outage = ping.lost * ping.spacing
         assert 0 < outage < FAILOVER_SECONDS
         assert source_seen(lab, EXTERNAL, inner.name, address) == MACHINE

@@ -194,7 +194,7 @@ def test_only_the_active_host_requests_a_prefix_and_a_failover_keeps_it(lab: Lab
     (device,) = in_router(lab, made.router, host, "sh", "-c", "ls /sys/class/net | grep ^ha-").split()
     lab.stop_agent(host)  # which would put right what is done now, and it would be a race who is active then
     in_router(lab, made.router, host, "ip", "link", "set", device, "down")
-    wait_until(lambda: active() not in ("", host), SOON, "nobody takes over")
+    wait_until(lambda: active() not in ("", host), SOON, "no standby host takes over")
     lab.start_agent(host)
     wait_until(lambda: speaking() == [active()], SOON, "not the active host alone asks")
     assert made.check(made.subnet) == prefix

@@ -207,7 +207,7 @@ def _reason(desired: Table, actual: TableState | None) -> str:
         return "it does not exist"
     if actual.digest != desired.digest():
         return "its rendering changed" if actual.digest else "it was not rendered by this agent"
-    # The same digest, but not the same table: somebody changed it since it was rendered.
+    # The same digest, but another table: it was changed by hand since it was rendered.
     wanted = {each.name: ChainState(each.hook, each.marks()) for each in desired.chains}
     for name in sorted({*wanted, *actual.chains}):
         if wanted.get(name) != actual.chains.get(name):

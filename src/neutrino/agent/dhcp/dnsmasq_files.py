@@ -82,7 +82,7 @@ def first_line(text: str) -> str:
 
 
 def other_options(port: DhcpPort) -> tuple[DhcpOption, ...]:
-    """The port's options without the client id, which selects the lease and is sent to nobody."""
+    """The port's options without the client id, which selects the lease and is not sent."""
     return tuple(option for option in port.options if option.name not in CLIENT_ID)
 
 

@@ -138,7 +138,7 @@ def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool
             if complete and _has_mark(port, EXTENSION) and port.name not in rendered.rows:
                 changes.append(DeletePort(bridge.name, port.name))
                 continue
-            # All ports, not only those with contributions: settings that nobody contributes any more are stale.
+            # All ports, not only those with contributions: settings that no extension contributes any more are stale.
             settings = rendered.ports.get(port.name, PortSettings())
             if settings.qos is not None and port.foreign_qos:
                 problems[f"port {port.name}"] = "it has a QoS row that is not ours, which is not replaced"

@@ -257,7 +257,7 @@ class L2Role:
             self._queue.put(RECONCILE)
 
     async def _repair_drift(self) -> None:
-        """Flows or meters that somebody else changed or deleted: repaired and reported."""
+        """Drift of flows and meters, changed or deleted from outside: repaired and reported."""
         loop = asyncio.get_running_loop()
         compared = loop.time()
         while True:

@@ -38,5 +38,5 @@ def build(context: RoleContext) -> L3Role:
         announce_interval=conf.send_arp_interval,
         repair=lambda: context.intervals.repair,
         report_soon=context.report_soon,
-        port_holds=port_holds if "l2" in conf.roles else None,  # else nobody knows whether a port is wired
+        port_holds=port_holds if "l2" in conf.roles else None,  # only the L2 role reports ports as wired
     )

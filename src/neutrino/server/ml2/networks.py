@@ -258,7 +258,7 @@ def _share(tx: Transaction, before: Object, after: Object) -> None:
 
 
 def delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:
-    """Delete ports by their rows, with what the service created for a network and nobody else uses."""
+    """Delete ports by their rows: the service's own ports of a network or subnet that is deleted."""
     for port in ports:
         delete_row(tx, t.ports, port._asdict())
 
