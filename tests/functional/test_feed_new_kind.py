@@ -25,7 +25,7 @@ from tests.api.conftest import start
 from tests.support.feed import HostEnd, new_database, serving, until
 
 
-class QosPolicy(Object, frozen=True, kw_only=True, omit_defaults=True):
+class RatePolicy(Object, frozen=True, kw_only=True, omit_defaults=True):
     max_kbps: int = 0
 
 
@@ -34,18 +34,18 @@ POLICIES = sa.Table(
 )
 
 
-def read_policies(connection: Connection, ids: Any) -> Iterator[tuple[str, QosPolicy]]:
+def read_policies(connection: Connection, ids: Any) -> Iterator[tuple[str, RatePolicy]]:
     rows = connection.execute(sa.select(POLICIES).where(sa.true() if ids is None else POLICIES.c.id.in_(ids)))
     for row in rows:
-        yield row.id, QosPolicy(id=row.id, max_kbps=row.max_kbps)
+        yield row.id, RatePolicy(id=row.id, max_kbps=row.max_kbps)
 
 
 # The whole of what a new kind needs. A port names its policy in its device id here, for want of a column of its own.
-POLICY = Kind("qos_policy", QosPolicy, frozenset({L2}), "qos_policies")
+POLICY = Kind("rate_policy", RatePolicy, frozenset({L2}), "rate_policies")
 SERVED_POLICY = ServedKind(
     POLICY,
     SharedObjects,
-    "qos_policy",
+    "rate_policy",
     read=read_policies,
     referenced_by={"port": lambda port: (port.device_id,) if port.device_id else ()},
 )
@@ -67,7 +67,7 @@ def write(server: Server, key: str, max_kbps: int | None) -> None:
         tx.execute(sa.delete(POLICIES).where(POLICIES.c.id == key))
         if max_kbps is not None:
             tx.insert(POLICIES, [{"id": key, "max_kbps": max_kbps}])
-        tx.record("qos_policy", key, deleted=max_kbps is None)
+        tx.record("rate_policy", key, deleted=max_kbps is None)
 
 
 def test_a_host_receives_updates_and_loses_objects_of_a_new_kind(server: Server, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_host_receives_updates_and_loses_objects_of_a_new_kind(server: Server,
         h1, h2 = (HostEnd(address, host, keys[host], kinds=kinds) for host in ("h1", "h2"))
 
         def has(end: HostEnd) -> dict[str, int]:
-            return {key: policy.max_kbps for key, policy in end.client.state.objects["qos_policy"].items()}  # type: ignore[attr-defined]
+            return {key: policy.max_kbps for key, policy in end.client.state.objects["rate_policy"].items()}  # type: ignore[attr-defined]
 
         async with serving(server, address, kinds=[*SERVED_KINDS, SERVED_POLICY]), h1, h2:
             first = await asyncio.to_thread(bind, "h1", "gold")

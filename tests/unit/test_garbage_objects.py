@@ -25,7 +25,9 @@ from neutrino.feed.state import State
 from neutrino.model import agents, state
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption
 from neutrino.model.fields import fault
+from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.kinds import KINDS
+from neutrino.model.qos import BandwidthLimit, MinimumBandwidth, PacketRateLimit, QosPolicy
 from neutrino.model.routing import ConntrackHelper, Delegation, PortForwarding, Router, RouterRoute
 from tests.support import dhcp
 from tests.support.dhcp_fakes import DhcpHost
@@ -50,6 +52,28 @@ FORWARDING = PortForwarding(
     internal_port_last=8080,
 )
 GOOD: dict[str, state.Object] = {
+    "qos_policy": QosPolicy(
+        id="gold",
+        bandwidth_limits=(BandwidthLimit(max_kbps=1000, max_burst_kbps=800),),
+        packet_rate_limits=(PacketRateLimit(max_kpps=10),),
+        minimum_bandwidths=(MinimumBandwidth(min_kbps=100),),
+        dscp_mark=26,
+    ),
+    "firewall_group": FirewallGroup(
+        id="edge",
+        ingress=(
+            FirewallRule(
+                id="web",
+                action="allow",
+                ip_version=4,
+                protocol=6,
+                source_ip_address="198.51.100.0/24",
+                destination_ip_address="10.0.1.0/24",
+                destination_port_first=80,
+                destination_port_last=80,
+            ),
+        ),
+    ),
     "network": network("net"),
     "port": port(
         "p1", 1, groups=["open", "web"], allowed_address_pairs=(state.AddressPair("fa:16:3e:00:00:77", "10.0.0.0/28"),)

@@ -10,6 +10,8 @@ from typing import Final
 
 from neutrino.model import state
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
+from neutrino.model.firewall import FirewallGroup
+from neutrino.model.qos import QosPolicy
 from neutrino.model.roles import DHCP, L2, L3
 from neutrino.model.routing import Router
 
@@ -28,6 +30,8 @@ class Kind:
 _L2: Final = frozenset({L2})
 # In message order: in a snapshot an object comes after those that it references.
 _KINDS: Final = (
+    Kind("qos_policy", QosPolicy, frozenset({L2, L3}), "qos_policies"),
+    Kind("firewall_group", FirewallGroup, frozenset({L2, L3}), "firewall_groups"),
     Kind("network", state.Network, _L2, "networks"),
     Kind("host", state.Host, _L2, "hosts"),
     Kind("forwarding", state.Forwarding, _L2, "forwarding"),

@@ -41,6 +41,7 @@ class RouterInterface(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     admin_state_up: bool = True
     addresses: tuple[RouterAddress, ...] = ()
     other_subnets: fields.Prefixes = ()  # further CIDRs on the same network: on-link
+    firewall_group_id: str = ""
 
 
 class RouterRoute(msgspec.Struct, frozen=True):
@@ -54,6 +55,7 @@ class FloatingIp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fixed_ip_address: fields.Ip
     port_id: str = ""
     host: str = ""  # of the port, if a distributed router translates there
+    qos_policy_id: str = ""  # its own, or that of its external network
     revision: fields.Revision = 0  # grows with every association, also with the same port again; not with the status
 
 
@@ -100,6 +102,7 @@ class Router(Object, frozen=True, kw_only=True, omit_defaults=True):
     admin_state_up: bool = True
     distributed: bool = False
     gateway: RouterInterface | None = None
+    gateway_qos_policy_id: str = ""  # the gateway's own, or that of its external network
     enable_snat: bool = True
     interfaces: tuple[RouterInterface, ...] = ()
     routes: tuple[RouterRoute, ...] = ()

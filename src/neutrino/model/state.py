@@ -47,6 +47,7 @@ class Network(Object, frozen=True, kw_only=True, omit_defaults=True):
     mtu: fields.Mtu = 1500
     admin_state_up: bool = True
     external: bool = False
+    qos_policy_id: str = ""
     segments: tuple[Segment, ...] = ()
     subnets: tuple[Subnet, ...] = ()
 
@@ -76,6 +77,8 @@ class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
     allowed_address_pairs: tuple[AddressPair, ...] = ()
     port_security_enabled: bool = True
     security_groups: tuple[str, ...] = ()
+    qos_policy_id: str = ""  # its own, not its network's: model/qos.py has the rule which of the two applies
+    firewall_group_id: str = ""
     vif_type: str = ""
     vnic_type: str = "normal"
     hybrid_plug: bool = False

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Final
 
 from neutrino.model.kinds import KINDS
+from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port
 from neutrino.server.feed import stores
 from neutrino.server.feed.readers import l2, routers
@@ -24,8 +25,38 @@ def _security_groups(port: Port) -> Iterable[str]:
     return () if port.copy else port.security_groups  # a copy of a DHCP port is not filtered
 
 
+def _policy(holder: Network | Port) -> Iterable[str]:
+    return (holder.qos_policy_id,) if holder.qos_policy_id else ()
+
+
+def _router_policies(router: Router) -> Iterable[str]:
+    return filter(None, (router.gateway_qos_policy_id, *(each.qos_policy_id for each in router.floating_ips)))
+
+
+def _firewall_group(port: Port) -> Iterable[str]:
+    return (port.firewall_group_id,) if port.firewall_group_id else ()
+
+
+def _router_firewall_groups(router: Router) -> Iterable[str]:
+    return filter(None, (each.firewall_group_id for each in (*router.interfaces, *router.snat_interfaces)))
+
+
 # In message order, like KINDS.
 SERVED_KINDS: Final[Sequence[ServedKind]] = (
+    ServedKind(
+        KINDS["qos_policy"],
+        stores.SharedObjects,
+        source="qos_policy",
+        read=lambda connection, ids: (),
+        referenced_by={"network": _policy, "port": _policy, "router": _router_policies},
+    ),
+    ServedKind(
+        KINDS["firewall_group"],
+        stores.SharedObjects,
+        source="firewall_group",
+        read=lambda connection, ids: (),
+        referenced_by={"port": _firewall_group, "router": _router_firewall_groups},
+    ),
     ServedKind(
         KINDS["network"],
         stores.SharedObjects,
