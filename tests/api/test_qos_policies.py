@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.api.client import Api
 
 DEAD = "00000000-0000-0000-0000-00000000dead"
@@ -34,7 +32,9 @@ def test_a_policy_from_creation_to_deletion(api: Api, admin: Api) -> None:
     }
     path = f"/qos/policies/{made['id']}"
     assert api.get(path).expect(200).body["policy"] == made
-    assert [one["id"] for one in api.get("/qos/policies", {"name": "gold"}).expect(200).body["policies"]] == [made["id"]]
+    assert [one["id"] for one in api.get("/qos/policies", {"name": "gold"}).expect(200).body["policies"]] == [
+        made["id"]
+    ]
     changed = admin.put(path, {"policy": {"name": "silver"}}).expect(200).body["policy"]
     assert (changed["name"], changed["revision_number"]) == ("silver", 1)
     admin.delete(path).expect(204)

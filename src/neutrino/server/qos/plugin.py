@@ -23,6 +23,12 @@ _EXTENSIONS = (
     ("qos-rule-type-filter", "Allow to filter the list of QoS rule types", "Types of some drivers, or all."),
     ("qos-port-network-policy", "QoS port network policy ID", "A port shows the policy of its network."),
 )
+# Of routers and floating IPs, if these are served.
+_L3_EXTENSIONS = (
+    ("qos-fip", "Floating IP QoS", "QoS policies on floating IPs."),
+    ("qos-fip-network-policy", "QoS floating IP network policy ID", "A floating IP shows its network's policy."),
+    ("qos-gateway-ip", "Router gateway IP QoS", "QoS policies on the gateways of routers."),
+)
 
 
 @dataclass(frozen=True)
@@ -40,4 +46,5 @@ def build(services: Services) -> QosPlugin:
         *((resource, RuleAliases(rules[type_])) for type_, resource in QOS_RULE_ALIASES.items()),
         (QOS_RULE_TYPE, RuleTypes(use.support)),
     )
-    return QosPlugin(collections, [Extension(*words) for words in _EXTENSIONS])
+    advertised = _EXTENSIONS + (_L3_EXTENSIONS if "router" in services.conf.service_plugins else ())
+    return QosPlugin(collections, [Extension(*words) for words in advertised])
