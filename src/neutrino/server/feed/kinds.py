@@ -30,7 +30,9 @@ def _policy(holder: Network | Port) -> Iterable[str]:
 
 
 def _router_policies(router: Router) -> Iterable[str]:
-    return filter(None, (router.gateway_qos_policy_id, *(each.qos_policy_id for each in router.floating_ips)))
+    floating = (each.qos_policy_id for each in router.floating_ips)
+    forwarded = (each.qos_policy_id for each in router.port_forwardings)
+    return filter(None, (router.gateway_qos_policy_id, *floating, *forwarded))
 
 
 def _firewall_group(port: Port) -> Iterable[str]:
