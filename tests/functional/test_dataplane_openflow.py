@@ -24,7 +24,7 @@ from tests.fakes import packet
 from tests.fakes.openflow import FakeSwitch
 from tests.fakes.packet import Packet
 from tests.support.every_flow import OBJECTS, VARIANTS, hosts
-from tests.support.l2 import Cloud, FakeHost, mac
+from tests.support.l2 import Cloud, FakeHost, Passing, mac
 from tests.support.openvswitch import OpenVSwitch
 
 
@@ -242,10 +242,10 @@ def wired(switch: OpenVSwitch, host: FakeHost) -> None:
             )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def twin(switch) -> Iterator[tuple[Cloud, OpenVSwitch]]:
+@pytest.fixture(scope="module", params=[(), (Passing(),)], ids=["built-in", "extension tables"])
+def twin(switch, request) -> Iterator[tuple[Cloud, OpenVSwitch]]:
     """A host on the fake switch, and the same on the real one."""
-    cloud = Cloud("h1", "h2", "h3")
+    cloud = Cloud("h1", "h2", "h3", extensions=request.param)
     cloud.apply(*OBJECTS)
     host = cloud.hosts["h1"]
     wired(switch, host)

@@ -9,10 +9,11 @@ import dataclasses
 from functools import cache
 
 from neutrino.agent.l2.desired import L2Options
+from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.state import AddressGroup, AddressPair, DvrMac, GroupMembers, Member
-from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, group, mac, network, port, rule
+from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, Passing, group, mac, network, port, rule
 
 RULES = [
     *(rule(direction, family) for direction in ("egress",) for family in ("IPv4", "IPv6")),
@@ -57,6 +58,7 @@ class Variant:
     options: L2Options = L2Options()  # noqa: RUF009
     more: tuple[state.Object, ...] = ()
     silent: frozenset[str] = frozenset()
+    extensions: tuple[L2Extension, ...] = ()
 
 
 OTHER_TUNNELS = (
@@ -96,6 +98,7 @@ VARIANTS = {
     "no filters": Variant(L2Options(filters=False)),
     "ethertypes": Variant(L2Options(permitted_ethertypes=ETHERTYPES)),
     "ports of our own": Variant(more=ROLES),
+    "an extension's tables": Variant(more=ROLES, extensions=(Passing(),)),
     "distributed": Variant(L2Options(distributed=True), (*OTHER_TUNNELS, *DISTRIBUTED, *ROLES)),
     "distributed, without its own MAC": Variant(
         L2Options(distributed=True), tuple(entry for entry in DISTRIBUTED if entry.id != "h1")
@@ -110,7 +113,7 @@ def hosts(features: DatapathFeatures) -> dict[str, FakeHost]:
 
 
 def _host(variant: Variant, features: DatapathFeatures) -> FakeHost:
-    cloud = Cloud("h1", "h2", "h3", options=variant.options, features=features)
+    cloud = Cloud("h1", "h2", "h3", options=variant.options, features=features, extensions=variant.extensions)
     cloud.silent = {*variant.silent}
     cloud.apply(*OBJECTS, *variant.more)
     return cloud.hosts["h1"]

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from ipaddress import ip_network
 
 from neutrino.agent.l2.local_vlans import SegmentKey
-from neutrino.agent.l2.pipeline import TRANSIENT, Table
+from neutrino.agent.l2.pipeline import DELIVERY, TRANSIENT, Table
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
@@ -94,12 +94,12 @@ class L2Options:
     permitted_ethertypes: tuple[int, ...] = ()
     host: str = ""
     distributed: bool = False  # this host takes part in distributed routers
-    extension_tables: tuple[Table, ...] = ()
+    extension_tables: tuple[Table, ...] = ()  # for packets from ports
+    ingress_tables: tuple[Table, ...] = ()  # of extensions, for packets to ports
 
-    @property
-    def after_spoofing(self) -> Table:
+    def after_spoofing(self, port: LocalPort) -> Table:
         """The table that a port's packets pass after the spoofing checks."""
-        return self.extension_tables[0] if self.extension_tables else TRANSIENT
+        return self.extension_tables[0] if port.egress_extensions else TRANSIENT
 
     def extension_table(self, name: str) -> Table:
         """The table of an extension that has one."""
@@ -108,6 +108,19 @@ class L2Options:
     def after_extension(self, table: Table) -> Table:
         """The table that follows an extension's own."""
         return next((each for each in self.extension_tables if each.number > table.number), TRANSIENT)
+
+    @property
+    def ingress_entry(self) -> Table:
+        """The first table of extensions for packets to ports."""
+        return self.ingress_tables[0] if self.ingress_tables else DELIVERY
+
+    def ingress_table(self, name: str) -> Table:
+        """The table of an extension that has one for packets to ports."""
+        return next(table for table in self.ingress_tables if table.name == name)
+
+    def after_ingress(self, table: Table) -> Table:
+        """The table that follows an extension's own for packets to ports."""
+        return next((each for each in self.ingress_tables if each.number > table.number), DELIVERY)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +173,8 @@ class LocalPort:
     sources: frozenset[tuple[str, str]] = frozenset()  # (MAC, prefix) that it may send from
     rules: frozenset[EffectiveRule] = frozenset()
     stateful: bool = True  # whether any of its groups tracks connections
+    egress_extensions: bool = False  # packets from it pass the extensions' tables
+    ingress_extensions: bool = False  # packets to it pass the extensions' tables
 
     @property
     def filtered(self) -> bool:
@@ -179,6 +194,21 @@ class LocalPort:
     def ruleless(self) -> LocalPort:
         """The port without its rules: the input of a network's delivery, so that a rule's change does not render it."""
         return dataclasses.replace(self, rules=frozenset())
+
+    def through(self, *, egress: bool, ingress: bool) -> LocalPort:
+        """The port with its packets led through the extensions' tables. The same object each time, so that inputs of
+        units are compared by identity."""
+        if not (egress or ingress):
+            return self
+        made = self._through.get((egress, ingress))
+        if made is None:
+            made = dataclasses.replace(self, egress_extensions=egress, ingress_extensions=ingress)
+            self._through[egress, ingress] = made
+        return made
+
+    @cached_property
+    def _through(self) -> dict[tuple[bool, bool], LocalPort]:
+        return {}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,15 @@ from neutrino.agent.delta import Delta
 from neutrino.agent.l2 import bridges, pipeline
 from neutrino.agent.l2.connections import plan_flushes
 from neutrino.agent.l2.desired import Desired, HostState, L2Options, resolve, wanted_segments
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, METER_IDS, L2Extension, cookie_of, port_owner
+from neutrino.agent.l2.extension_api import (
+    COOKIE,
+    COOKIE_MASK,
+    METER_IDS,
+    L2Extension,
+    cookie_of,
+    port_owner,
+    with_tables,
+)
 from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.flows.firewall import REMOTES
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
@@ -74,8 +82,7 @@ class Reconciler:
     extensions: Sequence[L2Extension] = BUILT_IN
 
     def __post_init__(self) -> None:
-        tables = pipeline.extension_tables([each.name for each in self.extensions if each.has_table])
-        self.options = dataclasses.replace(self.options, extension_tables=tables)
+        self.options = with_tables(self.options, self.extensions)
         self._renderer = Renderer(self.extensions)
         self._vlans: dict[SegmentKey, int] = {}
         self._flows: dict[str, dict[FlowKey, Flow]] = {}  # actual state: our flows by bridge
