@@ -81,7 +81,7 @@ AGENT = [
     ),
     cfg.BoolOpt("enable_distributed_routing", default=False, help="Serve distributed routers."),
     cfg.BoolOpt("drop_flows_on_start", default=False, help="Delete and re-create all flows at the start."),
-    cfg.ListOpt("extensions", default=[], help="Extensions of the L2 role, by entry point."),
+    cfg.ListOpt("extensions", default=[], help="Extensions of the L2 role, by entry point; qos is built in."),
     cfg.StrOpt(
         "check_child_processes_action",
         choices=[RESPAWN, EXIT],

@@ -167,16 +167,20 @@ def read_plugged(options: L2Options, hosts: Iterable[state.Host], snapshot: Snap
         if _is_address(host.tunneling_ip)
         and (number := _number(snapshot, tunnel, tunnel_name(kind, host.tunneling_ip)))
     ]
-    ports: dict[str, tuple[int, str]] = {}
+    ports: dict[str, tuple[int, str, bool]] = {}
     for _, port in sorted(_ports(snapshot, integration).items()):
         for interface in port.interfaces:
             port_id = interface.external_ids.get("iface-id")
             if port_id and (interface.ofport or 0) > 0:  # else not numbered yet, or its device cannot be opened
                 # During a live migration two devices may have one id: the first by name counts, until the other is gone.
-                ports.setdefault(port_id, (interface.ofport or 0, port.name))
+                # Only of a device that the kernel sends packets through: an internal port receives them, and a vhost-user
+                # socket or a DPDK device is none of the kernel's.
+                shaped = interface.type in ("", "system")
+                ports.setdefault(port_id, (interface.ofport or 0, port.name, shaped))
     return Plugged(
-        ports={port_id: ofport for port_id, (ofport, _) in ports.items()},
-        devices={port_id: name for port_id, (_, name) in ports.items()},
+        ports={port_id: ofport for port_id, (ofport, _, _) in ports.items()},
+        devices={port_id: name for port_id, (_, name, _) in ports.items()},
+        shaped=frozenset(port_id for port_id, (_, _, shaped) in ports.items() if shaped),
         extension_ports={
             name: interface.ofport
             for name, (_, _, interface) in snapshot.interfaces().items()
