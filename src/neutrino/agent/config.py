@@ -73,6 +73,8 @@ AGENT = [
     cfg.PortOpt("vxlan_udp_port", default=4789, help="UDP port of VXLAN tunnels."),
     cfg.BoolOpt("dont_fragment", default=True, help="Set DF on tunnel packets."),
     cfg.BoolOpt("tunnel_csum", default=False, help="Checksum tunnel packets."),
+    cfg.IntOpt("dscp", min=0, max=63, help="DSCP of tunnel packets; by default 0."),
+    cfg.BoolOpt("dscp_inherit", default=False, help="Copy the DSCP of packets to tunnel packets; overrides dscp."),
     cfg.BoolOpt(
         "l2_population", default=True, help="Flood and forward by the server's entries instead of MAC learning."
     ),

@@ -32,6 +32,7 @@ from neutrino.dataplane.ovsdb.api import (
 )
 from neutrino.model import state
 
+_TOS = "tos"  # the option of a tunnel
 _NAME_LENGTH = 15  # of a device, in the kernel
 
 
@@ -87,6 +88,7 @@ def plan_tunnels(
         return ConfigurationPlan()
     wanted: dict[str, SetPort] = {}
     problems: dict[str, str] = {}
+    existing = snapshot.bridges[options.tunnel_bridge].ports
     for host in sorted(hosts, key=lambda entry: entry.id):
         reason = _unreachable(options, host)
         if reason is not None:
@@ -94,11 +96,13 @@ def plan_tunnels(
             continue
         for kind in options.tunnel_types:
             if kind in host.tunnel_types:
-                port = _tunnel(options, kind, host)
-                wanted[port.name] = port
+                name = tunnel_name(kind, host.tunneling_ip)
+                # Options that a change does not name stay: one that is not configured any more is set to its default.
+                marked = name in existing and any(_TOS in each.options for each in existing[name].interfaces)
+                wanted[name] = _tunnel(options, kind, host, tos=options.tunnel_tos or ("0" if marked else ""))
     stale = [
         DeletePort(options.tunnel_bridge, port.name)
-        for port in snapshot.bridges[options.tunnel_bridge].ports.values()
+        for port in existing.values()
         if complete and port.name not in wanted and _has_mark(port, "tunnel")  # the cache may lack hosts
     ]
     return ConfigurationPlan((*stale, *unmet(wanted.values(), snapshot)), problems)
@@ -251,7 +255,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _tunnel(options: L2Options, kind: str, host: state.Host) -> SetPort:
+def _tunnel(options: L2Options, kind: str, host: state.Host, tos: str) -> SetPort:
     settings = {
         "remote_ip": host.tunneling_ip,
         "local_ip": options.local_ip,
@@ -262,6 +266,8 @@ def _tunnel(options: L2Options, kind: str, host: state.Host) -> SetPort:
     }
     if kind == "vxlan" and options.vxlan_udp_port != VXLAN_PORT:
         settings["dst_port"] = str(options.vxlan_udp_port)
+    if tos:
+        settings[_TOS] = tos
     name = tunnel_name(kind, host.tunneling_ip)
     return SetPort(options.tunnel_bridge, name, kind, options=settings, external_ids={MARK: "tunnel"})
 

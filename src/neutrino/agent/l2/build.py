@@ -76,6 +76,7 @@ def l2_options(conf: cfg.ConfigOpts) -> L2Options:
         bridge_mappings=bridge_mappings(conf),
         managers=tuple(conf.ovs.ovsdb_managers),
         tunnel_types=tuple(conf.agent.tunnel_types),
+        tunnel_tos="inherit" if conf.agent.dscp_inherit else str((conf.agent.dscp or 0) << 2 or ""),
         # The driver decides how ports are plugged from now on; each port is filtered where it was plugged.
         filters=conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver != "noop",
         permitted_ethertypes=permitted_ethertypes(conf),

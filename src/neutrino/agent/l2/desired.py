@@ -102,6 +102,7 @@ class L2Options:
     vxlan_udp_port: int = VXLAN_PORT
     dont_fragment: bool = True
     tunnel_csum: bool = False
+    tunnel_tos: str = ""  # of tunnel packets: "inherit", or the DSCP in its place in the byte; empty: none
     l2_population: bool = True
     arp_responder: bool = True
     filters: bool = True  # False: no port's security groups are applied, in flows or on bridges
