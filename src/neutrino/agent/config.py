@@ -83,6 +83,12 @@ AGENT = [
     ),
     cfg.BoolOpt("enable_distributed_routing", default=False, help="Serve distributed routers."),
     cfg.BoolOpt("drop_flows_on_start", default=False, help="Delete and re-create all flows at the start."),
+    cfg.BoolOpt(
+        "remove_stale_namespaces",
+        default=True,
+        help="After the first sync, remove namespaces and switch ports of routers and networks that this host does not "
+        "serve and that no record of this agent names, such as those that a Neutron agent has left.",
+    ),
     cfg.ListOpt("extensions", default=[], help="Extensions of the L2 role, by entry point."),
     cfg.StrOpt(
         "check_child_processes_action",

@@ -27,6 +27,7 @@ QUOTAS = {
     "trunk": -1,
     "port_forwarding": 100,
     "address_group": 10,
+    "qos_policy": -1,
 }
 
 OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
@@ -56,7 +57,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.StrOpt("core_plugin", default="ml2", help="Entry point of the core plugin."),
         cfg.ListOpt(
             "service_plugins",
-            default=["router"],
+            default=["router", "qos"],
             help="Entry points of further plugins, each with resources of its own.",
         ),
         cfg.IntOpt("pagination_max_limit", default=-1, help="Maximum number of objects in a list; -1: no maximum."),

@@ -25,6 +25,7 @@ from neutrino.agent.l3.names import EXTERNAL, INTERNAL, SNAT_PORT, TO_FIP, devic
 from neutrino.agent.l3.parts.delegation import PrefixDelegation
 from neutrino.agent.l3.parts.devices import Devices
 from neutrino.agent.l3.parts.distributed import DistributedRouting
+from neutrino.agent.l3.parts.firewall import FirewallGroups
 from neutrino.agent.l3.parts.ha import Failover, HighAvailability
 from neutrino.agent.l3.parts.metadata import Metadata
 from neutrino.agent.l3.parts.nat import Nat
@@ -44,6 +45,7 @@ BUILT_IN: tuple[L3Extension, ...] = (
     RouterQos(),
     Metadata(),
     AddressScopes(),
+    FirewallGroups(),
     HighAvailability(),
     PrefixDelegation(),
     DistributedRouting(),

@@ -12,7 +12,7 @@ from neutrino.model.kinds import KINDS
 from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port
 from neutrino.server.feed import stores
-from neutrino.server.feed.readers import l2, routers
+from neutrino.server.feed.readers import l2, qos, routers
 from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.feed.stores import Reader, ServedKind
 
@@ -49,7 +49,7 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
         KINDS["qos_policy"],
         stores.SharedObjects,
         source="qos_policy",
-        read=lambda connection, ids: (),
+        read=qos.read_policies,
         referenced_by={"network": _policy, "port": _policy, "router": _router_policies},
     ),
     ServedKind(

@@ -52,7 +52,8 @@ def read_networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, Netwo
         dhcp = None
         if row.id in agents:
             dhcp = build(DhcpNetwork, row, **parts, options=_dhcp_options(row.extra_dhcp_opts))
-        yield row.id, NetworkRecord(build(m.Network, row, **parts), dhcp, frozenset(agents.get(row.id, ())))
+        network = build(m.Network, row, **parts, qos_policy_id=row.qos_policy_id or "")
+        yield row.id, NetworkRecord(network, dhcp, frozenset(agents.get(row.id, ())))
 
 
 def _subnet(row: Any) -> m.Subnet:
@@ -97,7 +98,7 @@ def _segment_id(binding: Any) -> str:
 def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts) -> PortRecord:
     fixed, pairs = decode_fixed_ips(row.fixed_ips), _pairs.decode(row.allowed_address_pairs)
     groups, addresses = texts.decode(row.security_groups), {"fixed_ips": fixed, "allowed_address_pairs": pairs}
-    port = build(m.Port, row, security_groups=groups, **addresses)
+    port = build(m.Port, row, security_groups=groups, qos_policy_id=row.qos_policy_id or "", **addresses)
     bound = {binding.host: _bound(port, binding) for binding in bindings}
     forwarding = None
     for each in bound.values():
