@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import pwd
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Any
@@ -15,6 +16,8 @@ from neutrino.agent.metadata import config as metadata
 from neutrino.agent.metadata.messages import RateLimit, Timeouts
 from neutrino.agent.options import options_of
 from neutrino.agent.supervisor import EXIT, RESPAWN
+from neutrino.configuration import findings
+from neutrino.configuration.neutron_values import list_type, name_type
 from neutrino.errors import RefusedToStart
 
 ROLES = ("l2", "dhcp", "l3", "metadata")
@@ -28,7 +31,6 @@ GLOBAL = [
         help="Directory of the agent's files.",
     ),
     cfg.ListOpt("roles", default=["l2"], item_type=types.String(choices=ROLES), help="The agent's roles on this host."),
-    cfg.StrOpt("availability_zone", default="nova", help="Availability zone of this host's DHCP and L3 agents."),
 ]
 FEED = [
     cfg.ListOpt(
@@ -81,7 +83,18 @@ AGENT = [
     ),
     cfg.BoolOpt("enable_distributed_routing", default=False, help="Serve distributed routers."),
     cfg.BoolOpt("drop_flows_on_start", default=False, help="Delete and re-create all flows at the start."),
-    cfg.ListOpt("extensions", default=[], help="Extensions of the L2 role, by entry point."),
+    cfg.StrOpt(
+        "availability_zone",
+        default="nova",
+        deprecated_group="DEFAULT",
+        help="Availability zone of this host's DHCP and L3 agents.",
+    ),
+    cfg.Opt(
+        "extensions",
+        type=list_type("agent", "extensions"),
+        default=[],
+        help="Extensions of the L2 role, by entry point.",
+    ),
     cfg.StrOpt(
         "check_child_processes_action",
         choices=[RESPAWN, EXIT],
@@ -103,9 +116,9 @@ AGENT = [
 ]
 SECURITYGROUP = [
     cfg.BoolOpt("enable_security_group", default=True, help="Apply security groups."),
-    cfg.StrOpt(
+    cfg.Opt(
         "firewall_driver",
-        choices=["openvswitch", "iptables_hybrid", "noop"],
+        type=name_type("securitygroup", "firewall_driver"),
         default="openvswitch",
         help="Apply them in OpenFlow, on a Linux bridge per port, or not at all.",
     ),
@@ -158,6 +171,7 @@ def values(conf: cfg.ConfigOpts) -> dict[tuple[str, str], object]:
 
 def check(conf: cfg.ConfigOpts) -> None:
     """Raise RefusedToStart for what cannot work."""
+    findings.refuse(conf)
     if not conf.feed.server:
         raise RefusedToStart("[feed] server is not set: it is the address of neutrino's server")
     if not conf.feed.credential_file:
@@ -166,9 +180,19 @@ def check(conf: cfg.ConfigOpts) -> None:
     permitted_ethertypes(conf)
     if "l2" in conf.roles:
         _check_tunnels(conf)
+    if conf.radvd_user and not _is_user(conf.radvd_user):
+        raise RefusedToStart(f"radvd_user={conf.radvd_user}: there is no such user")
     problem = l3.ipv6_gateway_problem(conf)
     if problem is not None:
         raise RefusedToStart(problem)
+
+
+def _is_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def _check_tunnels(conf: cfg.ConfigOpts) -> None:
