@@ -42,6 +42,7 @@ def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str =
     preflight.check_feed_addresses(feed_addresses)
     logging.basicConfig(level=log_level, format=LOG_FORMAT)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    _set_log_level(conf)
     logging.getLogger("stevedore").setLevel(logging.ERROR)  # a plugin that does not load is in our own error
     from neutrino.cli import workers  # imports the whole server: only once the configuration is valid
 
@@ -112,8 +113,14 @@ def _reload(files: Sequence[str]) -> None:
     except Exception:
         LOG.exception("the configuration is invalid, the previous one stays in force")
         return
+    _set_log_level(workers.loaded())
     _report_options()
-    workers.loaded().log_opt_values(LOG, logging.DEBUG)
+    workers.loaded().log_opt_values(LOG, logging.DEBUG)  # without the values of secret options
+
+
+def _set_log_level(conf: cfg.ConfigOpts) -> None:
+    """Of this process; workers and the feed set up their logs by all options of oslo.log."""
+    logging.getLogger("neutrino").setLevel(logging.DEBUG if conf.debug else logging.NOTSET)
 
 
 def _report_options() -> None:
