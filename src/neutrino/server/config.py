@@ -29,6 +29,7 @@ QUOTAS = {
     "trunk": -1,
     "port_forwarding": 100,
     "address_group": 10,
+    "qos_policy": -1,
     "firewall_group": 10,
     "firewall_policy": 10,
     "firewall_rule": 100,
@@ -61,7 +62,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.StrOpt("core_plugin", default="ml2", help="Entry point of the core plugin."),
         cfg.ListOpt(
             "service_plugins",
-            default=["router", "firewall_v2"],
+            default=["router", "qos", "firewall_v2"],
             help="Entry points of further plugins, each with resources of its own.",
         ),
         cfg.IntOpt("pagination_max_limit", default=-1, help="Maximum number of objects in a list; -1: no maximum."),

@@ -43,6 +43,7 @@ class DatabaseUnreachable(HTTPServiceUnavailable):
 class RevisionNumberConstraintFailed(ApiError):
     status = 412; template = "The object is at revision {current}, not {expected} as If-Match requires."
 class InvalidInput(BadRequest): template = "The input was refused: {error_message}."
+class NotAuthorized(Forbidden): template = "Only an administrator may see this."
 class PolicyNotAuthorized(Forbidden): template = "The policy does not allow {rule}."
 class InUse(Conflict): template = "The resource is in use."
 
@@ -238,6 +239,21 @@ class FlavorServiceProfileBindingExists(Conflict): template = "Flavor {fl_id} ha
 class FlavorServiceProfileBindingNotFound(NotFound): template = "Flavor {fl_id} does not have service profile {sp_id}."
 class AutoAllocationFailure(Conflict): template = "The topology could not be created: {reason}."
 
+# --- QoS ------------------------------------------------------------------------------------------------------------
+class QosPolicyNotFound(NotFound): template = "There is no QoS policy {id}."
+class QosRuleNotFound(NotFound): template = "There is no QoS rule {id}."
+class QosPolicyInUse(InUse): template = "QoS policy {policy_id} is used by {object_type} {object_id}."
+class QoSPolicyDefaultAlreadyExists(Conflict): template = "Project {project_id} has a default QoS policy already."
+class QoSRulesConflict(Conflict):
+    template = "QoS policy {policy_id} already has a rule of type {new_rule_type} for this direction: {rule_id}."
+class QoSRuleParameterConflict(Conflict):
+    template = "{rule_value} contradicts the {existing_rule} rule of QoS policy {policy_id}, which has {existing_value}."
+class QosRuleNotSupported(Conflict): template = "QoS rules of type {rule_type} are not supported by port {port_id}."
+class PolicyRemoveAuthorizationError(Forbidden):
+    template = "QoS policy {policy_id} was set by an administrator: this project cannot remove it."
+class QosRuleTrackedInPlacement(ApiError):
+    status = 501; type = "NotImplementedError"  # as in Neutron
+    template = "Placement has allocated the minimum of QoS policy {policy_id} for port {port_id}: it cannot be changed."
 # --- firewalls (FWaaS v2) -------------------------------------------------------------------------------------------
 class FirewallGroupNotFound(NotFound): template = "Firewall group {id} could not be found."
 class FirewallGroupInUse(InUse): template = "Firewall group {id} is still active: it has ports."

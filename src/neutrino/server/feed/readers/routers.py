@@ -43,7 +43,11 @@ _h, _al = t.conntrack_helpers.c, t.ip_allocations.c
 _LOWEST_PRIORITY, _PRIORITIES = 150, 101  # 150 to 250: see `_priority`
 _REPLICATED = (layout.HA_INTERFACE, layout.GATEWAY, layout.SNAT)
 
-_ROUTERS = select(m.Router, t.routers, _r.routes, _r.ha_vr_id)
+# Without a policy of its own, a floating IP or gateway has that of its external network.
+_GATEWAY_POLICY = sa.func.coalesce(
+    _r.gw_qos_policy_id, sa.select(_n.qos_policy_id).where(_n.id == _r.gw_network_id).scalar_subquery(), ""
+)
+_ROUTERS = select(m.Router, t.routers, _r.routes, _r.ha_vr_id, _GATEWAY_POLICY.label("gateway_qos_policy_id"))
 _routes = msgspec.json.Decoder(tuple[m.RouterRoute, ...])
 _L3_AGENTS = sa.and_(_a.agent_type == words.L3, _a.admin_state_up.is_(True))
 
@@ -320,8 +324,10 @@ def _address(fixed: FixedIp, subnet: Any) -> m.RouterAddress:
 
 # --- floating IPs, port forwardings, helpers, delegated prefixes -----------------------------------------------------
 
+_NETWORK_POLICY = sa.select(_n.qos_policy_id).where(_n.id == _f.floating_network_id).scalar_subquery()
+_FLOATING_POLICY = sa.func.coalesce(_f.qos_policy_id, _NETWORK_POLICY, "").label("policy")
 _FLOATING_IPS = (
-    select(m.FloatingIp, t.floatingips, _f.router_id, _p.host.label("port_host"))
+    select(m.FloatingIp, t.floatingips, _f.router_id, _p.host.label("port_host"), _FLOATING_POLICY)
     .outerjoin(t.ports, _p.id == _f.port_id)
     .where(_f.router_id.is_not(None), _f.port_id.is_not(None), _f.fixed_ip_address.is_not(None))
     .order_by(_f.id)
@@ -348,6 +354,10 @@ _DELEGATIONS = (
 )
 
 
+def _floating_ip(row: Any) -> m.FloatingIp:
+    return build(m.FloatingIp, row, host=row.port_host or "", qos_policy_id=row.policy)
+
+
 def _port_forwarding(row: Any) -> m.PortForwarding:
     ports = {}
     for side, text in (("external", row.external_port_range), ("internal", row.internal_port_range)):
@@ -361,7 +371,7 @@ def _delegation(row: Any) -> m.Delegation:
 
 # Field of a router → the statement for all routers, the column with the router's id, and the value of a row.
 _PARTS: Mapping[str, tuple[sa.Select[Any], Any, Callable[[Any], Any]]] = {
-    "floating_ips": (_FLOATING_IPS, _f.router_id, lambda row: build(m.FloatingIp, row, host=row.port_host or "")),
+    "floating_ips": (_FLOATING_IPS, _f.router_id, _floating_ip),
     "port_forwardings": (_PORT_FORWARDINGS, _f.router_id, _port_forwarding),
     "conntrack_helpers": (_HELPERS, _h.router_id, partial(build, m.ConntrackHelper)),
     "delegations": (_DELEGATIONS, _r.id, _delegation),
