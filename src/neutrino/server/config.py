@@ -117,6 +117,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),
         cfg.ListOpt("default_availability_zones", default=[], help="Zones of networks that name none."),
         *L3,
+        *firewall.GENERAL,
         cfg.BoolOpt(
             "notify_nova_on_port_status_changes",
             default=True,
@@ -216,7 +217,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         )
         for name, limit in QUOTAS.items()
     ],
-    firewall.GROUP: firewall.OPTIONS,
+    firewall.GROUP: firewall.DEFAULT_RULES,
     "nova": [  # keystoneauth registers its own options in this group (`events/nova.py`)
         cfg.StrOpt("region_name", help="The region of Nova's endpoint."),
         cfg.StrOpt(
