@@ -10,6 +10,7 @@ from neutrino.agent.l2.flows.dvr import Dvr
 from neutrino.agent.l2.flows.firewall import Firewall
 from neutrino.agent.l2.flows.integration import DhcpCopies, Physical, Switching
 from neutrino.agent.l2.flows.qos import Bandwidth, PacketRate
+from neutrino.agent.l2.flows.qos_minimum import MinimumBandwidth
 from neutrino.agent.l2.flows.tunnel import Tunnels
 
 BUILT_IN: tuple[L2Extension, ...] = (
@@ -23,4 +24,5 @@ BUILT_IN: tuple[L2Extension, ...] = (
     Dvr(),
     Bandwidth(),
     PacketRate(),
+    MinimumBandwidth(),
 )
