@@ -173,4 +173,5 @@ PLURALS = {
     "address_scope": "address-scopes",
     "address_group": "address-groups",
     "service_profile": "service_profiles",
+    "policy": "qos/policies",
 }

@@ -79,10 +79,12 @@ def tag_routes(db: Database, authorizer: Authorizer, tagged: Iterable[tuple[Reso
     return [
         Route(
             verb.method,
-            f"{PREFIX}/{resource.url}/{{parent}}/tags{'/{key}' if verb.single else ''}",
+            f"{PREFIX}/{path}/{{parent}}/tags{'/{key}' if verb.single else ''}",
             partial(_handle, authorizer, TaggedObjects(db, resource, table), verb),
         )
         for resource, table in tagged
+        # Neutron has the tags of QoS policies at /policies, without the prefix of the resource.
+        for path in dict.fromkeys([resource.url, resource.url.rpartition("/")[2]])
         for verb in VERBS
     ]
 
