@@ -138,8 +138,9 @@ def begin(server: Server) -> None:
 
 
 def _table(resource: Resource) -> sa.Table:
-    """The table of a resource, whose name its path has: the collection of QoS policies is called policies alone."""
-    return metadata.tables[resource.url.replace("/", "_").replace("-", "_")]
+    """The table of a resource is named like its collection, or like its path: QoS policies are just `policies`."""
+    names = (resource.collection, resource.url.replace("/", "_"))
+    return next(metadata.tables[name] for name in names if name in metadata.tables)
 
 
 def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentScheduler]:

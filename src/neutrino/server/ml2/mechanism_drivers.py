@@ -8,7 +8,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from neutrino.model.agents import NIC_SWITCH, OVS
+from neutrino.model.agents import INTEGRATION_BRIDGE, NIC_SWITCH, OVS, OVS_CAPABILITIES
 from neutrino.server.api.resources.qos import ANY, DSCP_MARKS, EGRESS, INGRESS
 from neutrino.server.api.types import DB_INTEGER_MAX
 from neutrino.server.ml2.driver_api import VIF_HW, VIF_OVS, VIF_VHOSTUSER, Bound, PortToBind, QosSupport, Segment
@@ -81,12 +81,12 @@ def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
     details: Object = {
         "port_filter": True,  # Nova adds no filter of its own
         "connectivity": "l2",
-        "bridge_name": configurations.get("integration_bridge", "br-int"),
+        "bridge_name": configurations.get(INTEGRATION_BRIDGE, "br-int"),
         "datapath_type": datapath,
         "ovs_hybrid_plug": bool(configurations.get("ovs_hybrid_plug", False)),
         "bound_drivers": {"0": "openvswitch"},
     }
-    interface_types = configurations.get("ovs_capabilities", {}).get("iface_types", ())
+    interface_types = configurations.get(OVS_CAPABILITIES, {}).get("iface_types", ())
     if datapath != "netdev" or not {VHOSTUSER_CLIENT, VHOSTUSER_SERVER} & set(interface_types):
         return VIF_OVS, details
     directory = configurations.get("vhostuser_socket_dir", "/var/run/openvswitch")
