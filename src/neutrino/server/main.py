@@ -18,6 +18,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from neutrino import private
+from neutrino.configuration import findings
 from neutrino.server import config
 from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
@@ -68,6 +69,7 @@ class Server:
 
 def assemble(conf: cfg.ConfigOpts) -> Server:
     config.check_listening(conf)
+    findings.refuse(conf)
     backend = build_backend(conf)
     services = backend.services
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
@@ -138,8 +140,9 @@ def begin(server: Server) -> None:
 
 
 def _table(resource: Resource) -> sa.Table:
-    """The table of a resource, whose name its path has: the collection of QoS policies is called policies alone."""
-    return metadata.tables[resource.url.replace("/", "_").replace("-", "_")]
+    """The table of a resource is named like its collection, or like its path: QoS policies are just `policies`."""
+    names = (resource.collection, resource.url.replace("/", "_"))
+    return next(metadata.tables[name] for name in names if name in metadata.tables)
 
 
 def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentScheduler]:

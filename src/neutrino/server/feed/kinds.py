@@ -12,7 +12,7 @@ from neutrino.model.kinds import KINDS
 from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port
 from neutrino.server.feed import stores
-from neutrino.server.feed.readers import l2, qos, routers
+from neutrino.server.feed.readers import firewalls, l2, qos, routers
 from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.feed.stores import Reader, ServedKind
 
@@ -56,7 +56,7 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
         KINDS["firewall_group"],
         stores.SharedObjects,
         source="firewall_group",
-        read=lambda connection, ids: (),
+        read=firewalls.read_firewall_groups,
         referenced_by={"port": _firewall_group, "router": _router_firewall_groups},
     ),
     ServedKind(

@@ -228,4 +228,25 @@ QOS = {
     },
 }
 
-DEFAULTS = BASE | NETWORK | SUBNET | PORT | ADDRESSES | SECURITY_GROUP | ACCESS | HOSTS | ROUTER | FLOATINGIP | QOS
+
+def _firewall(name: str, collection: str) -> dict[str, str]:
+    shared = f"shared_{collection}"
+    reader = any_of(ADMIN, READER, f"rule:{shared}")
+    return {
+        shared: f"field:{collection}:shared=True",
+        **crud(name, ADMIN_OR_MEMBER, reader),
+        **tags(name, ADMIN_OR_MEMBER, reader),
+        **setting(name, {"shared": ADMIN}, ("create", "update", "delete")),
+    }
+
+
+FIREWALL = {
+    **_firewall("firewall_group", "firewall_groups"),
+    **_firewall("firewall_policy", "firewall_policies"),
+    **_firewall("firewall_rule", "firewall_rules"),
+    **dict.fromkeys(("insert_rule", "remove_rule"), ADMIN_OR_MEMBER),
+}
+
+DEFAULTS = (
+    BASE | NETWORK | SUBNET | PORT | ADDRESSES | SECURITY_GROUP | ACCESS | HOSTS | ROUTER | FLOATINGIP | QOS | FIREWALL
+)

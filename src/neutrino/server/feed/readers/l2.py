@@ -13,6 +13,7 @@ from neutrino.model import agents as words
 from neutrino.model import state as m
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
 from neutrino.server.db import tables as t
+from neutrino.server.feed.readers.firewalls import PORT_GROUP
 from neutrino.server.feed.readers.routers import RouterHosts, read_router_hosts
 from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, grouped, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord
@@ -75,7 +76,7 @@ _BINDINGS = (
     .order_by(_b.host)
 )
 _JSON_OF_PORTS = (_p.fixed_ips, _p.allowed_address_pairs, _p.security_groups, _p.extra_dhcp_opts, _p.dns_assignment)
-_PORTS = select(m.Port, t.ports, _p.project_id, *_JSON_OF_PORTS)
+_PORTS = select(m.Port, t.ports, _p.project_id, PORT_GROUP, *_JSON_OF_PORTS)
 _TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_TYPES)))
 
 

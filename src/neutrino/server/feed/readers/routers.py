@@ -23,6 +23,7 @@ from neutrino.model import agents as words
 from neutrino.model import routing as m
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
+from neutrino.server.feed.readers.firewalls import ROUTER_PORT_GROUP
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
@@ -156,7 +157,7 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
             row,
             gateway=next((port for kind, port in own if kind == layout.GATEWAY), None),
             interfaces=tuple(port for kind, port in own if kind in layout.INTERFACES),
-            snat_interfaces=tuple(port for kind, port in own if kind == layout.SNAT),
+            snat_interfaces=tuple(_filtered_snat_interfaces(own)),
             routes=_routes.decode(row.routes),
             ha=None,  # set for each host
             **{field: tuple(values[row.id]) for field, values in parts.items()},
@@ -247,12 +248,29 @@ def render_for_hosts(
 
 def _router_ports(connection: Connection, ids: Ids) -> Interfaces:
     statement = (
-        select(m.RouterInterface, t.ports, _rp.router_id, _rp.port_type, _p.fixed_ips, _n.mtu)
+        select(m.RouterInterface, t.ports, _rp.router_id, _rp.port_type, _p.fixed_ips, _n.mtu, ROUTER_PORT_GROUP)
         .join(t.ports, _p.id == _rp.port_id)
         .join(t.networks, _n.id == _p.network_id)
         .order_by(_p.id)
     )
     return _interfaces(connection, list(read_rows(connection, statement, _rp.router_id, ids)))
+
+
+def _filtered_snat_interfaces(ports: Sequence[tuple[str, m.RouterInterface]]) -> Iterator[m.RouterInterface]:
+    """The SNAT ports of a distributed router, each with the firewall group of the interface on its subnet.
+
+    Traffic between the subnet and the external network passes the SNAT port, not the interface.
+    """
+    groups = {
+        address.subnet_id: port.firewall_group_id
+        for kind, port in ports
+        if kind in layout.INTERFACES
+        for address in port.addresses
+    }
+    for kind, port in ports:
+        if kind == layout.SNAT:
+            group = next((groups[a.subnet_id] for a in port.addresses if groups.get(a.subnet_id)), "")
+            yield msgspec.structs.replace(port, firewall_group_id=group)
 
 
 def _agent_gateways(connection: Connection, ports: Interfaces) -> dict[str, dict[str, m.RouterInterface]]:
