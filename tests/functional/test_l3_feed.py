@@ -111,7 +111,6 @@ def test_the_last_to_be_active_has_the_router(server: Server) -> None:
         assert {port["binding:host_id"] for port in ports_of(admin, router, "network:router_gateway")} == {host}
 
 
-@pytest.mark.parametrize("server", DATABASES, indirect=True)
 def test_policies_of_gateways_floating_ips_and_port_forwardings_reach_the_routers_hosts(
     server: Server, tmp_path: Path
 ) -> None:
