@@ -57,7 +57,8 @@ def test_bridges_patches_and_tunnels_are_created(ovsdb):
     assert set(bridges["br-tun"].ports) == {"br-tun", "patch-int", "vxlan-c0000202", "vxlan-c0000203", "gre-c0000203"}
     assert set(bridges["br-ex"].ports) == {"br-ex", "eth1", "phy-br-ex"}
     assert (bridges["br-int"].fail_mode, bridges["br-int"].datapath_type) == ("secure", "netdev")
-    assert bridges["br-ex"].fail_mode == ""  # the operator's
+    assert (bridges["br-ex"].fail_mode, bridges["br-ex"].datapath_type) == ("secure", "netdev")
+    assert not bridges["br-ex"].external_ids, "the operator's: without our mark"
     assert bridges["br-tun"].ports["vxlan-c0000202"].interfaces[0].options["remote_ip"] == "192.0.2.2"
 
 

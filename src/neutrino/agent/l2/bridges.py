@@ -1,6 +1,7 @@
 """Plans of the switch's configuration: bridges, patch ports, tunnels, tags, and the OVSDB part of contributions.
 
-The agent creates its own bridges; a physical network's bridge is the operator's and must exist. Tunnels lead to the hosts
+The agent creates its own bridges; a physical network's bridge is the operator's and must exist, and only its fail mode and
+datapath type are set. Tunnels lead to the hosts
 that share a tunnel network with this one, and carry our mark, so that stale ones are recognised as ours. Tags are corrected
 wherever they differ. Everything else on the bridges is left alone.
 """
@@ -55,6 +56,12 @@ def plan_bridges(options: L2Options, snapshot: Snapshot) -> ConfigurationPlan:
     wanted: list[SetBridge | SetPort] = [
         SetBridge(name, datapath_type=options.datapath_type, fail_mode="secure", external_ids={MARK: "bridge"})
         for name in own
+    ]
+    # The same for physical networks' bridges, and a patch port leads only to a bridge of the same datapath.
+    wanted += [
+        SetBridge(bridge, datapath_type=options.datapath_type, fail_mode="secure")
+        for _, bridge in options.bridge_mappings
+        if bridge in snapshot.bridges
     ]
     for one, other in _patches(options, snapshot):
         for (bridge, name), (_, peer) in ((one, other), (other, one)):

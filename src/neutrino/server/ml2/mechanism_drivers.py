@@ -3,12 +3,12 @@
 Open vSwitch and SR-IOV bind a port if a live agent on its host can wire one of the segments.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from oslo_config import cfg
 
-from neutrino.model.agents import NIC_SWITCH, OVS
+from neutrino.model.agents import INTEGRATION_BRIDGE, NIC_SWITCH, OVS, OVS_CAPABILITIES
 from neutrino.server.api.resources.qos import ANY, DSCP_MARKS, EGRESS, INGRESS
 from neutrino.server.api.types import DB_INTEGER_MAX
 from neutrino.server.ml2.driver_api import VIF_HW, VIF_OVS, VIF_VHOSTUSER, Bound, PortToBind, QosSupport, Segment
@@ -31,6 +31,17 @@ def _first_match(
                 if can_wire(segment, agent["configurations"]):
                     return segment, agent["configurations"]
     return None
+
+
+def _vnic_types(conf: cfg.ConfigOpts, group: str, supported: Collection[str]) -> frozenset[str]:
+    """The VNIC types that a driver binds: those that it supports, without the operator's prohibited ones."""
+    prohibited = frozenset(conf[group].vnic_type_prohibit_list)
+    unknown = sorted(prohibited - set(supported))
+    if unknown:
+        raise ValueError(f"[{group}] vnic_type_prohibit_list: {unknown[0]!r} is none of {', '.join(supported)}")
+    if prohibited == set(supported):
+        raise ValueError(f"[{group}] vnic_type_prohibit_list has all types: remove the driver from mechanism_drivers")
+    return frozenset(supported) - prohibited
 
 
 def _reaches_physical_network(segment: Segment, mappings: Any) -> bool:
@@ -56,10 +67,10 @@ class OpenVSwitch:
     )
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        pass
+        self._vnic_types = _vnic_types(conf, "ovs_driver", OVS_VNIC_TYPES)
 
     def bind_port(self, port: PortToBind) -> Bound | None:
-        if port.vnic_type not in OVS_VNIC_TYPES:
+        if port.vnic_type not in self._vnic_types:
             return None
         if port.vnic_type == "direct" and "switchdev" not in port.profile.get("capabilities", ()):
             return None  # a plain SR-IOV port: for the driver sriovnicswitch
@@ -81,12 +92,12 @@ def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
     details: Object = {
         "port_filter": True,  # Nova adds no filter of its own
         "connectivity": "l2",
-        "bridge_name": configurations.get("integration_bridge", "br-int"),
+        "bridge_name": configurations.get(INTEGRATION_BRIDGE, "br-int"),
         "datapath_type": datapath,
         "ovs_hybrid_plug": bool(configurations.get("ovs_hybrid_plug", False)),
         "bound_drivers": {"0": "openvswitch"},
     }
-    interface_types = configurations.get("ovs_capabilities", {}).get("iface_types", ())
+    interface_types = configurations.get(OVS_CAPABILITIES, {}).get("iface_types", ())
     if datapath != "netdev" or not {VHOSTUSER_CLIENT, VHOSTUSER_SERVER} & set(interface_types):
         return VIF_OVS, details
     directory = configurations.get("vhostuser_socket_dir", "/var/run/openvswitch")
@@ -132,10 +143,10 @@ class SriovNicSwitch:
     )
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        pass
+        self._vnic_types = _vnic_types(conf, "sriov_driver", tuple(SRIOV_VIF_TYPES))
 
     def bind_port(self, port: PortToBind) -> Bound | None:
-        vif_type = SRIOV_VIF_TYPES.get(port.vnic_type)
+        vif_type = SRIOV_VIF_TYPES[port.vnic_type] if port.vnic_type in self._vnic_types else None
         if vif_type is None or "switchdev" in port.profile.get("capabilities", ()):
             return None  # a switchdev port is wired by Open vSwitch
         found = _first_match(port, NIC_SWITCH, _nic_can_wire)

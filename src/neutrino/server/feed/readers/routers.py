@@ -335,7 +335,7 @@ _FLOATING_IPS = (
 _RANGES = (_pf.external_port_range, _pf.internal_port_range)
 _PORT_FORWARDINGS = (
     select(m.PortForwarding, t.port_forwardings, *_RANGES, _f.floating_ip_address.label("external_ip_address"))
-    .add_columns(_f.router_id)
+    .add_columns(_f.router_id, _FLOATING_POLICY)
     .join(t.floatingips, _f.id == _pf.floatingip_id)
     .where(_f.router_id.is_not(None))
     .order_by(_pf.id)
@@ -362,7 +362,7 @@ def _port_forwarding(row: Any) -> m.PortForwarding:
     ports = {}
     for side, text in (("external", row.external_port_range), ("internal", row.internal_port_range)):
         ports[f"{side}_port_first"], ports[f"{side}_port_last"] = map(int, text.split(":"))
-    return build(m.PortForwarding, row, **ports)
+    return build(m.PortForwarding, row, qos_policy_id=row.policy, **ports)
 
 
 def _delegation(row: Any) -> m.Delegation:
