@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import PROBLEMS, AgentState
@@ -79,3 +79,34 @@ def described(agent: AgentState, values: Mapping[str, object], problems: Mapping
     """The agent with its current values and problems in `configurations`, as it is reported."""
     listed = {PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS])}
     return dataclasses.replace(agent, configurations={**agent.configurations, **values, **listed})
+
+
+class ObjectStatus(NamedTuple):
+    """The status of an object of the API on this host, as reported to the server."""
+
+    kind: str
+    id: str
+    status: str
+    revision: int = 0  # of the object: a status is reported again for a newer one
+
+
+@dataclasses.dataclass
+class StatusReports:
+    """Statuses of the objects that extensions apply with a router, or with all ports: each is reported once."""
+
+    feed: RoleFeed
+    _reported: dict[str, frozenset[ObjectStatus]] = dataclasses.field(default_factory=dict)
+
+    def applied(self, key: str, statuses: frozenset[ObjectStatus]) -> None:
+        """`key` names what was applied; `statuses` are all that are in force with it."""
+        for each in sorted(statuses - self._reported.get(key, frozenset())):
+            self.feed.status(each.kind, each.id, each.status)
+        self._reported[key] = statuses
+
+    def failed(self, key: str, statuses: frozenset[ObjectStatus]) -> None:
+        """Those that are in force already are left: what failed may be another part of it."""
+        for each in sorted(statuses - self._reported.get(key, frozenset())):
+            self.feed.status(each.kind, each.id, "ERROR")
+
+    def forget(self, key: str) -> None:
+        self._reported.pop(key, None)
