@@ -13,6 +13,7 @@ from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.firewall import FirewallGroup, FirewallRule
+from neutrino.model.qos import BandwidthLimit, MinimumBandwidth, PacketRateLimit, QosPolicy
 from neutrino.model.state import AddressGroup, AddressPair, DvrMac, GroupMembers, Member
 from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, Passing, group, mac, network, port, rule
 
@@ -107,6 +108,21 @@ FIREWALL_GROUPS = (
     port("p41", 41, "vlan", port_security_enabled=False, firewall_group_id="f1"),
     port("p42", 42, "vlan", groups=["web"], hybrid_plug=True, firewall_group_id="unknown"),
 )
+LIMITED = (
+    QosPolicy(
+        id="qos",
+        bandwidth_limits=(
+            BandwidthLimit(max_kbps=1000),
+            BandwidthLimit(max_kbps=2000, max_burst_kbps=500, direction="ingress"),
+        ),
+        packet_rate_limits=(PacketRateLimit(max_kpps=1), PacketRateLimit(max_kpps=2, direction="ingress")),
+        minimum_bandwidths=(MinimumBandwidth(min_kbps=100),),
+        dscp_mark=46,
+    ),
+    *(port(f"qos{n}", n, kind, qos_policy_id="qos", groups=["open"]) for n, kind in ((30, "net"), (31, "vlan"))),
+    port("shaped", 33, groups=["open"], qos_policy_id="qos"),
+    port("qos-free", 32, port_security_enabled=False, qos_policy_id="qos"),
+)
 VARIANTS = {
     "usual": Variant(more=OTHER_TUNNELS),
     "learning": Variant(L2Options(l2_population=False), OTHER_TUNNELS, frozenset({"h3"})),
@@ -115,6 +131,7 @@ VARIANTS = {
     "no filters": Variant(L2Options(filters=False)),
     "ethertypes": Variant(L2Options(permitted_ethertypes=ETHERTYPES)),
     "ports of our own": Variant(more=ROLES),
+    "limits": Variant(more=(*ROLES, *LIMITED)),
     "an extension's tables": Variant(more=ROLES, extensions=(Passing(),)),
     "firewall groups": Variant(more=(*ROLES, *FIREWALL_GROUPS)),
     "distributed": Variant(L2Options(distributed=True), (*OTHER_TUNNELS, *DISTRIBUTED, *ROLES)),

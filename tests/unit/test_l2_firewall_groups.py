@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from neutrino.agent.l2.flows.firewall_groups import FirewallGroups, generation, group_owner
@@ -193,16 +191,14 @@ def test_statuses() -> None:
     assert net.cloud.hosts["h1"].desired is not None
     host_state = net.cloud.hosts["h1"].desired.host_state
 
-    def statuses(wired: set[str], failed: set[str]) -> list[ObjectStatus]:
+    def statuses(wired: set[str], **failed: str) -> list[ObjectStatus]:
         return [*FirewallGroups().statuses(host_state, wired, failed)]
 
-    def one(status: str) -> list[ObjectStatus]:
-        return [ObjectStatus("firewall_group", "group-1", status, 3)]
+    def one(status: str, reason: str = "") -> list[ObjectStatus]:
+        return [ObjectStatus("firewall_group", "group-1", status, 3, reason)]
 
-    assert statuses({"p1", "p2"}, set()) == one("ACTIVE")
-    assert statuses({"p2"}, {"p1"}) == one("ERROR")
-    assert statuses({"p1", "p2"}, {group_owner("group-1")}) == one("ERROR")
-    assert statuses({"p2"}, set()) == []
-    down = {"firewall_group": {"group-1": group(admin_state_up=False, revision=3)}}
-    host_state = dataclasses.replace(host_state, extension_objects=down)
-    assert statuses({"p1"}, set()) == one("DOWN")
+    assert statuses({"p1", "p2"}) == one("ACTIVE")
+    assert statuses({"p2"}, p1="no VLAN") == one("ERROR", "no VLAN")
+    failed = {group_owner("group-1"): "rejected"}
+    assert [*FirewallGroups().statuses(host_state, {"p1", "p2"}, failed)] == one("ERROR", "rejected")
+    assert statuses({"p2"}) == []

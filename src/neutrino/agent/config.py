@@ -1,8 +1,9 @@
 """Options of the host agent, with the names and groups of openvswitch_agent.ini, dhcp_agent.ini and so on."""
 
 import ipaddress
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -17,6 +18,7 @@ from neutrino.agent.options import options_of
 from neutrino.agent.supervisor import EXIT, RESPAWN
 from neutrino.errors import RefusedToStart
 
+LOG = logging.getLogger(__name__)
 ROLES = ("l2", "dhcp", "l3", "metadata")
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
 
@@ -73,6 +75,8 @@ AGENT = [
     cfg.PortOpt("vxlan_udp_port", default=4789, help="UDP port of VXLAN tunnels."),
     cfg.BoolOpt("dont_fragment", default=True, help="Set DF on tunnel packets."),
     cfg.BoolOpt("tunnel_csum", default=False, help="Checksum tunnel packets."),
+    cfg.IntOpt("dscp", min=0, max=63, help="DSCP of tunnel packets; by default 0."),
+    cfg.BoolOpt("dscp_inherit", default=False, help="Copy the DSCP of packets to tunnel packets; overrides dscp."),
     cfg.BoolOpt(
         "l2_population", default=True, help="Flood and forward by the server's entries instead of MAC learning."
     ),
@@ -81,7 +85,13 @@ AGENT = [
     ),
     cfg.BoolOpt("enable_distributed_routing", default=False, help="Serve distributed routers."),
     cfg.BoolOpt("drop_flows_on_start", default=False, help="Delete and re-create all flows at the start."),
-    cfg.ListOpt("extensions", default=[], help="Extensions of the L2 role, by entry point."),
+    cfg.BoolOpt(
+        "remove_stale_namespaces",
+        default=True,
+        help="After the first sync, remove namespaces and switch ports of routers and networks that this host does not "
+        "serve and that no record of this agent names, such as those that a Neutron agent has left.",
+    ),
+    cfg.ListOpt("extensions", default=[], help="Extensions of the L2 role, by entry point; qos is built in."),
     cfg.StrOpt(
         "check_child_processes_action",
         choices=[RESPAWN, EXIT],
@@ -128,6 +138,10 @@ GROUPS: tuple[tuple[str | None, list[cfg.Opt]], ...] = (
     ("securitygroup", SECURITYGROUP),
     ("ml2", ML2),
 )
+
+# Neutron's names of extensions whose features need none here, with the feature. The one agent reads the files of all of
+# Neutron's, so `[agent] extensions` may name those of another role.
+BUILT_IN_EXTENSIONS: Mapping[str, str] = {**l3.BUILT_IN_EXTENSIONS}
 
 # Options that SIGHUP changes in a running agent; the others need a restart, which disturbs no traffic.
 RELOADED = frozenset({("agent", "report_interval"), ("agent", "check_interval"), ("agent", "repair_interval")})
@@ -225,6 +239,9 @@ def load_extensions(group: str, names: Sequence[str], *args: object) -> list[Any
     installed = {point.name: point for point in entry_points(group=group)}
     extensions = []
     for name in names:
+        if name in BUILT_IN_EXTENSIONS and name not in installed:
+            LOG.info("extension %s is not needed, its feature is built in: %s", name, BUILT_IN_EXTENSIONS[name])
+            continue
         if name not in installed:
             known = ", ".join(sorted(installed)) or "none"
             raise RefusedToStart(f"extension {name!r} is not installed as entry point of {group} (installed: {known})")

@@ -6,6 +6,8 @@ from typing import NamedTuple, Protocol
 
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import PROBLEMS, AgentState
+from neutrino.model.kinds import versions_for
+from neutrino.model.roles import AGENT_TYPES
 
 MAX_PROBLEMS = 10  # a report is bounded
 
@@ -27,7 +29,7 @@ class RoleFeed(Protocol):
 
     def port_ready(self, port_id: str, revision: int) -> None: ...
 
-    def status(self, kind: str, key: str, status: str) -> None: ...
+    def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "") -> None: ...
 
     def error(self, kind: str, key: str, text: str) -> None: ...
 
@@ -78,7 +80,11 @@ class Role(Protocol):
 def described(agent: AgentState, values: Mapping[str, object], problems: Mapping[str, str]) -> AgentState:
     """The agent with its current values and problems in `configurations`, as it is reported."""
     listed = {PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS])}
-    return dataclasses.replace(agent, configurations={**agent.configurations, **values, **listed})
+    return dataclasses.replace(
+        agent,
+        configurations={**agent.configurations, **values, **listed},
+        resource_versions=dict(versions_for(AGENT_TYPES[agent.agent_type])),
+    )
 
 
 class ObjectStatus(NamedTuple):
@@ -87,26 +93,48 @@ class ObjectStatus(NamedTuple):
     kind: str
     id: str
     status: str
-    revision: int = 0  # of the object: a status is reported again for a newer one
+    revision: int = 0  # of the object
+    reason: str = ""  # of an error
 
 
 @dataclasses.dataclass
 class StatusReports:
-    """Statuses of the objects that extensions apply with a router, or with all ports: each is reported once."""
+    """Statuses of objects that are applied with others, as a firewall group with each router that has it.
+
+    An object is in ERROR while it is with any of these: the host has one status of it. Each is reported once.
+    """
 
     feed: RoleFeed
-    _reported: dict[str, frozenset[ObjectStatus]] = dataclasses.field(default_factory=dict)
+    _held: dict[str, frozenset[ObjectStatus]] = dataclasses.field(default_factory=dict)  # by what was applied
+    _reported: dict[tuple[str, str], ObjectStatus] = dataclasses.field(default_factory=dict)  # by kind and id
 
     def applied(self, key: str, statuses: frozenset[ObjectStatus]) -> None:
-        """`key` names what was applied; `statuses` are all that are in force with it."""
-        for each in sorted(statuses - self._reported.get(key, frozenset())):
-            self.feed.status(each.kind, each.id, each.status)
-        self._reported[key] = statuses
+        """`key` names what was applied; `statuses` are all that hold with it."""
+        before = self._held.pop(key, frozenset())
+        if statuses:
+            self._held[key] = statuses
+        for subject in sorted({(each.kind, each.id) for each in statuses ^ before}):
+            self._report(subject)
 
-    def failed(self, key: str, statuses: frozenset[ObjectStatus]) -> None:
+    def failed(self, key: str, statuses: frozenset[ObjectStatus], reason: str) -> None:
         """Those that are in force already are left: what failed may be another part of it."""
-        for each in sorted(statuses - self._reported.get(key, frozenset())):
-            self.feed.status(each.kind, each.id, "ERROR")
+        held = self._held.get(key, frozenset())
+        self.applied(
+            key,
+            frozenset(each if each in held else each._replace(status="ERROR", reason=reason) for each in statuses),
+        )
 
     def forget(self, key: str) -> None:
-        self._reported.pop(key, None)
+        self.applied(key, frozenset())
+
+    def _report(self, subject: tuple[str, str]) -> None:
+        found = [each for several in self._held.values() for each in several if (each.kind, each.id) == subject]
+        if not found:
+            self._reported.pop(subject, None)
+            return
+        newest = max(each.revision for each in found)
+        current = sorted(each for each in found if each.revision == newest)
+        worst = next((each for each in current if each.status == "ERROR"), current[0])
+        if self._reported.get(subject) != worst:
+            self._reported[subject] = worst
+            self.feed.status(worst.kind, worst.id, worst.status, worst.revision, worst.reason)

@@ -10,9 +10,11 @@ from oslo_log import log
 from neutrino.errors import RefusedToStart
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
+from neutrino.server.fwaas import config as firewall
 from neutrino.server.l3.config import OPTIONS as L3
 
-# Neutron's defaults; the last two bound the nft elements and flows that a project costs its hosts.
+# Neutron's defaults. Those of port forwardings, address groups and firewall rules bound the nft elements and flows that a
+# project costs its hosts.
 QUOTAS = {
     "network": 100,
     "subnet": 100,
@@ -27,6 +29,10 @@ QUOTAS = {
     "trunk": -1,
     "port_forwarding": 100,
     "address_group": 10,
+    "qos_policy": -1,
+    "firewall_group": 10,
+    "firewall_policy": 10,
+    "firewall_rule": 100,
 }
 
 OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
@@ -56,7 +62,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.StrOpt("core_plugin", default="ml2", help="Entry point of the core plugin."),
         cfg.ListOpt(
             "service_plugins",
-            default=["router"],
+            default=["router", "qos", "firewall_v2"],
             help="Entry points of further plugins, each with resources of its own.",
         ),
         cfg.IntOpt("pagination_max_limit", default=-1, help="Maximum number of objects in a list; -1: no maximum."),
@@ -177,6 +183,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         )
         for name, limit in QUOTAS.items()
     ],
+    firewall.GROUP: firewall.OPTIONS,
     "nova": [  # keystoneauth registers its own options in this group (`events/nova.py`)
         cfg.StrOpt("region_name", help="The region of Nova's endpoint."),
         cfg.StrOpt(

@@ -13,7 +13,7 @@ import abc
 import dataclasses
 import hashlib
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from neutrino.agent.l2 import pipeline
@@ -73,10 +73,12 @@ class L2Extension(abc.ABC):
     def units(self, desired: Desired) -> Iterable[Unit]:
         """All units of the extension for this desired state. Called by each reconciliation, so it must be cheap."""
 
-    def statuses(self, host_state: HostState, wired: Collection[str], failed: Set[str]) -> Iterable[ObjectStatus]:
+    def statuses(
+        self, host_state: HostState, wired: Collection[str], failed: Mapping[str, str]
+    ) -> Iterable[ObjectStatus]:
         """Statuses of objects of the API, each reported once, after a reconciliation that wired some ports.
 
-        `failed`: ids of ports that could not be wired, and owners whose contribution could not be rendered or applied.
+        `failed`: reasons by ids of ports that could not be wired, and by owners that could not be rendered or applied.
         """
         return ()
 

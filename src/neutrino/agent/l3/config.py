@@ -2,6 +2,8 @@
 
 import dataclasses
 import ipaddress
+from types import MappingProxyType
+from typing import Final
 
 from oslo_config import cfg
 
@@ -9,6 +11,15 @@ from neutrino.agent.options import option, options_of, read_settings
 from neutrino.model import agents
 from neutrino.model.routing import Router
 
+BUILT_IN_EXTENSIONS: Final = MappingProxyType(
+    {
+        "conntrack_helper": "conntrack helpers of routers",
+        "fip_qos": "QoS policies of floating IPs",
+        "gateway_ip_qos": "QoS policies of router gateways",
+        "port_forwarding": "port forwardings of floating IPs",
+    }
+)
+"""Neutron's names of extensions of its L3 agent that this role is complete without."""
 MODES = ("legacy", "dvr", "dvr_snat", "dvr_no_external")
 
 

@@ -8,7 +8,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
@@ -20,7 +20,7 @@ from neutrino.agent.namespaces import SERVICE
 from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
 from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
-from neutrino.agent.switch import Events, subscribe, wait_connected
+from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
 from neutrino.dataplane.ovsdb.api import MARK, OvsdbError
@@ -111,7 +111,11 @@ class L3Role:
 
     async def find(self) -> Drift:
         try:
-            return await asyncio.to_thread(self._loop.find, self.name, self._plan)
+            found = await asyncio.to_thread(self._loop.find, self.name, self._plan)
+            if not self._feed.is_synced:
+                return found
+            leftovers = await asyncio.to_thread(self.routers.find_leftovers)
+            return replace(found, plan="\n".join(filter(None, (found.plan, *leftovers))))
         except FAILURES as error:
             return Drift(self.name, problems={"routers": str(error)})
 
@@ -134,6 +138,7 @@ class L3Role:
                 group.create_task(self._announcements.run())
                 group.create_task(self.daemons.supervisor.run())
                 group.create_task(self._watch_switch())
+                group.create_task(self._remove_leftovers())
                 group.create_task(self._report_initialized())
         finally:
             for fifo in (prefixes, *self._ha_fifos.values()):
@@ -160,6 +165,18 @@ class L3Role:
         for router in self.desired.served() if removed else ():
             if not removed.isdisjoint(router.port_ids):
                 self._loop.put(router.id, URGENT)
+
+    async def _remove_leftovers(self) -> None:
+        """Once after the first `synced`; leftovers that are of one router are removed by its key (`Routers.known`)."""
+        await self._loop.first_sync.wait()
+        delay = FIRST_RETRY
+        while True:
+            try:
+                return await asyncio.to_thread(self.routers.remove_leftovers)
+            except FAILURES as error:
+                LOG.warning("leftovers of other agents are not removed, next attempt in %.1f s: %s", delay, error)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LONGEST_RETRY)
 
     async def _report_initialized(self) -> None:
         """Once after the start, for those that wait for all routers of the host."""
@@ -240,7 +257,7 @@ class L3Role:
         if router is not None and self._loop.queue.failures(router_id) == 1:  # once, not at every retry
             active = self._ha_states.get(router_id, ACTIVE) == ACTIVE
             self._floating_ips.failed(router, self._applied.get(router_id), active=active)
-            self._statuses.failed(router_id, self._statuses_of(router))
+            self._statuses.failed(router_id, self._statuses_of(router), problem)
         await self._notify_extensions(RouterResult(router_id, router, problem))
 
     def _statuses_of(self, router: Router) -> frozenset[ObjectStatus]:

@@ -29,6 +29,7 @@ from neutrino.agent.l3.parts.firewall import FirewallGroups
 from neutrino.agent.l3.parts.ha import Failover, HighAvailability
 from neutrino.agent.l3.parts.metadata import Metadata
 from neutrino.agent.l3.parts.nat import Nat
+from neutrino.agent.l3.parts.qos import RouterQos
 from neutrino.agent.l3.parts.ra import RouterAdvertisements
 from neutrino.agent.l3.parts.scopes import AddressScopes
 from neutrino.agent.namespaces import DesiredNamespace
@@ -41,6 +42,7 @@ BUILT_IN: tuple[L3Extension, ...] = (
     Devices(),
     RouterAdvertisements(),
     Nat(),
+    RouterQos(),
     Metadata(),
     AddressScopes(),
     FirewallGroups(),

@@ -23,7 +23,7 @@ drops: the switch cannot answer a packet.
 
 import itertools
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_network
 
 import msgspec
@@ -76,14 +76,20 @@ class FirewallGroups(L2Extension):
             if port.id in groups:
                 yield Unit(port_owner(port), (options, port.ofport, zones[port.id], numbers[groups[port.id]]), _port)
 
-    def statuses(self, host_state: HostState, wired: Collection[str], failed: Set[str]) -> Iterator[ObjectStatus]:
+    def statuses(
+        self, host_state: HostState, wired: Collection[str], failed: Mapping[str, str]
+    ) -> Iterator[ObjectStatus]:
         groups, known = group_ids(host_state), host_state.extension_objects.get(GROUP, {})
-        broken = {group_id for port_id, group_id in groups.items() if {port_id, group_owner(group_id)} & failed}
-        for group_id in {groups[port_id] for port_id in wired if port_id in groups} | broken:
-            group = known.get(group_id)
-            if isinstance(group, FirewallGroup):
-                status = "ERROR" if group_id in broken else "ACTIVE" if group.admin_state_up else "DOWN"
-                yield ObjectStatus(GROUP, group_id, status, group.revision)
+        broken = {
+            group_id: failed[name]
+            for port_id, group_id in groups.items()
+            for name in (port_id, group_owner(group_id))
+            if name in failed
+        }
+        for group_id in {groups[port_id] for port_id in wired if port_id in groups} | broken.keys():
+            if group_id in known:
+                status = "ERROR" if group_id in broken else "ACTIVE"
+                yield ObjectStatus(GROUP, group_id, status, known[group_id].revision, broken.get(group_id, ""))
 
 
 def group_ids(host_state: HostState) -> dict[str, str]:

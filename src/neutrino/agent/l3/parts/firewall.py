@@ -71,8 +71,7 @@ class FirewallGroups(L3Extension):
     def statuses(self, router: Router, objects: Objects) -> Iterator[ObjectStatus]:
         known = objects.get(GROUP, {})
         for group_id in sorted(_group_ids(router) & known.keys()):
-            group = known[group_id]
-            yield ObjectStatus(GROUP, group_id, "ACTIVE" if group.admin_state_up else "DOWN", group.revision)
+            yield ObjectStatus(GROUP, group_id, "ACTIVE", known[group_id].revision)
 
 
 def _group_ids(router: Router) -> frozenset[str]:
