@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import sqlalchemy as sa
 
 from neutrino.feed.messages import Status
@@ -148,6 +150,30 @@ def test_the_name_default_is_reserved(api: Api) -> None:
     group = api.make("firewall_group")
     api.put(f"{GROUPS}/{group['id']}", body).refused(409, "FirewallDefaultParameterExists")
     assert sorted(each["name"] for each in api.all(GROUPS)) == ["", "default"]
+
+
+def test_ports_join_the_default_group_when_they_are_bound(another_server: Callable[..., Server]) -> None:
+    server = another_server({"DEFAULT": {"auto_associate_default_firewall_group": "true"}})
+    switch(server, "fw1")
+    api = Api(server.app)
+    admin = api.as_admin()
+    network, _ = inside(api)
+    owned = {"device_owner": "compute:nova", "project_id": api.project}
+    later, grouped = (admin.port(network, **owned) for _ in range(2))
+    unowned = admin.port(network, project_id=api.project, binding__host_id="fw1")
+    group = api.make("firewall_group", ports=[grouped["id"]])
+    for port in (later, grouped):
+        admin.change("port", port["id"], binding__host_id="fw1")
+    at_once = admin.port(network, binding__host_id="fw1", **owned)
+    members = {each["name"]: each["ports"] for each in api.all(GROUPS)}
+    assert members == {"default": sorted([later["id"], at_once["id"]]), "": [grouped["id"]]}
+    assert api.show("firewall_group", group["id"])["ports"] == [grouped["id"]]
+    # Removed by its owner, it stays out until it is bound anew.
+    default = api.all(GROUPS, {"name": "default"})[0]["id"]
+    api.change("firewall_group", default, ports=[at_once["id"]])
+    admin.change("port", later["id"], name="renamed")
+    assert api.show("firewall_group", default)["ports"] == [at_once["id"]]
+    admin.delete(f"/ports/{unowned['id']}").expect(204)
 
 
 # --- reports of hosts -------------------------------------------------------------------------------------------------

@@ -42,12 +42,6 @@ def test_an_unknown_name_is_refused_in_one_line_that_lists_what_is_installed() -
     )
 
 
-@pytest.mark.parametrize("name", ["fip_qos", "gateway_ip_qos", "port_forwarding", "conntrack_helper"])
-def test_names_of_neutrons_l3_extensions_are_accepted_as_built_in(name: str) -> None:
-    (first,) = config.load_extensions(GROUP, [name, "first"])
-    assert isinstance(first, First)
-
-
 def test_an_extension_that_cannot_be_loaded_is_refused_by_its_name() -> None:
     with pytest.raises(RefusedToStart, match=r"extension 'missing' of .* cannot be loaded: AttributeError"):
         config.load_extensions(GROUP, ["missing"])

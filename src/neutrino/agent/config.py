@@ -1,9 +1,9 @@
 """Options of the host agent, with the names and groups of openvswitch_agent.ini, dhcp_agent.ini and so on."""
 
 import ipaddress
-import logging
 import os
-from collections.abc import Mapping, Sequence
+import pwd
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -16,9 +16,10 @@ from neutrino.agent.metadata import config as metadata
 from neutrino.agent.metadata.messages import RateLimit, Timeouts
 from neutrino.agent.options import options_of
 from neutrino.agent.supervisor import EXIT, RESPAWN
+from neutrino.configuration import findings
+from neutrino.configuration.neutron_values import list_type, name_type
 from neutrino.errors import RefusedToStart
 
-LOG = logging.getLogger(__name__)
 ROLES = ("l2", "dhcp", "l3", "metadata")
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
 
@@ -30,7 +31,6 @@ GLOBAL = [
         help="Directory of the agent's files.",
     ),
     cfg.ListOpt("roles", default=["l2"], item_type=types.String(choices=ROLES), help="The agent's roles on this host."),
-    cfg.StrOpt("availability_zone", default="nova", help="Availability zone of this host's DHCP and L3 agents."),
 ]
 FEED = [
     cfg.ListOpt(
@@ -91,7 +91,18 @@ AGENT = [
         help="After the first sync, remove namespaces and switch ports of routers and networks that this host does not "
         "serve and that no record of this agent names, such as those that a Neutron agent has left.",
     ),
-    cfg.ListOpt("extensions", default=[], help="Extensions of the L2 role, by entry point; qos is built in."),
+    cfg.StrOpt(
+        "availability_zone",
+        default="nova",
+        deprecated_group="DEFAULT",
+        help="Availability zone of this host's DHCP and L3 agents.",
+    ),
+    cfg.Opt(
+        "extensions",
+        type=list_type("agent", "extensions"),
+        default=[],
+        help="Extensions of the L2 role, by entry point; qos is built in.",
+    ),
     cfg.StrOpt(
         "check_child_processes_action",
         choices=[RESPAWN, EXIT],
@@ -113,9 +124,9 @@ AGENT = [
 ]
 SECURITYGROUP = [
     cfg.BoolOpt("enable_security_group", default=True, help="Apply security groups."),
-    cfg.StrOpt(
+    cfg.Opt(
         "firewall_driver",
-        choices=["openvswitch", "iptables_hybrid", "noop"],
+        type=name_type("securitygroup", "firewall_driver"),
         default="openvswitch",
         help="Apply them in OpenFlow, on a Linux bridge per port, or not at all.",
     ),
@@ -138,10 +149,6 @@ GROUPS: tuple[tuple[str | None, list[cfg.Opt]], ...] = (
     ("securitygroup", SECURITYGROUP),
     ("ml2", ML2),
 )
-
-# Neutron's names of extensions whose features need none here, with the feature. The one agent reads the files of all of
-# Neutron's, so `[agent] extensions` may name those of another role.
-BUILT_IN_EXTENSIONS: Mapping[str, str] = {**l3.BUILT_IN_EXTENSIONS}
 
 # Options that SIGHUP changes in a running agent; the others need a restart, which disturbs no traffic.
 RELOADED = frozenset({("agent", "report_interval"), ("agent", "check_interval"), ("agent", "repair_interval")})
@@ -172,6 +179,7 @@ def values(conf: cfg.ConfigOpts) -> dict[tuple[str, str], object]:
 
 def check(conf: cfg.ConfigOpts) -> None:
     """Raise RefusedToStart for what cannot work."""
+    findings.refuse(conf)
     if not conf.feed.server:
         raise RefusedToStart("[feed] server is not set: it is the address of neutrino's server")
     if not conf.feed.credential_file:
@@ -180,9 +188,19 @@ def check(conf: cfg.ConfigOpts) -> None:
     permitted_ethertypes(conf)
     if "l2" in conf.roles:
         _check_tunnels(conf)
+    if conf.radvd_user and not _is_user(conf.radvd_user):
+        raise RefusedToStart(f"radvd_user={conf.radvd_user}: there is no such user")
     problem = l3.ipv6_gateway_problem(conf)
     if problem is not None:
         raise RefusedToStart(problem)
+
+
+def _is_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def _check_tunnels(conf: cfg.ConfigOpts) -> None:
@@ -239,9 +257,6 @@ def load_extensions(group: str, names: Sequence[str], *args: object) -> list[Any
     installed = {point.name: point for point in entry_points(group=group)}
     extensions = []
     for name in names:
-        if name in BUILT_IN_EXTENSIONS and name not in installed:
-            LOG.info("extension %s is not needed, its feature is built in: %s", name, BUILT_IN_EXTENSIONS[name])
-            continue
         if name not in installed:
             known = ", ".join(sorted(installed)) or "none"
             raise RefusedToStart(f"extension {name!r} is not installed as entry point of {group} (installed: {known})")

@@ -18,6 +18,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from neutrino import private
+from neutrino.configuration import findings
 from neutrino.server import config
 from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
@@ -68,6 +69,7 @@ class Server:
 
 def assemble(conf: cfg.ConfigOpts) -> Server:
     config.check_listening(conf)
+    findings.refuse(conf)
     backend = build_backend(conf)
     services = backend.services
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp

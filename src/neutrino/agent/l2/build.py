@@ -51,10 +51,7 @@ def build(context: RoleContext) -> L2Role:
 
 def load(conf: cfg.ConfigOpts) -> tuple[L2Extension, ...]:
     """All extensions: the built-in ones, and those of `[agent] extensions` in the order of the option."""
-    built_in = {extension.name for extension in BUILT_IN}
-    # A configuration of Neutron names `qos`, which is always on here: without policies it contributes nothing.
-    named = [name for name in conf.agent.extensions if name not in built_in]
-    found: list[L2Extension] = [*BUILT_IN, *load_extensions(ENTRY_POINTS, named, conf)]
+    found: list[L2Extension] = [*BUILT_IN, *load_extensions(ENTRY_POINTS, conf.agent.extensions, conf)]
     names = [extension.name for extension in found]
     for name in names:
         if names.count(name) > 1:

@@ -33,7 +33,16 @@ def _of_direction(direction: str) -> list[cfg.Opt]:
     return [action, *addresses, *ports]
 
 
-OPTIONS = [
+GENERAL = [  # [DEFAULT]
+    cfg.BoolOpt(
+        "auto_associate_default_firewall_group",
+        default=False,
+        help="Put ports of instances into the default firewall group of their project when they are bound, unless they are "
+        "in a group already.",
+        deprecated_opts=[cfg.DeprecatedOpt("auto_associate_default_firewall_group", group="fwaas")],
+    )
+]
+DEFAULT_RULES = [
     *(option for direction in DIRECTIONS for option in _of_direction(direction)),
     cfg.StrOpt("protocol", help="Protocol of the default rules; by default all."),
     cfg.BoolOpt("shared", default=False, help="Whether the default rules are shared."),

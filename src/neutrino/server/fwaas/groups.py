@@ -181,9 +181,19 @@ def _check_port(port: Object, project_id: str) -> None:
         return
     if not port["device_owner"].startswith(COMPUTE):
         raise errors.FirewallGroupPortInvalid(port_id=port["id"])
-    for what, supported in (("binding:vif_type", SUPPORTED_VIFS), ("binding:vnic_type", ("normal",))):
-        if port[what] not in supported:
-            raise errors.FirewallGroupPortNotSupported(port_id=port["id"], what=what, value=port[what])
+    if unsupported := _unsupported(port):
+        raise errors.FirewallGroupPortNotSupported(port_id=port["id"], what=unsupported, value=port[unsupported])
+
+
+def is_supported(port: Object) -> bool:
+    """Whether the traffic of an instance's port passes the switch, which filters it."""
+    return not _unsupported(port)
+
+
+def _unsupported(port: Object) -> str:
+    """The attribute by which a port of an instance cannot be filtered, or an empty text."""
+    known = {"binding:vif_type": SUPPORTED_VIFS, "binding:vnic_type": ("normal",)}
+    return next((name for name, supported in known.items() if port[name] not in supported), "")
 
 
 def _refuse_repeated(groups: Sequence[Object]) -> None:

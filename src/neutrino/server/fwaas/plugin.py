@@ -6,6 +6,7 @@ from typing import Any
 
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.firewall import FIREWALL_GROUP, FIREWALL_POLICY, FIREWALL_RULE
+from neutrino.server.fwaas.auto_association import AutoAssociation
 from neutrino.server.fwaas.default_groups import DefaultGroups
 from neutrino.server.fwaas.default_rules import default_rules
 from neutrino.server.fwaas.groups import FirewallGroups
@@ -30,8 +31,10 @@ class FirewallPlugin:
 
 
 def build(services: Services) -> FirewallPlugin:
-    db, quotas = services.db, services.quotas
-    defaults = DefaultGroups(db, default_rules(services.conf))
+    db, quotas, conf = services.db, services.quotas, services.conf
+    defaults = DefaultGroups(db, default_rules(conf))
+    if conf.auto_associate_default_firewall_group:
+        services.core.ports.transaction_hooks.append(AutoAssociation(defaults).port_changes)
     return FirewallPlugin(
         (
             (FIREWALL_RULE, FirewallRules(db, quotas)),

@@ -65,9 +65,11 @@ _STATUS = sa.case(
 )
 
 # As in Neutron, the policies of a rule without any are null and not an empty list.
-RULES = _view(t.firewall_rules, errors.FirewallRuleNotFound).composed(
-    {"firewall_policy_id": Added(("id",), _lists(_pr.firewall_rule_id, _pr.firewall_policy_id, lambda: None))}
-)
+RULES = _view(
+    t.firewall_rules,
+    errors.FirewallRuleNotFound,
+    filters={"firewall_policy_id": _having(_pr.firewall_rule_id, _pr.firewall_policy_id, _r.id)},
+).composed({"firewall_policy_id": Added(("id",), _lists(_pr.firewall_rule_id, _pr.firewall_policy_id, lambda: None))})
 POLICIES = _view(
     t.firewall_policies,
     errors.FirewallPolicyNotFound,

@@ -3,7 +3,7 @@
 Open vSwitch and SR-IOV bind a port if a live agent on its host can wire one of the segments.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from oslo_config import cfg
@@ -33,6 +33,17 @@ def _first_match(
     return None
 
 
+def _vnic_types(conf: cfg.ConfigOpts, group: str, supported: Collection[str]) -> frozenset[str]:
+    """The VNIC types that a driver binds: those that it supports, without the operator's prohibited ones."""
+    prohibited = frozenset(conf[group].vnic_type_prohibit_list)
+    unknown = sorted(prohibited - set(supported))
+    if unknown:
+        raise ValueError(f"[{group}] vnic_type_prohibit_list: {unknown[0]!r} is none of {', '.join(supported)}")
+    if prohibited == set(supported):
+        raise ValueError(f"[{group}] vnic_type_prohibit_list has all types: remove the driver from mechanism_drivers")
+    return frozenset(supported) - prohibited
+
+
 def _reaches_physical_network(segment: Segment, mappings: Any) -> bool:
     """Whether the host has a bridge (or devices) on the segment's physical network."""
     return isinstance(mappings, Mapping) and segment.physical_network in mappings
@@ -56,10 +67,10 @@ class OpenVSwitch:
     )
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        pass
+        self._vnic_types = _vnic_types(conf, "ovs_driver", OVS_VNIC_TYPES)
 
     def bind_port(self, port: PortToBind) -> Bound | None:
-        if port.vnic_type not in OVS_VNIC_TYPES:
+        if port.vnic_type not in self._vnic_types:
             return None
         if port.vnic_type == "direct" and "switchdev" not in port.profile.get("capabilities", ()):
             return None  # a plain SR-IOV port: for the driver sriovnicswitch
@@ -132,10 +143,10 @@ class SriovNicSwitch:
     )
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        pass
+        self._vnic_types = _vnic_types(conf, "sriov_driver", tuple(SRIOV_VIF_TYPES))
 
     def bind_port(self, port: PortToBind) -> Bound | None:
-        vif_type = SRIOV_VIF_TYPES.get(port.vnic_type)
+        vif_type = SRIOV_VIF_TYPES[port.vnic_type] if port.vnic_type in self._vnic_types else None
         if vif_type is None or "switchdev" in port.profile.get("capabilities", ()):
             return None  # a switchdev port is wired by Open vSwitch
         found = _first_match(port, NIC_SWITCH, _nic_can_wire)

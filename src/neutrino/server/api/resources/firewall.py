@@ -6,7 +6,7 @@ from typing import Any
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import Attribute, Resource, writable
-from neutrino.server.api.resources.common import PROTOCOLS, TAGS, shared
+from neutrino.server.api.resources.common import PROTOCOLS, TAGS
 
 ACTIONS = ("allow", "deny", "reject")
 PROTOCOL_NAMES = ("dccp", "icmp", "ipv6-icmp", "sctp", "tcp", "udp")
@@ -80,7 +80,7 @@ _STANDARD = (
     Attribute("revision_number", t.Anything(), filter=True, filter_as=t.Integer(), sort=True),
     TAGS,
 )
-_SHARED = shared(put=True)
+_SHARED = writable("shared", t.Bool(), default=False, filter=True, guarded=True)
 
 FIREWALL_RULE = Resource(
     name="firewall_rule",
@@ -90,7 +90,7 @@ FIREWALL_RULE = Resource(
     not_found=errors.FirewallRuleNotFound,
     attributes=(
         *_IDENTITY,
-        Attribute("firewall_policy_id", _UUIDS),
+        Attribute("firewall_policy_id", _UUIDS, filter=True, filter_as=t.Text()),
         _SHARED,
         writable(
             "protocol",
@@ -102,8 +102,8 @@ FIREWALL_RULE = Resource(
         writable("ip_version", t.OneOf((4, 6)), default=4, filter=True),
         writable("source_ip_address", _ADDRESS, default=None, filter=True),
         writable("destination_ip_address", _ADDRESS, default=None, filter=True),
-        writable("source_port", _PORTS, default=None),
-        writable("destination_port", _PORTS, default=None),
+        writable("source_port", _PORTS, default=None, filter=True),
+        writable("destination_port", _PORTS, default=None, filter=True),
         writable("action", t.Parsed(parse_action, {"enum": list(ACTIONS)}), default="deny", filter=True),
         writable("enabled", t.Bool(), default=True, filter=True),
         *_STANDARD,

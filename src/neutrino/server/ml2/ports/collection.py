@@ -107,12 +107,11 @@ class Ports:
                 # A requested MAC must be free on its network; a collision of a random one is left to the unique key.
                 requested = [p for values, (p, _) in zip(several, made, strict=True) if values.get("mac_address")]
                 _check_macs_free(connection, requested)
-                for port, _ in made:  # services may refuse a new port; none has rows for one yet
-                    self._hook_writes(connection, context, None, port)
+                hook_writes = [w for port, _ in made for w in self._hook_writes(connection, context, None, port)]
                 limits = self.quotas.limits(connection, "port", several)
             contexts = [DriverContext("create", "port", p, network=networks[p["network_id"]]) for p, _ in made]
             created = [port for port, _ in made]
-            with self.operations.write(contexts) as tx:
+            with self.operations.write(contexts, hook_writes) as tx:
                 self._insert(tx, made, limits)
                 for port in created:
                     tx.after_commit(self.notify, None, port)
