@@ -25,6 +25,7 @@ from tests.support.neutron_options import (
 )
 from tests.support.options_document import DOCUMENT, document, row
 
+REFUSED = {key for refusals in neutron_options.REFUSALS.values() for key in refusals}
 OURS = findings.names_of(server.OPTIONS.items()) | findings.names_of(agent.GROUPS) | library_options()
 
 
@@ -38,7 +39,7 @@ def test_the_document_is_up_to_date() -> None:
 
 def test_every_option_of_neutron_is_classified_once() -> None:
     def places(key: findings.Option) -> int:
-        in_tables = (key in OURS, key in neutron_options.REASONS, key in neutron_options.REFUSALS)
+        in_tables = (key in OURS, key in neutron_options.REASONS, key in REFUSED)
         return sum(in_tables) or int(key[0] in neutron_options.NOT_NEEDED_SECTIONS)
 
     assert len(neutrons()) > 600
@@ -61,7 +62,7 @@ SAME_DEFAULT: set[findings.Option] = set()  # options with a note and the same d
 
 
 def test_no_option_of_ours_is_called_unneeded_or_refused() -> None:
-    assert (neutron_options.REASONS.keys() | neutron_options.REFUSALS.keys()) & OURS == set()
+    assert (neutron_options.REASONS.keys() | REFUSED) & OURS == set()
     assert neutron_options.NOTES.keys() <= OURS
 
 
@@ -201,19 +202,45 @@ def test_an_entry_point_wins_over_the_table(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_all_refused_options_are_in_one_message(tmp_path: Path) -> None:
+    """Each by the program that would need them."""
     conf = configured(
         tmp_path,
         "[DEFAULT]\nvlan_transparent = True\ninterface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver\n"
-        "external_dns_driver =\n[OVS]\nuse_veth_interconnection = yes\n",
+        "external_dns_driver =\nipam_driver = mine\n[OVS]\nuse_veth_interconnection = yes\n",
     )
     with pytest.raises(RefusedToStart) as refused:
-        findings.refuse(conf)
+        findings.refuse(conf, findings.SERVER)
     assert str(refused.value) == (
-        "[DEFAULT] vlan_transparent = True is not supported: VLAN-transparent networks are not supported; "
-        "[DEFAULT] interface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver is not supported: "
-        "devices are plugged into Open vSwitch; there is no other driver; "
-        "[ovs] use_veth_interconnection = yes is not supported: bridges are connected by patch ports, which cost less"
+        "[DEFAULT] vlan_transparent = True is refused: there are no VLAN-transparent networks; "
+        "[DEFAULT] ipam_driver = mine is refused: addresses are allocated by the server itself"
     )
+    with pytest.raises(RefusedToStart) as refused:
+        findings.refuse(conf, findings.AGENT)
+    assert str(refused.value) == (
+        "[DEFAULT] interface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver is refused: "
+        "devices are plugged into Open vSwitch; there is no other driver; "
+        "[ovs] use_veth_interconnection = yes is refused: bridges are connected by patch ports, which cost less"
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        ("DEFAULT", "interface_driver = openvswitch"),
+        ("DEFAULT", "interface_driver = neutron.agent.linux.interface:OVSInterfaceDriver"),
+        ("DEFAULT", "dhcp_driver = neutron.agent.linux.dhcp.Dnsmasq"),
+        ("DEFAULT", "ipam_driver = internal"),
+        ("DEFAULT", "network_scheduler_driver = neutron.scheduler.dhcp_agent_scheduler.WeightScheduler"),
+        ("DEFAULT", "vlan_transparent = False"),
+        ("quotas", "quota_driver = neutron.db.quota.driver.DbQuotaDriver"),
+        ("agent", "prevent_arp_spoofing = True"),
+        ("ovs", "use_veth_interconnection = False"),
+    ],
+)
+def test_a_value_that_asks_for_what_is_the_case_anyway_is_accepted(tmp_path: Path, section: str, line: str) -> None:
+    conf = configured(tmp_path, f"[{section}]\n{line}\n")
+    for program in (findings.SERVER, findings.AGENT):
+        findings.refuse(conf, program)
 
 
 def test_typos_are_reported_with_what_was_probably_meant(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
