@@ -12,8 +12,10 @@ import pytest
 from neutrino.agent.dhcp.network import ServedNetwork
 from neutrino.agent.supervisor import Action
 from neutrino.dataplane.netlink.api import NetlinkError
+from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.model.dhcp import DhcpPort
+from tests.support.checksum import captured, has_right_checksum, sniff
 from tests.support.dhcp import option
 from tests.support.dhcp_lab import Client, Lab, run
 from tests.support.openvswitch import OpenVSwitch
@@ -347,6 +349,25 @@ def test_an_internal_port_on_the_kernel_datapath(switch: OpenVSwitch) -> None:
         assert lab.client(vm(lab)).udhcpc()["ip"] == "10.0.0.11"
         lab.reconciler.remove(lab.network.id)
         assert lab.switch.vsctl("list-ports", lab.bridge).split() == [lab.clients[0][1]]
+
+
+@pytest.mark.parametrize("use_veth", [True, False], ids=["veth pair", "internal port"])
+def test_replies_carry_their_checksum(switch: OpenVSwitch, use_veth: bool) -> None:
+    """A client reads raw frames and drops a reply whose checksum was left to hardware. A device put back is repaired."""
+    with Lab(switch, use_veth=use_veth) as lab:
+        this = simple(lab, vm(lab))
+        lab.serve(this)
+        client, device = lab.client(vm(lab)), lab.dnsmasq.read(this.id, "interface")
+        if use_veth:
+            run("ip", "netns", "exec", this.namespace, "ethtool", "-K", str(device), "tx", "on")
+            assert lab.serve(this).changed
+        assert not lab.netlink.read(this.namespace).devices[str(device)].tx_checksum
+        assert lab.reconciler.plan(this) == ([], ())
+        sniffer = Namespaces().run(client.namespace, lambda: sniff(client.device))
+        with sniffer:
+            frames = captured(sniffer, 68, client.udhcpc)
+        assert len(frames) >= 2, "an offer and an acknowledgement"
+        assert all(map(has_right_checksum, frames))
 
 
 def test_another_dhcp_port_takes_the_place_of_the_old(lab: Lab) -> None:

@@ -11,10 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from neutrino.dataplane.netlink.api import SetDevice
+from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.model import state
-from tests.kernel.switch import TUNNELS, KernelHost, inside, kernel_hosts
+from tests.kernel.switch import TUNNELS, KernelHost, device_of, inside, kernel_hosts
+from tests.support.checksum import captured, has_right_checksum, sniff
 from tests.support.l2 import OPEN, OUT, Cloud, group, network, port, rule
 
 TCP = 6
@@ -127,6 +130,33 @@ def test_a_device_that_the_switch_makes_is_reached_from_both_hosts(place: Place,
         assert pings(machine, DHCP, version)
         assert carries(machine, DHCP, 7001, version)
         assert carries(DHCP, machine, 7002, version)
+
+
+def test_an_internal_port_without_offload_sends_datagrams_with_their_checksum(place: Place) -> None:
+    """Clients of DHCP read raw frames: with offload, the checksum is missing in them. This is what the DHCP role sets."""
+    target = MACHINES["vxlan"][0]
+
+    def send() -> None:
+        def from_dhcp() -> None:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                for _ in range(3):
+                    sender.sendto(b"an offer", (address(target, 4), 68))
+
+        inside(DHCP.id, from_dhcp)
+
+    def are_right() -> bool:
+        with inside(target.id, lambda: sniff("eth0")) as sniffer:
+            frames = captured(sniffer, 68, send, seconds=60.0)
+        assert frames
+        return all(map(has_right_checksum, frames))
+
+    netlink, device = RealNetlink(), device_of(DHCP)
+    netlink.apply(DHCP.id, [SetDevice(device, tx_checksum=True)])
+    assert pings(DHCP, target, 4)
+    assert not are_right(), "the kernel left it to hardware"
+    netlink.apply(DHCP.id, [SetDevice(device, tx_checksum=False)])
+    assert not netlink.read(DHCP.id).devices[device].tx_checksum
+    assert are_right()
 
 
 @pytest.mark.parametrize("version", VERSIONS)

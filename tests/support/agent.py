@@ -23,6 +23,7 @@ class Agent(TemporaryServer):
         super().__init__()
         self.server, self.switch, self.host = server, switch, host
         self.write("credential", add_host(server, host))
+        # Named namespaces are the machine's, and so other tests': leftovers are removed in labs, which have their own.
         defaults: dict[str, dict[str, object]] = {
             "DEFAULT": {"host": host, "state_path": self.directory / "state"},
             "feed": {
@@ -37,7 +38,7 @@ class Agent(TemporaryServer):
                 "local_ip": LOCAL_IP,
                 "bridge_mappings": "physnet1:br-phys",
             },
-            "agent": {"tunnel_types": "vxlan,gre,geneve", "check_interval": 0.2},
+            "agent": {"tunnel_types": "vxlan,gre,geneve", "check_interval": 0.2, "remove_stale_namespaces": False},
         }
         given: Mapping[str, Mapping[str, object]] = settings or {}
         self.settings = {

@@ -7,7 +7,7 @@ at all other hosts. `Cloud.send` returns the ports, on any host, where a packet 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from neutrino.agent.l2.desired import (
     Desired,
@@ -20,13 +20,22 @@ from neutrino.agent.l2.desired import (
     resolve,
     wanted_segments,
 )
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
+from neutrino.agent.l2.extension_api import (
+    COOKIE,
+    COOKIE_MASK,
+    Contribution,
+    L2Extension,
+    Unit,
+    port_owner,
+    with_tables,
+)
 from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.local_vlans import SegmentKey, allocate
-from neutrino.agent.l2.pipeline import DEAD_VLAN
+from neutrino.agent.l2.pipeline import DEAD_VLAN, REG_PORT
 from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
 from neutrino.dataplane.openflow.api import DatapathFeatures, OpenFlow
 from neutrino.model import state
+from neutrino.model.qos import QosPolicy
 from tests.fakes.openflow import Delivery, FakePort, FakeSwitch
 from tests.fakes.packet import Packet
 
@@ -80,6 +89,27 @@ def by_id(objects: Iterable[state.Object]) -> dict[str, state.Object]:
     return {entry.id: entry for entry in objects}
 
 
+class Passing(L2Extension):
+    """Leads packets from and to all ports through tables of its own, and passes them on."""
+
+    name = "passing"
+    has_table = True
+    has_ingress_table = True
+
+    def units(self, desired: Desired) -> Iterator[Unit]:
+        for each in desired.ports:
+            yield Unit(port_owner(each), (desired.options, each.ofport), _pass_on)
+
+
+def _pass_on(options: L2Options, ofport: int) -> Contribution:
+    egress, ingress = options.extension_table("passing"), options.ingress_table("passing")
+    flows = (
+        egress.flow(1, f"in_port={ofport}", then=options.after_extension(egress)),
+        ingress.flow(1, f"{REG_PORT}={ofport}", then=options.after_ingress(ingress)),
+    )
+    return Contribution({options.integration_bridge: flows})
+
+
 @dataclasses.dataclass
 class FakeHost:
     """One host: br-int, br-tun and br-phys on a fake switch."""
@@ -89,9 +119,11 @@ class FakeHost:
     options: L2Options = dataclasses.field(default_factory=L2Options)
     switch: FakeSwitch = dataclasses.field(default_factory=FakeSwitch)
     vlans: dict[SegmentKey, int] = dataclasses.field(default_factory=dict)
+    extensions: tuple[L2Extension, ...] = BUILT_IN
 
     def __post_init__(self) -> None:
-        self.renderer = Renderer(BUILT_IN)
+        self.renderer = Renderer(self.extensions)
+        self.options = with_tables(self.options, self.extensions)
         self.ofports: dict[str, int] = {}
         self.desired: Desired | None = None
         for bridge in ("br-int", "br-tun", "br-phys"):
@@ -111,6 +143,8 @@ class FakeHost:
     def plugged(self) -> Plugged:
         return Plugged(
             ports=dict(self.ofports),
+            devices={name: f"tap-{name}" for name in self.ofports},
+            shaped=frozenset(name for name in self.ofports if name.startswith("shaped")),
             uplinks=(Uplink("physnet1", "br-phys", 1, 1),),
             patch_tun=2,
             patch_int=1,
@@ -127,13 +161,19 @@ class FakeHost:
 
     def plans(self, desired: Desired, openflow: OpenFlow | None = None) -> list[BridgePlan]:
         openflow = openflow or self.switch
-        flows = self.renderer.render(desired).flows
-        return [plan(name, flows[name], openflow.read_flows(name, COOKIE, COOKIE_MASK)) for name in sorted(flows)]
+        rendered = self.renderer.render(desired)
+        return [
+            plan(
+                *(name, rendered.flows[name], openflow.read_flows(name, COOKIE, COOKIE_MASK)),
+                *(rendered.meters.get(name), openflow.read_meters(name)),
+            )
+            for name in sorted(rendered.flows)
+        ]
 
     def apply(self, host_state: HostState) -> Desired:
         desired = self.desired = self.resolve(host_state)
         for bridge_plan in self.plans(desired):
-            self.switch.apply_flows(bridge_plan.bridge, add=bridge_plan.set, delete=bridge_plan.delete)
+            apply_plan(self.switch, bridge_plan)
         live: dict[int, LocalPort] = {entry.ofport: entry for entry in desired.ports}
         for name, ofport in self.ofports.items():
             tag = live[ofport].vlan if ofport in live else DEAD_VLAN
@@ -141,15 +181,30 @@ class FakeHost:
         return desired
 
 
+def apply_plan(openflow: OpenFlow, difference: BridgePlan) -> None:
+    bridge, meters = difference.bridge, difference.meters
+    changed = {number: meter for number, (_, meter) in meters.change.items()}
+    openflow.apply_meters(bridge, add=meters.add, change=changed, delete=())
+    openflow.apply_flows(bridge, add=difference.set, delete=difference.delete)
+    openflow.apply_meters(bridge, add={}, change={}, delete=meters.remove)
+
+
 class Cloud:
     """Hosts that share networks; every host gets the objects that the server would send it."""
 
-    def __init__(self, *hosts: str, options: L2Options | None = None, features: DatapathFeatures | None = None) -> None:
+    def __init__(
+        self,
+        *hosts: str,
+        options: L2Options | None = None,
+        features: DatapathFeatures | None = None,
+        extensions: tuple[L2Extension, ...] = (),
+    ) -> None:
         self.hosts = {
             name: FakeHost(
                 name,
                 tuple(peer for peer in hosts if peer != name),
                 dataclasses.replace(options or L2Options(), host=name),
+                extensions=(*BUILT_IN, *extensions),
             )
             for name in hosts
         }
@@ -171,6 +226,7 @@ class Cloud:
             security_groups={entry.id: entry for entry in objects if isinstance(entry, state.SecurityGroup)},
             group_members={entry.id: entry for entry in objects if isinstance(entry, state.GroupMembers)},
             address_groups={entry.id: entry for entry in objects if isinstance(entry, state.AddressGroup)},
+            extension_objects={"qos_policy": {entry.id: entry for entry in objects if isinstance(entry, QosPolicy)}},
             dvr_macs={entry.id: entry for entry in objects if isinstance(entry, state.DvrMac)},
             hosts={
                 peer: state.Host(id=peer, tunnel_types=TUNNEL_TYPES, l2_population=peer not in self.silent)

@@ -9,6 +9,7 @@ such bridges at a time, as each creates a device `ovs-netdev`.
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
 from pathlib import Path
 
@@ -46,7 +47,7 @@ class OpenVSwitch(TemporaryServer):
                 *(f"--unixctl={self.directory}/db.ctl", f"--pidfile={self.directory}/db.pid"),
                 *(f"--log-file={self.directory}/db.log", "-vconsole:off"),
             ],
-            ready=lambda: (self.directory / "db.sock").exists(),
+            ready=self._database_listens,
             env=self.environment(),
         )
 
@@ -59,6 +60,13 @@ class OpenVSwitch(TemporaryServer):
             ready=self._switch_listens,
             env=self.environment(),
         )
+
+    def _database_listens(self) -> bool:
+        """Its socket is there a moment before it accepts connections."""
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.connect(f"{self.directory}/db.sock")
+            return True
+        return False
 
     def _switch_listens(self) -> bool:
         with contextlib.suppress(OSError, ValueError):

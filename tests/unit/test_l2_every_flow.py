@@ -13,7 +13,6 @@ from types import CodeType, FrameType
 from typing import Any
 
 import neutrino.agent.l2.flows as package
-from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.flows.firewall import cover_ports as cover
 from neutrino.agent.l2.pipeline import TABLES, Bridge
 from neutrino.agent.l2.plan import Renderer
@@ -64,7 +63,7 @@ def test_every_line_of_the_renderers_is_used_by_a_variant() -> None:
     try:
         for host in rendered:
             assert host.desired is not None
-            Renderer(BUILT_IN).render(host.desired)
+            Renderer(host.extensions).render(host.desired)
     finally:
         sys.settrace(before)
     missing = sorted(f"{place[0].rpartition('/')[2]}:{place[1]}" for place in wanted - seen if makes_flows(*place))
@@ -78,4 +77,4 @@ def test_every_table_has_flows_of_its_own() -> None:
         for name, bridge in host.switch.bridges.items():
             used |= {(kinds[name], flow.table) for flow in bridge.tables.flows.values() if flow.priority}
     idle = {table.name for table in TABLES if (table.bridge, table.number) not in used}
-    assert idle == {"CANARY", "DROPPED"}
+    assert idle == {"CANARY", "DROPPED", "LEARNED", "DELIVERY"}

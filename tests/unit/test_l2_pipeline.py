@@ -6,7 +6,7 @@ from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.pipeline import TABLES, Bridge, PipelineError, miss_flows
 
 KNOWN = {
-    Bridge.INTEGRATION: {0, 1, 2, 23, 24, 25, 60, 71, 72, 73, 81, 82, 91, 92, 93, 94},
+    Bridge.INTEGRATION: {0, 1, 2, 23, 24, 25, 60, 71, 72, 73, 81, 82, 91, 92, 93, 94, 95, 96, 110},
     Bridge.TUNNEL: {0, 1, 2, 3, 4, 6, 9, 10, 20, 21, 22},
     Bridge.PHYSICAL: {0, 1, 2, 3},
 }
@@ -25,7 +25,7 @@ def test_packets_only_go_forward(entry):
             onward = BY_NAME[entry.bridge, name]
             assert onward.number > entry.number or onward is entry
         else:
-            assert name in (pipeline.EXTENSIONS, "drop", "NORMAL", pipeline.OUTPUT_TO_PORT)
+            assert name in (pipeline.EXTENSIONS, pipeline.INGRESS, "drop", "NORMAL", pipeline.OUTPUT_TO_PORT)
     (missed,) = (flow for flow in miss_flows(entry.bridge) if flow.table == entry.number)
     assert (missed.priority, missed.match) == (0, "")
 

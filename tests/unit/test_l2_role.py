@@ -13,6 +13,7 @@ from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.agent.l2.role import L2Role
 from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError
+from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge
 from neutrino.model import agents
 from tests.support.l2 import network, port
 from tests.support.metadata import Feed, until
@@ -65,6 +66,54 @@ def test_a_failed_reconciliation_does_not_end_the_agent() -> None:
         role.synced()
         await until(lambda: dataplane() == "up")
         await until(lambda: host.tag("p1") == 1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_the_report_has_what_the_switch_supports_and_the_versions_of_objects() -> None:
+    host, feed = SwitchHost(), Feed()
+    describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
+    role = L2Role(feed, host.reconciler, Watch(), "br-int", describe)  # type: ignore[arg-type]
+    (before,) = role.describe()
+    assert before.configurations[agents.OVS_CAPABILITIES] == {"datapath_types": [], "iface_types": []}
+    assert before.resource_versions.keys() >= {"Port", "Network", "SecurityGroup", "QosPolicy"}
+    host.switch.ovsdb.set_capabilities(("netdev",), ("dpdkvhostuserclient", "vxlan"))
+
+    def supported() -> bool:
+        (state,) = role.describe()
+        wanted = {"datapath_types": ["netdev"], "iface_types": ["dpdkvhostuserclient", "vxlan"]}
+        return bool(state.configurations[agents.OVS_CAPABILITIES] == wanted)
+
+    async def scenario() -> None:
+        running = asyncio.create_task(role.run())
+        await until(supported)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_statistics_count_ports_on_bridges_of_others_separately(caplog: pytest.LogCaptureFixture) -> None:
+    host, feed = SwitchHost(), Feed()
+    host.switch.ovsdb.apply([SetBridge("br-trunk")])
+    host.reconcile()
+    describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
+    role = L2Role(feed, host.reconciler, Watch(), "br-int", describe)  # type: ignore[arg-type]
+    caplog.set_level("INFO", "neutrino.agent.l2.role")
+
+    async def scenario() -> None:
+        running = asyncio.create_task(role.run())
+        host.plug("p1")
+        host.plug("p2", bridge="br-trunk")
+        feed.put("network", "net1", network("net1", number=1))
+        for key in ("p1", "p2"):
+            feed.put("port", key, port(key, 1, "net1"))
+        role.synced()
+        await until(lambda: "1 ports wired (1 new, 0 changed, 0 gone; 1 ancillary: 1 new, 0 gone)" in caplog.text)
+        host.switch.ovsdb.apply([DeletePort("br-trunk", "tapp2")])
+        await until(lambda: "1 ports wired (0 new, 0 changed, 0 gone; 0 ancillary: 0 new, 1 gone): 0 ch" in caplog.text)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -75,6 +75,8 @@ AGENT = [
     cfg.PortOpt("vxlan_udp_port", default=4789, help="UDP port of VXLAN tunnels."),
     cfg.BoolOpt("dont_fragment", default=True, help="Set DF on tunnel packets."),
     cfg.BoolOpt("tunnel_csum", default=False, help="Checksum tunnel packets."),
+    cfg.IntOpt("dscp", min=0, max=63, help="DSCP of tunnel packets; by default 0."),
+    cfg.BoolOpt("dscp_inherit", default=False, help="Copy the DSCP of packets to tunnel packets; overrides dscp."),
     cfg.BoolOpt(
         "l2_population", default=True, help="Flood and forward by the server's entries instead of MAC learning."
     ),
@@ -83,6 +85,12 @@ AGENT = [
     ),
     cfg.BoolOpt("enable_distributed_routing", default=False, help="Serve distributed routers."),
     cfg.BoolOpt("drop_flows_on_start", default=False, help="Delete and re-create all flows at the start."),
+    cfg.BoolOpt(
+        "remove_stale_namespaces",
+        default=True,
+        help="After the first sync, remove namespaces and switch ports of routers and networks that this host does not "
+        "serve and that no record of this agent names, such as those that a Neutron agent has left.",
+    ),
     cfg.StrOpt(
         "availability_zone",
         default="nova",
@@ -93,7 +101,7 @@ AGENT = [
         "extensions",
         type=list_type("agent", "extensions"),
         default=[],
-        help="Extensions of the L2 role, by entry point.",
+        help="Extensions of the L2 role, by entry point; qos is built in.",
     ),
     cfg.StrOpt(
         "check_child_processes_action",

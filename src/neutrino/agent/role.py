@@ -6,6 +6,8 @@ from typing import Protocol
 
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import PROBLEMS, AgentState
+from neutrino.model.kinds import versions_for
+from neutrino.model.roles import AGENT_TYPES
 
 MAX_PROBLEMS = 10  # a report is bounded
 
@@ -27,7 +29,7 @@ class RoleFeed(Protocol):
 
     def port_ready(self, port_id: str, revision: int) -> None: ...
 
-    def status(self, kind: str, key: str, status: str) -> None: ...
+    def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "") -> None: ...
 
     def error(self, kind: str, key: str, text: str) -> None: ...
 
@@ -78,4 +80,8 @@ class Role(Protocol):
 def described(agent: AgentState, values: Mapping[str, object], problems: Mapping[str, str]) -> AgentState:
     """The agent with its current values and problems in `configurations`, as it is reported."""
     listed = {PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS])}
-    return dataclasses.replace(agent, configurations={**agent.configurations, **values, **listed})
+    return dataclasses.replace(
+        agent,
+        configurations={**agent.configurations, **values, **listed},
+        resource_versions=dict(versions_for(AGENT_TYPES[agent.agent_type])),
+    )

@@ -132,6 +132,10 @@ class ServiceNamespaces:
             self.netlink.delete_namespace(name)
         return exists
 
+    def unplug(self, names: Sequence[str]) -> None:
+        """Remove ports of the switch, with the outer ends of their veth pairs."""
+        self._plug((), unplug=names)
+
     def _read(self, desired: DesiredNamespace) -> NamespaceState:
         return self.netlink.read(desired.name, sysctls_to_read(desired))
 

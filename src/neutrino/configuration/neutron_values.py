@@ -93,7 +93,7 @@ TABLE: dict[tuple[str, str], Names] = {
                     *("local_ip", "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin"),
                     *("ndp_proxy", "neutron.services.ndp_proxy.plugin.NDPProxyPlugin"),
                     *("pvlan", "neutron.services.pvlan.pvlan_plugin.PVLANPlugin"),
-                    *("qos", "firewall", "firewall_v2", "vpnaas", "bgp", "taas", "sfc", "flow_classifier", "bgpvpn"),
+                    *("firewall", "vpnaas", "bgp", "taas", "sfc", "flow_classifier", "bgpvpn"),
                 ),
                 _NOT_HERE,
             ),
@@ -115,10 +115,10 @@ TABLE: dict[tuple[str, str], Names] = {
     ),
     ("ml2", "type_drivers"): Names(group="neutrino.ml2.type_drivers"),
     ("ml2", "extension_drivers"): Names(
-        names={"tag_ports_during_bulk_creation": INCLUDED},
+        names={"tag_ports_during_bulk_creation": INCLUDED, "qos": INCLUDED},
         missing=dict.fromkeys(
             (
-                *("qos", "data_plane_status", "dns_domain_ports", "dns_domain_keywords", "port_device_profile"),
+                *("data_plane_status", "dns_domain_ports", "dns_domain_keywords", "port_device_profile"),
                 *("port_hardware_offload_type", "port_hints", "port_hint_ovs_tx_steering", "port_numa_affinity_policy"),
                 *("port_trusted", "subnet_dns_publish_fixed_ip", "uplink_status_propagation"),
                 "uplink_status_propagation_updatable",
@@ -142,15 +142,14 @@ TABLE: dict[tuple[str, str], Names] = {
     ),
     # Neutron's L2 and L3 agents both read this option; here it lists the extensions of the L2 role.
     ("agent", "extensions"): Names(
-        names={"port_forwarding": INCLUDED, "conntrack_helper": INCLUDED, "fdb": INCLUDED},
+        names=dict.fromkeys(
+            ("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper", "fdb"), INCLUDED
+        ),
         missing={
             "dhcp": "use the role dhcp with dhcp_distributed",
             "metadata_path": "use the role metadata",
             **dict.fromkeys(
-                (
-                    *("qos", "fip_qos", "gateway_ip_qos", "log", "snat_log", "local_ip", "ndp_proxy", "dns_forwarder"),
-                    *("fwaas", "fwaas_v2", "fwaas_v2_log"),
-                ),
+                (*("log", "snat_log", "local_ip", "ndp_proxy", "dns_forwarder", "fwaas", "fwaas_v2_log"),),
                 _NOT_HERE,
             ),
         },

@@ -12,9 +12,11 @@ from neutrino.errors import RefusedToStart
 from neutrino.server import tls
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
+from neutrino.server.fwaas import config as firewall
 from neutrino.server.l3.config import OPTIONS as L3
 
-# Neutron's defaults; the last two bound the nft elements and flows that a project costs its hosts.
+# Neutron's defaults. Those of port forwardings, address groups and firewall rules bound the nft elements and flows that a
+# project costs its hosts.
 QUOTAS = {
     "network": 100,
     "subnet": 100,
@@ -29,6 +31,10 @@ QUOTAS = {
     "trunk": -1,
     "port_forwarding": 100,
     "address_group": 10,
+    "qos_policy": -1,
+    "firewall_group": 10,
+    "firewall_policy": 10,
+    "firewall_rule": 100,
 }
 
 
@@ -72,7 +78,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.Opt(
             "service_plugins",
             type=list_type("DEFAULT", "service_plugins"),
-            default=["router"],
+            default=["router", "qos", "firewall_v2"],
             help="Entry points of further plugins, each with resources of its own.",
         ),
         cfg.IntOpt("pagination_max_limit", default=-1, help="Maximum number of objects in a list; -1: no maximum."),
@@ -111,6 +117,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),
         cfg.ListOpt("default_availability_zones", default=[], help="Zones of networks that name none."),
         *L3,
+        *firewall.GENERAL,
         cfg.BoolOpt(
             "notify_nova_on_port_status_changes",
             default=True,
@@ -210,6 +217,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         )
         for name, limit in QUOTAS.items()
     ],
+    firewall.GROUP: firewall.DEFAULT_RULES,
     "nova": [  # keystoneauth registers its own options in this group (`events/nova.py`)
         cfg.StrOpt("region_name", help="The region of Nova's endpoint."),
         cfg.StrOpt(

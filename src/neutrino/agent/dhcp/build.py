@@ -14,6 +14,7 @@ from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import GROUP
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
+from neutrino.agent.leftovers.build import leftovers
 from neutrino.agent.options import read_settings
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
@@ -34,7 +35,15 @@ def build(context: RoleContext) -> DhcpRole:
     dnsmasq = Dnsmasq(settings.dhcp_confs, namespaces)
     return DhcpRole(
         context.feed,
-        Reconciler(settings, services, processes, dnsmasq, KernelConntrack, extensions),
+        Reconciler(
+            settings,
+            services,
+            processes,
+            dnsmasq,
+            KernelConntrack,
+            extensions,
+            leftovers(conf, services, namespaces),
+        ),
         describe(conf),
         workers=conf.num_sync_threads,
         repair=lambda: context.intervals.repair,

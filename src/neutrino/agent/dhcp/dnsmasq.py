@@ -5,11 +5,7 @@ has lost its memory knows what it serves. A dnsmasq of Neutron's agent, on a hos
 marks: it is recognised by the pid file on its command line, and stopped before ours is started.
 """
 
-import contextlib
-import os
-import select
 import shutil
-import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,10 +13,8 @@ from neutrino import private
 from neutrino.agent.dhcp.render import PID
 from neutrino.agent.supervisor import list_directory, read_file
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.process.api import ProcessError
+from neutrino.dataplane.process import foreign
 from neutrino.dataplane.program import run_program
-
-STOP_SECONDS = 5.0
 
 
 class Dnsmasq:
@@ -56,34 +50,11 @@ class Dnsmasq:
         """Processes of the network's dnsmasq, of any agent: the one in the pid file; `scan`: all, for a lost pid file."""
         argument = f"--pid-file={self._directory / network_id / PID}"
         recorded = (self.read(network_id, PID) or "").strip()
-        for pid in filter(str.isdigit, os.listdir("/proc") if scan else [recorded]):
-            argv = _command_line(pid)
+        for pid in foreign.pids() if scan else map(int, filter(str.isdigit, [recorded])):
+            argv = foreign.command_line(pid)
             if argv and argument in argv and Path(argv[0]).name == "dnsmasq":  # the pid may be another program's by now
-                yield int(pid)
+                yield pid
 
     def stop_others(self, network_id: str, *, scan: bool = False) -> None:
         for pid in list(self.pids(network_id, scan=scan)):
-            _stop(pid)
-
-
-def _command_line(pid: str) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")[:-1]
-    except OSError:
-        return []
-
-
-def _stop(pid: int) -> None:
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        for number in (signal.SIGTERM, signal.SIGKILL):  # it is no child of ours: awaited by its pidfd
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(descriptor, number)
-            if select.select([descriptor], [], [], STOP_SECONDS)[0]:
-                return
-    finally:
-        os.close(descriptor)
-    raise ProcessError(f"dnsmasq {pid} does not exit, not even by SIGKILL")
+            foreign.stop(pid, foreign.command_line(pid))

@@ -15,8 +15,9 @@ from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.leases import read_leases, render_leases, render_release, stale_leases, with_existing
-from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, ServedNetwork
+from neutrino.agent.dhcp.network import NAMESPACE_KIND, NAMESPACE_PREFIX, ServedNetwork
 from neutrino.agent.dhcp.render import HOSTS, LEASES, MARK_KIND, PID, DesiredDhcp, daemon_name, directory, render
+from neutrino.agent.leftovers.host import Leftovers, ignored
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Action, Service, plan_service, write_file
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
@@ -39,15 +40,15 @@ class Reconciler:
     dnsmasq: Dnsmasq
     conntrack: Callable[[str], Conntrack] | None = None  # of a namespace
     extensions: Collection[DhcpExtension] = ()
+    leftovers: Leftovers | None = None
+
+    def __post_init__(self) -> None:
+        self._leftovers = self.leftovers or ignored(self.services)
 
     def known(self) -> frozenset[str]:
-        """Networks of which anything is on this host.
-
-        A namespace counts only with a switch port that carries our mark: one of that name alone may be another agent's.
-        """
-        names = self.services.netlink.namespaces()
-        spaces = {name.removeprefix(NAMESPACE_PREFIX) for name in names if name.startswith(NAMESPACE_PREFIX)}
-        return self.dnsmasq.networks() | (spaces & set(self._marked().values()))
+        """Networks of which anything is on this host: by records, by switch ports with our mark, and leftovers."""
+        known = self.dnsmasq.networks() | set(self._marked().values())
+        return known | self._leftovers.find(NAMESPACE_KIND, known)
 
     def is_running(self, network_id: str) -> bool:
         pid_file = str(directory(self.settings, network_id) / PID)
@@ -107,6 +108,9 @@ class Reconciler:
     def _apply_namespace(self, network_id: str, desired: DesiredDhcp, complete: bool) -> None:
         # A DHCP port that the server has replaced has another id, and so another device.
         stale = self._stale_ports(network_id, desired) if complete else []
+        if complete and network_id not in self._marked().values():
+            # Neutron's metadata proxy would keep the address that ours listens on; dnsmasq is ended before ours starts.
+            self._leftovers.end_processes(desired.namespace.name)
         result = self.services.reconcile(desired.namespace, complete=complete, unplug=stale)
         self._flush_conntrack(desired.namespace.name, result.applied)
 
@@ -160,6 +164,7 @@ class Reconciler:
             return False
         # Processes first: one that runs in the namespace would keep it, and its devices, alive.
         self.dnsmasq.stop_others(network_id, scan=True)
+        self._leftovers.end_processes(name)
         self.services.remove(name, unplug=plugged)
         self.dnsmasq.forget(network_id)
         LOG.info("network %s is not served here any more", network_id)

@@ -82,10 +82,11 @@ def contribute_namespace(network: ServedNetwork, settings: DhcpSettings) -> Cont
     own = network.own
     assert own is not None
     name = device_name(network, settings)
-    device = DesiredDevice(name, mac=own.mac_address, mtu=network.network.mtu)
+    # Replies must carry their UDP checksum. With offload the kernel leaves it to hardware that never comes: DHCP clients,
+    # which read raw frames, drop them; Open vSwitch's userspace datapath passes none of them on.
+    device = DesiredDevice(name, mac=own.mac_address, mtu=network.network.mtu, tx_checksum=False)
     if settings.use_veth:
-        # Without tx_checksum=False replies leave with a partial checksum, and clients drop them.
-        device = dataclasses.replace(device, peer=plugged_name(network), tx_checksum=False)
+        device = dataclasses.replace(device, peer=plugged_name(network))
     return Contribution(
         devices=(LOOPBACK, device),
         addresses=tuple(address(name, text, nodad=True) for text in _addresses(network, settings)),

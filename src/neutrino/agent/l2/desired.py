@@ -11,13 +11,15 @@ import dataclasses
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from ipaddress import ip_network
+from typing import NamedTuple
 
 from neutrino.agent.l2.local_vlans import SegmentKey
-from neutrino.agent.l2.pipeline import TRANSIENT, Table
+from neutrino.agent.l2.pipeline import DELIVERY, TRANSIENT, Table
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.link_local import link_local
+from neutrino.model.qos import QosPolicy, effective_policy_id
 
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
 VXLAN_PORT = 4789
@@ -39,6 +41,17 @@ class HostState:
     dvr_macs: Mapping[str, state.DvrMac] = dataclasses.field(default_factory=dict)
     # Objects of the kinds that extensions declare, by kind.
     extension_objects: Mapping[str, Mapping[str, state.Object]] = dataclasses.field(default_factory=dict)
+
+    @cached_property
+    def qos_policies(self) -> Mapping[str, QosPolicy]:
+        """The QoS policies in effect, by port; a policy that has not arrived yet is none."""
+        policies = self.extension_objects.get("qos_policy", {})
+        found = {}
+        for port in self.ports.values() if policies else ():
+            policy = policies.get(effective_policy_id(port, self.networks.get(port.network_id)))
+            if isinstance(policy, QosPolicy):
+                found[port.id] = policy
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +79,7 @@ class Plugged:
 
     ports: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by port id
     devices: Mapping[str, str] = dataclasses.field(default_factory=dict)  # names in OVSDB, by port id
+    shaped: frozenset[str] = frozenset()  # ids of ports whose device has a queueing discipline for packets to it
     extension_ports: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by the name the extension gave
     uplinks: tuple[Uplink, ...] = ()
     patch_tun: int = 0  # on the integration bridge; 0 where there are no tunnels
@@ -88,18 +102,19 @@ class L2Options:
     vxlan_udp_port: int = VXLAN_PORT
     dont_fragment: bool = True
     tunnel_csum: bool = False
+    tunnel_tos: str = ""  # of tunnel packets: "inherit", or the DSCP in its place in the byte; empty: none
     l2_population: bool = True
     arp_responder: bool = True
     filters: bool = True  # False: no port's security groups are applied, in flows or on bridges
     permitted_ethertypes: tuple[int, ...] = ()
     host: str = ""
     distributed: bool = False  # this host takes part in distributed routers
-    extension_tables: tuple[Table, ...] = ()
+    extension_tables: tuple[Table, ...] = ()  # for packets from ports
+    ingress_tables: tuple[Table, ...] = ()  # of extensions, for packets to ports
 
-    @property
-    def after_spoofing(self) -> Table:
+    def after_spoofing(self, port: LocalPort) -> Table:
         """The table that a port's packets pass after the spoofing checks."""
-        return self.extension_tables[0] if self.extension_tables else TRANSIENT
+        return self.extension_tables[0] if port.egress_extensions else TRANSIENT
 
     def extension_table(self, name: str) -> Table:
         """The table of an extension that has one."""
@@ -108,6 +123,19 @@ class L2Options:
     def after_extension(self, table: Table) -> Table:
         """The table that follows an extension's own."""
         return next((each for each in self.extension_tables if each.number > table.number), TRANSIENT)
+
+    @property
+    def ingress_entry(self) -> Table:
+        """The first table of extensions for packets to ports."""
+        return self.ingress_tables[0] if self.ingress_tables else DELIVERY
+
+    def ingress_table(self, name: str) -> Table:
+        """The table of an extension that has one for packets to ports."""
+        return next(table for table in self.ingress_tables if table.name == name)
+
+    def after_ingress(self, table: Table) -> Table:
+        """The table that follows an extension's own for packets to ports."""
+        return next((each for each in self.ingress_tables if each.number > table.number), DELIVERY)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +180,7 @@ class LocalPort:
     vlan: int  # of its network on this host
     mac: str = ""
     device: str = ""  # its name in OVSDB
+    shaped: bool = False  # the device has a queueing discipline for packets to it
     secured: bool = False
     hybrid: bool = False  # filtered on a Linux bridge of its own, in front of the integration bridge
     trusted: bool = False  # one of ours, such as a router's: it uses only its own MAC
@@ -160,6 +189,8 @@ class LocalPort:
     sources: frozenset[tuple[str, str]] = frozenset()  # (MAC, prefix) that it may send from
     rules: frozenset[EffectiveRule] = frozenset()
     stateful: bool = True  # whether any of its groups tracks connections
+    egress_extensions: bool = False  # packets from it pass the extensions' tables
+    ingress_extensions: bool = False  # packets to it pass the extensions' tables
 
     @property
     def filtered(self) -> bool:
@@ -179,6 +210,21 @@ class LocalPort:
     def ruleless(self) -> LocalPort:
         """The port without its rules: the input of a network's delivery, so that a rule's change does not render it."""
         return dataclasses.replace(self, rules=frozenset())
+
+    def through(self, *, egress: bool, ingress: bool) -> LocalPort:
+        """The port with its packets led through the extensions' tables. The same object each time, so that inputs of
+        units are compared by identity."""
+        if not (egress or ingress):
+            return self
+        made = self._through.get((egress, ingress))
+        if made is None:
+            made = dataclasses.replace(self, egress_extensions=egress, ingress_extensions=ingress)
+            self._through[egress, ingress] = made
+        return made
+
+    @cached_property
+    def _through(self) -> dict[tuple[bool, bool], LocalPort]:
+        return {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,6 +276,14 @@ def wanted_segments(host_state: HostState, plugged: Plugged) -> frozenset[Segmen
     return frozenset(key for key in keys if key is not None)
 
 
+class Place(NamedTuple):
+    """Where a port is plugged."""
+
+    ofport: int
+    device: str
+    shaped: bool
+
+
 class NotWired(ValueError):
     """The reason why a plugged port cannot be wired."""
 
@@ -247,8 +301,8 @@ def resolve(host_state: HostState, plugged: Plugged, vlans: Mapping[SegmentKey, 
             networks[network.key] = network
             # A group that is invalid or has not arrived yet allows nothing; the port's other groups count.
             held = tuple(groups[group_id] for group_id in port.security_groups if group_id in groups)
-            device = plugged.devices.get(port_id, "")
-            ports.append(_local_port(port, plugged.ports[port_id], device, network.vlan, held, options.filters))
+            place = Place(plugged.ports[port_id], plugged.devices.get(port_id, ""), port_id in plugged.shaped)
+            ports.append(_local_port(port, place, network.vlan, held, options.filters))
         except ValueError as error:  # NotWired, or an address that cannot be parsed: it costs this port alone
             problems[port_id] = str(error)
     live = {port.ofport for port in ports}
@@ -304,16 +358,17 @@ def _network(
 
 @lru_cache(maxsize=2048)
 def _local_port(
-    port: state.Port, ofport: int, device: str, vlan: int, held: tuple[state.SecurityGroup, ...], filters: bool
+    port: state.Port, place: Place, vlan: int, held: tuple[state.SecurityGroup, ...], filters: bool
 ) -> LocalPort:
     trusted = port.device_owner.startswith("network:")  # routers and DHCP servers: these devices are ours
     secured = port.port_security_enabled and not trusted
     return LocalPort(
         id=port.id,
-        ofport=ofport,
+        ofport=place.ofport,
         vlan=vlan,
         mac=port.mac_address.lower(),
-        device=device,
+        device=place.device,
+        shaped=place.shaped,
         secured=secured,
         # Without filters a secured port is like a hybrid one: no groups in flows, but the spoofing guard stays.
         hybrid=port.hybrid_plug or not filters,

@@ -13,10 +13,11 @@ import abc
 import dataclasses
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from neutrino.agent.l2.desired import Desired, LocalNetwork, LocalPort
+from neutrino.agent.l2 import pipeline
+from neutrino.agent.l2.desired import Desired, L2Options, LocalNetwork, LocalPort
 from neutrino.dataplane.openflow.api import Flow, Meter
 from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
 
@@ -57,6 +58,15 @@ class L2Extension(abc.ABC):
     name: ClassVar[str]
     kinds: ClassVar[frozenset[str]] = frozenset()  # object kinds of the feed that `desired.objects` must have
     has_table: ClassVar[bool] = False  # whether packets from ports pass a table of its own, `options.extension_table`
+    has_ingress_table: ClassVar[bool] = False  # whether packets to ports do, `options.ingress_table`
+
+    def egress_ports(self, desired: Desired) -> Collection[str]:
+        """Ids of the ports that its table is for; packets from ports that no extension names skip all tables."""
+        return [port.id for port in desired.ports]
+
+    def ingress_ports(self, desired: Desired) -> Collection[str]:
+        """Ids of the ports that its ingress table is for; packets to ports that no extension names skip all tables."""
+        return [port.id for port in desired.ports]
 
     @abc.abstractmethod
     def units(self, desired: Desired) -> Iterable[Unit]:
@@ -69,6 +79,15 @@ def port_owner(port: LocalPort) -> str:
 
 def network_owner(network: LocalNetwork) -> str:
     return f"network {network.key.network_id} {network.vlan}"
+
+
+def with_tables(options: L2Options, extensions: Sequence[L2Extension]) -> L2Options:
+    """The options with the tables that these extensions have."""
+    return dataclasses.replace(
+        options,
+        extension_tables=pipeline.extension_tables([each.name for each in extensions if each.has_table]),
+        ingress_tables=pipeline.ingress_tables([each.name for each in extensions if each.has_ingress_table]),
+    )
 
 
 def cookie_of(owner: str) -> int:

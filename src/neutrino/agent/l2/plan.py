@@ -9,7 +9,7 @@ import dataclasses
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from neutrino.agent.delta import Delta, diff
@@ -54,9 +54,11 @@ class Renderer:
     def __init__(self, extensions: Iterable[L2Extension]) -> None:
         self._extensions = tuple(extensions)
         self._cache: dict[UnitKey, _Entry] = {}
+        self._led: dict[tuple[str, str], Collection[str]] = {}  # ports by extension and direction
 
     def render(self, desired: Desired) -> Rendered:
         problems: dict[str, str] = {}
+        desired = self._lead(desired, problems)
         fresh: dict[UnitKey, _Entry | None] = {}
         for extension in self._extensions:
             try:
@@ -81,6 +83,27 @@ class Renderer:
                 merged[place].update(values)
             metered += [(key[1], bridge, flow) for bridge, flow in entry.metered]
         return _assemble(merged, metered, problems)
+
+    def _lead(self, desired: Desired, problems: dict[str, str]) -> Desired:
+        """The desired state with packets of the ports that extensions name led through the extensions' tables."""
+        led: dict[str, set[str]] = {"egress": set(), "ingress": set()}
+        for extension in self._extensions:
+            for direction, has_table, ports in (
+                ("egress", extension.has_table, extension.egress_ports),
+                ("ingress", extension.has_ingress_table, extension.ingress_ports),
+            ):
+                if has_table:
+                    key = extension.name, direction
+                    try:
+                        self._led[key] = ports(desired)
+                    except Exception as error:  # the ports of the last time: it keeps what it contributed then, as well
+                        problems[f"extension {extension.name}"] = _failure(extension.name, error)
+                    led[direction] |= {*self._led.get(key, ())}
+        egress, ingress = led["egress"], led["ingress"]
+        if not egress and not ingress:
+            return desired
+        through = tuple(each.through(egress=each.id in egress, ingress=each.id in ingress) for each in desired.ports)
+        return dataclasses.replace(desired, ports=through)
 
     def owners(self, bridge: str) -> dict[int, str]:
         """The owners that have flows on a bridge, by their cookie."""

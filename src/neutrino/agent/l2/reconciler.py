@@ -24,7 +24,15 @@ from neutrino.agent.delta import Delta
 from neutrino.agent.l2 import bridges, pipeline
 from neutrino.agent.l2.connections import plan_flushes
 from neutrino.agent.l2.desired import Desired, HostState, L2Options, resolve, wanted_segments
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, METER_IDS, L2Extension, cookie_of, port_owner
+from neutrino.agent.l2.extension_api import (
+    COOKIE,
+    COOKIE_MASK,
+    METER_IDS,
+    L2Extension,
+    cookie_of,
+    port_owner,
+    with_tables,
+)
 from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.flows.firewall import REMOTES
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
@@ -43,11 +51,12 @@ from neutrino.dataplane.openflow.api import (
     OpenFlow,
     OpenFlowError,
 )
-from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, Snapshot
+from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, SetBridge, Snapshot
 from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
 HYBRID = "hybrid firewall"
+BRIDGE_SECONDS = 2.0  # for ovs-vswitchd to apply a changed bridge, before its flows are read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +69,7 @@ class Outcome:
     ready: bool = True  # False: the switch has not given ofports to our bridges and patch ports yet
     refused: bool = False  # something was newly rejected, or ports have no filter: try again soon
     changed: int = 0  # the number of changes
+    ancillary: frozenset[str] = frozenset()  # those of the wired ports that are on bridges that are not ours
 
 
 @dataclasses.dataclass(eq=False)
@@ -74,8 +84,7 @@ class Reconciler:
     extensions: Sequence[L2Extension] = BUILT_IN
 
     def __post_init__(self) -> None:
-        tables = pipeline.extension_tables([each.name for each in self.extensions if each.has_table])
-        self.options = dataclasses.replace(self.options, extension_tables=tables)
+        self.options = with_tables(self.options, self.extensions)
         self._renderer = Renderer(self.extensions)
         self._vlans: dict[SegmentKey, int] = {}
         self._flows: dict[str, dict[FlowKey, Flow]] = {}  # actual state: our flows by bridge
@@ -138,11 +147,11 @@ class Reconciler:
         problems = {**desired.problems, **{key: failed[owner] for key, owner in owners.items() if owner in failed}}
         wired = {port_id: host_state.ports[port_id].revision for port_id in owners if port_id not in problems}
         # Ports on bridges that are not ours, such as a trunk's: they need no flows here to be up.
-        for port_id in bridges.read_ancillary(self.options, snapshot):
-            if port_id in host_state.ports:
-                wired.setdefault(port_id, host_state.ports[port_id].revision)
+        ancillary = frozenset(bridges.read_ancillary(self.options, snapshot)) & host_state.ports.keys() - wired.keys()
+        wired |= {port_id: host_state.ports[port_id].revision for port_id in ancillary}
         refused = newly_rejected or unfiltered is not None
-        return Outcome(wired, problems, faults, refused=refused, changed=changed + flow_changes)
+        total = changed + flow_changes
+        return Outcome(wired, problems, faults, refused=refused, changed=total, ancillary=ancillary)
 
     def find(self, host_state: HostState, *, complete: bool) -> Drift:
         """Everything that a reconciliation would change, without changing it. Consequences of a step are not seen."""
@@ -168,7 +177,10 @@ class Reconciler:
     def _configure(self, difference: bridges.ConfigurationPlan) -> int:
         if difference.changes:
             LOG.debug("%s", difference.text())
-            self.ovsdb().apply(difference.changes)
+            reset = [change.name for change in difference.changes if isinstance(change, SetBridge)]
+            self.ovsdb().apply(difference.changes, settle=BRIDGE_SECONDS if reset else 0.0)
+            for name in reset:  # the switch deletes all flows of a bridge whose fail mode or datapath changes
+                self.forget(name)
         return len(difference.changes)
 
     def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:

@@ -21,7 +21,7 @@ from neutrino.agent.role import Drift, RoleFeed, described
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import OvsWatch
-from neutrino.dataplane.ovsdb.api import OvsdbError
+from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, Snapshot
 from neutrino.feed.state import StateChange
 from neutrino.model import agents, state
 from neutrino.model.kinds import kinds_for
@@ -67,6 +67,8 @@ class L2Role:
         self._faults: Mapping[str, str] = {}
         self._dataplane = "down: not connected yet"
         self._last_repair: dict[str, object] = {}
+        self._ovsdb: Ovsdb | None = None
+        self._ancillary: frozenset[str] = frozenset()  # ports on bridges that are not ours
 
     # --- the agent's interface ---------------------------------------------------------------------------------------
 
@@ -85,10 +87,16 @@ class L2Role:
         problems = {**self.feed.state.problems_of(*kinds), **self._faults, **self._problems}
         values = {
             "devices": len(self._up),
+            agents.OVS_CAPABILITIES: self._capabilities(),
             agents.DATAPLANE: self._dataplane,
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
         yield described(self.description, values, problems)
+
+    def _capabilities(self) -> dict[str, list[str]]:
+        """What the switch supports: the server binds vhost-user ports by it. Empty until the switch was reached."""
+        snapshot = self._ovsdb.read() if self._ovsdb is not None else Snapshot()
+        return {"datapath_types": list(snapshot.datapath_types), "iface_types": list(snapshot.interface_types)}
 
     async def settle(self) -> None:
         async with self._busy:
@@ -105,6 +113,7 @@ class L2Role:
     async def run(self) -> None:
         connect = self.reconciler.ovsdb
         ovsdb = await wait_connected(connect, lambda reason: self._set_dataplane(f"down: {reason}"))
+        self._ovsdb = ovsdb
         subscribe(ovsdb, lambda events: self._queue.put(RECONCILE))
         if self.dropping:
             await asyncio.to_thread(self.reconciler.drop_flows)
@@ -151,19 +160,23 @@ class L2Role:
         loop = asyncio.get_running_loop()
         began = loop.time()
         outcome = await asyncio.to_thread(self.reconciler.reconcile, host_state, complete=complete)
-        if outcome.changed:
+        if outcome.changed or outcome.ancillary != self._ancillary:
             self._log(outcome, loop.time() - began)
+        self._ancillary = outcome.ancillary if outcome.ready else self._ancillary
         if outcome.ready:
             self._report(host_state, outcome, complete)
             self._position = position if complete else self._position
         return outcome
 
     def _log(self, outcome: Outcome, seconds: float) -> None:
-        new = outcome.wired.keys() - self._up.keys()
-        gone = self._up.keys() - outcome.wired.keys()
-        renewed = [key for key, revision in outcome.wired.items() if self._up.get(key, revision) != revision]
-        what = f"{len(new)} new, {len(renewed)} changed, {len(gone)} gone"
-        LOG.info("%d ports wired (%s): %d changes in %.3f s", len(outcome.wired), what, outcome.changed, seconds)
+        """Statistics of one iteration; ports on bridges that are not ours are counted separately."""
+        wired, up = outcome.wired.keys() - outcome.ancillary, self._up.keys() - self._ancillary
+        renewed = [key for key in wired if self._up.get(key, outcome.wired[key]) != outcome.wired[key]]
+        what = f"{len(wired - up)} new, {len(renewed)} changed, {len(up - wired)} gone"
+        if outcome.ancillary or self._ancillary:
+            new, gone = outcome.ancillary - self._ancillary, self._ancillary - outcome.ancillary
+            what += f"; {len(outcome.ancillary)} ancillary: {len(new)} new, {len(gone)} gone"
+        LOG.info("%d ports wired (%s): %d changes in %.3f s", len(wired), what, outcome.changed, seconds)
 
     def _host_state(self) -> HostState:
         objects = self.feed.state.objects

@@ -10,9 +10,11 @@ from neutrino.agent.l3.extension_api import GROUP
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import BUILT_IN, DesiredRouters
 from neutrino.agent.l3.routers import Routers
+from neutrino.agent.leftovers.build import leftovers
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
+from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.nft.real import RealNft
 from neutrino.dataplane.process.real import RealProcesses
@@ -28,10 +30,11 @@ def build(context: RoleContext) -> L3Role:
     if unknown:
         raise RefusedToStart(f"l3_extensions: the feed of this release has no object kind {unknown[0]}")
     supervisor = Supervisor(RealProcesses(conf.state_path), action=conf.agent.check_child_processes_action)
-    services = ServiceNamespaces(RealNetlink(), context.switch.ovsdb, RealNft())
+    namespaces = Namespaces()
+    services = ServiceNamespaces(RealNetlink(namespaces), context.switch.ovsdb, RealNft())
     desired = DesiredRouters(feed, lambda router: refusal(router, options), kinds)
     return L3Role(
-        Routers(services, KernelConntrack, options, desired, extensions),
+        Routers(services, KernelConntrack, options, desired, extensions, leftovers(conf, services, namespaces)),
         RouterDaemons(supervisor, options),
         Delegations(supervisor, options, partial(feed.status, SUBNET), port_holds),
         describe(conf),

@@ -44,7 +44,7 @@ OPTIONS = [
     cfg.PortOpt("metadata_port", default=9697, help="Where the metadata process listens in each router."),
     cfg.BoolOpt("enable_metadata_proxy", default=True, help="Redirect instances' metadata requests in routers."),
     cfg.IntOpt("send_arp_interval", default=180, min=1, help="Seconds between announcements of a router's addresses."),
-    cfg.ListOpt("l3_extensions", default=[], help="Extensions of this role, besides those in [agent] extensions."),
+    cfg.ListOpt("l3_extensions", default=[], help="Extensions of this role, by entry point."),
     cfg.StrOpt(
         "prefix_delegation_driver",
         choices=["dibbler"],

@@ -19,10 +19,11 @@ from pathlib import Path
 
 from neutrino import private
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.names import AGENT_GATEWAY, TO_ROUTER, device, fip_namespace
+from neutrino.agent.l3.names import AGENT_GATEWAY, FIP_KIND, TO_ROUTER, device, fip_namespace
 from neutrino.agent.l3.parts.devices import SYSCTLS, default_routes, render_device, render_plug
 from neutrino.agent.l3.parts.distributed import asymmetric
 from neutrino.agent.l3.router import DesiredRouters, local_floating_ips
+from neutrino.agent.leftovers.host import Leftovers
 from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, DesiredNamespace
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import list_directory, write_file
@@ -82,6 +83,7 @@ class FipNamespaces:
     options: L3Options
     desired: DesiredRouters
     announce_addresses: Callable[[str, Iterable[Address]], None]  # in a namespace
+    leftovers: Leftovers
 
     def __post_init__(self) -> None:
         self.links = LinkLocals(self.options.state_path)
@@ -90,6 +92,19 @@ class FipNamespaces:
 
     def link(self, router: Router) -> Link | None:
         return self.links.find(router.id) if agent_gateway(router) is not None else None
+
+    def stale(self) -> list[str]:
+        """Namespaces that `reconcile` removes once they are adopted."""
+        used = {each.network_id for each in map(agent_gateway, self.desired.served()) if each is not None}
+        found = self.leftovers.find(FIP_KIND, used.union(list_directory(self._records)))
+        return [fip_namespace(each) for each in sorted(found)]
+
+    def adopt(self) -> None:
+        """Record namespaces that have no record: `reconcile` then keeps or removes them."""
+        for network_id in sorted(self.leftovers.find(FIP_KIND, list_directory(self._records))):
+            self.leftovers.end_processes(fip_namespace(network_id))
+            private.own_directory(self._records)
+            (self._records / network_id).touch()
 
     def prepare(self, router: Router) -> None:
         """Before `qrouter-…` is reconciled: its veth pair needs an address, and a namespace for its other end."""

@@ -8,11 +8,11 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
-from neutrino.agent.l3.extension_api import RouterResult
+from neutrino.agent.l3.extension_api import ObjectStatus, RouterResult
 from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, ROUTER, RenderError
 from neutrino.agent.l3.routers import Applied, Routers
@@ -20,7 +20,7 @@ from neutrino.agent.namespaces import SERVICE
 from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
 from neutrino.agent.role import Drift, RoleFeed, described
-from neutrino.agent.switch import Events, subscribe, wait_connected
+from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
 from neutrino.dataplane.ovsdb.api import MARK, OvsdbError
@@ -74,6 +74,7 @@ class L3Role:
             self.routers.announce, self._announces, self.desired.served, self.announce_interval
         )
         self._floating_ips = FloatingIpReports(self._feed)
+        self._statuses = StatusReports(self._feed)
         self._ha_conflicts = HaConflicts(self.description.host)
 
     # --- called by the agent ----------------------------------------------------------------------------------------
@@ -110,7 +111,11 @@ class L3Role:
 
     async def find(self) -> Drift:
         try:
-            return await asyncio.to_thread(self._loop.find, self.name, self._plan)
+            found = await asyncio.to_thread(self._loop.find, self.name, self._plan)
+            if not self._feed.is_synced:
+                return found
+            leftovers = await asyncio.to_thread(self.routers.find_leftovers)
+            return replace(found, plan="\n".join(filter(None, (found.plan, *leftovers))))
         except FAILURES as error:
             return Drift(self.name, problems={"routers": str(error)})
 
@@ -133,6 +138,7 @@ class L3Role:
                 group.create_task(self._announcements.run())
                 group.create_task(self.daemons.supervisor.run())
                 group.create_task(self._watch_switch())
+                group.create_task(self._remove_leftovers())
                 group.create_task(self._report_initialized())
         finally:
             for fifo in (prefixes, *self._ha_fifos.values()):
@@ -159,6 +165,18 @@ class L3Role:
         for router in self.desired.served() if removed else ():
             if not removed.isdisjoint(router.port_ids):
                 self._loop.put(router.id, URGENT)
+
+    async def _remove_leftovers(self) -> None:
+        """Once after the first `synced`; leftovers that are of one router are removed by its key (`Routers.known`)."""
+        await self._loop.first_sync.wait()
+        delay = FIRST_RETRY
+        while True:
+            try:
+                return await asyncio.to_thread(self.routers.remove_leftovers)
+            except FAILURES as error:
+                LOG.warning("leftovers of other agents are not removed, next attempt in %.1f s: %s", delay, error)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LONGEST_RETRY)
 
     async def _report_initialized(self) -> None:
         """Once after the start, for those that wait for all routers of the host."""
@@ -193,6 +211,7 @@ class L3Role:
         if synced:
             await self.delegations.leave(router)
             await self.daemons.release(router)
+        statuses = self._statuses_of(router)  # before it is rendered: a change meanwhile is applied in another round
         # If keepalived has died, another host is active by now: `apply` removes the addresses that it had set here.
         had_keepalived = await asyncio.to_thread(self.daemons.has_keepalived, router_id)
         applied = await asyncio.to_thread(
@@ -210,6 +229,7 @@ class L3Role:
             self._log_changes(router_id, applied.changes)
             self._announcements.repeat(router)
         self._floating_ips.applied(router, active=self._is_active(router))
+        self._statuses.applied(router_id, statuses)
         problems += await self._notify_extensions(RouterResult(router_id, router))
         return "; ".join((*problems, *self._conflict(router)))
 
@@ -227,6 +247,7 @@ class L3Role:
         await self.daemons.stop(router_id)
         await asyncio.to_thread(self.routers.remove, router_id)
         self._floating_ips.forget(router_id)
+        self._statuses.forget(router_id)
         self._applied.pop(router_id, None)
         self._announcements.cancel(router_id)  # its addresses may be another host's by now
         return await self._notify_extensions(RouterResult(router_id))
@@ -236,7 +257,17 @@ class L3Role:
         if router is not None and self._loop.queue.failures(router_id) == 1:  # once, not at every retry
             active = self._ha_states.get(router_id, ACTIVE) == ACTIVE
             self._floating_ips.failed(router, self._applied.get(router_id), active=active)
+            self._statuses.failed(router_id, self._statuses_of(router))
         await self._notify_extensions(RouterResult(router_id, router, problem))
+
+    def _statuses_of(self, router: Router) -> frozenset[ObjectStatus]:
+        objects, found = self.desired.objects(), set[ObjectStatus]()
+        for extension in (*BUILT_IN, *self.routers.extensions):
+            try:
+                found.update(extension.statuses(router, objects))
+            except Exception:  # third-party code: it must not stop the router
+                LOG.exception("extension %s failed in `statuses` of router %s", extension.name, router.id)
+        return frozenset(found)
 
     async def _notify_extensions(self, result: RouterResult) -> list[str]:
         """Problems of the extensions that failed."""
@@ -370,6 +401,27 @@ class FloatingIpReports:
 
     def forget(self, router_id: str) -> None:
         self._active.pop(router_id, None)
+
+
+@dataclass
+class StatusReports:
+    """Statuses of the objects that extensions apply with a router, each reported once."""
+
+    feed: RoleFeed
+    _reported: dict[str, frozenset[ObjectStatus]] = field(default_factory=dict)  # by router
+
+    def applied(self, router_id: str, statuses: frozenset[ObjectStatus]) -> None:
+        for each in sorted(statuses - self._reported.get(router_id, frozenset())):
+            self.feed.status(each.kind, each.id, each.status)
+        self._reported[router_id] = statuses
+
+    def failed(self, router_id: str, statuses: frozenset[ObjectStatus]) -> None:
+        """Those that are in force already are left: what failed may be another part of the router."""
+        for each in sorted(statuses - self._reported.get(router_id, frozenset())):
+            self.feed.status(each.kind, each.id, "ERROR")
+
+    def forget(self, router_id: str) -> None:
+        self._reported.pop(router_id, None)
 
 
 def _translated_here(router: Router, *, active: bool) -> frozenset[FloatingIp]:

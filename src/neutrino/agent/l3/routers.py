@@ -1,7 +1,8 @@
 """The routers of this host in the dataplane: each kind is a list of namespaces to reconcile.
 
 A router is ours by the names of its namespaces and by a record under state_path, written before the first namespace is
-created; a namespace without a record is never touched.
+created. Namespaces without a record, of a Neutron agent or of a lost state_path, are recognised by what is in them
+(`agent/leftovers`): one of a router that is served here is taken over as it is, others are removed.
 """
 
 import dataclasses
@@ -15,9 +16,19 @@ from neutrino import private
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import L3Extension
 from neutrino.agent.l3.fip import FipNamespaces
-from neutrino.agent.l3.names import EXTERNAL, gateway_namespace, router_namespace, snat_namespace
+from neutrino.agent.l3.names import (
+    EXTERNAL,
+    PLUGGED,
+    ROUTER_KIND,
+    SNAT_KIND,
+    gateway_namespace,
+    router_namespace,
+    snat_namespace,
+)
 from neutrino.agent.l3.parts.ha import Failover, has_primary
 from neutrino.agent.l3.router import BUILT_IN, DesiredRouterNamespace, DesiredRouters, render, router_namespaces
+from neutrino.agent.leftovers.host import Leftovers, ignored
+from neutrino.agent.namespaces import SERVICE
 from neutrino.agent.service_namespaces import ServiceNamespaces, Tables
 from neutrino.agent.supervisor import list_directory
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
@@ -47,14 +58,38 @@ class Routers:
     options: L3Options
     desired: DesiredRouters
     extensions: Sequence[L3Extension] = ()
+    leftovers: Leftovers | None = None
 
     def __post_init__(self) -> None:
-        self._fips = FipNamespaces(self.services, self.options, self.desired, self._announce)
+        self._leftovers = self.leftovers or ignored(self.services)
+        self._fips = FipNamespaces(self.services, self.options, self.desired, self._announce, self._leftovers)
         self._records = Path(self.options.state_path) / RECORDS
 
     def known(self) -> frozenset[str]:
-        """The routers that this host has, by their records."""
-        return frozenset(list_directory(self._records))
+        """The routers that this host has: by their records, and leftovers without one."""
+        recorded = frozenset(list_directory(self._records))
+        others = recorded | {each.id for each in self.desired.all()}
+        return recorded.union(*(self._leftovers.find(kind, others) for kind in (ROUTER_KIND, SNAT_KIND)))
+
+    def find_leftovers(self) -> list[str]:
+        """What `remove_leftovers` would remove, as lines."""
+        lines = [f"{name} has to be removed" for name in self._fips.stale()]
+        return [*lines, *(f"unplug {name}" for name in self._stale_ports())]
+
+    def remove_leftovers(self) -> None:
+        """Leftovers that are of no single router: `fip-…`, and ports of the switch whose devices are gone."""
+        self._fips.adopt()
+        self._fips.reconcile()
+        ports = self._stale_ports()
+        if ports:
+            self.services.unplug(ports)
+            LOG.info("ports of the switch that no router has are removed: %s", ", ".join(ports))
+
+    def _stale_ports(self) -> list[str]:
+        def desired() -> frozenset[str]:
+            return frozenset[str]().union(*(each.port_ids for each in self.desired.served()))
+
+        return self._leftovers.ports(PLUGGED, {SERVICE}, desired)
 
     def apply(self, router: Router, *, keepalived: bool = True, complete: bool = True) -> Applied:
         """Not `complete`: the router is from the cache, so nothing is removed or replaced.
@@ -62,7 +97,11 @@ class Routers:
         `fip-…` is prepared before `qrouter-…`, whose veth pair has its other end there, and reconciled after it,
         when the pair exists.
         """
-        self._record(router)  # first: an agent that is killed now finds by it what to remove
+        others = self._without_record(router)
+        if not others:
+            self._record(router)  # first: an agent that is killed now finds by it what to remove
+        for name in others if complete else ():
+            self._leftovers.end_processes(name)  # a keepalived or radvd of another agent would contradict ours
         if router.distributed:
             self._fips.prepare(router)
         changes, active, failover = 0, True, None
@@ -77,6 +116,10 @@ class Routers:
             self._announce(namespace.name, (item for item in added if isinstance(item, Address)))
             if fails_over:
                 failover, active = desired.failover, keepalived and has_primary(router, result.before.addresses)
+        if others and complete:
+            for name in others:
+                self._leftovers.remove_rules(name)
+            self._record(router)  # last: a takeover that failed is repeated, and known by the namespaces until then
         if router.distributed:
             # The SNAT may have moved to another host, or the gateway is gone.
             if complete:
@@ -96,7 +139,10 @@ class Routers:
 
     def remove(self, router_id: str) -> None:
         """All of a router that this host has, whatever its kind was."""
-        distributed = self._kind(router_id) != "centralized"
+        kind, names = self._kind(router_id), (snat_namespace(router_id), router_namespace(router_id))
+        for name in names if not kind else ():
+            self._leftovers.end_processes(name)  # of another agent: they would keep the namespace alive
+        distributed = kind != "centralized"
         if distributed:
             self.services.remove(snat_namespace(router_id))
         self.services.remove(router_namespace(router_id))
@@ -179,6 +225,11 @@ class Routers:
         name = snat_namespace(router.id)
         wanted = {each.name for each in router_namespaces(router, self.options)}
         return [name] if name not in wanted and self.services.exists(name) else []
+
+    def _without_record(self, router: Router) -> list[str]:
+        """The router's namespaces of another agent: they are taken over, though not before the first `synced`."""
+        names = (router_namespace(router.id), snat_namespace(router.id))
+        return [name for name in names if self.services.exists(name)] if not self._kind(router.id) else []
 
     def _record(self, router: Router) -> None:
         kind = _kind(router)

@@ -17,6 +17,7 @@ SETTINGS = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6
 """The sysctls that send packets across a Linux bridge through iptables; each network namespace has its own."""
 
 _COMMENT = re.compile(r'--comment (?:"([^"]*)"|(\S+))')  # iptables-save quotes where it has to
+_NEUTRON = re.compile(r"^:neutron-|^-A neutron-|^-A .*(-j|-g) neutron-")
 _TARGET = re.compile(r"(?:^| )(?:-j|-g|--jump|--goto) (\S+)")
 
 
@@ -91,6 +92,16 @@ def parse_rules(saved: str) -> dict[str, dict[str, tuple[Rule, ...]]]:
             _, chain, *rest = line.split(" ", 2)
             chains.setdefault(chain, []).append(Rule(rest[0] if rest else ""))
     return {table: {name: tuple(rules) for name, rules in held.items()} for table, held in tables.items()}
+
+
+def without_neutron(saved: str) -> str:
+    """The output of `iptables-save` without the chains of Neutron's agents and the rules that lead to them.
+
+    Empty if there are none. For `iptables-restore`, which replaces the tables as a whole.
+    """
+    lines = saved.splitlines()
+    kept = [line for line in lines if not _NEUTRON.search(line)]
+    return "".join(f"{line}\n" for line in kept) if len(kept) < len(lines) else ""
 
 
 def parse_sets(saved: str) -> dict[str, AddressSet]:

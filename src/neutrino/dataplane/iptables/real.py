@@ -2,9 +2,19 @@
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
-from neutrino.dataplane.iptables.api import SETTINGS, AddressSet, IptablesError, Rule, parse_rules, parse_sets
+from neutrino.dataplane.iptables.api import (
+    SETTINGS,
+    AddressSet,
+    IptablesError,
+    Rule,
+    parse_rules,
+    parse_sets,
+    without_neutron,
+)
+from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.program import ProgramError, run_program
 
 _PREFIX = {4: "iptables", 6: "ip6tables"}
@@ -36,6 +46,22 @@ class RealIptables:
     def enable(self, settings: Iterable[str]) -> None:
         for name in settings:
             _run(["tee", _file(name)], "1\n")
+
+
+def remove_neutron_rules(namespaces: Namespaces, namespace: str) -> bool:
+    """Remove the rules of Neutron's agents in a namespace, those of others stay; whether there were any."""
+
+    def remove(program: str) -> bool:
+        try:
+            rest = without_neutron(_run([f"{program}-save"]))
+        except IptablesError:  # without the program nobody has made rules with it
+            return False
+        if rest:
+            _run([f"{program}-restore", "-w", _LOCK_SECONDS], rest)
+        return bool(rest)
+
+    removed = [namespaces.run(namespace, partial(remove, program)) for program in _PREFIX.values()]
+    return any(removed)
 
 
 def _run(command: list[str], text: str = "") -> str:

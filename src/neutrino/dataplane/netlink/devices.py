@@ -19,6 +19,7 @@ _LINK = struct.Struct("=BxHiII")  # family, hardware type, index, flags, mask of
 _NO_STATISTICS = nl.number(linux.IFLA_EXT_MASK, linux.RTEXT_FILTER_SKIP_STATS)
 _SIOCETHTOOL = 0x8946
 _GET_TX_CHECKSUM, _SET_TX_CHECKSUM = 0x16, 0x17
+_CHECKSUM_KINDS = ("veth", "openvswitch", "tun")  # veth pairs, and internal ports of both datapaths
 
 
 class Devices:
@@ -67,6 +68,7 @@ class Devices:
         peer, peer_namespace, tx_checksum = "", None, True
         if kind == "veth":
             peer, peer_namespace = self._peer(found.number(linux.IFLA_LINK), found.get(linux.IFLA_LINK_NETNSID))
+        if kind in _CHECKSUM_KINDS:
             with contextlib.suppress(OSError):  # deleted since it was listed
                 tx_checksum = bool(self._ethtool(name, _GET_TX_CHECKSUM))
         return Device(

@@ -32,7 +32,7 @@ class Device:
     peer: str = ""  # the other end of a veth pair
     peer_namespace: str | None = None  # of the other end; None: one without a name here
     alias: str = ""
-    tx_checksum: bool = True  # read for veth devices only
+    tx_checksum: bool = True  # read for devices that we plug: veth pairs and internal ports
     index: int = dataclasses.field(default=0, compare=False)
 
 

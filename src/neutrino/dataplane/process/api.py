@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import signal
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Protocol
 
@@ -86,4 +87,30 @@ class Processes(Protocol):
 
     async def wait(self, process: Process) -> ExitCode:
         """Wait for the exit, whether the process is our child or not."""
+        ...
+
+
+# --- processes that others have started ---
+
+
+@dataclasses.dataclass(frozen=True)
+class ForeignProcess:
+    pid: int
+    argv: tuple[str, ...]
+    owner: str = ""
+    """The state path of the neutrino agent that started it; empty: another program did."""
+
+    @property
+    def programs(self) -> frozenset[str]:
+        """Its program; of a script also the script, which is an argument of its interpreter."""
+        return frozenset(PurePosixPath(word).name for word in self.argv[:2])
+
+
+class ForeignProcesses(Protocol):
+    def inside(self, namespace: str) -> list[ForeignProcess]:
+        """All processes in a namespace. Reads all of /proc."""
+        ...
+
+    def stop(self, process: ForeignProcess) -> None:
+        """SIGTERM, then SIGKILL; returns when the process has exited. ProcessError if even SIGKILL does not end it."""
         ...

@@ -102,7 +102,7 @@ class Pipeline:
         items, several = bodies.items_to_create(resource, body, context)
         # Before the policy, because clients expect a quota error first. The transaction enforces the limit.
         if resource.quota:
-            self.check_quota(resource.name, [item.values["project_id"] for item in items])
+            self.check_quota(resource.quota_name, [item.values["project_id"] for item in items])
         self.notify(f"{resource.name}.create.start", body, context)
         self._authorize_create(served, request, items)
         values = [item.values for item in items]

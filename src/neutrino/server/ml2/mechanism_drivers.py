@@ -8,13 +8,17 @@ from typing import Any
 
 from oslo_config import cfg
 
-from neutrino.model.agents import NIC_SWITCH, OVS
-from neutrino.server.ml2.driver_api import VIF_HW, VIF_OVS, VIF_VHOSTUSER, Bound, PortToBind, Segment
+from neutrino.model.agents import INTEGRATION_BRIDGE, NIC_SWITCH, OVS, OVS_CAPABILITIES
+from neutrino.server.api.resources.qos import ANY, DSCP_MARKS, EGRESS, INGRESS
+from neutrino.server.api.types import DB_INTEGER_MAX
+from neutrino.server.ml2.driver_api import VIF_HW, VIF_OVS, VIF_VHOSTUSER, Bound, PortToBind, QosSupport, Segment
 
 Object = dict[str, Any]
 OVS_VNIC_TYPES = ("normal", "direct", "smart-nic", "vdpa")
 VHOSTUSER_CLIENT, VHOSTUSER_SERVER = "dpdkvhostuser", "dpdkvhostuserclient"
 SRIOV_VIF_TYPES = {"direct": VIF_HW, "macvtap": VIF_HW, "direct-physical": "hostdev_physical"}
+
+_AMOUNT, _DIRECTIONS = range(DB_INTEGER_MAX + 1), (INGRESS, EGRESS)
 
 
 def _first_match(
@@ -50,6 +54,17 @@ def _reaches_physical_network(segment: Segment, mappings: Any) -> bool:
 
 class OpenVSwitch:
     name = "openvswitch"
+    qos = QosSupport(
+        frozenset(OVS_VNIC_TYPES),
+        frozenset({VIF_OVS, VIF_VHOSTUSER}),
+        {
+            "bandwidth_limit": {"max_kbps": _AMOUNT, "max_burst_kbps": _AMOUNT, "direction": _DIRECTIONS},
+            "packet_rate_limit": {"max_kpps": _AMOUNT, "max_burst_kpps": _AMOUNT, "direction": _DIRECTIONS},
+            "dscp_marking": {"dscp_mark": DSCP_MARKS},
+            "minimum_bandwidth": {"min_kbps": _AMOUNT, "direction": _DIRECTIONS},
+            "minimum_packet_rate": {"min_kpps": _AMOUNT, "direction": (*_DIRECTIONS, ANY)},
+        },
+    )
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._vnic_types = _vnic_types(conf, "ovs_driver", OVS_VNIC_TYPES)
@@ -77,12 +92,12 @@ def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
     details: Object = {
         "port_filter": True,  # Nova adds no filter of its own
         "connectivity": "l2",
-        "bridge_name": configurations.get("integration_bridge", "br-int"),
+        "bridge_name": configurations.get(INTEGRATION_BRIDGE, "br-int"),
         "datapath_type": datapath,
         "ovs_hybrid_plug": bool(configurations.get("ovs_hybrid_plug", False)),
         "bound_drivers": {"0": "openvswitch"},
     }
-    interface_types = configurations.get("ovs_capabilities", {}).get("iface_types", ())
+    interface_types = configurations.get(OVS_CAPABILITIES, {}).get("iface_types", ())
     if datapath != "netdev" or not {VHOSTUSER_CLIENT, VHOSTUSER_SERVER} & set(interface_types):
         return VIF_OVS, details
     directory = configurations.get("vhostuser_socket_dir", "/var/run/openvswitch")
@@ -118,6 +133,14 @@ class SriovNicSwitch:
     """Binds ports to virtual functions, by the device mappings of the host's NIC agent."""
 
     name = "sriovnicswitch"
+    qos = QosSupport(
+        frozenset(SRIOV_VIF_TYPES),
+        frozenset(SRIOV_VIF_TYPES.values()),
+        {
+            "bandwidth_limit": {"max_kbps": _AMOUNT, "max_burst_kbps": _AMOUNT, "direction": (EGRESS,)},
+            "minimum_bandwidth": {"min_kbps": _AMOUNT, "direction": _DIRECTIONS},  # ingress: by Placement alone
+        },
+    )
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._vnic_types = _vnic_types(conf, "sriov_driver", tuple(SRIOV_VIF_TYPES))

@@ -60,7 +60,7 @@ def _guard(options: L2Options, port: LocalPort) -> Contribution:
         entry.flow(9, here, then=mac),
     ]
     for address in sorted(port.macs):
-        flows.append(mac.flow(2, f"{here},dl_src={address}", then=options.after_spoofing))
+        flows.append(mac.flow(2, f"{here},dl_src={address}", then=options.after_spoofing(port)))
         # RFC 5227: a client probes for its address before it uses it.
         probe = f"arp,{here},arp_op=1,arp_spa=0.0.0.0,dl_src={address},arp_sha={address}"
         flows.append(arp.flow(2, probe, then=mac))

@@ -34,7 +34,7 @@ from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort, Remotes
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers
 from neutrino.agent.l2.flows.integration import DHCP_REPLIES, DHCP_REQUESTS
-from neutrino.agent.l2.pipeline import MARK_INVALID, REG_GUARDED, REG_PORT, REG_TRACKED, ZONE, Table
+from neutrino.agent.l2.pipeline import MARK_INVALID, REG_GUARDED, REG_PORT, REG_TRACKED, ZONE, Table, enter_ingress
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.openflow.api import Flow
 
@@ -83,7 +83,7 @@ class Firewall(L2Extension):
         for port in desired.ports:
             if port.filtered:
                 used = {rule.remote: numbers[rule.remote] for rule in port.rules if rule.remote is not None}
-                yield Unit(port_owner(port), (bridge, port, used), _port)
+                yield Unit(port_owner(port), (bridge, port, used, desired.options.ingress_entry), _port)
 
 
 def _base(bridge: str, permitted_ethertypes: Iterable[int]) -> Contribution:
@@ -154,19 +154,21 @@ def _render_connections(direction: str) -> list[Flow]:
     return flows
 
 
-def _render_commit(table: Table, onward: str) -> list[Flow]:
+def _render_commit(table: Table, onward: str, port: str = "") -> list[Flow]:
+    """New connections are committed; for one port, by flows above those of all ports."""
+    before, raised = (f"{port},", 10) if port else ("", 0)
     commit, unmark = f"ct(commit,{ZONE})", f"ct(commit,{ZONE},exec(set_field:0->ct_mark))"
     flows = []
     for family in _KEYWORD.values():
-        flows.append(table.flow(90, f"{family},ct_state=+new-rel-rpl+trk", commit, onward))
-        marked = f"{family},ct_state=+est-rel-rpl+trk,ct_mark={MARK_INVALID}"
-        flows.append(table.flow(90, marked, unmark, onward))
+        flows.append(table.flow(90 + raised, f"{before}{family},ct_state=+new-rel-rpl+trk", commit, onward))
+        marked = f"{before}{family},ct_state=+est-rel-rpl+trk,ct_mark={MARK_INVALID}"
+        flows.append(table.flow(90 + raised, marked, unmark, onward))
         # The receiver's stateless rule passes it untracked, but the sender's firewall must recognise the reply.
-        flows.append(table.flow(80, f"{family},ct_state=-trk,{REG_TRACKED}=1", commit, onward))
+        flows.append(table.flow(80 + raised, f"{before}{family},ct_state=-trk,{REG_TRACKED}=1", commit, onward))
     return flows
 
 
-def _port(bridge: str, port: LocalPort, conjunctions: Mapping[str, int]) -> Contribution:
+def _port(bridge: str, port: LocalPort, conjunctions: Mapping[str, int], ingress_entry: Table) -> Contribution:
     """A filtered port's addresses and rules. `conjunctions` has the conjunction ids of the remotes."""
     here = f"{REG_PORT}={port.ofport}"
     flows: set[Flow] = set()
@@ -187,6 +189,10 @@ def _port(bridge: str, port: LocalPort, conjunctions: Mapping[str, int]) -> Cont
         # Never track its packets: connections of other ports are in the same zone, and would let them pass as replies.
         tables = (pipeline.RULES_EGRESS, pipeline.RULES_INGRESS)
         flows |= {table.flow(6, f"{here},ct_state=-trk", then=pipeline.DROPPED) for table in tables}
+    if port.ingress_extensions:
+        accepted_in = pipeline.ACCEPTED_INGRESS
+        onward = enter_ingress(accepted_in, ingress_entry)
+        flows |= {accepted_in.flow(85, here, onward), *_render_commit(accepted_in, onward, here)}
     return Contribution({bridge: (*flows, *_render_conjunctions(conjunctive, "2/2"))})
 
 

@@ -32,7 +32,7 @@ from neutrino.agent.l2.extension_api import (
     network_owner,
     port_owner,
 )
-from neutrino.agent.l2.pipeline import Bridge, Table
+from neutrino.agent.l2.pipeline import Bridge, Table, enter_ingress
 from neutrino.dataplane.openflow.api import Flow
 
 UNICAST = "dl_dst=00:00:00:00:00:00/01:00:00:00:00:00"
@@ -56,8 +56,10 @@ class Switching(L2Extension):
         for ofport in desired.dead:
             yield Unit(f"dead port {ofport}", (options, ofport), _dead_port)
         ports: defaultdict[int, list[LocalPort]] = defaultdict(list)
+        # Networks with a port whose MACs are learned, and to which packets pass extensions' tables.
+        by_register = {port.vlan for port in desired.ports if port.ingress_extensions and port.learns_macs}
         for port in desired.ports:
-            yield Unit(port_owner(port), (options, port), _port)
+            yield Unit(port_owner(port), (options, port, port.vlan in by_register), _port)
             ports[port.vlan].append(port.ruleless)
         for network in desired.networks:
             yield Unit(network_owner(network), (options, network, tuple(ports[network.vlan])), _network)
@@ -141,6 +143,7 @@ def _base(options: L2Options, uplinks: Iterable[Uplink], patch_tun: int) -> Cont
     flows = [
         *pipeline.miss_flows(Bridge.INTEGRATION),
         *(table.flow(0, "", then=options.after_extension(table)) for table in options.extension_tables),
+        *(table.flow(0, "", then=options.after_ingress(table)) for table in options.ingress_tables),
         # Above everything else: ports in the dead VLAN must not reach each other, whatever flows of theirs are left.
         entry.flow(65535, f"dl_vlan={pipeline.DEAD_VLAN}", "drop"),
         *(entry.flow(2, f"in_port={uplink.integration_ofport}", "drop") for uplink in uplinks),
@@ -156,32 +159,37 @@ def _dead_port(options: L2Options, ofport: int) -> Contribution:
     return Contribution({options.integration_bridge: [dropped]})
 
 
-def _port(options: L2Options, port: LocalPort) -> Contribution:
+def _port(options: L2Options, port: LocalPort, by_register: bool) -> Contribution:
     """Packets from a port. It may not send tags: they would name other networks' local VLANs."""
     registers = (f"set_field:{port.ofport}->{pipeline.REG_PORT}", f"set_field:{port.vlan}->{pipeline.REG_NET}")
     onward = pipeline.BASE_EGRESS if port.filtered else pipeline.ACCEPT_OR_INGRESS
-    learning = (_learn_sender(port_owner(port)),) if port.learns_macs else ()
+    learning = (_learn_sender(port_owner(port), by_register=by_register),) if port.learns_macs else ()
     entry, here = pipeline.LOCAL_SWITCHING, f"in_port={port.ofport}"
     flows = [
         entry.flow(100, f"{here},{_TAGGED}", "drop"),  # above the guard's flows, which lead on whatever the tag
         pipeline.TRANSIENT.flow(100, here, *registers, *learning, then=onward),
     ]
     if not port.secured:  # of a secured port, the spoofing guard leads on
-        flows.append(entry.flow(9, here, then=options.after_spoofing))
+        flows.append(entry.flow(9, here, then=options.after_spoofing(port)))
     return Contribution({options.integration_bridge: flows})
 
 
-def _learn_sender(owner: str, *before: str) -> str:
+def _learn_sender(owner: str, *before: str, by_register: bool = False) -> str:
     """Learn that the sender's MAC is at the packet's in_port, on the network in REG_NET; `before` prepares the delivery.
 
     `delete_learned`: learned flows are deleted with the flow that learned them. Otherwise one would outlive the meaning of
     its ofport or VLAN and deliver to another instance.
+
+    `by_register`: a learned flow can output a packet, but not lead it to the extensions' tables. So it writes the port into
+    REG_PORT, and flows of the network deliver (see `_render_learned`).
     """
+    table = pipeline.LEARNED if by_register else pipeline.ACCEPTED_EGRESS_NORMAL
     settings = (
-        f"table={pipeline.ACCEPTED_EGRESS_NORMAL.number},hard_timeout={LEARNED_SECONDS},priority={_LEARNED_MAC},"
+        f"table={table.number},hard_timeout={LEARNED_SECONDS},priority={_LEARNED_MAC},"
         f"delete_learned,cookie={learned_cookie_of(owner):#x},limit={_MAX_LEARNED}"
     )
-    steps = ",".join((*before, "output:NXM_OF_IN_PORT[]"))
+    place = "load:NXM_OF_IN_PORT[]->NXM_NX_REG5[0..15]"
+    steps = place if by_register else ",".join((*before, "output:NXM_OF_IN_PORT[]"))
     return f"learn({settings},NXM_NX_REG6[],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],{steps})"
 
 
@@ -202,9 +210,10 @@ def _network(options: L2Options, network: LocalNetwork, ports: tuple[LocalPort, 
             if mac == port.mac or mac not in own:  # a pair must not divert packets for another port's own MAC
                 owners[mac].append(port)
     entering = _from_uplink(network, here)
-    flows = [*_render_flooding(network, here, entering)]
+    entry = options.ingress_entry
+    flows = [*_render_flooding(network, here, entering, entry)]
     for mac, holders in owners.items():
-        flows += _render_mac(network.vlan, mac, holders, entering, shared=mac not in own)
+        flows += _render_mac(network.vlan, mac, holders, entering, entry, shared=mac not in own)
     if network.is_physical:
         match, action = segment_match(network)
         flows.append(pipeline.LOCAL_SWITCHING.flow(3, match, action, then=pipeline.TRANSIENT))
@@ -220,10 +229,17 @@ def _from_uplink(network: LocalNetwork, ports: list[LocalPort]) -> list[str]:
     if not any(port.learns_macs for port in ports):
         return [register, "pop_vlan"]
     keep_tag = "load:NXM_OF_VLAN_TCI[]->NXM_OF_VLAN_TCI[]"  # the uplink needs the local VLAN's tag
-    return [register, _learn_sender(network_owner(network), keep_tag), "pop_vlan"]
+    learning = _learn_sender(network_owner(network), keep_tag, by_register=_learns_by_register(ports))
+    return [register, learning, "pop_vlan"]
 
 
-def _render_flooding(network: LocalNetwork, ports: list[LocalPort], entering: list[str]) -> Iterator[Flow]:
+def _learns_by_register(ports: Iterable[LocalPort]) -> bool:
+    return any(port.ingress_extensions and port.learns_macs for port in ports)
+
+
+def _render_flooding(
+    network: LocalNetwork, ports: list[LocalPort], entering: list[str], ingress: Table
+) -> Iterator[Flow]:
     """Broadcast and multicast: a copy for every port and the uplink. The switch itself never outputs to the in_port.
 
     Unicast to an unknown MAC: to the uplink, and not from the uplink to ports. Ports without port security get it too,
@@ -233,39 +249,82 @@ def _render_flooding(network: LocalNetwork, ports: list[LocalPort], entering: li
     arriving, here = f"dl_vlan={network.vlan}", f"{pipeline.REG_NET}={network.vlan}"
     outward = [push_tag(network.vlan), f"output:{network.uplink}"] if network.uplink else []
     # In a clone: the packet itself goes on with its connection state, by which ACCEPTED_EGRESS commits it.
-    copies = ",".join(["ct_clear", *_deliver(local, ports)])
-    yield transient.flow(85, f"{arriving},{MULTICAST}", *entering, *_deliver(transient, ports))
+    copies = ",".join(["ct_clear", *_deliver(local, ports, ingress, several=True)])
+    yield transient.flow(85, f"{arriving},{MULTICAST}", *entering, *_deliver(transient, ports, ingress, several=True))
     yield local.flow(95, f"{here},{MULTICAST}", f"clone({copies})", then=pipeline.ACCEPTED_EGRESS)
     yield outside.flow(_UNKNOWN_MAC, f"{here},{MULTICAST}", *(outward or ["drop"]))
-    behind = [f"output:{port.ofport}" for port in ports if port.learns_macs]
-    yield outside.flow(_UNKNOWN_MAC, f"{here},{UNICAST}", *(behind + outward or ["drop"]))
+    behind = [port for port in ports if port.learns_macs]
+    if _learns_by_register(ports):
+        look_up = f"set_field:0->{pipeline.REG_PORT}", outside.goto(pipeline.LEARNED)
+        yield outside.flow(_UNKNOWN_MAC, f"{here},{UNICAST}", *look_up, then=pipeline.TO_LEARNED)
+        yield from _render_learned(network, behind, outward, ingress)
+    else:
+        outputs = [f"output:{port.ofport}" for port in behind]
+        yield outside.flow(_UNKNOWN_MAC, f"{here},{UNICAST}", *(outputs + outward or ["drop"]))
     onward = [*entering, transient.goto(outside)] if behind else ["drop"]
     yield transient.flow(80, f"{arriving},{UNICAST}", *onward)
 
 
-def _render_mac(vlan: int, mac: str, holders: list[LocalPort], entering: list[str], *, shared: bool) -> Iterator[Flow]:
+def _render_learned(
+    network: LocalNetwork, behind: list[LocalPort], outward: list[str], ingress: Table
+) -> Iterator[Flow]:
+    """Unicast to a MAC that LEARNED has put the place of into REG_PORT: 0 for an unknown one."""
+    table = pipeline.TO_LEARNED
+    here = f"{pipeline.REG_NET}={network.vlan},{pipeline.REG_PORT}"
+    # The uplink first: it gets the packet whatever an extension does with the copies.
+    everywhere = [
+        *([f"clone({','.join(outward)})"] if outward else []),
+        *_outputs(table, behind, ingress, several=True),
+    ]
+    yield table.flow(1, f"{here}=0", *everywhere)
+    for port in behind:
+        yield table.flow(1, f"{here}={port.ofport}", *_outputs(table, [port], ingress, several=False))
+    if outward:
+        yield table.flow(1, f"{here}={network.uplink}", *outward)
+
+
+def _render_mac(
+    vlan: int, mac: str, holders: list[LocalPort], entering: list[str], ingress: Table, *, shared: bool
+) -> Iterator[Flow]:
     transient, local = pipeline.TRANSIENT, pipeline.ACCEPT_OR_INGRESS
     here = f"{pipeline.REG_NET}={vlan},dl_dst={mac}"
-    yield transient.flow(90, f"dl_vlan={vlan},dl_dst={mac}", *entering, *_deliver(transient, holders))
+    deliver = _deliver(transient, holders, ingress, several=len(holders) > 1)
+    yield transient.flow(90, f"dl_vlan={vlan},dl_dst={mac}", *entering, *deliver)
     if shared or any(port.filtered for port in holders):
         # ct_clear: the receiver's firewall must not see the connection state of the sender's.
-        deliver = ",".join(["ct_clear", *_deliver(local, holders)])
+        deliver = ["ct_clear", *_deliver(local, holders, ingress, several=shared)]
         # A shared MAC may be on another host as well.
-        actions = [f"clone({deliver})", local.goto(pipeline.ACCEPTED_EGRESS)] if shared else [deliver]
+        actions = [f"clone({','.join(deliver)})", local.goto(pipeline.ACCEPTED_EGRESS)] if shared else deliver
         yield local.flow(100, here, *actions)
     else:
-        outputs = (f"output:{port.ofport}" for port in holders)
-        yield pipeline.ACCEPTED_EGRESS_NORMAL.flow(_KNOWN_MAC, here, *outputs)
+        outside = pipeline.ACCEPTED_EGRESS_NORMAL
+        yield outside.flow(_KNOWN_MAC, here, *_outputs(outside, holders, ingress, several=len(holders) > 1))
 
 
-def _deliver(here: Table, ports: list[LocalPort]) -> list[str]:
-    """The actions that deliver a packet to ports, in TRANSIENT one from outside the host: not to copies of DHCP ports."""
+def _deliver(here: Table, ports: list[LocalPort], ingress: Table, *, several: bool) -> list[str]:
+    """The actions that deliver a packet to ports, in TRANSIENT one from outside the host: not to copies of DHCP ports.
+
+    `several`: it may have more than one receiver, here or elsewhere.
+    """
     receivers = [port for port in ports if not (port.copy and here is pipeline.TRANSIENT)]
-    actions = [f"output:{port.ofport}" for port in receivers if not port.filtered]
-    for port in receivers:
-        if port.filtered:
-            actions += [f"set_field:{port.ofport}->{pipeline.REG_PORT}", here.goto(pipeline.BASE_INGRESS)]
+    filtered = [port for port in receivers if port.filtered]
+    actions = _outputs(here, [port for port in receivers if not port.filtered], ingress, several=several)
+    if several and any(port.ingress_extensions for port in filtered):
+        actions.append(f"set_field:1->{pipeline.REG_COPIES}")
+    for port in filtered:
+        actions += [f"set_field:{port.ofport}->{pipeline.REG_PORT}", here.goto(pipeline.BASE_INGRESS)]
     return actions
+
+
+def _outputs(here: Table, ports: list[LocalPort], ingress: Table, *, several: bool) -> list[str]:
+    """The actions that output a packet to ports that no firewall of the bridge is in front of."""
+    copies = (f"set_field:1->{pipeline.REG_COPIES}",) if several else ()
+    return [
+        enter_ingress(here, ingress, f"set_field:{port.ofport}->{pipeline.REG_PORT}", *copies)
+        if port.ingress_extensions
+        else f"output:{port.ofport}"
+        for port in ports
+    ]
 
 
 def _copies(options: L2Options, vlan: int, ofports: tuple[int, ...]) -> Contribution:

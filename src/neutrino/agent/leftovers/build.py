@@ -1,0 +1,21 @@
+"""Builds `Leftovers` from the configuration, with real drivers."""
+
+from functools import partial
+
+from oslo_config import cfg
+
+from neutrino.agent.leftovers.host import Leftovers
+from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.dataplane.iptables.real import remove_neutron_rules
+from neutrino.dataplane.netlink.namespaces import Namespaces
+from neutrino.dataplane.process.foreign import RealForeignProcesses
+
+
+def leftovers(conf: cfg.ConfigOpts, services: ServiceNamespaces, namespaces: Namespaces) -> Leftovers:
+    return Leftovers(
+        services,
+        RealForeignProcesses(namespaces),
+        conf.state_path,
+        conf.agent.remove_stale_namespaces,
+        partial(remove_neutron_rules, namespaces),
+    )

@@ -1,0 +1,101 @@
+"""Leftovers on this host: lists them, ends the daemons in them, and removes iptables rules of a Neutron agent.
+
+`recognise.py` decides what is a leftover. A role removes one like everything else that it does not serve any more, by its
+key in the work queue, and never before the first `synced`.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Collection
+
+from neutrino.agent.leftovers.recognise import Kind, is_daemon, obstacle, stale_ports
+from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.dataplane.netlink.api import NetlinkError
+from neutrino.dataplane.process.api import ForeignProcess, ForeignProcesses
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass
+class Leftovers:
+    """Blocking."""
+
+    services: ServiceNamespaces
+    processes: ForeignProcesses
+    owner: str  # this agent's state path
+    enabled: bool = True  # whether leftovers are found, and so removed
+    neutron_rules: Callable[[str], bool] = lambda namespace: False  # removes them; whether a namespace had any
+    _logged: dict[str, str] = dataclasses.field(default_factory=dict, init=False)  # namespaces that stay, and why
+
+    def find(self, kind: Kind, known: Collection[str]) -> frozenset[str]:
+        """Routers or networks with a namespace of this kind that is a leftover. `known` are in records, or served."""
+        if not self.enabled:
+            return frozenset()
+        names = self.services.netlink.namespaces()
+        found = {name: id for name in names if (id := kind.object_id(name)) and id not in known}
+        return frozenset(id for name, id in sorted(found.items()) if not self._stays(kind, name))
+
+    def _stays(self, kind: Kind, name: str) -> bool:
+        interfaces = {each: row for each, (_, _, row) in self.services.ovsdb().read().interfaces().items()}
+        try:
+            devices = self.services.netlink.read(name).devices.values()
+            reason = obstacle(kind, devices, interfaces, self.processes.inside(name), self.owner)
+        except NetlinkError as error:  # somebody has removed it meanwhile
+            reason = str(error)
+        if reason and self._logged.get(name) != reason:
+            LOG.warning("namespace %s, of which this agent has no record, is left alone: %s", name, reason)
+            self._logged[name] = reason
+        return bool(reason)
+
+    def ports(
+        self, prefixes: tuple[str, ...], marks: Collection[str], desired: Callable[[], Collection[str]]
+    ) -> list[str]:
+        """Switch ports whose devices are in no namespace, and that are of no desired port: a reboot leaves such ports.
+
+        Those in a namespace are removed, or stay, together with it.
+        """
+        if not self.enabled:
+            return []
+        snapshot = self.services.ovsdb().read()  # before the desired ports: one that is plugged meanwhile is not in it
+        found = stale_ports(snapshot, prefixes, marks, desired())
+        return [name for name in found if name not in self._inside()] if found else []
+
+    def _inside(self) -> frozenset[str]:
+        """Devices of all namespaces, and the other ends of their veth pairs."""
+        netlink, found = self.services.netlink, set[str]()
+        for name in netlink.namespaces():
+            try:
+                devices = netlink.read(name).devices.values()
+            except NetlinkError:  # somebody has removed it meanwhile
+                continue
+            found |= {each.name for each in devices} | {each.peer for each in devices}
+        return frozenset(found)
+
+    def end_processes(self, name: str) -> None:
+        """End daemons of other agents in a namespace: they would keep it alive, or have the sockets that ours need."""
+        if not self.services.exists(name):
+            return
+        for process in self.processes.inside(name):
+            if process.owner != self.owner and is_daemon(process):
+                LOG.info("%s: ending %s (%d) of another agent", name, " ".join(process.argv[:2]), process.pid)
+                self.processes.stop(process)
+
+    def remove_rules(self, name: str) -> None:
+        """Remove iptables rules of a Neutron agent in a namespace that is served from now on.
+
+        Called when our own nft tables are in place; existing connections keep their translation, which conntrack has.
+        """
+        if self.neutron_rules(name):
+            LOG.info("%s: iptables rules of Neutron's agent removed", name)
+
+
+class _NoProcesses:
+    def inside(self, namespace: str) -> list[ForeignProcess]:
+        return []
+
+    def stop(self, process: ForeignProcess) -> None: ...
+
+
+def ignored(services: ServiceNamespaces) -> Leftovers:
+    """For a host where only what has a record is considered."""
+    return Leftovers(services, _NoProcesses(), owner="", enabled=False)

@@ -1,0 +1,109 @@
+"""Decides which namespaces and switch ports without a record are leftovers of networking on this host. Pure.
+
+A host that ran Neutron, or whose state directory was lost, has namespaces and switch ports of routers and networks that
+are served elsewhere by now. Nothing of ours names them, so they are recognised by what they are:
+
+* a namespace: by its name (a prefix and a UUID), provided that every device in it has a name that Neutron and this agent
+  give (a prefix and the start of a port's id), and that one of them belongs to this host: it is a port of this host's
+  switch with that port's id, or a veth pair to this host's own namespace. One without devices is recognised by its name;
+* a switch port: by our mark, or by a name that is only used for routers together with the port's id it was cut from. A
+  `tap…` port alone is never recognised: instances have such names too.
+
+Everything else stays: a namespace with a device that somebody else has put there, one whose devices are of another
+switch, and one with a daemon of another neutrino agent.
+"""
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+from neutrino.dataplane.netlink.values import HOST, Device
+from neutrino.dataplane.ovsdb.api import MARK, Interface, Snapshot
+from neutrino.dataplane.process.api import ForeignProcess
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_START_OF_ID = re.compile("[0-9a-f]{8}-?[0-9a-f]{0,2}")  # as much as a device's name has room for
+_BY_KERNEL = re.compile("lo|sit0|tunl0|gre0|gretap0|erspan0|ip6tnl0|ip6gre0|ip_vti0|ip6_vti0")
+"""Devices that the kernel creates in every namespace, depending on its modules."""
+
+DAEMONS = frozenset({
+    "dnsmasq", "radvd", "keepalived", "haproxy", "dibbler-client",
+    "neutron-keepalived-state-change", "neutron-ns-metadata-proxy",
+})  # fmt: skip
+"""Programs that Neutron's agents run inside namespaces. Others, such as an operator's shell, are left alone."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """The namespaces of one prefix, and the prefixes of the devices in them."""
+
+    prefix: str
+    plugged: tuple[str, ...]  # ports of the switch, or veth pairs to one
+    linked: tuple[str, ...] = ()  # veth pairs to another such namespace
+
+    def object_id(self, namespace: str) -> str:
+        """The router or network that a namespace is for; empty for other names."""
+        found = namespace.removeprefix(self.prefix) if namespace.startswith(self.prefix) else ""
+        return found if _UUID.fullmatch(found) else ""
+
+
+def obstacle(
+    kind: Kind,
+    devices: Iterable[Device],
+    interfaces: Mapping[str, Interface],
+    processes: Iterable[ForeignProcess],
+    owner: str,
+) -> str:
+    """Why a namespace that has the name of a leftover is not recognised as one; empty if it is.
+
+    `interfaces` are all of this host's switch; `owner` is this agent's state path.
+    """
+    others = sorted({each.owner for each in processes} - {"", owner})
+    if others:
+        return f"it has a daemon of the neutrino agent with state_path={others[0]}"
+    ours = [each for each in devices if not _BY_KERNEL.fullmatch(each.name)]
+    for device in ours:
+        if not _is_named_after_port(device.name, (*kind.plugged, *kind.linked)):
+            return f"device {device.name} is neither Neutron's nor this agent's"
+    plugged = [each for each in ours if each.name.startswith(kind.plugged)]
+    if plugged and not any(_is_of_this_host(each, interfaces) for each in plugged):
+        return f"device {plugged[0].name} is not a port of this host's switch"
+    return ""
+
+
+def stale_ports(
+    snapshot: Snapshot, prefixes: tuple[str, ...], marks: Collection[str], desired: Collection[str]
+) -> list[str]:
+    """Switch ports with one of the marks, or named by one of the prefixes and their port's id, that are not desired."""
+    found = []
+    for name, (_, _, interface) in snapshot.interfaces().items():
+        port_id = interface.external_ids.get("iface-id", "")
+        if port_id in desired:
+            continue
+        named = _is_named_after_port(name, prefixes) and _has_id_of(interface)
+        if interface.external_ids.get(MARK) in marks or named:
+            found.append(name)
+    return sorted(found)
+
+
+def is_daemon(process: ForeignProcess) -> bool:
+    return not DAEMONS.isdisjoint(process.programs)
+
+
+def _is_named_after_port(name: str, prefixes: tuple[str, ...]) -> bool:
+    return any(name.startswith(each) and _START_OF_ID.fullmatch(name.removeprefix(each)) for each in prefixes)
+
+
+def _is_of_this_host(device: Device, interfaces: Mapping[str, Interface]) -> bool:
+    """A port of this host's switch that was plugged for a port's id; or a veth pair to this host's own namespace."""
+    interface = interfaces.get(device.name)
+    return (interface is not None and _has_id_of(interface)) or (
+        device.kind == "veth" and device.peer_namespace == HOST
+    )
+
+
+def _has_id_of(interface: Interface) -> bool:
+    """Whether the port's id is the one that the name was cut from: qr-0123abcd-ef for 0123abcd-ef…"""
+    port_id = interface.external_ids.get("iface-id", "")
+    # All prefixes have three characters, such as `qr-` and `tap`.
+    return bool(_UUID.fullmatch(port_id)) and port_id.startswith(interface.name[3:]) and len(interface.name) > 10

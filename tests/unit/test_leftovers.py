@@ -1,0 +1,321 @@
+"""Leftovers: which namespaces, switch ports and processes without a record are recognised, and removed by the roles."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from neutrino.agent.dhcp.network import NAMESPACE_KIND
+from neutrino.agent.l3.names import FIP_KIND, PLUGGED, ROUTER_KIND, SNAT_KIND
+from neutrino.agent.leftovers.host import Leftovers
+from neutrino.agent.leftovers.recognise import Kind, is_daemon, obstacle, stale_ports
+from neutrino.dataplane.iptables.api import without_neutron
+from neutrino.dataplane.netlink.values import Device
+from neutrino.dataplane.ovsdb.api import MARK, Interface, SetPort
+from neutrino.dataplane.process.api import ForeignProcess
+from tests.support.dhcp_fakes import DhcpHost
+from tests.support.l3_host import Host, run
+from tests.support.routing import interface, router
+
+ROUTER = "7e1ab6d2-0000-4000-8000-000000000001"
+OTHER = "7e1ab6d2-0000-4000-8000-000000000002"
+NETWORK = "2c5f09aa-0000-4000-8000-000000000003"
+PORT = "0123abcd-ef01-4000-8000-000000000004"
+STATE = "/var/lib/neutrino"
+
+
+def plugged(name: str, port_id: str = PORT, **more: str) -> Interface:
+    return Interface(name, "internal", 1, external_ids={"iface-id": port_id, **more})
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "found"),
+    [
+        (ROUTER_KIND, f"qrouter-{ROUTER}", ROUTER),
+        (SNAT_KIND, f"snat-{ROUTER}", ROUTER),
+        (FIP_KIND, f"fip-{NETWORK}", NETWORK),
+        (NAMESPACE_KIND, f"qdhcp-{NETWORK}", NETWORK),
+        (ROUTER_KIND, f"qdhcp-{NETWORK}", ""),
+        (ROUTER_KIND, "qrouter-mine", ""),
+        (ROUTER_KIND, f"qrouter-{ROUTER}-old", ""),
+        (ROUTER_KIND, f"x-qrouter-{ROUTER}", ""),
+        (SNAT_KIND, f"snat-{ROUTER.upper()}", ""),
+    ],
+)
+def test_only_a_prefix_with_a_uuid_is_the_name_of_a_leftover(kind: Kind, name: str, found: str) -> None:
+    assert kind.object_id(name) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "devices", "reason"),
+    [
+        (ROUTER_KIND, [], ""),
+        (ROUTER_KIND, [Device("lo"), Device("sit0"), Device("ip6tnl0")], ""),
+        (ROUTER_KIND, [Device("qr-0123abcd-ef")], ""),
+        (ROUTER_KIND, [Device("qr-0123abcd-ef"), Device("qg-99999999-99"), Device("rfp-7e1ab6d2-0")], ""),
+        (ROUTER_KIND, [Device("rfp-7e1ab6d2-0")], ""),
+        (FIP_KIND, [Device("fpr-7e1ab6d2-0")], ""),
+        (NAMESPACE_KIND, [Device("ns-0123abcd-ef", "veth", peer="tap0123abcd-ef", peer_namespace="")], ""),
+        (ROUTER_KIND, [Device("qr-0123abcd-ef"), Device("wg0")], "device wg0 is neither Neutron's nor this agent's"),
+        (ROUTER_KIND, [Device("tap0123abcd-ef")], "device tap0123abcd-ef is neither"),
+        (ROUTER_KIND, [Device("qr-backbone")], "device qr-backbone is neither"),
+        (ROUTER_KIND, [Device("qg-99999999-99")], "device qg-99999999-99 is not a port of this host's switch"),
+        (ROUTER_KIND, [Device("qr-0123abcd-ee")], "is not a port of this host's switch"),  # plugged for another port
+        (NAMESPACE_KIND, [Device("ns-99999999-99", "veth", peer_namespace="other")], "is not a port of this host's"),
+    ],
+)
+def test_a_namespace_is_recognised_by_its_devices(kind: Kind, devices: list[Device], reason: str) -> None:
+    interfaces = {each.name: each for each in (plugged("qr-0123abcd-ef"), plugged("qr-0123abcd-ee"))}
+    found = obstacle(kind, devices, interfaces, [], STATE)
+    assert found.startswith(reason) or reason in found
+    assert bool(found) == bool(reason)
+
+
+def test_a_namespace_with_a_daemon_of_another_neutrino_agent_is_left_alone() -> None:
+    own, neutron = ForeignProcess(1, ("dnsmasq",), STATE), ForeignProcess(2, ("/usr/sbin/dnsmasq",))
+    assert obstacle(NAMESPACE_KIND, [], {}, [own, neutron], STATE) == ""
+    other = ForeignProcess(3, ("dnsmasq",), "/srv/other")
+    assert "state_path=/srv/other" in obstacle(NAMESPACE_KIND, [], {}, [own, other], STATE)
+
+
+@pytest.mark.parametrize(
+    ("argv", "ended"),
+    [
+        (("dnsmasq", "--no-hosts"), True),
+        (("/usr/sbin/radvd", "-C", "x"), True),
+        (("/usr/sbin/keepalived", "-P"), True),
+        (("haproxy", "-f", "x"), True),
+        (("/usr/bin/python3", "/usr/bin/neutron-keepalived-state-change", "--router_id=x"), True),
+        (("/usr/bin/python3", "/usr/bin/neutron-ns-metadata-proxy"), True),
+        (("bash",), False),
+        (("tcpdump", "-i", "dnsmasq"), False),
+        (("/usr/lib/ipsec/charon",), False),
+    ],
+)
+def test_only_daemons_of_neutrons_agents_are_ended(argv: tuple[str, ...], ended: bool) -> None:
+    assert is_daemon(ForeignProcess(7, argv)) is ended
+
+
+def test_switch_ports_are_recognised_by_mark_or_by_a_routers_name_with_its_port_id() -> None:
+    host = DhcpHost()
+    wanted = "fedcba98-ef01-4000-8000-000000000004"
+    for interface_ in (
+        plugged("qr-0123abcd-ef"),
+        plugged("tap0123abcd-e0"),  # may be an instance's
+        plugged("tap0123abcd-e1", **{MARK: "service"}),
+        plugged("tap0123abcd-e2", **{MARK: f"dhcp:{NETWORK}"}),
+        plugged("qg-0123abcd-e3"),  # the name was not cut from the port's id
+        plugged("qr-fedcba98-ef", wanted),
+        Interface("qr-0123abcd-e4", "internal", 1),  # without a port's id
+    ):
+        host.ovsdb.apply([
+            SetPort("br-int", interface_.name, interface_.type, external_ids=interface_.external_ids)
+        ])  # fmt: skip
+    assert stale_ports(host.ovsdb.read(), PLUGGED, {"service"}, {wanted}) == ["qr-0123abcd-ef", "tap0123abcd-e1"]
+
+
+def test_iptables_rules_of_neutron_are_removed_and_others_stay() -> None:
+    saved = """*nat
+:PREROUTING ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+:neutron-l3-agent-PREROUTING - [0:0]
+:operators - [0:0]
+-A PREROUTING -j neutron-l3-agent-PREROUTING
+-A PREROUTING -p tcp -j operators
+-A neutron-l3-agent-PREROUTING -d 203.0.113.9/32 -j DNAT --to-destination 10.0.0.9
+-A operators -j RETURN
+COMMIT
+"""
+    kept = [":PREROUTING ACCEPT [0:0]", ":POSTROUTING ACCEPT [0:0]", ":operators - [0:0]"]
+    kept += ["-A PREROUTING -p tcp -j operators", "-A operators -j RETURN"]
+    assert without_neutron(saved).splitlines() == ["*nat", *kept, "COMMIT"]
+    assert without_neutron(without_neutron(saved)) == "", "there are none any more"
+
+
+# --- the roles --------------------------------------------------------------------------------------------------------
+
+
+class Processes:
+    """Processes by namespace."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, list[ForeignProcess]] = {}
+
+    def inside(self, namespace: str) -> list[ForeignProcess]:
+        return list(self.there.get(namespace, ()))
+
+    def stop(self, process: ForeignProcess) -> None:
+        for several in self.there.values():
+            if process in several:
+                several.remove(process)
+
+
+class RouterHost(Host):
+    """A host on which a Neutron agent has left a router in `qrouter-…`, `snat-…` and `fip-…`, with its daemons."""
+
+    def __init__(self, state_path: Path, *, enabled: bool = True) -> None:
+        self.foreign, self.enabled, self.ruled = Processes(), enabled, set[str]()
+        super().__init__(state_path)
+
+    def restart(self) -> None:
+        super().restart()
+        routers = self.role.routers
+        routers.leftovers = Leftovers(
+            routers.services, self.foreign, str(self.state_path), self.enabled, lambda name: name in self.ruled
+        )
+        routers.__post_init__()
+
+    def leave(self, namespace: str, *ports: tuple[str, str], processes: tuple[ForeignProcess, ...] = ()) -> None:
+        self.netlink.create_namespace(namespace)
+        for name, port_id in ports:
+            self.netlink.add_device(namespace, name)
+            self.ovsdb.apply([SetPort("br-int", name, "internal", external_ids={"iface-id": port_id})])
+        self.foreign.there[namespace] = list(processes)
+
+    def plugged(self) -> set[str]:
+        return set(self.ovsdb.read().bridges["br-int"].ports) - {"br-int"}
+
+
+RADVD, SHELL = ForeignProcess(11, ("radvd", "-C", "x")), ForeignProcess(12, ("bash",))
+
+
+def left_by_neutron(host: RouterHost) -> None:
+    host.leave(f"qrouter-{ROUTER}", ("qr-0123abcd-ef", PORT), processes=(RADVD, SHELL))
+    host.leave(f"snat-{ROUTER}", ("qg-1123abcd-ef", "1123abcd-ef01-4000-8000-000000000004"))
+    host.leave(f"fip-{NETWORK}", ("fg-2123abcd-ef", "2123abcd-ef01-4000-8000-000000000004"))
+    host.ovsdb.apply([  # of a router whose namespace a reboot has removed, and an instance's port
+        SetPort("br-int", "qr-3123abcd-ef", external_ids={"iface-id": "3123abcd-ef01-4000-8000-000000000004"}),
+        SetPort("br-int", "tap4123abcd-ef", external_ids={"iface-id": "4123abcd-ef01-4000-8000-000000000004"}),
+    ])  # fmt: skip
+    host.leave("qrouter-mine", ("qr-5123abcd-ef", "5123abcd-ef01-4000-8000-000000000004"))
+    host.leave(f"qrouter-{OTHER}", ("qr-6123abcd-ef", "6123abcd-ef01-4000-8000-000000000004"), ("wg0", OTHER))
+    host.leave(f"qdhcp-{NETWORK}", ("tap7123abcd-ef", "7123abcd-ef01-4000-8000-000000000004"))
+
+
+KEPT = {f"qdhcp-{NETWORK}", "qrouter-mine", f"qrouter-{OTHER}"}
+GONE = {f"qrouter-{ROUTER}", f"snat-{ROUTER}", f"fip-{NETWORK}"}
+KEPT_PORTS = {"tap4123abcd-ef", "qr-5123abcd-ef", "qr-6123abcd-ef", "wg0", "tap7123abcd-ef"}
+GONE_PORTS = {"qr-0123abcd-ef", "qg-1123abcd-ef", "fg-2123abcd-ef", "qr-3123abcd-ef"}
+
+
+def test_after_the_first_sync_leftovers_of_routers_are_shown_and_removed(tmp_path: Path) -> None:
+    host = RouterHost(tmp_path)
+    left_by_neutron(host)
+
+    async def test() -> None:
+        found = (await host.role.find()).plan
+        assert f"router {ROUTER} is not served here any more" in found
+        assert f"fip-{NETWORK} has to be removed" in found
+        assert "unplug qr-3123abcd-ef" in found
+        assert len(found.splitlines()) == 3
+        host.role.synced()
+        await host.until(lambda: host.netlink.namespaces() == KEPT, "the leftovers are removed")
+        await host.until(lambda: host.plugged() == KEPT_PORTS, "and so are their ports")
+        assert host.foreign.there[f"qrouter-{ROUTER}"] == [SHELL], "an operator's shell is not ended"
+        assert await host.verified()
+
+    run(host, test, synced=False)
+
+
+def test_before_the_first_sync_leftovers_stay(tmp_path: Path) -> None:
+    host = RouterHost(tmp_path)
+    left_by_neutron(host)
+    host.feed.is_synced = False
+
+    async def test() -> None:
+        host.send(router(interface(1), id=OTHER[:-1] + "9", gateway=None), OTHER[:-1] + "9")
+        await host.until(lambda: f"qrouter-{OTHER[:-1]}9" in host.netlink.namespaces(), "the role works")
+        assert host.netlink.namespaces() > GONE | KEPT
+        assert host.plugged() > GONE_PORTS | KEPT_PORTS
+        assert host.foreign.there[f"qrouter-{ROUTER}"] == [RADVD, SHELL]
+        assert (await host.role.find()).plan == ""
+
+    run(host, test, synced=False)
+
+
+def test_leftovers_stay_where_the_option_is_off(tmp_path: Path) -> None:
+    host = RouterHost(tmp_path, enabled=False)
+    left_by_neutron(host)
+
+    async def test() -> None:
+        host.send(router(interface(1), id=OTHER[:-1] + "9", gateway=None), OTHER[:-1] + "9")
+        await host.until(lambda: f"qrouter-{OTHER[:-1]}9" in host.netlink.namespaces(), "the role works")
+        await host.role.settle()
+        assert await host.verified()
+        assert host.netlink.namespaces() > GONE | KEPT
+
+    run(host, test)
+
+
+def test_a_namespace_of_a_router_that_is_served_here_is_taken_over(tmp_path: Path) -> None:
+    """It stays the same namespace; daemons of the other agent end, and its iptables rules go."""
+    host = RouterHost(tmp_path)
+    served = router(msgspec.structs.replace(interface(1), id=PORT), id=ROUTER, gateway=None)
+    host.leave(f"qrouter-{ROUTER}", processes=(RADVD, SHELL))
+    before = host.netlink.stack(f"qrouter-{ROUTER}")
+    removed: list[str] = []
+    leftovers = host.role.routers.leftovers
+    assert leftovers is not None
+    leftovers.neutron_rules = lambda name: bool(removed.append(name)) or True
+
+    async def test() -> None:
+        host.feed.is_synced = False
+        host.send(served, ROUTER)
+        await host.until(lambda: "qr-0123abcd-ef" in before.devices, "before `synced`, what is missing is added")
+        await host.role.settle()
+        assert (host.foreign.there[f"qrouter-{ROUTER}"], removed) == ([RADVD, SHELL], [])
+        host.feed.is_synced = True
+        host.role.synced()
+        await host.until(lambda: host.foreign.there[f"qrouter-{ROUTER}"] == [SHELL], "the other's radvd ends")
+        await host.until(lambda: (tmp_path / "routers" / ROUTER).exists(), "the router is recorded")
+        assert removed == [f"qrouter-{ROUTER}"]
+        assert host.netlink.stack(f"qrouter-{ROUTER}") is before
+        assert await host.verified()
+        host.foreign.there[f"qrouter-{ROUTER}"].append(RADVD)
+        host.send(served, ROUTER)
+        await host.role.settle()
+        assert removed == [f"qrouter-{ROUTER}"], "taken over once"
+
+    run(host, test, synced=False)
+
+
+def test_leftovers_of_networks_are_removed_by_the_dhcp_role_alone() -> None:
+    host, foreign = DhcpHost(), Processes()
+    services = host.reconciler.services
+    host.reconciler.leftovers = Leftovers(services, foreign, STATE)
+    host.reconciler.__post_init__()
+    for name, device, port_id in (
+        (f"qdhcp-{NETWORK}", "tap0123abcd-ef", PORT),
+        (f"qrouter-{ROUTER}", "qr-1123abcd-ef", "1123abcd-ef01-4000-8000-000000000004"),
+    ):
+        host.netlink.create_namespace(name)
+        host.netlink.add_device(name, device)
+        host.ovsdb.apply([SetPort("br-int", device, "internal", external_ids={"iface-id": port_id})])
+    foreign.there[f"qdhcp-{NETWORK}"] = [ForeignProcess(21, ("haproxy", "-f", "x")), SHELL]
+
+    async def test() -> None:
+        task = asyncio.create_task(host.role.run())
+        try:
+            async with asyncio.timeout(10):
+                await asyncio.sleep(0.05)
+                assert f"qdhcp-{NETWORK}" in host.netlink.namespaces(), "not before the first `synced`"
+                host.feed.is_synced = True
+                assert (await host.role.find()).plan == f"network {NETWORK} is not served here any more"
+                host.role.synced()
+                while f"qdhcp-{NETWORK}" in host.netlink.namespaces():
+                    await asyncio.sleep(0.005)
+                await host.role.settle()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(test())
+    assert host.netlink.namespaces() == {f"qrouter-{ROUTER}"}
+    assert set(host.ovsdb.read().bridges["br-int"].ports) - {"br-int"} == {"qr-1123abcd-ef"}
+    assert foreign.there[f"qdhcp-{NETWORK}"] == [SHELL]
