@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from oslo_config import cfg
 
 from neutrino.configuration import neutron_options as neutron
-from neutrino.configuration.neutron_values import hints
+from neutrino.configuration.neutron_values import hints, read_list
 from neutrino.errors import RefusedToStart
 
 LOG = logging.getLogger(__name__)
 DEFAULT = "DEFAULT"
 SERVER, AGENT = neutron.SERVER, neutron.AGENT
 Option = tuple[str, str]  # section and name
+EXTENSIONS: Option = ("agent", "extensions")
 Groups = Iterable[tuple[str | None, Iterable[cfg.Opt]]]  # options as declared, by group
 
 
@@ -102,9 +103,9 @@ def compare(
             without_effect[option] = neutron.LIBRARY_SECTIONS[section][1]
         else:
             unknown[option] = _closest(option, known)
-    extensions = ("agent", "extensions")
-    overridden = [extensions] if len(set(values.get(extensions, ()))) > 1 and extensions in known else []
-    return Findings(unknown, without_effect, elsewhere, overridden)
+    # Neutron's L2 and L3 agents have different lists under this name, each in its own file.
+    lists = {read_list(*EXTENSIONS, text) for text in values.get(EXTENSIONS, ())} if EXTENSIONS in known else ()
+    return Findings(unknown, without_effect, elsewhere, [EXTENSIONS] if len(lists) > 1 else [])
 
 
 def log(findings: Findings, program: str) -> None:
