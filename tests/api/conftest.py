@@ -20,7 +20,7 @@ DATABASES = [
 FIXTURES = {"postgresql": "postgres", "mariadb": "mariadb"}
 SETTINGS: dict[str, dict[str, str]] = {
     "DEFAULT": {"auth_strategy": "noauth", "host": "server-1", "dns_domain": "example.org.", "agent_down_time": "75"},
-    "ml2": {"tenant_network_types": "vxlan", "mechanism_drivers": "openvswitch,l2population,sriovnicswitch"},
+    "ml2": {"project_network_types": "vxlan", "mechanism_drivers": "openvswitch,l2population,sriovnicswitch"},
     "ml2_type_vlan": {"network_vlan_ranges": "physnet1:100:199,physnet2:1:10"},
     "ml2_type_vxlan": {"vni_ranges": "1:16000"},
     "quotas": {"quota_security_group": "10", "quota_security_group_rule": "100"},

@@ -21,3 +21,15 @@ def before_next_write(server: Server, monkeypatch: pytest.MonkeyPatch, action: C
         return write(*args, **options)
 
     monkeypatch.setattr(operations, "write", interrupted)
+
+
+def before_next_transaction(server: Server, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    """The same for writes without mechanism drivers, which open their transaction themselves."""
+    begin = server.db.transaction
+
+    def interrupted() -> Any:
+        monkeypatch.setattr(server.db, "transaction", begin)
+        action()
+        return begin()
+
+    monkeypatch.setattr(server.db, "transaction", interrupted)

@@ -83,6 +83,12 @@ def test_dpdk_gives_a_socket(server: Server, admin: Api) -> None:
     assert details["vhostuser_socket"] == f"/run/vhost/{('vhu' + port['id'])[:14]}"
 
 
+def test_a_renamed_integration_bridge_reaches_nova(server: Server, admin: Api) -> None:
+    switch(server, "renamed", integration_bridge="br-main")
+    port = admin.port(admin.network(), binding__host_id="renamed")
+    assert port["binding:vif_details"]["bridge_name"] == "br-main"
+
+
 def test_hybrid_plug(server: Server, admin: Api) -> None:
     switch(server, "hybrid", ovs_hybrid_plug=True)
     port = admin.port(admin.network(), binding__host_id="hybrid")

@@ -39,3 +39,36 @@ def test_the_end_of_each_request_has_the_object_as_shown(another_server: Any, se
     shown = [message["payload"]["port"] for message in sent if message["event_type"].endswith(".end")]
     assert shown == [created, updated, updated]
     assert sent[-1]["payload"]["port_id"] == created["id"]
+
+
+def test_a_request_that_is_refused_sends_its_start_alone(another_server: Any, sent: list[dict[str, Any]]) -> None:
+    """As in Neutron: after the body and the quota were checked, before policy and plugin."""
+    settings = {"oslo_messaging_notifications": {"driver": "messagingv2"}, "quotas": {"quota_network": "1"}}
+    app = another_server(settings).app
+    admin, member = Api(app).as_admin(), Api(app)
+    network = admin.network()
+    admin.subnet(network)
+    sent.clear()
+
+    refused = {"network": {"name": "mine", "provider:network_type": "local"}}
+    member.post("/networks", refused).expect(403)  # the policy
+    assert [(message["event_type"], message["payload"]) for message in sent] == [("network.create.start", refused)]
+    port = admin.port(network)
+    sent.clear()
+    admin.delete(f"/networks/{network['id']}").expect(409)  # the plugin
+    assert [(message["event_type"], message["payload"]) for message in sent] == [
+        ("network.delete.start", {"network_id": network["id"]})
+    ]
+    sent.clear()
+    missing = "00000000-0000-0000-0000-000000000001"
+    admin.put(f"/networks/{missing}", {"network": {"name": "x"}}).expect(404)
+    admin.delete(f"/networks/{missing}").expect(404)
+    assert [(message["event_type"], message["payload"]) for message in sent] == [
+        ("network.update.start", {"network": {"name": "x"}, "id": missing}),
+        ("network.delete.start", {"network_id": missing}),
+    ]
+    sent.clear()
+    admin.post("/networks", {"network": {"name": 7}}).expect(400)
+    admin.post("/networks", {"network": {"name": "beyond the quota"}}).expect(409)
+    admin.put(f"/ports/{port['id']}", {"port": {"no_such": 1}}).expect(400)
+    assert sent == []

@@ -54,7 +54,7 @@ connection = {database}
 {quotas}
 
 [ml2]
-tenant_network_types = vxlan
+project_network_types = vxlan
 
 [ml2_type_vxlan]
 vni_ranges = 1:20000

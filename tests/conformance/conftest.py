@@ -10,7 +10,7 @@ from tests.conformance.server import LiveServer
 
 VLANS = {
     "DEFAULT": {"auth_strategy": "noauth", "agent_down_time": "3600"},
-    "ml2": {"tenant_network_types": "vlan"},
+    "ml2": {"project_network_types": "vlan"},
     "ml2_type_vlan": {"network_vlan_ranges": "physnet1:1000:4000"},
 }
 

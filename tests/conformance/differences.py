@@ -11,6 +11,11 @@ _NEVER_SET = (
     "Neutron shows it to every client, null unless the extension that sets it is there: clients expect the field."
 )
 _SHOWN = "Neutron shows it on this resource too, though its definitions do not say so."
+_FIREWALL_FILTER = "openstacksdk filters by it; Neutron refuses or ignores that."
+_FIREWALL_LIST = "Neutron turns its default, null, into the empty list."
+_FIREWALL_STANDARD = (
+    "The standard attributes and tags that standard-attr-fwaas-v2 announces; neutron-lib does not list its resources."
+)
 
 DIFFERENCES: dict[str, str] = {
     "*.created_at: sort": _SORTED,
@@ -50,4 +55,12 @@ DIFFERENCES: dict[str, str] = {
     "address_groups.created_at: ours": _SHOWN,
     "address_groups.updated_at: ours": _SHOWN,
     "address_groups.revision_number: ours": _SHOWN,
+    **{f"firewall_{kind}.*: ours": _FIREWALL_STANDARD for kind in ("rules", "policies", "groups")},
+    **{f"firewall_{kind}.description: filter": _FIREWALL_FILTER for kind in ("rules", "policies", "groups")},
+    "firewall_rules.firewall_policy_id: filter": _FIREWALL_FILTER,
+    "firewall_rules.source_port: filter": _FIREWALL_FILTER,
+    "firewall_rules.destination_port: filter": _FIREWALL_FILTER,
+    "firewall_rules.position: absent": "Neutron does not show it either: a rule may be in several policies.",
+    "firewall_policies.firewall_rules: default": _FIREWALL_LIST,
+    "firewall_groups.ports: default": _FIREWALL_LIST,
 }

@@ -155,7 +155,7 @@ def settings(keystone: Keystone) -> Object:
     return {
         **with_users,
         "DEFAULT": {**with_users["DEFAULT"], "dns_domain": "example.org."},
-        "ml2": {"tenant_network_types": "vxlan", "mechanism_drivers": "openvswitch,l2population"},
+        "ml2": {"project_network_types": "vxlan", "mechanism_drivers": "openvswitch,l2population"},
         "ml2_type_vlan": {"network_vlan_ranges": "physnet1:100:199"},
         "ml2_type_flat": {"flat_networks": "*"},
         "ml2_type_vxlan": {"vni_ranges": "1:16000"},

@@ -40,6 +40,11 @@ class FakeOvsdb:
     def close(self) -> None:
         self._listeners.clear()
 
+    def set_capabilities(self, datapath_types: tuple[str, ...], interface_types: tuple[str, ...]) -> None:
+        """As ovs-vswitchd writes them when it starts."""
+        values = {"datapath_types": datapath_types, "interface_types": interface_types}
+        self._snapshot = dataclasses.replace(self._snapshot, **values)
+
     def set_foreign_qos(self, name: str) -> None:
         """Another program gives a port a QoS row."""
         bridges = dict(self._snapshot.bridges)
@@ -61,7 +66,8 @@ class FakeOvsdb:
         present = {name for bridge in bridges.values() for name in bridge.ports}
         left = {f"QoS of {name}" for name in _shaped(self._snapshot.bridges) - present}
         unused = (self._snapshot.unused - collected) | left
-        before, self._snapshot = self._snapshot, Snapshot(bridges, managers, frozenset(unused))
+        before = self._snapshot
+        self._snapshot = dataclasses.replace(before, bridges=bridges, managers=managers, unused=frozenset(unused))
         events = compare(before, self._snapshot)
         for listener in list(self._listeners) if events else []:
             listener(events)

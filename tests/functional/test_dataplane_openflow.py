@@ -179,7 +179,9 @@ def test_flows_that_the_datapath_does_not_support_are_named_and_undo_the_whole_b
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_restricted_datapath_accepts_the_flows_rendered_for_it(restricted, name):
     host = hosts(DatapathFeatures(nd_extension=False))[name]
-    for wanted in host.renderer.render(host.desired).flows.values():
+    rendered = host.renderer.render(host.desired)
+    for bridge, wanted in rendered.flows.items():
+        restricted.apply_meters("br-test", add=rendered.meters.get(bridge, {}), change={}, delete=())
         apply(restricted, *wanted.values())
 
 
@@ -268,11 +270,18 @@ def test_the_second_plan_is_empty(twin):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_flows_of_every_bridge_are_read_back_equal(openflow, name):
     host = hosts(DatapathFeatures())[name]
-    for wanted in host.renderer.render(host.desired).flows.values():
+    rendered = host.renderer.render(host.desired)
+    for bridge, wanted in rendered.flows.items():
+        meters = rendered.meters.get(bridge, {})
+        openflow.apply_meters("br-test", add=meters, change={}, delete=())
         before = openflow.read_flows("br-test", COOKIE, COOKIE_MASK)
         planned = plan("br-test", wanted, before)
         apply(openflow, *planned.set, delete=planned.delete)
-        assert not plan("br-test", wanted, openflow.read_flows("br-test", COOKIE, COOKIE_MASK))
+        assert not plan(
+            *("br-test", wanted, openflow.read_flows("br-test", COOKIE, COOKIE_MASK)),
+            *(meters, openflow.read_meters("br-test")),
+        )
+        openflow.apply_meters("br-test", add={}, change={}, delete=meters)
 
 
 def test_repair_and_removal(twin):

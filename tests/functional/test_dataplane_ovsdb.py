@@ -204,6 +204,15 @@ def test_settle_waits_until_the_switch_has_applied_a_change(ovsdb):
     assert numbered(ovsdb)
 
 
+def test_the_types_that_the_switch_supports(switch):
+    driver = RealOvsdb(switch.database)
+    try:
+        eventually(lambda: "netdev" in set(driver.read().datapath_types))
+        assert {"vxlan", "internal", "patch"} <= set(driver.read().interface_types)
+    finally:
+        driver.close()
+
+
 def test_patch_and_tunnel_ports(ovsdb):
     ovsdb.apply(
         [

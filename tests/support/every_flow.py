@@ -12,6 +12,7 @@ from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
+from neutrino.model.qos import BandwidthLimit, MinimumBandwidth, PacketRateLimit, QosPolicy
 from neutrino.model.state import AddressGroup, AddressPair, DvrMac, GroupMembers, Member
 from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, Passing, group, mac, network, port, rule
 
@@ -90,6 +91,21 @@ ROLES = (
     port("free", 23, groups=[], port_security_enabled=False),
     port("ha-vlan", 24, "vlan", device_owner="network:ha_router_replicated_interface", replicated=True),
 )
+LIMITED = (
+    QosPolicy(
+        id="qos",
+        bandwidth_limits=(
+            BandwidthLimit(max_kbps=1000),
+            BandwidthLimit(max_kbps=2000, max_burst_kbps=500, direction="ingress"),
+        ),
+        packet_rate_limits=(PacketRateLimit(max_kpps=1), PacketRateLimit(max_kpps=2, direction="ingress")),
+        minimum_bandwidths=(MinimumBandwidth(min_kbps=100),),
+        dscp_mark=46,
+    ),
+    *(port(f"qos{n}", n, kind, qos_policy_id="qos", groups=["open"]) for n, kind in ((30, "net"), (31, "vlan"))),
+    port("shaped", 33, groups=["open"], qos_policy_id="qos"),
+    port("qos-free", 32, port_security_enabled=False, qos_policy_id="qos"),
+)
 VARIANTS = {
     "usual": Variant(more=OTHER_TUNNELS),
     "learning": Variant(L2Options(l2_population=False), OTHER_TUNNELS, frozenset({"h3"})),
@@ -98,6 +114,7 @@ VARIANTS = {
     "no filters": Variant(L2Options(filters=False)),
     "ethertypes": Variant(L2Options(permitted_ethertypes=ETHERTYPES)),
     "ports of our own": Variant(more=ROLES),
+    "limits": Variant(more=(*ROLES, *LIMITED)),
     "an extension's tables": Variant(more=ROLES, extensions=(Passing(),)),
     "distributed": Variant(L2Options(distributed=True), (*OTHER_TUNNELS, *DISTRIBUTED, *ROLES)),
     "distributed, without its own MAC": Variant(

@@ -20,8 +20,9 @@ from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.state import Object
 from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.kinds import SERVED_KINDS
+from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
-from neutrino.server.feed.reports.reports import Reports
+from neutrino.server.feed.reports.reports import Reports, one_word
 from neutrino.server.feed.server import FeedOptions, FeedServer
 from neutrino.server.feed.stores import ServedKind
 from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
@@ -67,7 +68,11 @@ async def serving(
         ports.settle()
 
     delegation = PrefixDelegation(server.db, server.core.operations, server.core.subnets, server.core.ports)
-    statuses = {"floatingip": partial(set_floating_ip_status, server.db), "subnet": delegation.set_prefix}
+    statuses = {
+        "floatingip": one_word(partial(set_floating_ip_status, server.db)),
+        "subnet": one_word(delegation.set_prefix),
+        "firewall_group": FirewallStatus(server.db).take,
+    }
     reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle)
     how = replace(FeedOptions("server-1", [address], keep_changes=3600, report_delay=0.01), **settings)
     made = FeedServer(server.db, Credentials(server.db), reports, how, kinds)

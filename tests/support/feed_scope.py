@@ -13,6 +13,7 @@ import msgspec
 from sqlalchemy.engine import Connection
 
 from neutrino.model.dhcp import ROUTERS, is_metadata_network
+from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import GroupMembers, Object, Port
 from neutrino.server.feed.kinds import readers
 from neutrino.server.feed.readers import read_all
@@ -28,7 +29,7 @@ def scope_in_database(connection: Connection, host: str) -> dict[Key, Object]:
 def scope(records: Records, host: str) -> dict[Key, Object]:
     found: dict[str, dict[str, Any]] = {
         source: {key: record for key, record in records.get(source, {}).items() if record is not None}
-        for source in ("network", "security_group", "address_group", "agent", "router", "port")
+        for source in ("network", "security_group", "address_group", "agent", "router", "port", "firewall_group")
     }
     ports: list[PortRecord] = list(found["port"].values())
     own = [port for port in ports if host in port.bound]
@@ -50,6 +51,7 @@ def scope(records: Records, host: str) -> dict[Key, Object]:
         if host in router:
             out["router", router_id] = router[host]
             served |= {interface.network_id for interface in router[host].interfaces}
+    out |= _firewall_groups(found, [each for each in out.values() if isinstance(each, Port | Router)])
     out |= {("dhcp_port", p.id): p.dhcp for p in ports if p.dhcp is not None and p.network_id in served}
     macs = [agent.dvr_mac for agent in found["agent"].values() if agent.dvr_mac is not None]
     if any(mac.id == host for mac in macs):
@@ -69,6 +71,15 @@ def _security_groups(found: Mapping[str, Any], group_ids: set[str]) -> dict[Key,
                 key = rule.remote_address_group_id
                 out["address_group", key] = found["address_group"][key]
     return out
+
+
+def _firewall_groups(found: Mapping[str, Any], holders: Sequence[Port | Router]) -> dict[Key, Object]:
+    """The groups that filter these ports, and the interfaces of these routers."""
+    filtered: list[Port | RouterInterface] = []
+    for holder in holders:
+        filtered += (holder,) if isinstance(holder, Port) else (*holder.interfaces, *holder.snat_interfaces)
+    named = {each.firewall_group_id for each in filtered} & found["firewall_group"].keys()
+    return {("firewall_group", key): found["firewall_group"][key] for key in named}
 
 
 def _is_tunnelled(network: NetworkRecord) -> bool:

@@ -35,6 +35,7 @@ from neutrino.agent.l2.pipeline import DEAD_VLAN, REG_PORT
 from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
 from neutrino.dataplane.openflow.api import DatapathFeatures, OpenFlow
 from neutrino.model import state
+from neutrino.model.qos import QosPolicy
 from tests.fakes.openflow import Delivery, FakePort, FakeSwitch
 from tests.fakes.packet import Packet
 
@@ -142,6 +143,8 @@ class FakeHost:
     def plugged(self) -> Plugged:
         return Plugged(
             ports=dict(self.ofports),
+            devices={name: f"tap-{name}" for name in self.ofports},
+            shaped=frozenset(name for name in self.ofports if name.startswith("shaped")),
             uplinks=(Uplink("physnet1", "br-phys", 1, 1),),
             patch_tun=2,
             patch_int=1,
@@ -158,18 +161,32 @@ class FakeHost:
 
     def plans(self, desired: Desired, openflow: OpenFlow | None = None) -> list[BridgePlan]:
         openflow = openflow or self.switch
-        flows = self.renderer.render(desired).flows
-        return [plan(name, flows[name], openflow.read_flows(name, COOKIE, COOKIE_MASK)) for name in sorted(flows)]
+        rendered = self.renderer.render(desired)
+        return [
+            plan(
+                *(name, rendered.flows[name], openflow.read_flows(name, COOKIE, COOKIE_MASK)),
+                *(rendered.meters.get(name), openflow.read_meters(name)),
+            )
+            for name in sorted(rendered.flows)
+        ]
 
     def apply(self, host_state: HostState) -> Desired:
         desired = self.desired = self.resolve(host_state)
         for bridge_plan in self.plans(desired):
-            self.switch.apply_flows(bridge_plan.bridge, add=bridge_plan.set, delete=bridge_plan.delete)
+            apply_plan(self.switch, bridge_plan)
         live: dict[int, LocalPort] = {entry.ofport: entry for entry in desired.ports}
         for name, ofport in self.ofports.items():
             tag = live[ofport].vlan if ofport in live else DEAD_VLAN
             self.switch.set_port("br-int", FakePort(ofport, name, tag=tag))
         return desired
+
+
+def apply_plan(openflow: OpenFlow, difference: BridgePlan) -> None:
+    bridge, meters = difference.bridge, difference.meters
+    changed = {number: meter for number, (_, meter) in meters.change.items()}
+    openflow.apply_meters(bridge, add=meters.add, change=changed, delete=())
+    openflow.apply_flows(bridge, add=difference.set, delete=difference.delete)
+    openflow.apply_meters(bridge, add={}, change={}, delete=meters.remove)
 
 
 class Cloud:
@@ -209,6 +226,7 @@ class Cloud:
             security_groups={entry.id: entry for entry in objects if isinstance(entry, state.SecurityGroup)},
             group_members={entry.id: entry for entry in objects if isinstance(entry, state.GroupMembers)},
             address_groups={entry.id: entry for entry in objects if isinstance(entry, state.AddressGroup)},
+            extension_objects={"qos_policy": {entry.id: entry for entry in objects if isinstance(entry, QosPolicy)}},
             dvr_macs={entry.id: entry for entry in objects if isinstance(entry, state.DvrMac)},
             hosts={
                 peer: state.Host(id=peer, tunnel_types=TUNNEL_TYPES, l2_population=peer not in self.silent)

@@ -89,8 +89,9 @@ class ExtensionHost:
     def limited(self) -> dict[int, str]:
         """In-ports of the flows in the extension's table, to their actions."""
         flows = self.openflow.read_flows("br-int", COOKIE, COOKIE_MASK)
+        own = [table.number for table in self.reconciler.options.extension_tables if table.name == "rate_limit"]
         return {
             int(flow.match.removeprefix("in_port=")): flow.actions
             for flow in flows
-            if flow.table == 50 and flow.priority
+            if flow.table in own and flow.priority
         }

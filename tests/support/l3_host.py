@@ -6,13 +6,14 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, RouterResult
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.l3.router import DesiredRouters
+from neutrino.agent.l3.router import BUILT_IN, DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Supervisor
@@ -92,7 +93,8 @@ class Host:
         options = L3Options(host="h1", state_path=str(self.state_path), veth=True)
         services = ServiceNamespaces(self.netlink, lambda: self.ovsdb, self.nft)
         supervisor = Supervisor(self.processes)
-        desired = DesiredRouters(self.feed, lambda router: self.refusals.get(router.id))
+        kinds = frozenset(kind for each in BUILT_IN for kind in each.kinds)
+        desired = DesiredRouters(self.feed, lambda router: self.refusals.get(router.id), kinds)
         self.role = L3Role(
             Routers(services, lambda namespace: self.flushes, options, desired, [self.extension]),
             RouterDaemons(supervisor, options),
@@ -103,11 +105,14 @@ class Host:
         )
 
     def send(self, new: Router | None, key: str = "r1") -> None:
-        known = self.feed.state.objects["router"]
+        self.send_object("router", key, new)
+
+    def send_object(self, kind: str, key: str, new: Any) -> None:
+        known = self.feed.state.objects[kind]
         old = known.pop(key, None)
         if new is not None:
             known[key] = new
-        self.role.changed(StateChange("router", key, old, new))
+        self.role.changed(StateChange(kind, key, old, new))
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         try:

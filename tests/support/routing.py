@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.extension_api import L3Extension, Position
+from neutrino.agent.l3.extension_api import L3Extension, Objects, Position
 from neutrino.agent.l3.parts.ha import Failover
 from neutrino.agent.l3.router import DesiredRouterNamespace, render, router_namespaces
 from neutrino.dataplane.nft.api import Table
 from neutrino.model.dhcp import DhcpPort
+from neutrino.model.firewall import FirewallGroup
+from neutrino.model.qos import QosPolicy
 from neutrino.model.routing import FloatingIp, HaMembership, Router, RouterAddress, RouterInterface
 
 
@@ -58,10 +60,14 @@ def rendered(
     kind: str = "router",
     link: tuple[str, str] | None = None,
     ports: Iterable[DhcpPort] = (),
+    policies: Iterable[QosPolicy] = (),
     extensions: Iterable[L3Extension] = (),
+    groups: Iterable[FirewallGroup] = (),
 ) -> DesiredRouterNamespace:
     """One namespace of a router, as it is rendered on a host."""
-    found = find_rendered(wanted, options, kind=kind, link=link, ports=ports, extensions=extensions)
+    found = find_rendered(
+        wanted, options, kind=kind, link=link, ports=ports, policies=policies, groups=groups, extensions=extensions
+    )
     assert found is not None
     return found
 
@@ -73,9 +79,15 @@ def find_rendered(
     kind: str = "router",
     link: tuple[str, str] | None = None,
     ports: Iterable[DhcpPort] = (),
+    policies: Iterable[QosPolicy] = (),
     extensions: Iterable[L3Extension] = (),
+    groups: Iterable[FirewallGroup] = (),
 ) -> DesiredRouterNamespace | None:
-    objects = {"dhcp_port": {each.id: each for each in ports}}
+    objects: Objects = {
+        "dhcp_port": {each.id: each for each in ports},
+        "qos_policy": {each.id: each for each in policies},
+        "firewall_group": {each.id: each for each in groups},
+    }
     several = router_namespaces(wanted, options, objects, link)
     return next((render(each, extensions) for each in several if each.kind == kind), None)
 

@@ -297,7 +297,7 @@ def test_each_kind_of_event_has_its_switch(status_changes: bool, data_changes: b
 def test_nova_is_found_through_keystones_catalogue(fake_nova: FakeNova, tmp_path: Any) -> None:
     conf = configured(
         tmp_path,
-        "[DEFAULT]\nnotify_nova_on_port_status_changes = true\n"
+        "[DEFAULT]\nnotify_nova_on_port_data_changes = false\n"
         f"[nova]\nauth_type = password\nauth_url = {fake_nova.url}\nusername = neutron\npassword = secret\n"
         "project_name = service\nuser_domain_name = Default\nproject_domain_name = Default\n"
         "region_name = one\nendpoint_type = internal\n",
@@ -320,13 +320,45 @@ def test_an_unreachable_keystone_is_retried_like_nova(tmp_path: Any) -> None:
     assert "secret" not in str(raised.value)
 
 
-def test_without_the_options_nothing_is_sent(tmp_path: Any) -> None:
-    notifier = nova.nova_notifier_from_conf(configured(tmp_path, ""))
+def test_with_credentials_all_events_are_sent_by_default(fake_nova: FakeNova, tmp_path: Any) -> None:
+    conf = configured(
+        tmp_path,
+        f"[nova]\nauth_type = password\nauth_url = {fake_nova.url}\nusername = neutron\npassword = secret\n"
+        "project_name = service\nuser_domain_name = Default\nproject_domain_name = Default\n"
+        "region_name = one\nendpoint_type = internal\n",
+    )
+    notifier = nova.nova_notifier_from_conf(conf)
+    assert (notifier.status_changes, notifier.data_changes) == (True, True)
+    notifier.send([plugged("a")])
+    fake_nova.wait_for_requests(1)
+    notifier.queue.close(PATIENCE)
+    assert fake_nova.requests == [[msgspec.to_builtins(plugged("a"))]]
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [("", "INFO"), ("[DEFAULT]\nnotify_nova_on_port_data_changes = true\n[nova]\nregion_name = one\n", "WARNING")],
+)
+def test_without_credentials_nothing_is_sent_and_one_line_is_logged(
+    tmp_path: Any, caplog: pytest.LogCaptureFixture, text: str, level: str
+) -> None:
+    caplog.set_level("INFO")
+    notifier = nova.nova_notifier_from_conf(configured(tmp_path, text))
     notifier.send([NovaEvent(nova.VIF_PLUGGED, "server", "port"), NovaEvent(nova.VIF_DELETED, "server", "port")])
     assert "events for Nova" not in [thread.name for thread in threading.enumerate()]  # it starts with the first event
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        (level, "Nova is not notified of port changes: [nova] auth_type and credentials are not set")
+    ]
 
 
-def test_options_that_cannot_work_are_refused_at_start(tmp_path: Any) -> None:
-    conf = configured(tmp_path, "[DEFAULT]\nnotify_nova_on_port_data_changes = true\n")
+def test_switched_off_nothing_is_logged_or_loaded(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    off = "[DEFAULT]\nnotify_nova_on_port_status_changes = false\nnotify_nova_on_port_data_changes = false\n"
+    notifier = nova.nova_notifier_from_conf(configured(tmp_path, f"{off}[nova]\nauth_type = none\n"))
+    assert (notifier.status_changes, notifier.data_changes, caplog.records) == (False, False, [])
+
+
+def test_credentials_without_auth_type_are_refused_at_start(tmp_path: Any) -> None:
+    conf = configured(tmp_path, "[nova]\nauth_url = http://127.0.0.1:1\nusername = neutron\n")
     with pytest.raises(ValueError, match="auth_type"):
         nova.nova_notifier_from_conf(conf)

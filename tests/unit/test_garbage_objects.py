@@ -50,6 +50,7 @@ FORWARDING = PortForwarding(
     internal_ip_address="10.0.1.9",
     internal_port_first=8080,
     internal_port_last=8080,
+    qos_policy_id="gold",
 )
 GOOD: dict[str, state.Object] = {
     "qos_policy": QosPolicy(

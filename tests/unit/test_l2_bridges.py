@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from neutrino.agent.config import configuration
 from neutrino.agent.l2.bridges import (
     patch_names,
     plan_bridges,
@@ -13,6 +14,7 @@ from neutrino.agent.l2.bridges import (
     read_plugged,
     tunnel_name,
 )
+from neutrino.agent.l2.build import l2_options
 from neutrino.agent.l2.desired import HostState, L2Options, TunnelPort, Uplink, resolve, wanted_segments
 from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
 from neutrino.agent.l2.flows import BUILT_IN
@@ -57,6 +59,7 @@ def test_bridges_patches_and_tunnels_are_created(ovsdb):
     assert set(bridges["br-ex"].ports) == {"br-ex", "eth1", "phy-br-ex"}
     assert (bridges["br-int"].fail_mode, bridges["br-int"].datapath_type) == ("secure", "netdev")
     assert (bridges["br-ex"].fail_mode, bridges["br-ex"].datapath_type) == ("", "netdev")
+    assert not bridges["br-ex"].external_ids, "the operator's: without our mark"
     assert bridges["br-tun"].ports["vxlan-c0000202"].interfaces[0].options["remote_ip"] == "192.0.2.2"
 
 
@@ -224,3 +227,30 @@ def test_names_of_patch_ports_and_tunnels():
     assert tunnel_name("vxlan", "10.0.0.1") == "vxlan-0a000001"
     assert len(tunnel_name("geneve", "fd00::1")) == 15
     assert tunnel_name("geneve", "fd00::1") == tunnel_name("geneve", "FD00:0::1")
+
+
+@pytest.mark.parametrize("tos", ["inherit", "184"])
+def test_the_dscp_of_tunnel_packets_is_set_and_reset(ovsdb, tos):
+    def found() -> set[str | None]:
+        ports = ovsdb.read().bridges["br-tun"].ports.values()
+        return {port.interfaces[0].options.get("tos") for port in ports if "remote_ip" in port.interfaces[0].options}
+
+    configure(ovsdb)
+    assert found() == {None}
+    marked = dataclasses.replace(OPTIONS, tunnel_tos=tos)
+    configure(ovsdb, marked)
+    assert found() == {tos}
+    assert plan_tunnels(marked, HOSTS, ovsdb.read()).changes == ()
+    configure(ovsdb)
+    assert found() == {"0"}
+    assert plan_tunnels(OPTIONS, HOSTS, ovsdb.read()).changes == ()
+
+
+@pytest.mark.parametrize(
+    "text, tos",
+    [("", ""), ("dscp = 46", "184"), ("dscp_inherit = true", "inherit"), ("dscp = 46\ndscp_inherit = 1", "inherit")],
+)
+def test_the_dscp_of_tunnel_packets_is_an_option(tmp_path, text, tos):
+    file = tmp_path / "agent.ini"
+    file.write_text(f"[agent]\n{text}\n")
+    assert l2_options(configuration([str(file)])).tunnel_tos == tos

@@ -74,6 +74,28 @@ def test_a_failed_reconciliation_does_not_end_the_agent() -> None:
     asyncio.run(scenario())
 
 
+def test_the_report_has_what_the_switch_supports() -> None:
+    host, feed = SwitchHost(), Feed()
+    describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
+    role = L2Role(feed, host.reconciler, Watch(), "br-int", describe)  # type: ignore[arg-type]
+    (before,) = role.describe()
+    assert before.configurations[agents.OVS_CAPABILITIES] == {"datapath_types": [], "iface_types": []}
+    host.switch.ovsdb.set_capabilities(("netdev",), ("dpdkvhostuserclient", "vxlan"))
+
+    def supported() -> bool:
+        (state,) = role.describe()
+        wanted = {"datapath_types": ["netdev"], "iface_types": ["dpdkvhostuserclient", "vxlan"]}
+        return bool(state.configurations[agents.OVS_CAPABILITIES] == wanted)
+
+    async def scenario() -> None:
+        running = asyncio.create_task(role.run())
+        await until(supported)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
 def test_a_deleted_port_stays_wired_while_it_is_held() -> None:
     host, feed, port_holds = SwitchHost(), Feed(), PortHolds()
     host.reconcile()

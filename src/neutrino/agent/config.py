@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import pwd
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Any
@@ -15,6 +16,8 @@ from neutrino.agent.metadata import config as metadata
 from neutrino.agent.metadata.messages import RateLimit, Timeouts
 from neutrino.agent.options import options_of
 from neutrino.agent.supervisor import EXIT, RESPAWN
+from neutrino.configuration import findings
+from neutrino.configuration.neutron_values import list_type, name_type
 from neutrino.errors import RefusedToStart
 
 ROLES = ("l2", "dhcp", "l3", "metadata")
@@ -28,7 +31,6 @@ GLOBAL = [
         help="Directory of the agent's files.",
     ),
     cfg.ListOpt("roles", default=["l2"], item_type=types.String(choices=ROLES), help="The agent's roles on this host."),
-    cfg.StrOpt("availability_zone", default="nova", help="Availability zone of this host's DHCP and L3 agents."),
 ]
 FEED = [
     cfg.ListOpt(
@@ -73,6 +75,8 @@ AGENT = [
     cfg.PortOpt("vxlan_udp_port", default=4789, help="UDP port of VXLAN tunnels."),
     cfg.BoolOpt("dont_fragment", default=True, help="Set DF on tunnel packets."),
     cfg.BoolOpt("tunnel_csum", default=False, help="Checksum tunnel packets."),
+    cfg.IntOpt("dscp", min=0, max=63, help="DSCP of tunnel packets; by default 0."),
+    cfg.BoolOpt("dscp_inherit", default=False, help="Copy the DSCP of packets to tunnel packets; overrides dscp."),
     cfg.BoolOpt(
         "l2_population", default=True, help="Flood and forward by the server's entries instead of MAC learning."
     ),
@@ -87,7 +91,18 @@ AGENT = [
         help="After the first sync, remove namespaces and switch ports of routers and networks that this host does not "
         "serve and that no record of this agent names, such as those that a Neutron agent has left.",
     ),
-    cfg.ListOpt("extensions", default=[], help="Extensions of the L2 role, by entry point."),
+    cfg.StrOpt(
+        "availability_zone",
+        default="nova",
+        deprecated_group="DEFAULT",
+        help="Availability zone of this host's DHCP and L3 agents.",
+    ),
+    cfg.Opt(
+        "extensions",
+        type=list_type("agent", "extensions"),
+        default=[],
+        help="Extensions of the L2 role, by entry point; qos is built in.",
+    ),
     cfg.StrOpt(
         "check_child_processes_action",
         choices=[RESPAWN, EXIT],
@@ -109,9 +124,9 @@ AGENT = [
 ]
 SECURITYGROUP = [
     cfg.BoolOpt("enable_security_group", default=True, help="Apply security groups."),
-    cfg.StrOpt(
+    cfg.Opt(
         "firewall_driver",
-        choices=["openvswitch", "iptables_hybrid", "noop"],
+        type=name_type("securitygroup", "firewall_driver"),
         default="openvswitch",
         help="Apply them in OpenFlow, on a Linux bridge per port, or not at all.",
     ),
@@ -164,6 +179,7 @@ def values(conf: cfg.ConfigOpts) -> dict[tuple[str, str], object]:
 
 def check(conf: cfg.ConfigOpts) -> None:
     """Raise RefusedToStart for what cannot work."""
+    findings.refuse(conf)
     if not conf.feed.server:
         raise RefusedToStart("[feed] server is not set: it is the address of neutrino's server")
     if not conf.feed.credential_file:
@@ -172,9 +188,19 @@ def check(conf: cfg.ConfigOpts) -> None:
     permitted_ethertypes(conf)
     if "l2" in conf.roles:
         _check_tunnels(conf)
+    if conf.radvd_user and not _is_user(conf.radvd_user):
+        raise RefusedToStart(f"radvd_user={conf.radvd_user}: there is no such user")
     problem = l3.ipv6_gateway_problem(conf)
     if problem is not None:
         raise RefusedToStart(problem)
+
+
+def _is_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def _check_tunnels(conf: cfg.ConfigOpts) -> None:

@@ -22,6 +22,7 @@ from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
 from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
+from neutrino.configuration import findings
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
@@ -32,14 +33,14 @@ STATE_FORMAT = 1  # raise it when a release writes state that the previous one w
 SYNC_SECONDS = 10.0
 
 
-def run(files: Sequence[str]) -> None:
-    """Run the agent until SIGTERM or SIGINT."""
+def run(files: Sequence[str], server_options: Callable[[], findings.Groups] = tuple) -> None:
+    """Run the agent until SIGTERM or SIGINT. `server_options`: of the server, whose files are often given to agents too."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # its default action would end an agent that is still starting
     conf = _configuration(files)
     log.setup(conf, "neutrino")
     _log_options(conf)
     with _own_state(Path(conf.state_path)):
-        asyncio.run(_run(conf, files))
+        asyncio.run(_run(conf, files, server_options))
 
 
 def find(files: Sequence[str], seconds: float = SYNC_SECONDS) -> tuple[list[Drift], bool]:
@@ -64,7 +65,7 @@ def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
     return conf
 
 
-async def _run(conf: cfg.ConfigOpts, files: Sequence[str]) -> None:
+async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Callable[[], findings.Groups]) -> None:
     client, switch = _feed(conf, cache=Path(conf.state_path) / CACHE), _switch(conf)
     intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
     current = [conf]  # replaced by SIGHUP
@@ -76,6 +77,7 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str]) -> None:
         events.add_signal_handler(number, stop.set)
     events.add_signal_handler(signal.SIGHUP, lambda: _reload(current, files, intervals, reporter))
     LOG.info("neutrino agent %s on %s, roles %s", __version__, conf.host, ", ".join(conf.roles))
+    findings.report(conf, findings.AGENT, server_options)
     try:
         await loop.run(client, roles, reporter, stop, conf.agent.quitting_rpc_timeout)
     finally:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from neutrino.agent import config, main
 from neutrino.cli import preflight
 from neutrino.cli.errors import CommandError
+from neutrino.configuration import findings
 from neutrino.dataplane.ovsdb.api import OvsdbError
 
 
@@ -21,7 +22,13 @@ def agent(args: argparse.Namespace) -> int | None:
 
 
 def run_agent(config_files: Sequence[str]) -> int | None:
-    return _run_checked(config_files, lambda: main.run(config_files))
+    return _run_checked(config_files, lambda: main.run(config_files, _server_options))
+
+
+def _server_options() -> findings.Groups:
+    from neutrino.server.config import OPTIONS  # loads a part of the server
+
+    return OPTIONS.items()
 
 
 def _run_checked(config_files: Sequence[str], work: Callable[[], int | None]) -> int | None:

@@ -10,14 +10,16 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from oslo_config import cfg
 
 from neutrino.cli import preflight
 from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
+from neutrino.configuration import findings
 from neutrino.feed.address import Address
-from neutrino.server import config
+from neutrino.server import config, tls
 from neutrino.server.feed.connections.listeners import addresses, server_tls
 
 LOG = logging.getLogger(__name__)
@@ -34,11 +36,13 @@ def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str =
     conf = config.configuration(files)
     config.check_values(conf)
     config.check_listening(conf)
+    tls.api_tls(conf)
     feed_addresses = _feed_addresses(conf) if conf.feed.run else []
     preflight.check_port(conf.bind_host, conf.bind_port, f"stop what listens there, or {port_fix}")
     preflight.check_feed_addresses(feed_addresses)
     logging.basicConfig(level=log_level, format=LOG_FORMAT)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    _set_log_level(conf)
     logging.getLogger("stevedore").setLevel(logging.ERROR)  # a plugin that does not load is in our own error
     from neutrino.cli import workers  # imports the whole server: only once the configuration is valid
 
@@ -46,6 +50,7 @@ def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str =
         workers.load(files)
     except (ValueError, OSError, ImportError) as error:
         raise CommandError(str(error), INVALID) from None
+    _report_options()
     preflight.check_database(conf)  # last, as it upgrades the schema: a start that fails otherwise changes nothing
     return conf
 
@@ -58,11 +63,12 @@ def run(
     quiet: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT, with `children` as further child processes. `quiet`: no log of granian."""
-    from granian.constants import Interfaces
+    from granian.constants import Interfaces, SSLProtocols
     from granian.log import LogLevels
 
     from neutrino.cli import workers
 
+    encryption = tls.api_tls(conf)
     files = [os.path.abspath(name) for name in config_files]
     multiprocessing.set_start_method("fork", force=True)  # not the default of Python 3.14: workers share the server
     os.register_at_fork(after_in_child=workers.set_worker_signals)
@@ -76,6 +82,11 @@ def run(
         workers=conf.api_workers or os.cpu_count() or 1,
         blocking_threads=config.api_threads(conf),
         backlog=1024,
+        ssl_cert=Path(encryption.cert_file) if encryption else None,
+        ssl_key=Path(encryption.key_file) if encryption else None,
+        ssl_ca=Path(encryption.ca_file) if encryption and encryption.ca_file else None,
+        ssl_client_verify=bool(encryption and encryption.ca_file),
+        ssl_protocol_min=SSLProtocols(encryption.lowest_version if encryption else "tls1.2"),
         log_access=False,
         log_level=LogLevels.warning if quiet else LogLevels.info,
         workers_kill_timeout=10,
@@ -101,6 +112,27 @@ def _reload(files: Sequence[str]) -> None:
         workers.load(files)
     except Exception:
         LOG.exception("the configuration is invalid, the previous one stays in force")
+        return
+    _set_log_level(workers.loaded())
+    _report_options()
+    workers.loaded().log_opt_values(LOG, logging.DEBUG)  # without the values of secret options
+
+
+def _set_log_level(conf: cfg.ConfigOpts) -> None:
+    """Of this process; workers and the feed set up their logs by all options of oslo.log."""
+    logging.getLogger("neutrino").setLevel(logging.DEBUG if conf.debug else logging.NOTSET)
+
+
+def _report_options() -> None:
+    """Log the options in the files that have no effect. After the server is assembled, as drivers register options."""
+    from neutrino.cli import workers
+
+    def of_the_agent() -> findings.Groups:
+        from neutrino.agent import config as agent
+
+        return agent.GROUPS
+
+    findings.report(workers.loaded(), findings.SERVER, of_the_agent)
 
 
 # --- the feed ---------------------------------------------------------------------------------------------------------
@@ -111,6 +143,7 @@ def serve_feed(args: argparse.Namespace) -> None:
     preflight.check_files(args.config_file)
     conf = config.configuration(args.config_file)
     config.check_values(conf)
+    findings.refuse(conf)
     preflight.check_feed_addresses(_feed_addresses(conf))
     preflight.check_database(conf)
     feed(conf)

@@ -82,11 +82,17 @@ class PortReady(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class Status(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="status"):
-    """The status of a floating IP or an HA router on this host, or the prefix delegated to a subnet."""
+    """The status of a floating IP, an HA router or a firewall group on this host, or the prefix delegated to a subnet.
+
+    `revision` and `reason` are those of a firewall group: the revision that the host has applied, or could not apply and
+    why. A report on an older revision than the current one changes nothing.
+    """
 
     kind: str
     id: str
     status: str
+    revision: int = 0
+    reason: str = ""
 
 
 class Problem(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="error"):

@@ -70,6 +70,7 @@ class PortForwarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     internal_ip_address: fields.Ip
     internal_port_first: fields.L4Port
     internal_port_last: fields.L4Port
+    qos_policy_id: str = ""  # of its floating IP
 
 
 class ConntrackHelper(msgspec.Struct, frozen=True):

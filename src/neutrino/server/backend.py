@@ -14,8 +14,9 @@ from neutrino.server import config
 from neutrino.server.db.session import Database
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
 from neutrino.server.events import nova
+from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
-from neutrino.server.feed.reports.reports import Reports
+from neutrino.server.feed.reports.reports import Reports, TakeStatus, one_word
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.plugin import build_services
 from neutrino.server.quota.quotas import Quotas
@@ -61,10 +62,15 @@ def host_reports(backend: Backend) -> Reports:
     """Handlers of the hosts' reports, for the feed process."""
     services, dhcp = backend.services, backend.dhcp
     db, registry, provisioning = services.db, services.registry, services.core.provisioning
-    if "router" not in services.conf.service_plugins:
-        return Reports(registry, dhcp.reported, provisioning, {})
+    plugins = services.conf.service_plugins
+    statuses: dict[str, TakeStatus] = {}
+    if "firewall_v2" in plugins:
+        statuses["firewall_group"] = FirewallStatus(db).take
+    if "router" not in plugins:
+        return Reports(registry, dhcp.reported, provisioning, statuses)
     l3 = build_services(services)
     distributed = DistributedPortStatus(db, provisioning)
+    statuses |= {kind: one_word(set_status) for kind, set_status in l3.statuses.items()}
 
     def reported(report: Report) -> None:
         dhcp.reported(report)
@@ -75,4 +81,4 @@ def host_reports(backend: Backend) -> Reports:
         l3.dvr.settle()
         distributed.settle()
 
-    return Reports(registry, reported, distributed, l3.statuses, settle)
+    return Reports(registry, reported, distributed, statuses, settle)

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from oslo_config import cfg
 from oslo_log import log
 
+from neutrino.configuration.neutron_values import list_type, name_type
 from neutrino.errors import RefusedToStart
+from neutrino.server import tls
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
+from neutrino.server.fwaas import config as firewall
 from neutrino.server.l3.config import OPTIONS as L3
 
-# Neutron's defaults; the last two bound the nft elements and flows that a project costs its hosts.
+# Neutron's defaults. Those of port forwardings, address groups and firewall rules bound the nft elements and flows that a
+# project costs its hosts.
 QUOTAS = {
     "network": 100,
     "subnet": 100,
@@ -27,12 +31,24 @@ QUOTAS = {
     "trunk": -1,
     "port_forwarding": 100,
     "address_group": 10,
+    "qos_policy": -1,
+    "firewall_group": 10,
+    "firewall_policy": 10,
+    "firewall_rule": 100,
 }
+
+
+def _drivers(name: str, default: Sequence[str]) -> cfg.Opt:
+    return cfg.Opt(
+        name, type=list_type("ml2", name), default=default, help="Entry points, in the order of their calls."
+    )
+
 
 OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
     None: [  # [DEFAULT]
         cfg.HostAddressOpt("bind_host", default="127.0.0.1", help="Address that the API listens on."),
         cfg.PortOpt("bind_port", default=9696, help="Port that the API listens on."),
+        cfg.BoolOpt("use_ssl", default=False, help="Serve the API with TLS, with the files in [ssl]."),
         cfg.IntOpt("api_workers", min=1, default=None, help="Processes that serve the API; by default one per CPU."),
         cfg.IntOpt(
             "api_threads",
@@ -53,10 +69,16 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             "state_path", default=os.path.expanduser("~/.local/share/neutrino"), help="Where the server keeps files."
         ),
         cfg.StrOpt("host", default=os.uname().nodename, help="This machine's name."),
-        cfg.StrOpt("core_plugin", default="ml2", help="Entry point of the core plugin."),
-        cfg.ListOpt(
+        cfg.Opt(
+            "core_plugin",
+            type=name_type("DEFAULT", "core_plugin"),
+            default="ml2",
+            help="Entry point of the core plugin.",
+        ),
+        cfg.Opt(
             "service_plugins",
-            default=["router"],
+            type=list_type("DEFAULT", "service_plugins"),
+            default=["router", "qos", "firewall_v2"],
             help="Entry points of further plugins, each with resources of its own.",
         ),
         cfg.IntOpt("pagination_max_limit", default=-1, help="Maximum number of objects in a list; -1: no maximum."),
@@ -71,6 +93,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.BoolOpt(
             "ipv6_pd_enabled",
             default=False,
+            deprecated_opts=[cfg.DeprecatedOpt("ipv6_pd_enabled", group="experimental")],
             help="The default subnet pool of IPv6 is a prefix that is delegated to the subnet's router from outside.",
         ),
         cfg.IntOpt(
@@ -94,19 +117,21 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),
         cfg.ListOpt("default_availability_zones", default=[], help="Zones of networks that name none."),
         *L3,
+        *firewall.GENERAL,
         cfg.BoolOpt(
             "notify_nova_on_port_status_changes",
-            default=False,
-            help="Notify Nova when a port's status changes. Nova needs it to start servers.",
+            default=True,
+            help="With [nova] auth_type: notify Nova when a port's status changes. Nova needs it to start servers.",
         ),
         cfg.BoolOpt(
             "notify_nova_on_port_data_changes",
-            default=False,
-            help="Notify Nova when a port's addresses or floating IPs change, so that it updates its cache.",
+            default=True,
+            help="The same when a port's addresses or floating IPs change, so that Nova updates its cache.",
         ),
         cfg.StrOpt("transport_url", default="rabbit://", secret=True, help="The message broker's address."),
         cfg.StrOpt("control_exchange", default="neutron", help="The exchange that notifications are sent to."),
     ],
+    "ssl": tls.OPTIONS,
     "database": [
         cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL; by default an SQLite file in state_path."),
         cfg.BoolOpt("auto_upgrade", default=True, help="Bring the schema up to date when the server starts."),
@@ -122,14 +147,25 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         ),
     ],
     "ml2": [
-        cfg.ListOpt("type_drivers", default=["local", "flat", "vlan", "gre", "vxlan", "geneve"]),
-        cfg.ListOpt("tenant_network_types", default=["vxlan"], help="Types of project networks, tried in this order."),
-        cfg.ListOpt("mechanism_drivers", default=["openvswitch", "l2population"]),
-        cfg.ListOpt("extension_drivers", default=["port_security", "dns"]),
+        _drivers("type_drivers", ["local", "flat", "vlan", "gre", "vxlan", "geneve"]),
+        cfg.ListOpt(
+            "project_network_types",
+            default=["vxlan"],
+            deprecated_name="tenant_network_types",
+            help="Types of project networks, tried in this order.",
+        ),
+        _drivers("mechanism_drivers", ["openvswitch", "l2population"]),
+        _drivers("extension_drivers", ["port_security", "dns"]),
         cfg.ListOpt("physical_network_mtus", default=[], help="MTU of single physical networks, as name:mtu."),
         cfg.IntOpt("path_mtu", default=0, min=0, help="The largest packet that the tunnels' underlay carries."),
         cfg.StrOpt("external_network_type", default=None, help="Type of external networks whose request names none."),
         cfg.IntOpt("overlay_ip_version", default=4, choices=(4, 6), help="IP version between tunnel endpoints."),
+    ],
+    "ovs_driver": [
+        cfg.ListOpt("vnic_type_prohibit_list", default=[], help="VNIC types that the driver does not bind.")
+    ],
+    "sriov_driver": [
+        cfg.ListOpt("vnic_type_prohibit_list", default=[], help="VNIC types that the driver does not bind.")
     ],
     "ml2_type_flat": [cfg.ListOpt("flat_networks", default=["*"], help="Physical networks for flat ones; * is all.")],
     "ml2_type_vlan": [
@@ -173,10 +209,15 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
     ],
     "quotas": [
         cfg.IntOpt(
-            f"quota_{name}", default=limit, min=-1, help=f"How many of {name} a project may have; -1: any number."
+            f"quota_{name}",
+            default=limit,
+            min=-1,
+            deprecated_opts=[cfg.DeprecatedOpt("max_routes", group="DEFAULT")] if name == "router_route" else [],
+            help=f"How many of {name} a project may have; -1: any number.",
         )
         for name, limit in QUOTAS.items()
     ],
+    firewall.GROUP: firewall.DEFAULT_RULES,
     "nova": [  # keystoneauth registers its own options in this group (`events/nova.py`)
         cfg.StrOpt("region_name", help="The region of Nova's endpoint."),
         cfg.StrOpt(

@@ -13,16 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
 from neutrino import private
+from neutrino.configuration import findings
 from neutrino.server import config
 from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.catalog import serve
+from neutrino.server.api.definition import Resource
 from neutrino.server.api.openapi import document
 from neutrino.server.api.pipeline import Notify, Pipeline
 from neutrino.server.api.resources import CORE, EXTENSIONS
@@ -66,6 +69,7 @@ class Server:
 
 def assemble(conf: cfg.ConfigOpts) -> Server:
     config.check_listening(conf)
+    findings.refuse(conf)
     backend = build_backend(conf)
     services = backend.services
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
@@ -94,7 +98,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas.check, notify, max_limit)
-    tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
+    tagged = [(s.resource, _table(s.resource)) for s in served if s.resource.tagged]
 
     # The first route that matches is used: special paths come before the generic ones of resources.
     routes = [
@@ -133,6 +137,12 @@ def begin(server: Server) -> None:
     interval = conf.agent_down_time * (0.4 + 0.2 * random.random())
     sweeper = Sweeper(_schedulers(server.scheduler, server.service_plugins), server.registry, interval, server.stop)
     threading.Thread(target=sweeper.run, daemon=True, name="sweeper").start()
+
+
+def _table(resource: Resource) -> sa.Table:
+    """The table of a resource is named like its collection, or like its path: QoS policies are just `policies`."""
+    names = (resource.collection, resource.url.replace("/", "_"))
+    return next(metadata.tables[name] for name in names if name in metadata.tables)
 
 
 def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentScheduler]:

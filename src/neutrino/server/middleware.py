@@ -36,7 +36,7 @@ def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     inner = _with_request_id(inner)
     if _origins(conf):
         inner = cors.CORS(inner, conf)
-    health = healthcheck.Healthcheck(inner, {"path": HEALTH, "oslo_config_config": conf})
+    health = healthcheck.Healthcheck(inner, conf)
     return _by_path((HEALTH,), health, inner)
 
 

@@ -94,5 +94,5 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
         **({agents.USE_GATEWAY_IPS: True} if conf.use_gateway_ips else {}),
     }
     return agents.AgentState(
-        agents.DHCP, "neutron-dhcp-agent", conf.host, "dhcp_agent", conf.availability_zone, configurations
+        agents.DHCP, "neutron-dhcp-agent", conf.host, "dhcp_agent", conf.agent.availability_zone, configurations
     )

@@ -14,9 +14,12 @@ class DhcpSettings:
     host: str
     dhcp_confs: str = option("$state_path/dhcp", "Directory with a directory of files per network.")
     dhcp_lease_duration: int = option(86400, "Seconds; -1: infinite.", min=INFINITE)
-    dhcp_renewal_time: int = option(0, "T1 in seconds; 0: left to the client.", min=0)
-    dhcp_rebinding_time: int = option(0, "T2 in seconds; 0: left to the client.", min=0)
-    dns_domain: str = option("openstacklocal", "Domain of the names that dnsmasq resolves.")
+    # Also in the section of Neutron's DHCP extension.
+    dhcp_renewal_time: int = option(0, "T1 in seconds; 0: left to the client.", min=0, deprecated_group="dhcp")
+    dhcp_rebinding_time: int = option(0, "T2 in seconds; 0: left to the client.", min=0, deprecated_group="dhcp")
+    dns_domain: str = option(
+        "openstacklocal", "Domain of the names that dnsmasq resolves.", deprecated_name="dhcp_domain"
+    )
     dnsmasq_config_file: str = option("", "A configuration file with further dnsmasq options.")
     dnsmasq_dns_servers: tuple[str, ...] = option((), "Upstream name servers of dnsmasq, in this order.")
     dnsmasq_local_resolv: bool = option(False, "Without dnsmasq_dns_servers: use the host's resolv.conf.")

@@ -34,6 +34,7 @@ from neutrino.dataplane.ovsdb.api import (
 from neutrino.model import state
 
 SECURE = "secure"
+_TOS = "tos"  # the option of a tunnel
 _NAME_LENGTH = 15  # of a device, in the kernel
 
 
@@ -120,6 +121,7 @@ def plan_tunnels(
         return ConfigurationPlan()
     wanted: dict[str, SetPort] = {}
     problems: dict[str, str] = {}
+    existing = snapshot.bridges[options.tunnel_bridge].ports
     for host in sorted(hosts, key=lambda entry: entry.id):
         reason = _unreachable(options, host)
         if reason is not None:
@@ -127,11 +129,13 @@ def plan_tunnels(
             continue
         for kind in options.tunnel_types:
             if kind in host.tunnel_types:
-                port = _tunnel(options, kind, host)
-                wanted[port.name] = port
+                name = tunnel_name(kind, host.tunneling_ip)
+                # Options that a change does not name stay: one that is not configured any more is set to its default.
+                marked = name in existing and any(_TOS in each.options for each in existing[name].interfaces)
+                wanted[name] = _tunnel(options, kind, host, tos=options.tunnel_tos or ("0" if marked else ""))
     stale = [
         DeletePort(options.tunnel_bridge, port.name)
-        for port in snapshot.bridges[options.tunnel_bridge].ports.values()
+        for port in existing.values()
         if complete and port.name not in wanted and _has_mark(port, "tunnel")  # the cache may lack hosts
     ]
     return ConfigurationPlan((*stale, *unmet(wanted.values(), snapshot)), problems)
@@ -200,16 +204,20 @@ def read_plugged(options: L2Options, hosts: Iterable[state.Host], snapshot: Snap
         if _is_address(host.tunneling_ip)
         and (number := _number(snapshot, tunnel, tunnel_name(kind, host.tunneling_ip)))
     ]
-    ports: dict[str, tuple[int, str]] = {}
+    ports: dict[str, tuple[int, str, bool]] = {}
     for _, port in sorted(_ports(snapshot, integration).items()):
         for interface in port.interfaces:
             port_id = interface.external_ids.get("iface-id")
             if port_id and (interface.ofport or 0) > 0:  # else not numbered yet, or its device cannot be opened
                 # During a live migration two devices may have one id: the first by name counts, until the other is gone.
-                ports.setdefault(port_id, (interface.ofport or 0, port.name))
+                # Only of a device that the kernel sends packets through: an internal port receives them, and a vhost-user
+                # socket or a DPDK device is none of the kernel's.
+                shaped = interface.type in ("", "system")
+                ports.setdefault(port_id, (interface.ofport or 0, port.name, shaped))
     return Plugged(
-        ports={port_id: ofport for port_id, (ofport, _) in ports.items()},
-        devices={port_id: name for port_id, (_, name) in ports.items()},
+        ports={port_id: ofport for port_id, (ofport, _, _) in ports.items()},
+        devices={port_id: name for port_id, (_, name, _) in ports.items()},
+        shaped=frozenset(port_id for port_id, (_, _, shaped) in ports.items() if shaped),
         extension_ports={
             name: interface.ofport
             for name, (_, _, interface) in snapshot.interfaces().items()
@@ -280,7 +288,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _tunnel(options: L2Options, kind: str, host: state.Host) -> SetPort:
+def _tunnel(options: L2Options, kind: str, host: state.Host, tos: str) -> SetPort:
     settings = {
         "remote_ip": host.tunneling_ip,
         "local_ip": options.local_ip,
@@ -291,6 +299,8 @@ def _tunnel(options: L2Options, kind: str, host: state.Host) -> SetPort:
     }
     if kind == "vxlan" and options.vxlan_udp_port != VXLAN_PORT:
         settings["dst_port"] = str(options.vxlan_udp_port)
+    if tos:
+        settings[_TOS] = tos
     name = tunnel_name(kind, host.tunneling_ip)
     return SetPort(options.tunnel_bridge, name, kind, options=settings, external_ids={MARK: "tunnel"})
 

@@ -7,6 +7,7 @@ from neutrino.agent.context import RoleContext
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.flows import BUILT_IN
+from neutrino.agent.l2.flows.qos import Bandwidth
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.reconciler import Reconciler
 from neutrino.agent.l2.role import L2Role
@@ -72,6 +73,7 @@ def l2_options(conf: cfg.ConfigOpts) -> L2Options:
         bridge_mappings=bridge_mappings(conf),
         managers=tuple(conf.ovs.ovsdb_managers),
         tunnel_types=tuple(conf.agent.tunnel_types),
+        tunnel_tos="inherit" if conf.agent.dscp_inherit else str((conf.agent.dscp or 0) << 2 or ""),
         # The driver decides how ports are plugged from now on; each port is filtered where it was plugged.
         filters=conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver != "noop",
         permitted_ethertypes=permitted_ethertypes(conf),
@@ -91,9 +93,9 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
         "arp_responder_enabled": conf.agent.arp_responder and conf.agent.l2_population,
         agents.ENABLE_DISTRIBUTED_ROUTING: conf.agent.enable_distributed_routing,
         "in_distributed_mode": conf.agent.enable_distributed_routing,
-        agents.EXTENSIONS: list(conf.agent.extensions),
+        agents.EXTENSIONS: list(dict.fromkeys([Bandwidth.name, *conf.agent.extensions])),
+        agents.INTEGRATION_BRIDGE: conf.ovs.integration_bridge,
         "datapath_type": conf.ovs.datapath_type,
-        "ovs_capabilities": {"datapath_types": ["netdev", "system"], "iface_types": []},
         "vhostuser_socket_dir": conf.ovs.vhostuser_socket_dir,
         "ovs_hybrid_plug": hybrid,
         agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,

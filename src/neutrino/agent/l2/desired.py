@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from ipaddress import ip_network
+from typing import NamedTuple
 
 from neutrino.agent.l2.local_vlans import SegmentKey
 from neutrino.agent.l2.pipeline import DELIVERY, TRANSIENT, Table
@@ -18,6 +19,7 @@ from neutrino.dataplane.conntrack.api import ICMP, ICMPV6
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.link_local import link_local
+from neutrino.model.qos import QosPolicy, effective_policy_id
 
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
 VXLAN_PORT = 4789
@@ -39,6 +41,17 @@ class HostState:
     dvr_macs: Mapping[str, state.DvrMac] = dataclasses.field(default_factory=dict)
     # Objects of the kinds that extensions declare, by kind.
     extension_objects: Mapping[str, Mapping[str, state.Object]] = dataclasses.field(default_factory=dict)
+
+    @cached_property
+    def qos_policies(self) -> Mapping[str, QosPolicy]:
+        """The QoS policies in effect, by port; a policy that has not arrived yet is none."""
+        policies = self.extension_objects.get("qos_policy", {})
+        found = {}
+        for port in self.ports.values() if policies else ():
+            policy = policies.get(effective_policy_id(port, self.networks.get(port.network_id)))
+            if isinstance(policy, QosPolicy):
+                found[port.id] = policy
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +79,7 @@ class Plugged:
 
     ports: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by port id
     devices: Mapping[str, str] = dataclasses.field(default_factory=dict)  # names in OVSDB, by port id
+    shaped: frozenset[str] = frozenset()  # ids of ports whose device has a queueing discipline for packets to it
     extension_ports: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by the name the extension gave
     uplinks: tuple[Uplink, ...] = ()
     patch_tun: int = 0  # on the integration bridge; 0 where there are no tunnels
@@ -88,6 +102,7 @@ class L2Options:
     vxlan_udp_port: int = VXLAN_PORT
     dont_fragment: bool = True
     tunnel_csum: bool = False
+    tunnel_tos: str = ""  # of tunnel packets: "inherit", or the DSCP in its place in the byte; empty: none
     l2_population: bool = True
     arp_responder: bool = True
     filters: bool = True  # False: no port's security groups are applied, in flows or on bridges
@@ -165,6 +180,7 @@ class LocalPort:
     vlan: int  # of its network on this host
     mac: str = ""
     device: str = ""  # its name in OVSDB
+    shaped: bool = False  # the device has a queueing discipline for packets to it
     secured: bool = False
     hybrid: bool = False  # filtered on a Linux bridge of its own, in front of the integration bridge
     trusted: bool = False  # one of ours, such as a router's: it uses only its own MAC
@@ -260,6 +276,14 @@ def wanted_segments(host_state: HostState, plugged: Plugged) -> frozenset[Segmen
     return frozenset(key for key in keys if key is not None)
 
 
+class Place(NamedTuple):
+    """Where a port is plugged."""
+
+    ofport: int
+    device: str
+    shaped: bool
+
+
 class NotWired(ValueError):
     """The reason why a plugged port cannot be wired."""
 
@@ -277,8 +301,8 @@ def resolve(host_state: HostState, plugged: Plugged, vlans: Mapping[SegmentKey, 
             networks[network.key] = network
             # A group that is invalid or has not arrived yet allows nothing; the port's other groups count.
             held = tuple(groups[group_id] for group_id in port.security_groups if group_id in groups)
-            device = plugged.devices.get(port_id, "")
-            ports.append(_local_port(port, plugged.ports[port_id], device, network.vlan, held, options.filters))
+            place = Place(plugged.ports[port_id], plugged.devices.get(port_id, ""), port_id in plugged.shaped)
+            ports.append(_local_port(port, place, network.vlan, held, options.filters))
         except ValueError as error:  # NotWired, or an address that cannot be parsed: it costs this port alone
             problems[port_id] = str(error)
     live = {port.ofport for port in ports}
@@ -334,16 +358,17 @@ def _network(
 
 @lru_cache(maxsize=2048)
 def _local_port(
-    port: state.Port, ofport: int, device: str, vlan: int, held: tuple[state.SecurityGroup, ...], filters: bool
+    port: state.Port, place: Place, vlan: int, held: tuple[state.SecurityGroup, ...], filters: bool
 ) -> LocalPort:
     trusted = port.device_owner.startswith("network:")  # routers and DHCP servers: these devices are ours
     secured = port.port_security_enabled and not trusted
     return LocalPort(
         id=port.id,
-        ofport=ofport,
+        ofport=place.ofport,
         vlan=vlan,
         mac=port.mac_address.lower(),
-        device=device,
+        device=place.device,
+        shaped=place.shaped,
         secured=secured,
         # Without filters a secured port is like a hybrid one: no groups in flows, but the spoofing guard stays.
         hybrid=port.hybrid_plug or not filters,

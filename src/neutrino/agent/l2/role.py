@@ -22,7 +22,7 @@ from neutrino.agent.role import Drift, RoleFeed, described
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import OvsWatch
-from neutrino.dataplane.ovsdb.api import OvsdbError
+from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, Snapshot
 from neutrino.feed.state import StateChange
 from neutrino.model import agents, state
 from neutrino.model.kinds import kinds_for
@@ -69,6 +69,7 @@ class L2Role:
         self._faults: Mapping[str, str] = {}
         self._dataplane = "down: not connected yet"
         self._last_repair: dict[str, object] = {}
+        self._ovsdb: Ovsdb | None = None
 
     # --- the agent's interface ---------------------------------------------------------------------------------------
 
@@ -88,10 +89,16 @@ class L2Role:
         values = {
             "devices": len(self._up.keys() - self._ancillary),
             "ancillary_devices": len(self._ancillary),
+            agents.OVS_CAPABILITIES: self._capabilities(),
             agents.DATAPLANE: self._dataplane,
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
         yield described(self.description, values, problems)
+
+    def _capabilities(self) -> dict[str, list[str]]:
+        """What the switch supports: the server binds vhost-user ports by it. Empty until the switch was reached."""
+        snapshot = self._ovsdb.read() if self._ovsdb is not None else Snapshot()
+        return {"datapath_types": list(snapshot.datapath_types), "iface_types": list(snapshot.interface_types)}
 
     async def settle(self) -> None:
         async with self._busy:
@@ -108,6 +115,7 @@ class L2Role:
     async def run(self) -> None:
         connect = self.reconciler.ovsdb
         ovsdb = await wait_connected(connect, lambda reason: self._set_dataplane(f"down: {reason}"))
+        self._ovsdb = ovsdb
         subscribe(ovsdb, lambda events: self._queue.put(RECONCILE))
         if self.dropping:
             await asyncio.to_thread(self.reconciler.drop_flows)

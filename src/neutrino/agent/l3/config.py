@@ -21,7 +21,10 @@ class L3Options:
     integration_bridge: str = "br-int"
     veth: bool = False  # devices are veth pairs: internal ports do not survive a restart of a userspace vswitchd
     metadata_port: int = 0  # where the metadata process listens in each namespace; 0: it does not
-    pd_confs: str = ""  # the directory of the DHCPv6 clients; empty: below state_path
+    # Directories of the daemons' files: DHCPv6 clients, keepalived, radvd; empty: below state_path.
+    pd_confs: str = ""
+    ha_confs_path: str = ""
+    ra_confs: str = ""
     agent_mode: str = option("legacy", "Which part of distributed routers this host takes.", choices=MODES)
     handle_internal_only_routers: bool = option(True, "Serve routers without a gateway.")
     gateway_external_network_id: str = option("", "Serve only routers whose gateway is on this network.")
@@ -32,6 +35,7 @@ class L3Options:
     ha_vrrp_advert_int: int = option(1, "Seconds between VRRP advertisements of an active router.", min=1)
     min_rtr_adv_interval: int = option(30, "Fewest seconds between router advertisements.", min=3)  # limits: RFC 4861
     max_rtr_adv_interval: int = option(100, "Most seconds between them.", min=4, max=1800)
+    radvd_user: str = option("", "User that radvd runs as; empty: the agent's.")
     vendor_pen: int = option(8888, "The private enterprise number in DHCPv6 clients' DUID.", min=1, max=2**32 - 1)
 
 
@@ -40,7 +44,7 @@ OPTIONS = [
     cfg.PortOpt("metadata_port", default=9697, help="Where the metadata process listens in each router."),
     cfg.BoolOpt("enable_metadata_proxy", default=True, help="Redirect instances' metadata requests in routers."),
     cfg.IntOpt("send_arp_interval", default=180, min=1, help="Seconds between announcements of a router's addresses."),
-    cfg.ListOpt("l3_extensions", default=[], help="Extensions of this role, besides those in [agent] extensions."),
+    cfg.ListOpt("l3_extensions", default=[], help="Extensions of this role, by entry point."),
     cfg.StrOpt(
         "prefix_delegation_driver",
         choices=["dibbler"],
@@ -49,6 +53,8 @@ OPTIONS = [
         help="The DHCPv6 client that asks for delegated prefixes.",
     ),
     cfg.StrOpt("pd_confs", default="$state_path/pd", help="Where these clients keep their files."),
+    cfg.StrOpt("ha_confs_path", default="$state_path/ha_confs", help="Directory of keepalived's files of HA routers."),
+    cfg.StrOpt("ra_confs", default="$state_path/ra", help="Directory of radvd's files."),
 ]
 
 
@@ -62,6 +68,8 @@ def l3_options(conf: cfg.ConfigOpts) -> L3Options:
         veth=conf.ovs_use_veth or conf.ovs.datapath_type != "system",
         metadata_port=conf.metadata_port if conf.enable_metadata_proxy else 0,
         pd_confs=conf.pd_confs,
+        ha_confs_path=conf.ha_confs_path,
+        ra_confs=conf.ra_confs,
     )
 
 
@@ -88,7 +96,7 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
         agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
     }
     return agents.AgentState(
-        agents.L3, "neutron-l3-agent", conf.host, "l3_agent", conf.availability_zone, configurations
+        agents.L3, "neutron-l3-agent", conf.host, "l3_agent", conf.agent.availability_zone, configurations
     )
 
 

@@ -39,7 +39,6 @@ CONFIGURATION = "client.conf"  # the name is fixed by dibbler
 # Removed before a start. dibbler refuses to start while its pid file names a live process, which may be any by now; and
 # from a remembered prefix it sends a renewal from an address that no device has.
 STALE_STATE = ("client.pid", "client-AddrMgr.xml")
-ADVERTISING, HA = "ra", "ha_confs"
 FIFO = "state"
 READY = "Startup complete"  # in keepalived's log: before it, a SIGHUP is lost or ends it
 
@@ -76,12 +75,16 @@ class RouterDaemons:
     options: L3Options
 
     @property
-    def _state(self) -> Path:
-        return Path(self.options.state_path)
+    def _ha(self) -> Path:
+        return Path(self.options.ha_confs_path or f"{self.options.state_path}/ha_confs")
+
+    @property
+    def _ra(self) -> Path:
+        return Path(self.options.ra_confs or f"{self.options.state_path}/ra")
 
     def fifo(self, router_id: str) -> Path:
         """keepalived writes its VRRP state here."""
-        return self._state / HA / router_id / FIFO
+        return self._ha / router_id / FIFO
 
     async def release(self, router: Router) -> None:
         """Before the router is applied: stop a keepalived that it no longer has, which removes the addresses it set."""
@@ -110,7 +113,7 @@ class RouterDaemons:
 
     def orphans(self) -> list[str]:
         """HA routers whose keepalived has exited without us, as after a reboot of the host. Blocking."""
-        return [each for each in list_directory(self._state / HA) if not self.has_keepalived(each)]
+        return [each for each in list_directory(self._ha) if not self.has_keepalived(each)]
 
     def has_keepalived(self, router_id: str) -> bool:
         """Whether it is running. Blocking."""
@@ -121,7 +124,7 @@ class RouterDaemons:
         await self._stop_keepalived(router_id)
 
     async def _stop_radvd(self, router_id: str) -> None:
-        directory, daemon = self._state / ADVERTISING, self._radvd(router_id)
+        directory, daemon = self._ra, self._radvd(router_id)
         # The configuration shows that one was started: most routers have no IPv6, and need no look at processes.
         if (directory / f"{router_id}.radvd.conf").exists():
             await self.supervisor.stop(daemon.name, pid_file=daemon.pid_file)
@@ -129,7 +132,7 @@ class RouterDaemons:
                 path.unlink(missing_ok=True)
 
     async def _stop_keepalived(self, router_id: str) -> None:
-        directory, daemon = self._state / HA / router_id, self._keepalived(router_id)
+        directory, daemon = self._ha / router_id, self._keepalived(router_id)
         if directory.exists():
             await self.supervisor.stop(daemon.name, pid_file=daemon.pid_file)
             for path in directory.iterdir():
@@ -141,15 +144,17 @@ class RouterDaemons:
     ) -> tuple[Service | None, Service | None]:
         """keepalived and radvd; None where the router does not need it on this host."""
         text = render_radvd(router, self.options) if _sends_ras(router, active) else ""
-        path = str(self._state / ADVERTISING / f"{router.id}.radvd.conf")
+        path = str(self._ra / f"{router.id}.radvd.conf")
         keepalived = self._keepalived_service(router.id, failover) if failover is not None else None
-        return keepalived, Service(self._radvd(router.id), {path: text}) if text else None
+        mode = 0o644 if self.options.radvd_user else 0o600  # with a user of its own, it reloads the file as that user
+        return keepalived, Service(self._radvd(router.id), {path: text}, mode=mode) if text else None
 
     def _radvd(self, router_id: str) -> Daemon:
-        base = str(self._state / ADVERTISING / f"{router_id}.radvd")
+        base = str(self._ra / f"{router_id}.radvd")
+        user = ("-u", self.options.radvd_user) if self.options.radvd_user else ()
         return Daemon(
             name=f"radvd {router_id}",
-            argv=("radvd", "-n", "-C", f"{base}.conf", "-p", f"{base}.own.pid", "-m", "stderr"),
+            argv=("radvd", "-n", "-C", f"{base}.conf", "-p", f"{base}.own.pid", "-m", "stderr", *user),
             namespace=router_namespace(router_id),
             pid_file=f"{base}.pid",
             log_file=f"{base}.log",
@@ -157,7 +162,7 @@ class RouterDaemons:
 
     def _keepalived_service(self, router_id: str, failover: Failover) -> Service:
         daemon = self._keepalived(router_id, failover.namespace)
-        path = str(self._state / HA / router_id / "keepalived.conf")
+        path = str(self._ha / router_id / "keepalived.conf")
         text = render_keepalived(failover, self.options, str(self.fifo(router_id)))
         # The log is emptied: a line READY in it then is of this start.
         clear = Path(daemon.log_file).unlink
@@ -165,7 +170,7 @@ class RouterDaemons:
 
     def _keepalived(self, router_id: str, namespace: str = "") -> Daemon:
         """Without a namespace: only to look for it, or to stop it."""
-        directory = self._state / HA / router_id
+        directory = self._ha / router_id
         return Daemon(
             name=f"keepalived {router_id}",
             argv=(

@@ -100,6 +100,15 @@ class Contribution:
     device_prefixes: tuple[str, ...] = ()  # contributed always: devices named so that are not contributed are deleted
 
 
+class ObjectStatus(NamedTuple):
+    """The status of an object of the API on this host, as reported to the server."""
+
+    kind: str
+    id: str
+    status: str
+    revision: int = 0  # of the object: a status is reported again for a newer one
+
+
 @dataclasses.dataclass(frozen=True)
 class RouterResult:
     """The outcome of one reconcile of a router. `router` is None when it was removed."""
@@ -110,7 +119,7 @@ class RouterResult:
 
 
 class L3Extension:
-    """Base class. `render`, `stale_connections` and `routers_affected` are pure, and may be called from any thread."""
+    """Base class. All methods but `applied` are pure, and may be called from any thread."""
 
     name: ClassVar[str]
     kinds: ClassVar[frozenset[str]] = frozenset()
@@ -133,6 +142,10 @@ class L3Extension:
     def routers_affected(self, change: StateChange, routers: Iterable[Router]) -> Iterable[str]:
         """Ids of the routers to reconcile when an object of one of `kinds` has changed."""
         return (each.id for each in routers)
+
+    def statuses(self, router: Router, objects: Objects) -> Iterable[ObjectStatus]:
+        """Reported once the router, with these objects, has been applied; ERROR instead if it cannot be."""
+        return ()
 
     def applied(self, result: RouterResult) -> None:
         """Called after each reconcile, outside of the pure part: for status reports. It may block."""

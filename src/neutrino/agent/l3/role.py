@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
-from neutrino.agent.l3.extension_api import RouterResult
+from neutrino.agent.l3.extension_api import ObjectStatus, RouterResult
 from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, ROUTER, RenderError
 from neutrino.agent.l3.routers import Applied, Routers
@@ -74,6 +74,7 @@ class L3Role:
             self.routers.announce, self._announces, self.desired.served, self.announce_interval
         )
         self._floating_ips = FloatingIpReports(self._feed)
+        self._statuses = StatusReports(self._feed)
         self._ha_conflicts = HaConflicts(self.description.host)
 
     # --- called by the agent ----------------------------------------------------------------------------------------
@@ -210,6 +211,7 @@ class L3Role:
         if synced:
             await self.delegations.leave(router)
             await self.daemons.release(router)
+        statuses = self._statuses_of(router)  # before it is rendered: a change meanwhile is applied in another round
         # If keepalived has died, another host is active by now: `apply` removes the addresses that it had set here.
         had_keepalived = await asyncio.to_thread(self.daemons.has_keepalived, router_id)
         applied = await asyncio.to_thread(
@@ -227,6 +229,7 @@ class L3Role:
             self._log_changes(router_id, applied.changes)
             self._announcements.repeat(router)
         self._floating_ips.applied(router, active=self._is_active(router))
+        self._statuses.applied(router_id, statuses)
         problems += await self._notify_extensions(RouterResult(router_id, router))
         return "; ".join((*problems, *self._conflict(router)))
 
@@ -244,6 +247,7 @@ class L3Role:
         await self.daemons.stop(router_id)
         await asyncio.to_thread(self.routers.remove, router_id)
         self._floating_ips.forget(router_id)
+        self._statuses.forget(router_id)
         self._applied.pop(router_id, None)
         self._announcements.cancel(router_id)  # its addresses may be another host's by now
         return await self._notify_extensions(RouterResult(router_id))
@@ -253,7 +257,17 @@ class L3Role:
         if router is not None and self._loop.queue.failures(router_id) == 1:  # once, not at every retry
             active = self._ha_states.get(router_id, ACTIVE) == ACTIVE
             self._floating_ips.failed(router, self._applied.get(router_id), active=active)
+            self._statuses.failed(router_id, self._statuses_of(router))
         await self._notify_extensions(RouterResult(router_id, router, problem))
+
+    def _statuses_of(self, router: Router) -> frozenset[ObjectStatus]:
+        objects, found = self.desired.objects(), set[ObjectStatus]()
+        for extension in (*BUILT_IN, *self.routers.extensions):
+            try:
+                found.update(extension.statuses(router, objects))
+            except Exception:  # third-party code: it must not stop the router
+                LOG.exception("extension %s failed in `statuses` of router %s", extension.name, router.id)
+        return frozenset(found)
 
     async def _notify_extensions(self, result: RouterResult) -> list[str]:
         """Problems of the extensions that failed."""
@@ -387,6 +401,27 @@ class FloatingIpReports:
 
     def forget(self, router_id: str) -> None:
         self._active.pop(router_id, None)
+
+
+@dataclass
+class StatusReports:
+    """Statuses of the objects that extensions apply with a router, each reported once."""
+
+    feed: RoleFeed
+    _reported: dict[str, frozenset[ObjectStatus]] = field(default_factory=dict)  # by router
+
+    def applied(self, router_id: str, statuses: frozenset[ObjectStatus]) -> None:
+        for each in sorted(statuses - self._reported.get(router_id, frozenset())):
+            self.feed.status(each.kind, each.id, each.status)
+        self._reported[router_id] = statuses
+
+    def failed(self, router_id: str, statuses: frozenset[ObjectStatus]) -> None:
+        """Those that are in force already are left: what failed may be another part of the router."""
+        for each in sorted(statuses - self._reported.get(router_id, frozenset())):
+            self.feed.status(each.kind, each.id, "ERROR")
+
+    def forget(self, router_id: str) -> None:
+        self._reported.pop(router_id, None)
 
 
 def _translated_here(router: Router, *, active: bool) -> frozenset[FloatingIp]:

@@ -25,9 +25,11 @@ from neutrino.agent.l3.names import EXTERNAL, INTERNAL, SNAT_PORT, TO_FIP, devic
 from neutrino.agent.l3.parts.delegation import PrefixDelegation
 from neutrino.agent.l3.parts.devices import Devices
 from neutrino.agent.l3.parts.distributed import DistributedRouting
+from neutrino.agent.l3.parts.firewall import FirewallGroups
 from neutrino.agent.l3.parts.ha import Failover, HighAvailability
 from neutrino.agent.l3.parts.metadata import Metadata
 from neutrino.agent.l3.parts.nat import Nat
+from neutrino.agent.l3.parts.qos import RouterQos
 from neutrino.agent.l3.parts.ra import RouterAdvertisements
 from neutrino.agent.l3.parts.scopes import AddressScopes
 from neutrino.agent.namespaces import DesiredNamespace
@@ -40,8 +42,10 @@ BUILT_IN: tuple[L3Extension, ...] = (
     Devices(),
     RouterAdvertisements(),
     Nat(),
+    RouterQos(),
     Metadata(),
     AddressScopes(),
+    FirewallGroups(),
     HighAvailability(),
     PrefixDelegation(),
     DistributedRouting(),

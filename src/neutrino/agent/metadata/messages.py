@@ -55,7 +55,9 @@ class Timeouts:
 class ProxySettings:
     """The proxy's configuration. Secrets and keys are only sent here, never in a file or argument of the process."""
 
-    nova_metadata_host: str = option("127.0.0.1", "Host of Nova's metadata API.", "HostAddressOpt")
+    nova_metadata_host: str = option(
+        "127.0.0.1", "Host of Nova's metadata API.", "HostAddressOpt", deprecated_name="nova_metadata_ip"
+    )
     nova_metadata_port: int = option(8775, "Its port.", "PortOpt")
     nova_metadata_protocol: str = option("http", "Its protocol.", choices=["http", "https"])
     nova_metadata_insecure: bool = option(False, "With https: accept any certificate.")

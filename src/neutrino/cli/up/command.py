@@ -31,6 +31,8 @@ def up(args: argparse.Namespace) -> None:
         # The user's files last: in oslo.config the last value of an option wins.
         files = [_write_configuration(directory, args.port), *config_files]
         conf = server.prepare(files, logging.WARNING, "use --port")
+        if conf.use_ssl:
+            raise CommandError("use_ssl: neutrino up serves its own machine without TLS; use neutrino server")
         host = f"[{conf.bind_host}]" if ":" in conf.bind_host else conf.bind_host
         url = f"http://{host}:{conf.bind_port}"
         print(f"neutrino {__version__} starts on {url}; its files are in {directory}", flush=True)

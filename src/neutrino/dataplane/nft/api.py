@@ -71,6 +71,7 @@ class Set:
     type: str
     flags: tuple[str, ...] = ()
     elements: frozenset[str] = frozenset()
+    limit: str = ""  # of elements that have none of their own; nft requires it where elements have limits
 
     @property
     def is_map(self) -> bool:
@@ -80,13 +81,15 @@ class Set:
         lines = [f"type {self.type};"]
         if self.flags:
             lines.append(f"flags {', '.join(self.flags)};")
+        if self.limit:
+            lines.append(f"{self.limit};")
         if self.elements and elements:
             lines.append(f"elements = {{ {', '.join(sorted(self.elements))} }}")
         return _block(f"{'map' if self.is_map else 'set'} {self.name}", lines)
 
 
-def nft_set(name: str, type_: str, elements: Iterable[str] = (), *, flags: Iterable[str] = ()) -> Set:
-    return Set(name, type_, tuple(flags), frozenset(canonical_element(each, type_) for each in elements))
+def nft_set(name: str, type_: str, elements: Iterable[str] = (), *, flags: Iterable[str] = (), limit: str = "") -> Set:
+    return Set(name, type_, tuple(flags), frozenset(canonical_element(each, type_) for each in elements), limit)
 
 
 @dataclasses.dataclass(frozen=True)

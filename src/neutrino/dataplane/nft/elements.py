@@ -3,28 +3,49 @@
 `key` or `key : value`; parts of a concatenation are joined with ` . `. Addresses are in Python's notation, a prefix of
 one address as that address, protocols and marks as decimal numbers, and device names in quotes, because some would be
 keywords of nft otherwise.
+
+An element of a set may have a limit of its own (`limit`), which follows its key. A rule that finds the element matches
+only packets over that limit.
 """
 
 import functools
 import ipaddress
 from typing import Any
 
+_LIMIT = " limit "
+_UNITS = {
+    "bytes": 1,
+    "kbytes": 1024,
+    "mbytes": 1024**2,
+    "gbytes": 1024**3,
+}  # nft lists the largest that divides the rate
 _PROTOCOLS = {"icmp": "1", "tcp": "6", "udp": "17", "dccp": "33", "icmpv6": "58", "ipv6-icmp": "58", "sctp": "132"}
 
 
 @functools.lru_cache(maxsize=8192)  # a router's elements are compared at every change of one of them
 def canonical_element(text: str, type_: str) -> str:
     """`type_` is that of the set or map, such as `ifname . ipv4_addr : verdict`."""
+    text, limited, limit_text = text.partition(_LIMIT)
     types = [side.split(" . ") for side in type_.split(" : ")]
     sides = [side.split(" . ") for side in text.strip().split(" : ")]
     if [len(side) for side in sides] != [len(side) for side in types]:
         raise ValueError(f"element {text}: not of type {type_}")
     words = (map(_canonical_word, *pair) for pair in zip(sides, types, strict=True))
-    return " : ".join(" . ".join(side) for side in words)
+    return " : ".join(" . ".join(side) for side in words) + limited + limit_text
 
 
 def key_of(element: str) -> str:
-    return element.partition(" : ")[0]
+    return element.partition(" : ")[0].partition(_LIMIT)[0]
+
+
+def limit(rate: int, burst: int, *, packets: bool = False) -> str:
+    """The statement of packets over a rate, in bytes or packets a second.
+
+    The kernel's token bucket holds `burst` packets, but of bytes the rate of one second and `burst` more.
+    """
+    if packets:
+        return f"limit rate over {rate}/second burst {burst} packets"
+    return f"limit rate over {rate} bytes/second burst {burst} bytes"
 
 
 def _canonical_word(word: str, type_: str) -> str:
@@ -57,6 +78,11 @@ def element_from_json(value: Any, type_: str) -> str:
 
 def _side(value: Any) -> str:
     match value:
+        case {"elem": {"val": inner, "limit": {"rate": rate, "burst": burst, "per": "second", "inv": True} as found}}:
+            if found.get("rate_unit", "packets") == "packets":
+                return f"{_side(inner)} {limit(rate, burst, packets=True)}"
+            rate, burst = rate * _UNITS[found["rate_unit"]], burst * _UNITS[found["burst_unit"]]
+            return f"{_side(inner)} {limit(rate, burst)}"
         case {"elem": {"val": inner}}:  # with a comment, a counter or a time
             return _side(inner)
         case {"concat": parts}:

@@ -35,6 +35,7 @@ _FIELDS: dict[str, tuple[int, _Notation]] = {
     name: (width, notation)
     for width, notation, names in (
         (2, _FRAGMENT, ("nw_frag",)),
+        (6, _DECIMAL, ("ip_dscp",)),
         (8, _DECIMAL, ("nw_proto", "nw_tos", "nw_ttl", "icmp_type", "icmp_code", "nd_options_type", "ct_nw_proto")),
         (16, _DECIMAL, ("ct_zone", "tp_src", "tp_dst", "tcp_flags", "arp_op", "ct_tp_src", "ct_tp_dst")),
         (16, _HEX, ("dl_type", "vlan_tci")),

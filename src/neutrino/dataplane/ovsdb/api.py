@@ -107,6 +107,8 @@ class Snapshot:
     bridges: Mapping[str, Bridge] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     managers: frozenset[str] = frozenset()  # addresses where the database is served, or connects to
     unused: frozenset[str] = frozenset()  # QoS and Queue rows of ours that no port uses: nothing collects them
+    datapath_types: tuple[str, ...] = ()  # that the switch supports; empty while it has not been started
+    interface_types: tuple[str, ...] = ()
 
     def interfaces(self) -> dict[str, tuple[str, Port, Interface]]:
         """Every interface by name, with its bridge and its port."""

@@ -20,7 +20,7 @@ from ovsdbapp.backend.ovs_idl import command, connection, idlutils  # noqa: E402
 from ovsdbapp.schema.open_vswitch import impl_idl  # noqa: E402
 
 _COLUMNS = {
-    "Open_vSwitch": ["bridges", "manager_options", "cur_cfg", "next_cfg"],
+    "Open_vSwitch": ["bridges", "manager_options", "cur_cfg", "next_cfg", "datapath_types", "iface_types"],
     "Manager": ["target"],
     "Bridge": ["name", "datapath_type", "fail_mode", "external_ids", "ports"],
     "Port": ["name", "tag", "other_config", "external_ids", "interfaces", "qos"],
@@ -69,7 +69,12 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
         used |= {queue.uuid for qos in self._rows("QoS") if qos.uuid in used for queue in qos.queues.values()}
         shaping = (*self._rows("QoS"), *self._rows("Queue"))
         unused = frozenset(str(row.uuid) for row in shaping if _is_ours(row) and row.uuid not in used)
-        return api.Snapshot(bridges, frozenset(row.target for row in self._rows("Manager")), unused)
+        managers, switches = frozenset(row.target for row in self._rows("Manager")), self._rows("Open_vSwitch")
+        datapaths, interfaces = (
+            tuple(sorted({each for row in switches for each in getattr(row, column)}))
+            for column in ("datapath_types", "iface_types")
+        )
+        return api.Snapshot(bridges, managers, unused, datapaths, interfaces)
 
     def _bridge(self, row: Any, known: dict[object, api.Port]) -> api.Bridge:
         ports = {port.name: port for port in (self._port(each, known) for each in row.ports)}

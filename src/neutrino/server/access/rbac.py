@@ -29,7 +29,9 @@ from neutrino.server.view_collection import ViewCollection
 _c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
 RENAMED = {"target_tenant": "target_project"}
 VIEW = View(t.rbac_policies, renamed=RENAMED, not_found=errors.RbacPolicyNotFound)
-TABLES = {kind: t.metadata.tables[f"{kind}s"] for kind in ACTIONS}
+TABLES = {kind: t.metadata.tables[f"{kind}s"] for kind in ACTIONS if kind != "qos_policy"} | {
+    "qos_policy": t.qos_policies
+}
 GATEWAYS = ("network:router_gateway", "network:floatingip")
 _m, _rules = t.port_security_groups.c, t.security_group_rules.c
 # Who uses an object, by its type and the action that this needs: the column with the project of the user, the column with
@@ -46,6 +48,12 @@ USERS: Mapping[tuple[str, str], tuple[tuple[Any, ...], ...]] = {
     ("address_scope", SHARED): ((t.subnetpools.c.project_id, t.subnetpools.c.address_scope_id),),
     ("subnetpool", SHARED): ((t.subnets.c.project_id, t.subnets.c.subnetpool_id),),
     ("address_group", SHARED): ((_rules.project_id, _rules.remote_address_group_id),),
+    ("qos_policy", SHARED): (
+        (_n.project_id, _n.qos_policy_id),
+        (_p.project_id, _p.qos_policy_id),
+        (t.floatingips.c.project_id, t.floatingips.c.qos_policy_id),
+        (t.routers.c.project_id, t.routers.c.gw_qos_policy_id),
+    ),
 }
 
 
@@ -145,6 +153,13 @@ def _check_unused(connection: Connection, policy: Object, *new_targets: str) -> 
     if action == EXTERNAL and not targets and exists(connection, *gateways):
         raise errors.RbacPolicyInUse(object_id=object_id, details="Routers have gateways on this network.")
     return targets
+
+
+def check_unshared(connection: Connection, kind: str, object_id: str) -> None:
+    """Refuse to share an object not with all any more while a project uses it that has no other policy for it."""
+    for_all = _c.object_type == kind, _c.object_id == object_id, _c.action == SHARED, _c.target_project == EVERYONE
+    for policy in VIEW.load_where(connection, *for_all):
+        _check_unused(connection, policy)
 
 
 def _users_of(connection: Connection, kind: str, action: str, object_id: str) -> set[str]:

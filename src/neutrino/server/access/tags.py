@@ -79,10 +79,12 @@ def tag_routes(db: Database, authorizer: Authorizer, tagged: Iterable[tuple[Reso
     return [
         Route(
             verb.method,
-            f"{PREFIX}/{resource.url}/{{parent}}/tags{'/{key}' if verb.single else ''}",
+            f"{PREFIX}/{url}/{{parent}}/tags{'/{key}' if verb.single else ''}",
             partial(_handle, authorizer, TaggedObjects(db, resource, table), verb),
         )
         for resource, table in tagged
+        # Neutron has tags at the collection's name alone, also of resources whose path has a prefix (fwaas/).
+        for url in dict.fromkeys((resource.url, resource.url.rpartition("/")[2]))
         for verb in VERBS
     ]
 
@@ -149,7 +151,10 @@ class TaggedObjects:
                 shared_with_viewer(network_id).label("network:shared"),
                 external.label("router:external"),
             ]
-        columns.append(shared_with_viewer(shared_by).label("shared"))
+        if "shared" not in table.c:
+            columns.append(shared_with_viewer(shared_by).label("shared"))
+        else:  # a column instead of RBAC policies
+            columns.append(table.c.shared)
         return sa.select(*columns).select_from(source).where(table.c.id == sa.bindparam("key"))
 
     @retried

@@ -57,7 +57,7 @@ class Resource:
     verbs: frozenset[str] = ALL_VERBS
     actions: tuple[str, ...] = ()  # such as add_addresses of PUT /address-groups/{id}/add_addresses
     key: str = "id"
-    quota: bool = False
+    quota: bool | str = False  # whether their number is limited; a name if the limit has another one than the resource
     foreign_is_hidden: bool = False  # a refused change of another project's object is answered with 404
     tagged: bool = False
     not_found: type[errors.ApiError] = errors.HTTPNotFound
@@ -85,6 +85,10 @@ class Resource:
     def full_name(self) -> str:
         """The name, after that of the parent."""
         return f"{self.parent.name}_{self.name}" if self.parent else self.name
+
+    @cached_property
+    def quota_name(self) -> str:
+        return self.quota if isinstance(self.quota, str) else self.name
 
     @property
     def tag_filters(self) -> tuple[str, ...]:

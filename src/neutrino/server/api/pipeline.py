@@ -1,6 +1,10 @@
 """The pipeline of a request: the six verbs, each read from top to bottom.
 
-    authenticate → parse → check against the definition → quota → policy → plugin → hide what is not visible → notify
+    authenticate → parse → check against the definition → quota → notify (start) → policy → plugin → hide what is not
+    visible → notify (end)
+
+As in Neutron, a well-formed request within its quota sends `start` whether it is permitted and succeeds or not; only one
+that succeeds sends `end`.
 
 Authentication happens before (`authentication.py`) and encoding after (`app.py`). Everything in between is here, the
 same for every resource of every plugin.
@@ -98,9 +102,9 @@ class Pipeline:
         items, several = bodies.items_to_create(resource, body, context)
         # Before the policy, because clients expect a quota error first. The transaction enforces the limit.
         if resource.quota:
-            self.check_quota(resource.name, [item.values["project_id"] for item in items])
-        self._authorize_create(served, request, items)
+            self.check_quota(resource.quota_name, [item.values["project_id"] for item in items])
         self.notify(f"{resource.name}.create.start", body, context)
+        self._authorize_create(served, request, items)
         values = [item.values for item in items]
         if several and served.create_several is not None:
             made = served.create_several(context, *_parent(request), values)
@@ -117,11 +121,11 @@ class Pipeline:
         body = bodies.decode(request.raw)
         # Before the lookup: a malformed request is a 400, whether the object exists or not.
         item = bodies.item_to_update(resource, body)
+        self.notify(f"{resource.name}.update.start", {**body, "id": request.key}, context)
         found, visibility = self._find_to_change(served, request, self._rule("update", resource))
         # Rules of attributes see the new values, the rule of the object itself the old ones.
         target = {**found, **item.values}
         self.authorizer.require_attributes(context, "update", resource, item.given, target)
-        self.notify(f"{resource.name}.update.start", {**body, "id": request.key}, context)
         revision = _expected_revision(request.if_match, found)
         changed = served.update(context, *_parent(request), request.key, item.values, revision)
         answer = {resource.name: visible.present_own(resource, changed, visibility)}
@@ -130,8 +134,8 @@ class Pipeline:
 
     def delete(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context
-        found, visibility = self._find_to_change(served, request, self._rule("delete", resource))
         self.notify(f"{resource.name}.delete.start", {f"{resource.name}_id": request.key}, context)
+        found, visibility = self._find_to_change(served, request, self._rule("delete", resource))
         revision = _expected_revision(request.if_match, found)
         served.delete(context, *_parent(request), request.key, revision)
         payload = {f"{resource.name}_id": request.key, resource.name: visible.present_own(resource, found, visibility)}

@@ -96,7 +96,8 @@ networks = object_table(
     flags("external", default=False, index=True),
     flags("is_default", default=False),
     text(255, "dns_domain", default=""),
-    optional_ids("qos_policy_id", "ipv4_address_scope", "ipv6_address_scope"),
+    reference("qos_policy_id", "qos_policies", nullable=True),
+    optional_ids("ipv4_address_scope", "ipv6_address_scope"),
     json("availability_zone_hints", "extra_dhcp_opts", "subnets"),
     # The segment of a network that has one; `segments` as the API shows them if it has several.
     text(32, "network_type", nullable=True),
@@ -165,7 +166,7 @@ ports = object_table(
     text(255, "device_id", default="", index=True),
     text(255, "device_owner", "dns_name", "dns_domain", default=""),
     text(16, "ip_allocation", default="immediate"),
-    optional_ids("qos_policy_id", "qos_network_policy_id"),
+    reference("qos_policy_id", "qos_policies", nullable=True),
     text(16, "data_plane_status", nullable=True),
     text(64, "numa_affinity_policy", nullable=True),
     text(255, "device_profile", nullable=True),
@@ -237,6 +238,30 @@ security_group_rules = object_table(
 
 address_groups = object_table("address_groups", json("addresses"))
 
+# --- QoS --------------------------------------------------------------------------------------------------------------
+
+# With the rules as the API shows them. Every change of a rule updates this row, on a condition on its revision.
+qos_policies = object_table("qos_policies", flags("is_default", default=False), json("rules"))
+
+# The policy that new networks of a project get: at most one per project, by the primary key.
+default_qos_policies = table(
+    "default_qos_policies",
+    text(255, "project_id", primary_key=True),
+    reference("qos_policy_id", "qos_policies", cascade=True),
+)
+
+# A rule's parameters, to filter and sort lists by; those of other types of rules are NULL.
+qos_rules = table(
+    "qos_rules",
+    primary_id(),
+    reference("qos_policy_id", "qos_policies", cascade=True),
+    text(32, "type"),
+    text(16, "direction", default=""),  # empty: DSCP marks have none
+    integers("max_kbps", "max_burst_kbps", "min_kbps", nullable=True),
+    integers("max_kpps", "max_burst_kpps", "min_kpps", "dscp_mark", nullable=True),
+    sa.UniqueConstraint("qos_policy_id", "type", "direction"),
+)
+
 # --- routers and floating IPs -----------------------------------------------------------------------------------------
 
 # Every change of a router's connections updates its row on a condition on its revision: of two that conflict, one wins.
@@ -247,6 +272,7 @@ routers = object_table(
     flags("distributed", "ha", default=False),
     optional_ids("gw_port_id"),
     optional_ids("gw_network_id", index=True),
+    reference("gw_qos_policy_id", "qos_policies", nullable=True),
     reference("flavor_id", "flavors", nullable=True),
     # The VRRP id of an HA router, unique on its HA network.
     optional_ids("ha_network_id"),
@@ -284,6 +310,7 @@ floatingips = object_table(
     text(64, "fixed_ip_address", nullable=True),
     text(16, "status", default="DOWN"),
     text(255, "dns_name", "dns_domain", default=""),
+    reference("qos_policy_id", "qos_policies", nullable=True),
     json("port_forwardings"),
     # A port's address has at most one floating IP per external network.
     sa.UniqueConstraint("port_id", "fixed_ip_address", "floating_network_id"),
@@ -352,6 +379,62 @@ auto_allocated_topologies = table(
     text(255, "project_id", primary_key=True),
     reference("network_id", "networks", cascade=True),
     optional_ids("router_id"),
+)
+
+# --- firewalls (FWaaS v2) ---------------------------------------------------------------------------------------------
+
+firewall_rules = object_table(
+    "firewall_rules",
+    flags("shared", default=False),
+    flags("enabled", default=True),
+    text(40, "protocol", nullable=True),
+    integers("ip_version", default=4),
+    text(64, "source_ip_address", "destination_ip_address", nullable=True),
+    text(16, "source_port", "destination_port", nullable=True),  # a port, or a range as 80:90
+    text(16, "action", default="deny"),
+)
+
+firewall_policies = object_table("firewall_policies", flags("shared", "audited", default=False), json("firewall_rules"))
+
+# The same rules as rows: a rule that a policy has cannot be deleted, and the policies of a rule are found.
+firewall_policy_rules = table(
+    "firewall_policy_rules",
+    owner("firewall_policy_id", "firewall_policies"),
+    reference("firewall_rule_id", "firewall_rules", primary_key=True),
+    integers("position"),
+)
+
+# `status` is what hosts have applied of the current revision; the API derives INACTIVE and DOWN from the other columns.
+firewall_groups = object_table(
+    "firewall_groups",
+    flags("admin_state_up", default=True),
+    flags("shared", "is_default", default=False),
+    text(16, "status"),
+    reference("ingress_firewall_policy_id", "firewall_policies", nullable=True),
+    reference("egress_firewall_policy_id", "firewall_policies", nullable=True),
+)
+
+# A port is in at most one group. The row is deleted with the port, so the deletion of ports costs nothing more.
+firewall_group_ports = table(
+    "firewall_group_ports",
+    owner("port_id", "ports"),
+    reference("firewall_group_id", "firewall_groups", cascade=True),
+)
+
+# What each host reported last on a group: the status of the group follows from these.
+firewall_group_hosts = table(
+    "firewall_group_hosts",
+    owner("firewall_group_id", "firewall_groups"),
+    text(255, "host", primary_key=True),
+    integers("revision"),
+    text(16, "status"),
+)
+
+# At most one default group per project, as with security groups.
+default_firewall_groups = table(
+    "default_firewall_groups",
+    text(255, "project_id", primary_key=True),
+    reference("firewall_group_id", "firewall_groups", cascade=True),
 )
 
 # --- access: RBAC policies, quotas, tags ------------------------------------------------------------------------------
@@ -457,6 +540,10 @@ LOGGED: dict[sa.Table, str] = {
     security_groups: "security_group",
     address_groups: "address_group",
     routers: "router",
+    qos_policies: "qos_policy",
+    firewall_groups: "firewall_group",
+    firewall_policies: "firewall_policy",
+    firewall_rules: "firewall_rule",
 }
 
 # The tables whose rows count against a project's quota, by the quota's name. Plugins add theirs.
@@ -471,10 +558,14 @@ COUNTED: dict[str, sa.FromClause] = {
     "router": routers,
     "floatingip": floatingips,
     "address_group": address_groups,
+    "qos_policy": qos_policies,
     # A port forwarding counts against the project of its floating IP.
     "port_forwarding": sa.select(port_forwardings.c.id, floatingips.c.project_id)
     .join(floatingips, floatingips.c.id == port_forwardings.c.floatingip_id)
     .subquery("counted_port_forwardings"),
+    "firewall_group": firewall_groups,
+    "firewall_policy": firewall_policies,
+    "firewall_rule": firewall_rules,
 }
 # The same by table: rows are counted as they are inserted and deleted.
 QUOTAS = {table: name for name, table in COUNTED.items()}

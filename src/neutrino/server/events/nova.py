@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
+from neutrino.configuration.findings import given as given_options
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
 
 LOG = logging.getLogger(__name__)
@@ -116,6 +117,8 @@ def _association(floating_ip: Resource | None) -> tuple[object, ...] | None:
 # --- delivery -----------------------------------------------------------------------------------------------------
 
 GROUP = "nova"
+# Any of them shows that credentials are meant; without auth_type they are an error.
+_CREDENTIALS = ("auth_type", "auth_plugin", "auth_section", "auth_url", "username")
 EVENTS_PATH = "/os-server-external-events"
 # Retried as long as Nova waits for a port; later the event is of no use, and Nova repairs its cache itself.
 DELIVERY = DeliveryOptions(retry_for=300.0)
@@ -185,11 +188,26 @@ def _log_refused(batch: Sequence[NovaEvent], answer: NovaAnswer) -> None:
 
 
 def nova_notifier_from_conf(conf: cfg.ConfigOpts) -> NovaNotifier:
-    """The configured notifier; invalid options are an error at the start of the server."""
+    """The configured notifier; invalid options are an error at the start of the server.
+
+    Without credentials in `[nova]` nothing is sent: a server without Nova is normal.
+    """
     status_changes, data_changes = conf.notify_nova_on_port_status_changes, conf.notify_nova_on_port_data_changes
-    # With both switches off `send` drops everything, and nothing is posted.
-    post = keystone_poster(conf) if status_changes or data_changes else lambda events: NovaAnswer(404)
+    post = keystone_poster(conf) if (status_changes or data_changes) and _is_configured(conf) else None
+    if post is None:  # `send` drops everything, and nothing is posted
+        return NovaNotifier(lambda events: NovaAnswer(404), status_changes=False, data_changes=False)
     return NovaNotifier(post, status_changes=status_changes, data_changes=data_changes)
+
+
+def _is_configured(conf: cfg.ConfigOpts) -> bool:
+    """Whether `[nova]` names credentials, found without keystoneauth, which a server without Nova does not load."""
+    given = given_options(conf.config_file or ())
+    if any(section == GROUP and name in _CREDENTIALS and values[-1] for (section, name), values in given.items()):
+        return True
+    asked = any(name.startswith("notify_nova_on_port_") for _, name in given)
+    level = logging.WARNING if asked else logging.INFO
+    LOG.log(level, "Nova is not notified of port changes: [nova] auth_type and credentials are not set")
+    return False
 
 
 def keystone_poster(conf: cfg.ConfigOpts) -> Post:
@@ -203,7 +221,7 @@ def keystone_poster(conf: cfg.ConfigOpts) -> Post:
     loading.register_session_conf_options(conf, GROUP)
     auth = loading.load_auth_from_conf_options(conf, GROUP)
     if auth is None:
-        raise ValueError("[nova] auth_type is required to notify Nova of port changes")
+        raise ValueError("[nova] auth_type is not set: it is required to notify Nova of port changes")
     session = loading.load_session_from_conf_options(conf, GROUP, auth=auth)
     # requests has no timeout by default, and a silent Nova would hold the thread for ever.
     if session.timeout is None:

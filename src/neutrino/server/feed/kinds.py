@@ -12,7 +12,7 @@ from neutrino.model.kinds import KINDS
 from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port
 from neutrino.server.feed import stores
-from neutrino.server.feed.readers import l2, routers
+from neutrino.server.feed.readers import firewalls, l2, qos, routers
 from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.feed.stores import Reader, ServedKind
 
@@ -30,7 +30,9 @@ def _policy(holder: Network | Port) -> Iterable[str]:
 
 
 def _router_policies(router: Router) -> Iterable[str]:
-    return filter(None, (router.gateway_qos_policy_id, *(each.qos_policy_id for each in router.floating_ips)))
+    floating = (each.qos_policy_id for each in router.floating_ips)
+    forwarded = (each.qos_policy_id for each in router.port_forwardings)
+    return filter(None, (router.gateway_qos_policy_id, *floating, *forwarded))
 
 
 def _firewall_group(port: Port) -> Iterable[str]:
@@ -47,14 +49,14 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
         KINDS["qos_policy"],
         stores.SharedObjects,
         source="qos_policy",
-        read=lambda connection, ids: (),
+        read=qos.read_policies,
         referenced_by={"network": _policy, "port": _policy, "router": _router_policies},
     ),
     ServedKind(
         KINDS["firewall_group"],
         stores.SharedObjects,
         source="firewall_group",
-        read=lambda connection, ids: (),
+        read=firewalls.read_firewall_groups,
         referenced_by={"port": _firewall_group, "router": _router_firewall_groups},
     ),
     ServedKind(

@@ -20,6 +20,8 @@ from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.ml2.segments import Segments
 from neutrino.server.ml2.subnets import Subnets
+from neutrino.server.qos.support import RuleSupport
+from neutrino.server.qos.use import PolicyUse
 from neutrino.server.services import Services, load
 from neutrino.server.view_collection import ViewCollection
 
@@ -33,6 +35,7 @@ class Core:
     subnets: Subnets
     ports: Ports
     provisioning: Provisioning
+    qos: PolicyUse
     collections: Sequence[tuple[Any, ...]]
     extensions: Sequence[Extension]
     policy_rules: Mapping[str, str]  # default rules of attributes that extension drivers add
@@ -43,14 +46,16 @@ def build(services: Services) -> Core:
     mechanisms = Mechanisms(_drivers(conf, "mechanism_drivers"))
     extensions = Extensions(list(_drivers(conf, "extension_drivers").values()))
     types = _drivers(conf, "type_drivers")
-    segments = Segments(db, types, conf.ml2.tenant_network_types, conf.ml2.external_network_type)
+    segments = Segments(db, types, conf.ml2.project_network_types, conf.ml2.external_network_type)
     operations = Operations(db, mechanisms, segments, conf.host)
     binder = Binder(list(mechanisms.drivers.values()), services.registry, segments)
-    networks = Networks(db, operations, segments, extensions, services.quotas, groups)
+    supported = {name: driver.qos for name, driver in mechanisms.drivers.items() if hasattr(driver, "qos")}
+    qos = PolicyUse(RuleSupport(supported))
+    networks = Networks(db, operations, segments, extensions, services.quotas, groups, qos)
     common = db, operations, networks, extensions, services.quotas
     max_servers, max_routes = conf.max_dns_nameservers, conf.max_subnet_host_routes
     subnets = Subnets(*common, Dns(conf).name_for, max_servers, max_routes, conf.ipv6_pd_enabled)
-    ports = Ports(*common, binder, groups, conf.base_mac, conf.max_allowed_address_pair)
+    ports = Ports(*common, binder, groups, qos, conf.base_mac, conf.max_allowed_address_pair)
     ports.commit_hooks.append(services.port_changed)
     return Core(
         operations,
@@ -58,6 +63,7 @@ def build(services: Services) -> Core:
         subnets,
         ports,
         Provisioning(db, operations, services.port_changed, ports.view),
+        qos,
         (
             (extensions.resource(NETWORK), networks, networks.listing),
             (extensions.resource(SUBNET), subnets, ViewCollection(db, subnets.view)),

@@ -14,6 +14,8 @@ finds, in the order of the configuration:
 `update_port` is also called when the status of a port changes. A binding is one of the port bindings API, which live
 migration uses: `activate` makes it the port's own. `context.port` is its port.
 
+A driver whose agents enforce QoS policies declares the types of rules in an attribute `qos: QosSupport`.
+
 A precommit runs inside the transaction, must be quick and refuses the change by raising; it reads and writes the database
 with `context.tx`. A postcommit runs after the commit and may call equipment. When a postcommit of a create raises, the
 object is deleted again and the client gets an error; on update and delete the client gets the error and the change stays.
@@ -67,6 +69,15 @@ class SegmentsInUse(Protocol):
     def among(self, identities: Sequence[str]) -> set[str]: ...
 
     def ids(self, network_type: str, physical_network: str | None) -> set[int]: ...
+
+
+@dataclass(frozen=True)
+class QosSupport:
+    """The QoS rules that a mechanism driver's agents enforce, and the ports on which they do."""
+
+    vnic_types: frozenset[str]  # of ports that are not bound yet
+    vif_types: frozenset[str]  # of bound ports
+    rules: Mapping[str, Mapping[str, range | Sequence[Any]]]  # by type of rule, the values of each parameter
 
 
 class TypeDriver(Protocol):

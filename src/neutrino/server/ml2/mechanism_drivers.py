@@ -3,18 +3,22 @@
 Open vSwitch and SR-IOV bind a port if a live agent on its host can wire one of the segments.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from oslo_config import cfg
 
-from neutrino.model.agents import NIC_SWITCH, OVS
-from neutrino.server.ml2.driver_api import VIF_HW, VIF_OVS, VIF_VHOSTUSER, Bound, PortToBind, Segment
+from neutrino.model.agents import INTEGRATION_BRIDGE, NIC_SWITCH, OVS, OVS_CAPABILITIES
+from neutrino.server.api.resources.qos import ANY, DSCP_MARKS, EGRESS, INGRESS
+from neutrino.server.api.types import DB_INTEGER_MAX
+from neutrino.server.ml2.driver_api import VIF_HW, VIF_OVS, VIF_VHOSTUSER, Bound, PortToBind, QosSupport, Segment
 
 Object = dict[str, Any]
 OVS_VNIC_TYPES = ("normal", "direct", "smart-nic", "vdpa")
 VHOSTUSER_CLIENT, VHOSTUSER_SERVER = "dpdkvhostuser", "dpdkvhostuserclient"
 SRIOV_VIF_TYPES = {"direct": VIF_HW, "macvtap": VIF_HW, "direct-physical": "hostdev_physical"}
+
+_AMOUNT, _DIRECTIONS = range(DB_INTEGER_MAX + 1), (INGRESS, EGRESS)
 
 
 def _first_match(
@@ -29,6 +33,17 @@ def _first_match(
     return None
 
 
+def _vnic_types(conf: cfg.ConfigOpts, group: str, supported: Collection[str]) -> frozenset[str]:
+    """The VNIC types that a driver binds: those that it supports, without the operator's prohibited ones."""
+    prohibited = frozenset(conf[group].vnic_type_prohibit_list)
+    unknown = sorted(prohibited - set(supported))
+    if unknown:
+        raise ValueError(f"[{group}] vnic_type_prohibit_list: {unknown[0]!r} is none of {', '.join(supported)}")
+    if prohibited == set(supported):
+        raise ValueError(f"[{group}] vnic_type_prohibit_list has all types: remove the driver from mechanism_drivers")
+    return frozenset(supported) - prohibited
+
+
 def _reaches_physical_network(segment: Segment, mappings: Any) -> bool:
     """Whether the host has a bridge (or devices) on the segment's physical network."""
     return isinstance(mappings, Mapping) and segment.physical_network in mappings
@@ -39,12 +54,23 @@ def _reaches_physical_network(segment: Segment, mappings: Any) -> bool:
 
 class OpenVSwitch:
     name = "openvswitch"
+    qos = QosSupport(
+        frozenset(OVS_VNIC_TYPES),
+        frozenset({VIF_OVS, VIF_VHOSTUSER}),
+        {
+            "bandwidth_limit": {"max_kbps": _AMOUNT, "max_burst_kbps": _AMOUNT, "direction": _DIRECTIONS},
+            "packet_rate_limit": {"max_kpps": _AMOUNT, "max_burst_kpps": _AMOUNT, "direction": _DIRECTIONS},
+            "dscp_marking": {"dscp_mark": DSCP_MARKS},
+            "minimum_bandwidth": {"min_kbps": _AMOUNT, "direction": _DIRECTIONS},
+            "minimum_packet_rate": {"min_kpps": _AMOUNT, "direction": (*_DIRECTIONS, ANY)},
+        },
+    )
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        pass
+        self._vnic_types = _vnic_types(conf, "ovs_driver", OVS_VNIC_TYPES)
 
     def bind_port(self, port: PortToBind) -> Bound | None:
-        if port.vnic_type not in OVS_VNIC_TYPES:
+        if port.vnic_type not in self._vnic_types:
             return None
         if port.vnic_type == "direct" and "switchdev" not in port.profile.get("capabilities", ()):
             return None  # a plain SR-IOV port: for the driver sriovnicswitch
@@ -66,12 +92,12 @@ def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
     details: Object = {
         "port_filter": True,  # Nova adds no filter of its own
         "connectivity": "l2",
-        "bridge_name": configurations.get("integration_bridge", "br-int"),
+        "bridge_name": configurations.get(INTEGRATION_BRIDGE, "br-int"),
         "datapath_type": datapath,
         "ovs_hybrid_plug": bool(configurations.get("ovs_hybrid_plug", False)),
         "bound_drivers": {"0": "openvswitch"},
     }
-    interface_types = configurations.get("ovs_capabilities", {}).get("iface_types", ())
+    interface_types = configurations.get(OVS_CAPABILITIES, {}).get("iface_types", ())
     if datapath != "netdev" or not {VHOSTUSER_CLIENT, VHOSTUSER_SERVER} & set(interface_types):
         return VIF_OVS, details
     directory = configurations.get("vhostuser_socket_dir", "/var/run/openvswitch")
@@ -107,12 +133,20 @@ class SriovNicSwitch:
     """Binds ports to virtual functions, by the device mappings of the host's NIC agent."""
 
     name = "sriovnicswitch"
+    qos = QosSupport(
+        frozenset(SRIOV_VIF_TYPES),
+        frozenset(SRIOV_VIF_TYPES.values()),
+        {
+            "bandwidth_limit": {"max_kbps": _AMOUNT, "max_burst_kbps": _AMOUNT, "direction": (EGRESS,)},
+            "minimum_bandwidth": {"min_kbps": _AMOUNT, "direction": _DIRECTIONS},  # ingress: by Placement alone
+        },
+    )
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        pass
+        self._vnic_types = _vnic_types(conf, "sriov_driver", tuple(SRIOV_VIF_TYPES))
 
     def bind_port(self, port: PortToBind) -> Bound | None:
-        vif_type = SRIOV_VIF_TYPES.get(port.vnic_type)
+        vif_type = SRIOV_VIF_TYPES[port.vnic_type] if port.vnic_type in self._vnic_types else None
         if vif_type is None or "switchdev" in port.profile.get("capabilities", ()):
             return None  # a switchdev port is wired by Open vSwitch
         found = _first_match(port, NIC_SWITCH, _nic_can_wire)

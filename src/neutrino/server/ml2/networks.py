@@ -29,6 +29,7 @@ from neutrino.server.ml2.segments import (
     shown,
 )
 from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_form_of_segments
+from neutrino.server.qos.use import PolicyUse, check_policy, default_policy
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.request_cache import RequestCache
 from neutrino.server.scheduling.placements import NETWORKS as PLACEMENTS
@@ -57,6 +58,7 @@ class Networks:
     extensions: Extensions
     quotas: Quotas
     groups: SecurityGroups
+    qos: PolicyUse
     # Services with ports that do not keep a network from being deleted, or from becoming an internal one.
     unused_port_finders: list[Callable[[Connection, Object], UnusedPorts | None]] = field(default_factory=list)
 
@@ -99,7 +101,7 @@ class Networks:
             self.groups.ensure_default(project)
         with self.db.read() as connection:
             in_use = SegmentsInUse(connection)  # one for all networks: no two of them get the same segment
-            made = [self._decide(connection, values, in_use) for values in several]
+            made = [self._decide(connection, context, values, in_use) for values in several]
             limits = self.quotas.limits(connection, "network", several)
         contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
         with self.operations.write(contexts) as tx:
@@ -115,7 +117,9 @@ class Networks:
         _share(tx, dict.fromkeys(_SHARING, False), network)
         self.extensions.store("network", tx, network)
 
-    def _decide(self, connection: Connection, values: Object, in_use: SegmentsInUse) -> tuple[Object, list[Segment]]:
+    def _decide(
+        self, connection: Connection, context: Context, values: Object, in_use: SegmentsInUse
+    ) -> tuple[Object, list[Segment]]:
         check_hints(connection, values["availability_zone_hints"])
         segments = self.segments.choose(in_use, values)
         network = fresh({k: v for k, v in values.items() if k not in (*NAMES, "segments")})
@@ -124,7 +128,7 @@ class Networks:
             "subnets": [],
             "ipv4_address_scope": None,
             "ipv6_address_scope": None,
-            "qos_policy_id": None,
+            "qos_policy_id": _policy_of_new(connection, context, values),
             "extra_dhcp_opts": values.get("extra_dhcp_opts") or [],
             "availability_zones": [],
             "l2_adjacency": True,
@@ -154,7 +158,7 @@ class Networks:
             before = self.view.get(connection, key, context.project_id, revision=revision)
             segments = read_segments(connection, [key])[key]
             unused = self._ports_of_external(connection, before, values)
-            after = {**before, **self._decide_update(connection, before, segments, values)}
+            after = {**before, **self._decide_update(connection, context, before, segments, values)}
             zones = {"availability_zones": PLACEMENTS.zones(connection, [before])[0]}
             new_segments = self._renumbered(connection, segments, values)
         after = self.extensions.process("update", "network", values, after, network=before, before=before)
@@ -173,7 +177,7 @@ class Networks:
         return api_network({**after, **zones}, new_segments)
 
     def _decide_update(
-        self, connection: Connection, before: Object, segments: Sequence[Segment], values: Object
+        self, connection: Connection, context: Context, before: Object, segments: Sequence[Segment], values: Object
     ) -> Object:
         decided = {k: v for k, v in values.items() if k not in (*NAMES, "segments")}
         if "extra_dhcp_opts" in decided:
@@ -186,6 +190,8 @@ class Networks:
             raise errors.InvalidSharedSetting(network=before["name"] or before["id"])
         if decided.get("is_default") and decided.get("router:external", before["router:external"]):
             _check_only_default(connection, before["id"])
+        if "qos_policy_id" in decided:
+            self.qos.check_network_update(connection, context, before, decided["qos_policy_id"])
         return decided
 
     def _ports_of_external(self, connection: Connection, before: Object, values: Object) -> list[UnusedPorts]:
@@ -261,6 +267,15 @@ def delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:
     """Delete ports by their rows: the service's own ports of a network or subnet that is deleted."""
     for port in ports:
         delete_row(tx, t.ports, port._asdict())
+
+
+def _policy_of_new(connection: Connection, context: Context, values: Object) -> str | None:
+    """The QoS policy of a new network: that of the request, or the default of its project."""
+    policy_id: str | None = values.get("qos_policy_id")
+    if policy_id is None:
+        return default_policy(connection, values["project_id"])
+    check_policy(connection, context, policy_id)
+    return policy_id
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

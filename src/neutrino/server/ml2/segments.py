@@ -64,7 +64,7 @@ class Segments:
     def __post_init__(self) -> None:
         for name in self.tenant_types:
             if name not in self.drivers:
-                raise ValueError(f"[ml2] tenant_network_types: {name!r} is not among type_drivers")
+                raise ValueError(f"[ml2] project_network_types: {name!r} is not among type_drivers")
 
     def driver(self, network_type: Any) -> TypeDriver:
         if not isinstance(network_type, str) or network_type not in self.drivers:

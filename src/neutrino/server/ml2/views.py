@@ -193,6 +193,7 @@ PORTS = View(
     t.ports,
     renamed=PORT_RENAMED,
     computed={
+        "qos_network_policy_id": _of_network(_n.qos_policy_id, _p.network_id),
         "resource_request": sa.null(),
         "network:project_id": _of_network(_n.project_id, _p.network_id),
         "network:shared": shared_with_viewer(_p.network_id),

@@ -63,6 +63,7 @@ BASE = {
     "shared_address_scopes": "field:address_scopes:shared=True",
     "shared_address_groups": "field:address_groups:shared=True",
     "shared_security_group": "field:security_groups:shared=True",
+    "shared_qos_policy": "field:policies:shared=True",
     "restrict_wildcard": "rule:admin_only or not field:rbac_policy:target_tenant=*",
     "default": "rule:admin_or_owner",
 }
@@ -205,4 +206,47 @@ FLOATINGIP = {
     **crud("floatingip_port_forwarding", PARENT_MEMBER, PARENT_READER),
 }
 
-DEFAULTS = BASE | NETWORK | SUBNET | PORT | ADDRESSES | SECURITY_GROUP | ACCESS | HOSTS | ROUTER | FLOATINGIP
+_RULES = ("bandwidth_limit", "packet_rate_limit", "dscp_marking", "minimum_bandwidth", "minimum_packet_rate")
+_MANAGER = any_of(ADMIN, "role:manager and project_id:%(project_id)s")
+_PARENT_MANAGER = any_of(ADMIN, "role:manager and rule:ext_parent_owner")
+_POLICY_READER = any_of(ADMIN, READER, "rule:shared_qos_policy")
+QOS = {
+    **crud("policy", _MANAGER, _POLICY_READER),
+    **tags("policy", _MANAGER, _POLICY_READER),
+    "get_rule_type": "role:reader",
+    **{
+        rule: check
+        for name in _RULES
+        for rule, check in crud(f"policy_{name}_rule", _PARENT_MANAGER, PARENT_READER).items()
+    },
+    # The same rules, by the paths without a policy.
+    **{
+        f"{verb}_alias_{name}_rule": f"rule:{verb}_policy_{name}_rule"
+        for name in _RULES
+        for verb in ("get", "update", "delete")
+        if name != "packet_rate_limit"
+    },
+}
+
+
+def _firewall(name: str, collection: str) -> dict[str, str]:
+    shared = f"shared_{collection}"
+    reader = any_of(ADMIN, READER, f"rule:{shared}")
+    return {
+        shared: f"field:{collection}:shared=True",
+        **crud(name, ADMIN_OR_MEMBER, reader),
+        **tags(name, ADMIN_OR_MEMBER, reader),
+        **setting(name, {"shared": ADMIN}, ("create", "update", "delete")),
+    }
+
+
+FIREWALL = {
+    **_firewall("firewall_group", "firewall_groups"),
+    **_firewall("firewall_policy", "firewall_policies"),
+    **_firewall("firewall_rule", "firewall_rules"),
+    **dict.fromkeys(("insert_rule", "remove_rule"), ADMIN_OR_MEMBER),
+}
+
+DEFAULTS = (
+    BASE | NETWORK | SUBNET | PORT | ADDRESSES | SECURITY_GROUP | ACCESS | HOSTS | ROUTER | FLOATINGIP | QOS | FIREWALL
+)

@@ -9,6 +9,7 @@ from neutrino.agent.l2.flows.arp import Responder, SpoofingGuard
 from neutrino.agent.l2.flows.dvr import Dvr
 from neutrino.agent.l2.flows.firewall import Firewall
 from neutrino.agent.l2.flows.integration import DhcpCopies, Physical, Switching
+from neutrino.agent.l2.flows.qos import Bandwidth, PacketRate
 from neutrino.agent.l2.flows.tunnel import Tunnels
 
 BUILT_IN: tuple[L2Extension, ...] = (
@@ -20,4 +21,6 @@ BUILT_IN: tuple[L2Extension, ...] = (
     Responder(),
     Physical(),
     Dvr(),
+    Bandwidth(),
+    PacketRate(),
 )

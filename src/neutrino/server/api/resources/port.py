@@ -126,7 +126,7 @@ PORT = Resource(
         writable("dns_name", t.DnsName(), default=""),
         writable("dns_domain", t.DnsName(domain=True), default=""),
         Attribute("dns_assignment", t.ListOf(t.AnyObject())),
-        Attribute("qos_policy_id", t.UUID_OR_NONE),
+        writable("qos_policy_id", t.UUID_OR_NONE, default=None),
         Attribute("qos_network_policy_id", t.UUID_OR_NONE),
         Attribute("ip_allocation", t.Text(16), filter=True, sort=True),
         creatable("propagate_uplink_status", t.Bool(), default=True),

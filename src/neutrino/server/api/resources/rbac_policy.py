@@ -14,6 +14,7 @@ ACTIONS = {
     "address_scope": ("access_as_shared",),
     "subnetpool": ("access_as_shared",),
     "address_group": ("access_as_shared",),
+    "qos_policy": ("access_as_shared",),
 }
 
 

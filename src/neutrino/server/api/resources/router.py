@@ -18,7 +18,10 @@ from neutrino.server.api.resources.port import FIXED_IPS
 
 # The limit of one request; the limit of a router is the quota router_route.
 ROUTES = t.ListOf(ROUTE, nullable=True, max_items=1000)
-_GATEWAY = t.Record({"network_id": t.Uuid()}, {"enable_snat": t.Bool(), "external_fixed_ips": FIXED_IPS})
+_GATEWAY = t.Record(
+    {"network_id": t.Uuid()},
+    {"enable_snat": t.Bool(), "external_fixed_ips": FIXED_IPS, "qos_policy_id": t.UUID_OR_NONE},
+)
 # Of two names of one number, `ip` and `ipv6-icmp` are stored.
 _BY_NUMBER = {str(number): name for name, number in PROTOCOLS.items() if name not in ("hopopt", "icmpv6")}
 

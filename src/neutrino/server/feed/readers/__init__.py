@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from sqlalchemy.engine import Connection
 
 from neutrino.server.feed.change_log import Row
+from neutrino.server.feed.readers.firewalls import groups_of
 from neutrino.server.feed.readers.l2 import networks_of_subnets
 from neutrino.server.feed.readers.routers import distributed_routers_of, routers_of, shared_ports
 from neutrino.server.feed.records import Records
@@ -37,6 +38,8 @@ def read_changed(
     ids["router"] |= dict.fromkeys(routers_of(connection, ports, networks, agents))
     ids["router"] |= dict.fromkeys(distributed_routers_of(connection, ports, last_networks(ports), agents))
     ids["port"] |= dict.fromkeys(shared_ports(connection, list(ids["router"])))
+    rules, policies = list(ids["firewall_rule"]), list(ids["firewall_policy"])
+    ids["firewall_group"] |= dict.fromkeys(groups_of(connection, rules, policies))
     return {
         source: {**dict.fromkeys(ids[source]), **dict(read(connection, list(ids[source])))}  # None: deleted
         for source, read in readers.items()

@@ -13,6 +13,7 @@ from neutrino.model import agents as words
 from neutrino.model import state as m
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
 from neutrino.server.db import tables as t
+from neutrino.server.feed.readers.firewalls import PORT_GROUP
 from neutrino.server.feed.readers.routers import RouterHosts, read_router_hosts
 from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, grouped, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord
@@ -52,7 +53,8 @@ def read_networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, Netwo
         dhcp = None
         if row.id in agents:
             dhcp = build(DhcpNetwork, row, **parts, options=_dhcp_options(row.extra_dhcp_opts))
-        yield row.id, NetworkRecord(build(m.Network, row, **parts), dhcp, frozenset(agents.get(row.id, ())))
+        network = build(m.Network, row, **parts, qos_policy_id=row.qos_policy_id or "")
+        yield row.id, NetworkRecord(network, dhcp, frozenset(agents.get(row.id, ())))
 
 
 def _subnet(row: Any) -> m.Subnet:
@@ -74,7 +76,7 @@ _BINDINGS = (
     .order_by(_b.host)
 )
 _JSON_OF_PORTS = (_p.fixed_ips, _p.allowed_address_pairs, _p.security_groups, _p.extra_dhcp_opts, _p.dns_assignment)
-_PORTS = select(m.Port, t.ports, _p.project_id, *_JSON_OF_PORTS)
+_PORTS = select(m.Port, t.ports, _p.project_id, PORT_GROUP, *_JSON_OF_PORTS)
 _TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_TYPES)))
 
 
@@ -97,7 +99,7 @@ def _segment_id(binding: Any) -> str:
 def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts) -> PortRecord:
     fixed, pairs = decode_fixed_ips(row.fixed_ips), _pairs.decode(row.allowed_address_pairs)
     groups, addresses = texts.decode(row.security_groups), {"fixed_ips": fixed, "allowed_address_pairs": pairs}
-    port = build(m.Port, row, security_groups=groups, **addresses)
+    port = build(m.Port, row, security_groups=groups, qos_policy_id=row.qos_policy_id or "", **addresses)
     bound = {binding.host: _bound(port, binding) for binding in bindings}
     forwarding = None
     for each in bound.values():

@@ -23,6 +23,7 @@ from neutrino.model import agents as words
 from neutrino.model import routing as m
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
+from neutrino.server.feed.readers.firewalls import ROUTER_PORT_GROUP
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
@@ -42,7 +43,11 @@ _h, _al = t.conntrack_helpers.c, t.ip_allocations.c
 _LOWEST_PRIORITY, _PRIORITIES = 150, 101  # 150 to 250: see `_priority`
 _REPLICATED = (layout.HA_INTERFACE, layout.GATEWAY, layout.SNAT)
 
-_ROUTERS = select(m.Router, t.routers, _r.routes, _r.ha_vr_id)
+# Without a policy of its own, a floating IP or gateway has that of its external network.
+_GATEWAY_POLICY = sa.func.coalesce(
+    _r.gw_qos_policy_id, sa.select(_n.qos_policy_id).where(_n.id == _r.gw_network_id).scalar_subquery(), ""
+)
+_ROUTERS = select(m.Router, t.routers, _r.routes, _r.ha_vr_id, _GATEWAY_POLICY.label("gateway_qos_policy_id"))
 _routes = msgspec.json.Decoder(tuple[m.RouterRoute, ...])
 _L3_AGENTS = sa.and_(_a.agent_type == words.L3, _a.admin_state_up.is_(True))
 
@@ -152,7 +157,7 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
             row,
             gateway=next((port for kind, port in own if kind == layout.GATEWAY), None),
             interfaces=tuple(port for kind, port in own if kind in layout.INTERFACES),
-            snat_interfaces=tuple(port for kind, port in own if kind == layout.SNAT),
+            snat_interfaces=tuple(_filtered_snat_interfaces(own)),
             routes=_routes.decode(row.routes),
             ha=None,  # set for each host
             **{field: tuple(values[row.id]) for field, values in parts.items()},
@@ -243,12 +248,29 @@ def render_for_hosts(
 
 def _router_ports(connection: Connection, ids: Ids) -> Interfaces:
     statement = (
-        select(m.RouterInterface, t.ports, _rp.router_id, _rp.port_type, _p.fixed_ips, _n.mtu)
+        select(m.RouterInterface, t.ports, _rp.router_id, _rp.port_type, _p.fixed_ips, _n.mtu, ROUTER_PORT_GROUP)
         .join(t.ports, _p.id == _rp.port_id)
         .join(t.networks, _n.id == _p.network_id)
         .order_by(_p.id)
     )
     return _interfaces(connection, list(read_rows(connection, statement, _rp.router_id, ids)))
+
+
+def _filtered_snat_interfaces(ports: Sequence[tuple[str, m.RouterInterface]]) -> Iterator[m.RouterInterface]:
+    """The SNAT ports of a distributed router, each with the firewall group of the interface on its subnet.
+
+    Traffic between the subnet and the external network passes the SNAT port, not the interface.
+    """
+    groups = {
+        address.subnet_id: port.firewall_group_id
+        for kind, port in ports
+        if kind in layout.INTERFACES
+        for address in port.addresses
+    }
+    for kind, port in ports:
+        if kind == layout.SNAT:
+            group = next((groups[a.subnet_id] for a in port.addresses if groups.get(a.subnet_id)), "")
+            yield msgspec.structs.replace(port, firewall_group_id=group)
 
 
 def _agent_gateways(connection: Connection, ports: Interfaces) -> dict[str, dict[str, m.RouterInterface]]:
@@ -302,8 +324,10 @@ def _address(fixed: FixedIp, subnet: Any) -> m.RouterAddress:
 
 # --- floating IPs, port forwardings, helpers, delegated prefixes -----------------------------------------------------
 
+_NETWORK_POLICY = sa.select(_n.qos_policy_id).where(_n.id == _f.floating_network_id).scalar_subquery()
+_FLOATING_POLICY = sa.func.coalesce(_f.qos_policy_id, _NETWORK_POLICY, "").label("policy")
 _FLOATING_IPS = (
-    select(m.FloatingIp, t.floatingips, _f.router_id, _p.host.label("port_host"))
+    select(m.FloatingIp, t.floatingips, _f.router_id, _p.host.label("port_host"), _FLOATING_POLICY)
     .outerjoin(t.ports, _p.id == _f.port_id)
     .where(_f.router_id.is_not(None), _f.port_id.is_not(None), _f.fixed_ip_address.is_not(None))
     .order_by(_f.id)
@@ -311,7 +335,7 @@ _FLOATING_IPS = (
 _RANGES = (_pf.external_port_range, _pf.internal_port_range)
 _PORT_FORWARDINGS = (
     select(m.PortForwarding, t.port_forwardings, *_RANGES, _f.floating_ip_address.label("external_ip_address"))
-    .add_columns(_f.router_id)
+    .add_columns(_f.router_id, _FLOATING_POLICY)
     .join(t.floatingips, _f.id == _pf.floatingip_id)
     .where(_f.router_id.is_not(None))
     .order_by(_pf.id)
@@ -330,11 +354,15 @@ _DELEGATIONS = (
 )
 
 
+def _floating_ip(row: Any) -> m.FloatingIp:
+    return build(m.FloatingIp, row, host=row.port_host or "", qos_policy_id=row.policy)
+
+
 def _port_forwarding(row: Any) -> m.PortForwarding:
     ports = {}
     for side, text in (("external", row.external_port_range), ("internal", row.internal_port_range)):
         ports[f"{side}_port_first"], ports[f"{side}_port_last"] = map(int, text.split(":"))
-    return build(m.PortForwarding, row, **ports)
+    return build(m.PortForwarding, row, qos_policy_id=row.policy, **ports)
 
 
 def _delegation(row: Any) -> m.Delegation:
@@ -343,7 +371,7 @@ def _delegation(row: Any) -> m.Delegation:
 
 # Field of a router → the statement for all routers, the column with the router's id, and the value of a row.
 _PARTS: Mapping[str, tuple[sa.Select[Any], Any, Callable[[Any], Any]]] = {
-    "floating_ips": (_FLOATING_IPS, _f.router_id, lambda row: build(m.FloatingIp, row, host=row.port_host or "")),
+    "floating_ips": (_FLOATING_IPS, _f.router_id, _floating_ip),
     "port_forwardings": (_PORT_FORWARDINGS, _f.router_id, _port_forwarding),
     "conntrack_helpers": (_HELPERS, _h.router_id, partial(build, m.ConntrackHelper)),
     "delegations": (_DELEGATIONS, _r.id, _delegation),

@@ -29,6 +29,12 @@ HOSTS_PER_BATCH = 500
 # Not the fault of one report: no report of the batch is acknowledged, and all its hosts reconnect and repeat theirs.
 UNREACHABLE = (errors.DatabaseUnreachable, sa.exc.OperationalError, sa.exc.InterfaceError)
 HostReports = tuple[str, Sequence[HostReport]]  # host, its reports
+TakeStatus = Callable[[str, Status], object]  # takes the host and its message
+
+
+def one_word(set_status: Callable[[str, str, str], object]) -> TakeStatus:
+    """A handler of messages whose status is all that they have; `set_status` takes host, id and status."""
+    return lambda host, message: set_status(host, message.id, message.status)
 
 
 def is_heartbeat(report: HostReport) -> bool:
@@ -43,7 +49,7 @@ class Reports:
     agents: Registry
     reported: Callable[[AgentReport], Any]  # notifies schedulers
     ports: Provisioning | DistributedPortStatus
-    statuses: Mapping[str, Callable[[str, str, str], Any]]  # by kind: takes host, id and status
+    statuses: Mapping[str, TakeStatus]  # by kind
     settle: Callable[[], Any] = lambda: None  # updates the ports that hosts need for distributed routers
 
     def write(self, batch: Sequence[HostReports]) -> list[list[str]]:
@@ -72,8 +78,8 @@ class Reports:
                 if self.ports.lost(message.port_id, host):
                     LOG.info("port %s is down on host %s: %s", message.port_id, host, _one_line(message.reason))
             case Status():
-                if set_status := self.statuses.get(message.kind):  # none without the router plugin
-                    set_status(host, message.id, message.status)
+                if take := self.statuses.get(message.kind):  # none without the plugin of the kind
+                    take(host, message)
             case Problem():
                 subject = " ".join((message.kind, message.id)).strip() or "no object named"
                 LOG.warning("host %s reports an error (%s): %s", host, _one_line(subject), _one_line(message.text))

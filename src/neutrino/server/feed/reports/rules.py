@@ -25,7 +25,10 @@ MAX_NUMBER: Final = 2**63 - 1
 STATUSES: Final[Mapping[str, frozenset[str]]] = {
     "floatingip": frozenset({"ACTIVE", "DOWN", "ERROR"}),
     "router": frozenset({"active", "standby", "unknown"}),
+    "firewall_group": frozenset({"ACTIVE", "ERROR"}),
 }
+# The roles that report the status of a kind, if others than L3: any of them.
+REPORTERS: Final[Mapping[str, frozenset[str]]] = {"firewall_group": frozenset({role.L2, role.L3})}
 SUBNET: Final = "subnet"  # its status is the prefix delegated to it
 
 _Name = Annotated[str, Meta(min_length=1)]
@@ -63,25 +66,28 @@ def refusal(message: HostMessage, host: str, roles: Collection[str]) -> str:
     if isinstance(message, Report):
         fault = _report(message, host, roles)
         return f"the report of host {host} is refused: {fault}" if fault else ""
-    needed, fault = _needed_role_and_fault(message)
-    if needed and needed not in roles:
-        return f"host {host} does not have the role {needed}: {type(message).__name__} is refused"
+    needed, fault = _needed_roles_and_fault(message)
+    if needed and needed.isdisjoint(roles):
+        names = " or ".join(sorted(needed))
+        return f"host {host} does not have the role {names}: {type(message).__name__} is refused"
     return f"{type(message).__name__} of host {host} is refused: {fault}" if fault else ""
 
 
-def _needed_role_and_fault(message: HostMessage) -> tuple[str, str]:
+def _needed_roles_and_fault(message: HostMessage) -> tuple[frozenset[str], str]:
+    """The roles of which the host needs one, none for a message of any host; and what is wrong with the message."""
     match message:
         case PortUp():
-            return role.L2, _id(message.port_id) or _number(message.revision)
+            return frozenset({role.L2}), _id(message.port_id) or _number(message.revision)
         case PortDown():
-            return role.L2, _id(message.port_id) or _text(message.reason)
+            return frozenset({role.L2}), _id(message.port_id) or _text(message.reason)
         case PortReady():
-            return role.DHCP, _id(message.port_id) or _number(message.revision)
+            return frozenset({role.DHCP}), _id(message.port_id) or _number(message.revision)
         case Status():
-            return role.L3, _id(message.id) or _status(message)
+            fault = _id(message.id) or _status(message) or _number(message.revision) or _text(message.reason)
+            return REPORTERS.get(message.kind, frozenset({role.L3})), fault
         case Problem():
-            return "", _text(message.text) or _name(message.kind) or _name(message.id)
-    return "", ""
+            return frozenset(), _text(message.text) or _name(message.kind) or _name(message.id)
+    return frozenset(), ""
 
 
 def _status(message: Status) -> str:

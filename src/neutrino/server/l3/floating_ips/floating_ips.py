@@ -26,6 +26,7 @@ from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports, service_port
 from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
+from neutrino.server.qos.use import check_policy
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
@@ -61,13 +62,16 @@ _NO_STATUS = sa.update(t.ports).where(_p.id == sa.bindparam("port")).values(stat
 
 # --- views ------------------------------------------------------------------------------------------------------------
 
-VIEW = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name",), not_found=errors.FloatingIPNotFound)
+_COMPUTED = {
+    "qos_network_policy_id": sa.select(_n.qos_policy_id).where(_n.id == _f.floating_network_id).scalar_subquery()
+}
+VIEW = View(t.floatingips, computed=_COMPUTED, hidden=("name",), not_found=errors.FloatingIPNotFound)
 
 
 def _api_floating_ip(floating_ip: Object, port: Mapping[str, Any] | None) -> Object:
     """A floating IP that was just written, with its associated port, as the API shows it."""
     details = None if port is None else {name: port[name] for name in DETAILS}
-    return {**floating_ip, "qos_policy_id": None, "port_details": details}
+    return {**floating_ip, "port_details": details}
 
 
 def _port_details(connection: Connection, floating_ips: Sequence[Object]) -> list[Object | None]:
@@ -80,7 +84,7 @@ def _port_details(connection: Connection, floating_ips: Sequence[Object]) -> lis
 
 
 # As the API shows them; `port_details` is read from the row of the associated port.
-FLOATING_IPS = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name", "floating_port_id")).composed(
+FLOATING_IPS = View(t.floatingips, computed=_COMPUTED, hidden=("name", "floating_port_id")).composed(
     {"port_details": Added(("port_id",), _port_details)}
 )
 
@@ -126,11 +130,13 @@ class FloatingIps:
         with self.db.read() as connection:
             new = fresh({n: v for n, v in values.items() if n != "subnet_id"}, revision=0)
             external_port = self._external_port(connection, context, values, new["id"])
+            check_policy(connection, context, values["qos_policy_id"])
             new |= {
                 "status": DOWN,
                 "floating_port_id": external_port.context.current["id"],
                 "floating_ip_address": _first_ipv4(external_port.context.current, values["floating_network_id"]),
                 "port_forwardings": [],
+                "qos_network_policy_id": external_port.context.network["qos_policy_id"],
                 **NOT_ASSOCIATED,
             }
             association = _associate(connection, context, new, values)
@@ -173,8 +179,9 @@ class FloatingIps:
             before = VIEW.get(connection, key, revision=revision)
             association = _associate(connection, context, before, requested)
             left = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
-        description = requested.get("description", before["description"])
-        after = {**before, **association.values, "description": description}
+            own = {name: requested.get(name, before[name]) for name in ("description", "qos_policy_id")}
+            check_policy(connection, context, own["qos_policy_id"], before["qos_policy_id"])
+        after = {**before, **association.values, **own}
         if after["port_id"] != before["port_id"] or after["fixed_ip_address"] != before["fixed_ip_address"]:
             after["status"] = DOWN  # until a host reports that it translates the address
         # With a port_id it is a new association, also with the same port: hosts recognize it by the revision.
@@ -184,6 +191,10 @@ class FloatingIps:
         with self.operations.write([]) as tx:
             update_row(tx, t.floatingips, before, now)
             bump_routers(tx, association.routers)
+            if now["qos_policy_id"] != before["qos_policy_id"] and now["router_id"] is not None:
+                tx.log(
+                    t.routers, now["router_id"]
+                )  # hosts get it as a part of the router, which is the same for clients
             tx.after_commit(self.notify, before, now, {**_by_id(left), **_by_id(association.port)})
         return _api_floating_ip(now, association.port)
 

@@ -30,6 +30,7 @@ from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.ml2.views import subnets_of
+from neutrino.server.qos.use import check_policy
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
 from neutrino.server.view_collection import one_by_one
@@ -47,11 +48,16 @@ class _GatewayRequest:
     subnets: Sequence[Object] = ()
     fixed_ips: Sequence[Mapping[str, Any]] = ()
     enable_snat: bool = True
+    qos_policy_id: str | None = None
 
     @property
     def router_values(self) -> Object:
         """The columns of the router, but for the gateway port's id."""
-        return {"gw_network_id": self.network_id, "enable_snat": self.enable_snat}
+        return {
+            "gw_network_id": self.network_id,
+            "enable_snat": self.enable_snat,
+            "gw_qos_policy_id": self.qos_policy_id,
+        }
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,8 @@ class Routers:
         ports = read_ports(connection, before["id"])
         request = None
         if "external_gateway_info" in values:
-            request = self._gateway_request(connection, context, values["external_gateway_info"])
+            policy = before["gw_qos_policy_id"]
+            request = self._gateway_request(connection, context, values["external_gateway_info"], policy)
             _check_gateway(connection, before, ports, request, after["routes"])
             after |= request.router_values
         elif "routes" in values:
@@ -202,9 +209,9 @@ class Routers:
     # --- gateway --------------------------------------------------------------------------------------------------
 
     def _gateway_request(
-        self, connection: Connection, context: Context, info: Mapping[str, Any] | None
+        self, connection: Connection, context: Context, info: Mapping[str, Any] | None, old_policy: str | None = None
     ) -> _GatewayRequest:
-        """The checked `external_gateway_info` of a request."""
+        """The checked `external_gateway_info` of a request. A QoS policy that it does not name stays as it was."""
         if not info:
             return _GatewayRequest(None, enable_snat=self.defaults["enable_snat"])
         network_id, fixed = info["network_id"], info.get("external_fixed_ips") or ()
@@ -214,7 +221,10 @@ class Routers:
         for address in fixed:
             if address.get("ip_address") in gateways:
                 raise refuse(f"{address['ip_address']} is the gateway of the external network itself")
-        return _GatewayRequest(network_id, subnets, fixed, info.get("enable_snat", self.defaults["enable_snat"]))
+        policy = info.get("qos_policy_id", old_policy)
+        check_policy(connection, context, policy, old_policy)
+        snat = info.get("enable_snat", self.defaults["enable_snat"])
+        return _GatewayRequest(network_id, subnets, fixed, snat, policy)
 
     def _change_gateway(
         self, connection: Connection, router: Mapping[str, Any], request: _GatewayRequest, host: str

@@ -24,8 +24,13 @@ _COMPUTED: dict[str, sa.ColumnElement[Any]] = {
     "enable_ndp_proxy": sa.literal(False, sa.Boolean),
     "gateway_ips": sa.func.coalesce(_GATEWAY_IPS, sa.literal("[]"), type_=Json),
 }
-_INTERNAL = ("gw_port_id", "gw_network_id", "gateway_ips", "ha_network_id", "ha_vr_id")
-_GATEWAY = {"network_id": "gw_network_id", "external_fixed_ips": "gateway_ips", "enable_snat": "enable_snat"}
+_INTERNAL = ("gw_port_id", "gw_network_id", "gw_qos_policy_id", "gateway_ips", "ha_network_id", "ha_vr_id")
+_GATEWAY = {
+    "network_id": "gw_network_id",
+    "external_fixed_ips": "gateway_ips",
+    "enable_snat": "enable_snat",
+    "qos_policy_id": "gw_qos_policy_id",
+}
 # With all columns and the stored status: for updates.
 VIEW = View(t.routers, computed=_COMPUTED, not_found=errors.RouterNotFound)
 _STATUS = sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String))
@@ -47,7 +52,12 @@ def api_router(router: Object, gateway_ips: Sequence[Object], zones: Sequence[st
 
 
 def _gateway(router: Object) -> Object | None:
-    return None if router["gw_network_id"] is None else {name: router[column] for name, column in _GATEWAY.items()}
+    if router["gw_network_id"] is None:
+        return None
+    shown = {name: router[column] for name, column in _GATEWAY.items()}
+    if shown["qos_policy_id"] is None:  # as in Neutron, only a gateway that has a policy of its own shows one
+        del shown["qos_policy_id"]
+    return shown
 
 
 # Not for writing: the status is computed on reading, and must not be stored.

@@ -33,6 +33,7 @@ from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports import provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
 from neutrino.server.ml2.views import PORT_RENAMED, PORTS, subnets_of
+from neutrino.server.qos.use import PolicyUse
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
@@ -55,6 +56,7 @@ class Ports:
     quotas: Quotas
     binder: Binder
     groups: SecurityGroups
+    qos: PolicyUse
     base_mac: str
     max_address_pairs: int
     # Services that own ports, or have objects that depend on ports, register here when they are built.
@@ -105,12 +107,11 @@ class Ports:
                 # A requested MAC must be free on its network; a collision of a random one is left to the unique key.
                 requested = [p for values, (p, _) in zip(several, made, strict=True) if values.get("mac_address")]
                 _check_macs_free(connection, requested)
-                for port, _ in made:  # services may refuse a new port; none has rows for one yet
-                    self._hook_writes(connection, context, None, port)
+                hook_writes = [w for port, _ in made for w in self._hook_writes(connection, context, None, port)]
                 limits = self.quotas.limits(connection, "port", several)
             contexts = [DriverContext("create", "port", p, network=networks[p["network_id"]]) for p, _ in made]
             created = [port for port, _ in made]
-            with self.operations.write(contexts) as tx:
+            with self.operations.write(contexts, hook_writes) as tx:
                 self._insert(tx, made, limits)
                 for port in created:
                     tx.after_commit(self.notify, None, port)
@@ -143,7 +144,7 @@ class Ports:
             "ip_allocation": "none" if values.get("fixed_ips") == [] else "immediate",
             "port_security_enabled": values.get("port_security_enabled", True),
             "data_plane_status": None,
-            "qos_policy_id": None,
+            "qos_policy_id": values.get("qos_policy_id"),
             "qos_network_policy_id": network["qos_policy_id"],
             "numa_affinity_policy": None,
             "device_profile": None,
@@ -161,7 +162,9 @@ class Ports:
             check_usable(connection, context, groups, values["project_id"])
         port = self.extensions.process("create", "port", values, port, network=network)
         binding = self.binder.bind(connection, port, network)
-        return {**port, **binding.port_values}, binding
+        port = {**port, **binding.port_values}
+        self.qos.check_new_port(connection, context, port, network)
+        return port, binding
 
     def _insert(self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int]) -> None:
         tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made], limits)
@@ -220,6 +223,8 @@ class Ports:
             after["security_groups"] = new_or_same(values["security_groups"] or [], before["security_groups"])
             if after["security_groups"]:
                 check_usable(connection, context, after["security_groups"], before["project_id"])
+        if "qos_policy_id" in values:
+            self.qos.check_port_update(connection, context, before, after)
         return after
 
     def addresses_after(

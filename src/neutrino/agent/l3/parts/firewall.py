@@ -1,0 +1,220 @@
+"""Firewall groups (FWaaS v2) on router ports: an nft table of its own in each namespace of the router. Pure.
+
+A port's `egress` policy filters packets that enter the router by the port's device, its `ingress` policy those that
+leave by it. A packet between two such ports passes both. Rules match in the forward hook, so they see addresses after
+DNAT and before SNAT: those of the instances, never floating IPs. What the router itself sends and receives (DHCP,
+metadata, a ping of the gateway address) is not filtered. A packet that is forwarded:
+
+    firewall_groups    by no port with a group, on either side: passes. Not of a connection (invalid): dropped
+       │               of a connection that these very rules have let pass: passes, whatever its direction
+       ├─ reply ─────▶ firewall_replies: would the rules let the packets pass that it replies to? Else dropped
+       └─ other ─────▶ firewall_opening: egress policy of the port where it enters, ingress policy of where it leaves
+
+"These very rules": the connection's mark is `generation`, a checksum of all policies and ports in the namespace, set by
+the last rule that a packet passes. After a change it differs, so the next packet of every connection is filtered again,
+by the new rules, in whichever direction it goes. A connection that they forbid ends there, and one that they allow goes
+on without a loss. That needs no flush of conntrack entries, no record of former rules, and holds after a restart and
+on standby hosts. An established connection costs one comparison for each packet, however many rules there are.
+
+Replies are matched by the same rules with source and destination exchanged (chains `…_reply_…`). They do not drop, but
+set a bit of the packet's mark, so that a packet can be tried as a reply first, and as an opening one after that
+(`firewall_either`). This is for packets whose connection the namespace has not seen from its start:
+
+* TCP segments, except the opening one, on a host that has taken over an HA router: without it, a connection on which
+  only the answering side has something to send would wait for the other for ever;
+* packets between two subnets of a distributed router. Each host routes what its own instances send, so conntrack sees
+  one direction. These packets are filtered one by one: by the rules, or as possible replies. See docs/design/fwaas.md.
+"""
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_network
+from typing import Final
+
+from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, ObjectStatus, RouterNamespace
+from neutrino.dataplane.nft.api import Chain, Hook, Table
+from neutrino.feed.state import StateChange
+from neutrino.model.firewall import FirewallGroup, FirewallRule
+from neutrino.model.routing import Router, RouterInterface
+
+GROUP = "firewall_group"  # the feed's kind
+# After address scopes (0): what they drop is not rejected by a rule here.
+HOOK = Hook("filter", "forward", 10)
+BASE, EITHER, REPLYING, REPLIES, OPENING = (
+    "firewall_groups",
+    "firewall_either",
+    "firewall_replying",
+    "firewall_replies",
+    "firewall_opening",
+)
+ENDED, INVALID = "firewall_ended", "firewall_invalid"  # counters, beside those of each group and direction
+_NO_REPLY: Final = 0x20000  # bit of the packet's mark: the rules do not allow it as a reply
+_OPENS = "tcp flags & (syn | ack) == syn"
+_WITH_PORTS: Final = frozenset({6, 17, 33, 132, 136})  # TCP, UDP, DCCP, SCTP, UDP-Lite
+_ICMP, _ICMPV6 = 1, 58
+Groups = Mapping[str, FirewallGroup]
+"""The firewall group of each device that has one."""
+
+
+class FirewallGroups(L3Extension):
+    name = "firewall groups"
+    kinds = frozenset({GROUP})
+
+    def render(self, namespace: RouterNamespace) -> Contribution:
+        groups = _groups(namespace)
+        return Contribution(tables=(_table(namespace, groups),)) if groups else Contribution()
+
+    def routers_affected(self, change: StateChange, routers: Iterable[Router]) -> Iterator[str]:
+        return (each.id for each in routers if change.id in _group_ids(each))
+
+    def statuses(self, router: Router, objects: Objects) -> Iterator[ObjectStatus]:
+        known = objects.get(GROUP, {})
+        for group_id in sorted(_group_ids(router) & known.keys()):
+            group = known[group_id]
+            yield ObjectStatus(GROUP, group_id, "ACTIVE" if group.admin_state_up else "DOWN", group.revision)
+
+
+def _group_ids(router: Router) -> frozenset[str]:
+    ports = (*router.interfaces, *router.snat_interfaces)
+    return frozenset(each.firewall_group_id for each in ports if each.firewall_group_id)
+
+
+def _groups(namespace: RouterNamespace) -> dict[str, FirewallGroup]:
+    known = namespace.objects.get(GROUP, {})
+    ids = {name: _group_id(port, namespace) for name, port in namespace.inside.items()}
+    # A group that this host does not have (an invalid object, a lost one) drops everything, as one that is down does.
+    return {
+        name: known.get(group_id) or FirewallGroup(id=group_id, admin_state_up=False)
+        for name, group_id in sorted(ids.items())
+        if group_id
+    }
+
+
+def _group_id(port: RouterInterface, namespace: RouterNamespace) -> str:
+    """In `snat-…`, a port is the part of the router's port on that subnet that leads to the outside: its group counts."""
+    if port.firewall_group_id or namespace.kind != "snat":
+        return port.firewall_group_id
+    subnets = {each.subnet_id for each in port.addresses}
+    same = (each for each in namespace.whole.interfaces if subnets & {own.subnet_id for own in each.addresses})
+    return next((each.firewall_group_id for each in same if each.firewall_group_id), "")
+
+
+# --- chains -----------------------------------------------------------------------------------------------------------
+
+
+def _table(namespace: RouterNamespace, groups: Groups) -> Table:
+    """In a table of the family `inet`: a change of floating IPs replaces neither rules nor counters of the firewall."""
+    distinct = {each.id: each for each in groups.values()}.values()
+    policies = [chain for group in distinct for chain in _policies(group)]
+    into = {way: f"iifname vmap {_verdicts(groups, way)}" for way in ("egress", "ingress_reply")}
+    out_of = {way: f"oifname vmap {_verdicts(groups, way)}" for way in ("ingress", "egress_reply")}
+    # Of everything that decides: the same on all hosts of the router, and after a restart.
+    decided = "\0".join((*map(Chain.text, policies), *into.values(), *out_of.values()))
+    remember = f"ct mark set {zlib.crc32(decided.encode()) or 1:#x}"
+    no_reply, clear = f"meta mark & {_NO_REPLY:#x} != 0", f"meta mark set meta mark & {~_NO_REPLY & 0xFFFFFFFF:#x}"
+    chains = (
+        *policies,
+        Chain(REPLIES, (into["ingress_reply"], out_of["egress_reply"])),
+        Chain(OPENING, (clear, into["egress"], out_of["ingress"], remember)),
+        Chain(REPLYING, (f"jump {REPLIES}", f"{no_reply} counter name {ENDED} drop", remember)),
+        Chain(EITHER, (f"{_OPENS} goto {OPENING}", f"jump {REPLIES}", f"{no_reply} goto {OPENING}", remember)),
+        Chain(BASE, tuple(_dispatch(namespace, groups, remember)), HOOK),
+    )
+    names = (ENDED, INVALID, *(_name(way, each) for each in distinct for way in ("ingress", "egress")))
+    # Counters are read by operators; they are no part of what is compared with the kernel.
+    return Table(chains, declarations=tuple(f"counter {each} {{\n}}" for each in names))
+
+
+def _dispatch(namespace: RouterNamespace, groups: Groups, remember: str) -> Iterator[str]:
+    filtered, generation = _quoted(groups), remember.rpartition(" ")[2]
+    yield f"iifname != {filtered} oifname != {filtered} accept"
+    if namespace.whole.distributed and namespace.kind == "router":
+        # On its way to `snat-…`, which filters it. The reply does not come back through this namespace.
+        same = ", ".join(f'"{each}" . "{each}"' for each in groups)
+        yield f"iifname . oifname {{ {same} }} accept"
+        yield f"iifname {_quoted(namespace.inside)} oifname {_quoted(namespace.inside)} goto {EITHER}"
+    yield f"ct state invalid counter name {INVALID} drop"
+    yield f"ct state established,related ct mark {generation} accept"
+    if namespace.router.ha is not None:
+        yield f"meta l4proto tcp goto {EITHER}"
+    yield f"ct direction reply goto {REPLYING}"
+    yield f"goto {OPENING}"
+
+
+def _verdicts(groups: Groups, way: str) -> str:
+    several = (f'"{device}" : jump {_name(way, group)}' for device, group in groups.items())
+    return f"{{ {', '.join(several)} }}"
+
+
+def _quoted(devices: Iterable[str]) -> str:
+    several = (f'"{each}"' for each in sorted(devices))
+    return f"{{ {', '.join(several)} }}"
+
+
+def _name(way: str, group: FirewallGroup) -> str:
+    """Of a chain or counter: with the group's id, by which operators find it; ids of another form get a checksum."""
+    plain = group.id if re.fullmatch(r"[\w-]{1,64}", group.id, re.ASCII) else f"{zlib.crc32(group.id.encode()):08x}"
+    return f"firewall_{way}_{plain}"
+
+
+def _policies(group: FirewallGroup) -> Iterator[Chain]:
+    """Chains of both directions, each for packets and for replies. To return is to pass."""
+    for way, rules in (("ingress", group.ingress), ("egress", group.egress)):
+        several = rules if group.admin_state_up else ()
+        counted = f"counter name {_name(way, group)}"
+        lines = [line for rule in several for line in _lines(rule, counted)]
+        yield Chain(_name(way, group), (*lines, f"{counted} drop"))
+        refused = f"meta mark set meta mark | {_NO_REPLY:#x}"
+        replies = (
+            f"{match} {'return' if rule.action == 'allow' else f'{refused} return'}"
+            for rule in several
+            for match in _matches(rule, reply=True)
+        )
+        yield Chain(_name(f"{way}_reply", group), (*replies, refused))
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+def _lines(rule: FirewallRule, counted: str) -> Iterator[str]:
+    for match in _matches(rule):
+        if rule.action == "allow":
+            yield f"{match} return"
+        elif rule.action == "deny":
+            yield f"{match} {counted} drop"
+        else:
+            if rule.protocol in (None, 6):
+                yield f"{match} meta l4proto tcp {counted} reject with tcp reset"
+            if rule.protocol != 6:
+                yield f"{match} {counted} reject with icmpx port-unreachable"
+
+
+def _matches(rule: FirewallRule, *, reply: bool = False) -> Iterator[str]:
+    """At most one; none if no packet can match. Of a reply, source and destination are exchanged."""
+    family = "ip" if rule.ip_version == 4 else "ip6"
+    prefixes = {"saddr": rule.source_ip_address, "daddr": rule.destination_ip_address}
+    ports = {
+        "sport": (rule.source_port_first, rule.source_port_last),
+        "dport": (rule.destination_port_first, rule.destination_port_last),
+    }
+    words = [f"meta nfproto ipv{rule.ip_version}"]
+    for name, other in (("saddr", "daddr"), ("daddr", "saddr")):
+        if prefix := prefixes[other if reply else name]:
+            network = ip_network(prefix, strict=False)
+            if network.version != rule.ip_version:
+                return
+            words += [f"{family} {name} {network}"] if network.prefixlen else []
+    protocol = _ICMPV6 if rule.protocol == _ICMP and rule.ip_version == 6 else rule.protocol
+    words += [f"meta l4proto {protocol}"] if protocol is not None else []
+    for name, other in (("sport", "dport"), ("dport", "sport")):
+        first, last = ports[other if reply else name]
+        if first is not None or last is not None:
+            if protocol not in _WITH_PORTS:
+                return
+            low = first or 0
+            high = low if last is None else last
+            if high < low:
+                return
+            words.append(f"th {name} {low}" if low == high else f"th {name} {low}-{high}")
+    yield " ".join(words)

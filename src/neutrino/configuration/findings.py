@@ -1,0 +1,159 @@
+"""Options in configuration files that are not read, each with the reason: nothing is ignored silently.
+
+An option in a file is one of: registered by this program; registered by the other program (server or agent), as their files
+are often given to both; one of Neutron's that has no meaning here; one that asks for something missing, which refuses the
+start; or unknown, such as a typo.
+"""
+
+import difflib
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from oslo_config import cfg
+
+from neutrino.configuration import neutron_options as neutron
+from neutrino.configuration.neutron_values import hints
+from neutrino.errors import RefusedToStart
+
+LOG = logging.getLogger(__name__)
+DEFAULT = "DEFAULT"
+SERVER, AGENT = "server", "agent"
+Option = tuple[str, str]  # section and name
+Groups = Iterable[tuple[str | None, Iterable[cfg.Opt]]]  # options as declared, by group
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Options of the files that this program does not read, by section, with the reason of each."""
+
+    unknown: Mapping[Option, str] = field(default_factory=dict)  # with the closest known name, or empty
+    without_effect: Mapping[Option, str] = field(default_factory=dict)
+    elsewhere: Collection[Option] = ()  # read by the other program
+    overridden: Collection[Option] = ()  # lists of extensions that a later file replaces
+
+
+def given(files: Iterable[str]) -> dict[Option, list[str]]:
+    """All options in the files with their values, in the order of the files."""
+    found: dict[Option, list[str]] = {}
+    for file in files:
+        sections: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(file, sections).parse()
+        for section, options in sections.items():
+            for name, values in options.items():
+                # oslo.config ignores the case of sections, other than that of DEFAULT.
+                key = section if section == DEFAULT else section.lower(), name
+                found.setdefault(key, []).append(values[-1])
+    return found
+
+
+def registered(conf: cfg.ConfigOpts) -> set[Option]:
+    """All registered options, under all names that files may use. Drivers and libraries register theirs while they load."""
+    found = set()
+    # oslo.config lists the groups and options, but not their deprecated names.
+    for info, group in conf._all_opt_infos():
+        option, section = info["opt"], group.name if group is not None else DEFAULT
+        found.add((section, option.dest))
+        for former in option.deprecated_opts:
+            found.add((former.group or section, (former.name or option.name).replace("-", "_")))
+            found.add((former.group or section, former.name or option.name))
+    return found
+
+
+def names_of(groups: Groups) -> set[Option]:
+    """The names of options that are declared, and not registered in this process."""
+    conf = cfg.ConfigOpts()
+    for group, options in groups:
+        conf.register_opts(options, group=group)
+    return registered(conf)
+
+
+def refuse(conf: cfg.ConfigOpts) -> None:
+    """Raise RefusedToStart for options that ask for what is not here; all of them in one message."""
+    problems = []
+    for (section, name), texts in given(conf.config_file or ()).items():
+        refusal = neutron.REFUSALS.get((section, name))
+        text = texts[-1].strip()
+        if refusal is not None and text.lower().replace(":", ".") not in refusal.accepted:
+            problems.append(f"[{section}] {name} = {text} is not supported: {refusal.reason}")
+    if problems:
+        raise RefusedToStart("; ".join(problems))
+
+
+def compare(
+    values: Mapping[Option, Sequence[str]], known: Collection[Option], other: Collection[Option], program: str
+) -> Findings:
+    """Pure. `known`: the options of this program, `other`: those of the other one."""
+    unknown: dict[Option, str] = {}
+    without_effect: dict[Option, str] = {}
+    elsewhere = []
+    for option in values:
+        section, name = option
+        if option in known:
+            continue
+        refusal = neutron.REFUSALS.get(option)  # its value is accepted, or the start would have been refused
+        reason = refusal.reason if refusal is not None else neutron.reason(section, name)
+        if option in other or (program == AGENT and section in neutron.LIBRARY_SECTIONS):
+            elsewhere.append(option)
+        elif reason is not None:
+            without_effect[option] = reason
+        elif section in neutron.LIBRARY_SECTIONS and (section, neutron.LIBRARY_SECTIONS[section][0]) not in known:
+            without_effect[option] = neutron.LIBRARY_SECTIONS[section][1]
+        else:
+            unknown[option] = _closest(option, known)
+    extensions = ("agent", "extensions")
+    overridden = [extensions] if len(set(values.get(extensions, ()))) > 1 and extensions in known else []
+    return Findings(unknown, without_effect, elsewhere, overridden)
+
+
+def log(findings: Findings, program: str) -> None:
+    """One line for each kind of finding."""
+    if findings.unknown:
+        LOG.warning("options that the %s does not know, without effect: %s", program, _by_section(findings.unknown))
+    if findings.without_effect:
+        LOG.warning("options of Neutron without effect here: %s", _by_section(findings.without_effect))
+    if findings.elsewhere:
+        reader = AGENT if program == SERVER else SERVER
+        LOG.info("options that only the %s reads: %s", reader, _by_section(dict.fromkeys(findings.elsewhere, "")))
+    for section, name in findings.overridden:
+        LOG.warning("[%s] %s is in several files with different values; the last file is used", section, name)
+
+
+def log_hints(values: Mapping[Option, Sequence[str]]) -> None:
+    """Log which values of Neutron were replaced by ours."""
+    found = [f"[{section}] {name}: {hint}" for (section, name), texts in values.items()
+             for hint in hints(section, name, texts[-1])]  # fmt: skip
+    if found:
+        LOG.info("values of Neutron are read as ours: %s", "; ".join(found))
+
+
+def report(conf: cfg.ConfigOpts, program: str, others: Callable[[], Groups] = tuple) -> None:
+    """Log the findings of a program that has loaded all its drivers. `others` gives the options of the other program."""
+    values, known = given(conf.config_file or ()), registered(conf)
+    log_hints({option: texts for option, texts in values.items() if option in known})
+    other = names_of(others()) if set(values) - known else ()  # loads the other program's modules: only if needed
+    log(compare(values, known, other, program), program)
+
+
+def _closest(option: Option, known: Collection[Option]) -> str:
+    """The known option that is probably meant; empty if none is similar."""
+    section, name = option
+    spelled = name.replace("-", "_").lower()
+    same = [each for each in known if each[1] == spelled]
+    if same:
+        return f"did you mean [{same[0][0]}] {spelled}?"
+    names = [each for group, each in known if group == section]
+    closest = difflib.get_close_matches(spelled, names, n=1, cutoff=0.8)
+    return f"did you mean {closest[0]}?" if closest else ""
+
+
+def _by_section(options: Mapping[Option, str]) -> str:
+    """All options with their reasons: those of a section together, and in it those with the same reason."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    for (section, name), reason in options.items():
+        sections.setdefault(section, {}).setdefault(reason, []).append(name)
+    texts = []
+    for section, reasons in sorted(sections.items()):
+        parts = [f"{', '.join(names)} ({reason})" if reason else ", ".join(names) for reason, names in reasons.items()]
+        texts.append(f"[{section}] {', '.join(parts)}")
+    return "; ".join(texts)

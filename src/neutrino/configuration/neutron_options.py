@@ -1,0 +1,285 @@
+"""Neutron's options that neither the server nor the agent registers, with the reason; as data.
+
+`findings.py` compares configuration files with these tables, and docs/options.md is generated from them. An option that we
+register needs no entry: it is the same, unless DIFFERENT has a note. The names are those of neutron.conf, ml2_conf.ini,
+openvswitch_agent.ini, dhcp_agent.ini, l3_agent.ini and metadata_agent.ini of Neutron 29 and of earlier releases.
+"""
+
+from dataclasses import dataclass
+
+TRUE = ("true", "1", "yes", "on")
+FALSE = ("false", "0", "no", "off")
+EMPTY = ("", "none")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An option that asks for something that is not here, unless its value is one of `accepted` (in lower case)."""
+
+    accepted: tuple[str, ...]
+    reason: str
+
+
+_RPC = "agents use the feed, not RPC"
+_RABBIT = "notifications reconnect and retry by themselves"
+_CONTROLLER = "flows are installed by bundles, without an OpenFlow controller"
+_NFT = "routers use nftables"
+_PLACEMENT = "hosts report no resources to Placement"
+_PROCESSES = "the API server has its own worker processes"
+_POLLING = "events of OVSDB replace polling"
+_OLD_AUTH = "the feed authenticates hosts with credentials"
+_ROOT = "the agent runs with its own privileges, without helper programs"
+
+# --- accepted, without effect: section → names that share a reason → the reason ------------------------------------------
+
+NOT_NEEDED: dict[str, dict[str, str]] = {
+    "DEFAULT": {
+        "rpc_workers rpc_state_report_workers rpc_response_max_timeout rpc_response_timeout rpc_ping_enabled "
+        "rpc_resources_processing_step executor_thread_pool_size rpc_thread_pool_size rpc_conn_pool_size rpc_backend "
+        "dhcp_agent_notification": _RPC,
+        "send_events_interval http_retries": "events are sent at once, and retried for 300 s",
+        "periodic_interval periodic_fuzzy_delay run_external_periodic_tasks": "there are no periodic tasks",
+        "allow_bulk allow_pagination allow_sorting": "always on",
+        "filter_validation": "an unknown filter is always an error",
+        "setproctitle": "processes always have names",
+        "my_ip my_ipv6": "addresses are given by bind_host, [feed] bind and [ovs] local_ip",
+        "dhcp_load_type": "the load of a DHCP agent is its number of networks",
+        "enable_traditional_dhcp": "DHCP is served by hosts with the role dhcp, and only by them",
+        "enable_dvr": "routers are distributed if they are created so, on hosts with a dvr mode",
+        "host_dvr_for_dhcp": "a distributed router is served where its ports are, DHCP ports included",
+        "graceful_shutdown_timeout": "requests in progress are completed within 10 s",
+        "log_options": "SIGHUP logs the values of all options at DEBUG",
+        "fatal_deprecations": "for tests of Neutron",
+        "backdoor_port backdoor_socket": "there is no backdoor",
+        "min_l3_agents_per_router": "an HA router is created with the agents that there are",
+        # DHCP
+        "resync_interval resync_throttle": "failed networks are retried at once, with back-off",
+        "bulk_reload_interval": "changes that wait for their turn are applied together",
+        # L3
+        "ha_conntrackd_group ha_conntrackd_hashlimit ha_conntrackd_hashsize ha_conntrackd_ipv4_mcast_addr "
+        "ha_conntrackd_rcvsocketbuffer ha_conntrackd_sndsocketbuffer ha_conntrackd_socketbuffersize "
+        "ha_conntrackd_socketbuffersize_max_grown ha_conntrackd_unix_backlog": "conntrackd is not used",
+        "metadata_access_mark external_ingress_mark": f"{_NFT}, with marks of their own",
+        "per_router_log_files router_log_files_in_ha_confs": "each daemon logs in its own directory",
+        "router_id router_delete_namespaces dhcp_delete_namespaces use_namespaces": "namespaces are always used, and "
+        "deleted with their router or network",
+        # Metadata
+        "metadata_workers": "one process serves all instances of a host",
+        "metadata_proxy_socket_mode": "only the agent uses the socket",
+        "metadata_proxy_watch_log": "the proxy opens its log before it changes its user",
+        "auth_url auth_region admin_tenant_name admin_user admin_password endpoint_type": _OLD_AUTH,
+        # Earlier releases
+        "verbose": "use debug",
+        "notification_driver notification_topics": "use [oslo_messaging_notifications] driver and topics",
+        "allow_overlapping_ips": "always on",
+        "advertise_mtu force_gateway_on_subnet max_fixed_ips_per_port": "removed from Neutron",
+        "lock_path": "no file locks are used",
+        "api_paste_config": "the middleware is fixed",
+        "backlog tcp_keepidle client_socket_timeout wsgi_keep_alive wsgi_default_pool_size wsgi_log_format "
+        "wsgi_server_debug max_header_line retry_until_window": _PROCESSES,
+        "nova_url nova_admin_username nova_admin_password nova_admin_tenant_name nova_admin_tenant_id "
+        "nova_admin_auth_url nova_region_name nova_ca_certificates_file nova_api_insecure": "use [nova]",
+        "ovs_integration_bridge": "use [ovs] integration_bridge",
+        "ovs_vsctl_timeout": "use [ovs] ovsdb_timeout",
+        "report_interval": "use [agent] report_interval",
+    },
+    "agent": {
+        "check_child_processes_interval": "the exit of a daemon is noticed at once",
+        "comment_iptables_rules debug_iptables_rules use_random_fully": _NFT,
+        "kill_scripts_path": "daemons are ended by signals",
+        "root_helper root_helper_daemon use_helper_for_ns_read": _ROOT,
+        "explicitly_egress_direct": "packets to known addresses are never flooded",
+        "minimize_polling ovsdb_monitor_respawn_interval polling_interval": _POLLING,
+        "veth_mtu": "bridges are connected by patch ports",
+        "agent_type": "each role has Neutron's agent type",
+    },
+    "ovs": {
+        "of_connect_timeout of_inactivity_probe of_listen_address of_listen_port of_request_timeout of_interface "
+        "openflow_processed_per_port": _CONTROLLER,
+        "ovsdb_debug": "use debug",
+        "ovsdb_interface": "OVSDB is always used through its protocol",
+        "trunk_enabled": "there are no trunks",
+        "qos_meter_bandwidth": "the datapath decides how bandwidth is limited",
+        "resource_provider_bandwidths resource_provider_default_hypervisor resource_provider_hypervisors "
+        "resource_provider_inventory_defaults resource_provider_packet_processing_inventory_defaults "
+        "resource_provider_packet_processing_with_direction resource_provider_packet_processing_without_direction": (
+            _PLACEMENT
+        ),
+        "bridge_mac_table_size": "only physical bridges learn addresses: set other_config:mac-table-size on them",
+        "igmp_flood igmp_flood_reports igmp_flood_unregistered": "multicast is flooded",
+        "enable_tunneling tunnel_type": "use [agent] tunnel_types",
+        "tenant_network_type network_vlan_ranges tunnel_id_ranges": "use [ml2]",
+    },
+    "ml2": {"tunnelled_network_rp_name": _PLACEMENT},
+    "ml2_type_vxlan": {"vxlan_group": "tunnels are unicast"},
+    "ovs_driver": {"ovs_create_tap": "os-vif creates the device"},
+    "securitygroup": {"enable_ipset": "address sets are flows, or nft sets"},
+    "database": {
+        "asyncio_connection asyncio_slave_connection slave_connection synchronous_reader": "all requests use connection",
+        "backend engine": "connection selects the database",
+        "connection_debug connection_trace": "use default_log_levels = sqlalchemy=DEBUG",
+        "connection_recycle_time max_overflow pool_timeout max_retries retry_interval db_inc_retry_interval "
+        "db_max_retries db_max_retry_interval db_retry_interval use_db_reconnect": "connections are checked before "
+        "use, and transactions are retried",
+        "mysql_sql_mode sqlite_synchronous": "set by the server, as its transactions need it",
+        "mysql_wsrep_sync_wait": "write requests to a Galera cluster through one node",
+    },
+    "quotas": {"track_quota_usage": "usage is counted where there is a limit", "quota_items": "all quotas apply"},
+    "service_providers": {"service_provider": "routers have no service providers"},
+    "oslo_messaging_notifications": {"retry": _RABBIT},
+    "oslo_messaging_rabbit": {
+        "amqp_auto_delete conn_pool_min_size conn_pool_ttl direct_mandatory_flag enable_cancel_on_failover "
+        "heartbeat_rate heartbeat_timeout_threshold hostname kombu_compression kombu_failover_strategy "
+        "kombu_missing_consumer_retry_timeout kombu_reconnect_timeout kombu_reconnect_delay kombu_reconnect_splay "
+        "processname rabbit_ha_queues rabbit_interval_max rabbit_login_method rabbit_qos_prefetch_count "
+        "rabbit_quorum_delivery_limit rabbit_quorum_max_memory_bytes rabbit_quorum_max_memory_length "
+        "rabbit_retry_backoff rabbit_retry_interval rabbit_stream_fanout rabbit_transient_queues_ttl "
+        "rabbit_transient_quorum_queue rpc_conn_pool_size ssl_enforce_fips_mode ssl_enforce_hostname_verification "
+        "ssl_version use_queue_manager": _RABBIT,
+    },
+    "dhcp": {"enable_ipv6": "subnets decide"},
+    "metadata": {
+        "auth_ca_cert host_proxy_listen_port metadata_proxy_shared_secret nova_client_cert nova_client_priv_key "
+        "nova_metadata_host nova_metadata_insecure nova_metadata_port nova_metadata_protocol provider_base_mac "
+        "provider_cidr provider_vlan_id": "of the L2 extension metadata_path; the role metadata has these in [DEFAULT]",
+    },
+}
+
+# Sections that have no meaning as a whole.
+NOT_NEEDED_SECTIONS: dict[str, str] = {
+    "cache": "metadata requests are answered from the state of the host",
+    "designate": "external DNS services are not supported",
+    "ironic": "Ironic is not notified",
+    "network_log": "packet logging is not supported",
+    "oslo_concurrency": "no file locks are used",
+    "oslo_messaging_kafka": "notifications are sent to RabbitMQ",
+    "oslo_reports": "there are no reports by signal",
+    "oslo_versionedobjects": _RPC,
+    "ovn": "of the mechanism driver ovn",
+    "ovn_nb_global": "of the mechanism driver ovn",
+    "placement": _PLACEMENT,
+    "privsep": _ROOT,
+    "profiler": "logs have the request id, and the profiler is not used",
+    "profiler_jaeger": "the profiler is not used",
+    "profiler_otlp": "the profiler is not used",
+}
+
+# Sections whose options libraries of the server register, most only when they are used: an option that shows the use, and
+# the reason why others have no effect.
+LIBRARY_SECTIONS: dict[str, tuple[str, str]] = {
+    "keystone_authtoken": ("auth_type", "read with auth_strategy = keystone"),
+    "nova": ("auth_type", "read with credentials in this section"),
+    "healthcheck": ("disable_by_file_path", "read with the backend in backends that has the option"),
+    "oslo_policy": ("policy_file", "read by the server"),
+    "cors": ("allowed_origin", "read by the server"),
+    "oslo_middleware": ("enable_proxy_headers_parsing", "read by the server"),
+}
+
+# --- refused, unless the value asks for what is the case anyway ----------------------------------------------------------
+
+REFUSED: dict[str, dict[str, Refusal]] = {
+    "DEFAULT": {
+        "interface_driver": Refusal(
+            ("", "openvswitch", "ovsinterfacedriver", "neutron.agent.linux.interface.ovsinterfacedriver"),
+            "devices are plugged into Open vSwitch; there is no other driver",
+        ),
+        "dhcp_driver": Refusal(("", "dnsmasq", "neutron.agent.linux.dhcp.dnsmasq"), "DHCP is served by dnsmasq"),
+        "ipam_driver": Refusal(("", "internal"), "addresses are allocated by the server itself"),
+        "network_scheduler_driver": Refusal(
+            (
+                "",
+                "neutron.scheduler.dhcp_agent_scheduler.weightscheduler",
+                "neutron.scheduler.dhcp_agent_scheduler.azawareweightscheduler",
+            ),
+            "networks are scheduled to the agents with the fewest networks, by availability zone",
+        ),
+        "external_dns_driver": Refusal(EMPTY, "external DNS services are not supported"),
+        "api_extensions_path": Refusal(EMPTY, "packages add API resources by the entry point neutrino.service_plugins"),
+        "network_link_prefix": Refusal(EMPTY, "use [oslo_middleware] enable_proxy_headers_parsing"),
+        "vlan_transparent": Refusal((*EMPTY, *FALSE), "VLAN-transparent networks are not supported"),
+        "vlan_qinq": Refusal((*EMPTY, *FALSE), "QinQ networks are not supported"),
+        "enable_new_agents": Refusal(TRUE, "new agents are enabled; a host needs a credential to become one"),
+        "enable_services_on_agents_with_admin_state_down": Refusal(
+            FALSE, "networks leave DHCP agents that are disabled"
+        ),
+        "enable_default_route_ecmp": Refusal(FALSE, "routers have one gateway"),
+        "enable_default_route_bfd": Refusal(FALSE, "routers have one gateway"),
+        "cleanup_on_shutdown": Refusal(FALSE, "routers keep forwarding while the agent is stopped"),
+        "ha_conntrackd_enabled": Refusal(FALSE, "connections are not replicated between the hosts of an HA router"),
+        "ha_vrrp_health_check_interval": Refusal(("", "0"), "HA routers do not check their gateway"),
+        "enable_inat_enat": Refusal(FALSE, "an option of one vendor's product"),
+    },
+    "agent": {
+        "baremetal_smartnic": Refusal(FALSE, "smart NICs without an agent of their own are not supported"),
+        "prevent_arp_spoofing": Refusal(
+            TRUE, "protection is always on: disable port security of a port, or add allowed address pairs"
+        ),
+    },
+    "ovs": {
+        "use_veth_interconnection": Refusal(FALSE, "bridges are connected by patch ports, which cost less"),
+        "igmp_snooping_enable": Refusal(FALSE, "multicast is flooded"),
+        "ssl_ca_cert_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
+        "ssl_cert_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
+        "ssl_key_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
+    },
+    "database": {"connection_parameters": Refusal(EMPTY, "append the parameters to connection, after a question mark")},
+    "quotas": {
+        "quota_driver": Refusal(
+            (
+                "",
+                "neutron.db.quota.driver.dbquotadriver",
+                "neutron.db.quota.driver_nolock.dbquotanolockdriver",
+            ),
+            "quotas are kept in the database",
+        ),
+        "default_quota": Refusal(("", "-1"), "set the quota of each resource"),
+    },
+    "ironic": {"enable_notifications": Refusal(FALSE, "Ironic is not notified")},
+    "ssl": {"ciphers": Refusal(EMPTY, "the cipher suites of TLS 1.2 and 1.3 are fixed, without weak ones")},
+}
+
+# --- registered here, with another default or meaning (for docs/options.md) ----------------------------------------------
+
+DIFFERENT: dict[str, dict[str, str]] = {
+    "DEFAULT": {
+        "allowed_conntrack_helpers": "",
+        "control_exchange": "Neutron's own default, in place of the library's",
+        "core_plugin": "the only one included",
+        "ha_vrrp_advert_int": "failover in half the time; a copied value is used as it is",
+        "host": "the name of the machine",
+        "ovs_use_veth": "on the userspace datapath veth pairs are used",
+        "router_scheduler_driver": "class names and Neutron's class paths",
+        "service_plugins": "names of Neutron's plugins that are always included are accepted",
+        "state_path": "set it for a service that runs as root",
+    },
+    "agent": {
+        "arp_responder": "needs l2_population, which is on too",
+        "l2_population": "the server always has the forwarding entries",
+    },
+    "database": {"max_pool_size": "of each worker process"},
+    "ml2": {
+        "extension_drivers": "",
+        "mechanism_drivers": "",
+        "project_network_types": "",
+    },
+    "ml2_type_geneve": {"vni_ranges": "usable without a range in the configuration"},
+    "ml2_type_gre": {"tunnel_id_ranges": "usable without a range in the configuration"},
+    "ml2_type_vxlan": {"vni_ranges": "usable without a range in the configuration"},
+    "oslo_messaging_notifications": {"driver": "noop or messagingv2"},
+    "ovs": {"ovsdb_connection": "unix: and tcp: addresses"},
+    "securitygroup": {"firewall_driver": "Neutron's short names and class paths; iptables without hybrid is refused"},
+}
+
+
+def _by_option(table: dict[str, dict[str, str]]) -> dict[tuple[str, str], str]:
+    return {(s, n): reason for s, rows in table.items() for names, reason in rows.items() for n in names.split()}
+
+
+REASONS = _by_option(NOT_NEEDED)
+REFUSALS = {(section, name): refusal for section, rows in REFUSED.items() for name, refusal in rows.items()}
+NOTES = _by_option(DIFFERENT)
+
+
+def reason(section: str, name: str) -> str | None:
+    """Why an option has no effect; None if the tables do not have it."""
+    return REASONS.get((section, name)) or NOT_NEEDED_SECTIONS.get(section)

@@ -1,0 +1,209 @@
+"""Names that Neutron's configuration gives to plugins, drivers and extensions, and what they are here; as data.
+
+The types of these options (`name_type`, `list_type`) read Neutron's names as ours, so that nothing else in the program
+knows them. A name that is installed as an entry point, by us or by a third party, always means that entry point.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from oslo_config import types
+
+INCLUDED = ""  # instead of a name: a part of Neutron that is always included here
+
+
+@dataclass(frozen=True)
+class Names:
+    """The values of one option."""
+
+    names: Mapping[str, str] = field(default_factory=dict)  # Neutron's → ours, or INCLUDED
+    missing: Mapping[str, str] = field(default_factory=dict)  # Neutron's → why it is not here
+    group: str = ""  # of entry points
+    choices: tuple[str, ...] = ()  # for options without entry points
+
+    def available(self) -> Collection[str]:
+        return self.choices or _installed(self.group)
+
+    def read(self, text: str) -> str:
+        """Our name; INCLUDED if there is nothing to load."""
+        if text in self.available():
+            return text
+        path = text.replace(":", ".")  # some deployment tools separate module and class by a colon
+        name = self.names.get(path, path)
+        if name == INCLUDED or name in self.available():
+            return name
+        if name in self.missing:
+            raise ValueError(f"{text!r} is not supported: {self.missing[name]}")
+        if self.choices:
+            raise ValueError(f"{text!r} is none of {', '.join(self.choices)}")
+        return name  # unknown: the loader's error names the entry points
+
+
+@cache
+def _installed(group: str) -> frozenset[str]:
+    return frozenset(point.name for point in entry_points(group=group))
+
+
+_NOT_HERE = "it is not part of this release"
+_OVN = "OVN is another backend"
+
+TABLE: dict[tuple[str, str], Names] = {
+    ("DEFAULT", "core_plugin"): Names(
+        names={"neutron.plugins.ml2.plugin.Ml2Plugin": "ml2", "neutron.plugins.ml2.plugin.ML2Plugin": "ml2"},
+        missing={
+            "neutron.plugins.openvswitch.ovs_neutron_plugin.OVSNeutronPluginV2": "use ml2",
+            "openvswitch": "use ml2",
+        },
+        group="neutrino.core_plugins",
+    ),
+    ("DEFAULT", "service_plugins"): Names(
+        names={
+            "neutron.services.l3_router.l3_router_plugin.L3RouterPlugin": "router",
+            "neutron.services.qos.qos_plugin.QoSPlugin": "qos",
+            "neutron_fwaas.services.firewall.fwaas_plugin_v2.FirewallPluginV2": "firewall_v2",
+            **dict.fromkeys(
+                (
+                    *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),
+                    *("conntrack_helper", "neutron.services.conntrack_helper.plugin.Plugin"),
+                    *("flavors", "neutron.services.flavors.flavors_plugin.FlavorsPlugin"),
+                    "network_ip_availability",
+                    "neutron.services.network_ip_availability.plugin.NetworkIPAvailabilityPlugin",
+                    *("port_forwarding", "neutron.services.portforwarding.pf_plugin.PortForwardingPlugin"),
+                    *("revisions", "neutron.services.revisions.revision_plugin.RevisionPlugin"),
+                    *("tag", "neutron.services.tag.tag_plugin.TagPlugin"),
+                    *("timestamp", "neutron.services.timestamp.timestamp_plugin.TimeStampPlugin"),
+                    "timestamp_core",
+                ),
+                INCLUDED,
+            ),
+        },
+        missing={
+            **dict.fromkeys(
+                (
+                    *("metering", "neutron.services.metering.metering_plugin.MeteringPlugin"),
+                    *("segments", "neutron.services.segments.plugin.Plugin"),
+                    "network_segment_range",
+                    "neutron.services.network_segment_range.plugin.NetworkSegmentRangePlugin",
+                    *("trunk", "neutron.services.trunk.plugin.TrunkPlugin"),
+                    *("log", "neutron.services.logapi.logging_plugin.LoggingPlugin"),
+                    *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
+                    *("local_ip", "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin"),
+                    *("ndp_proxy", "neutron.services.ndp_proxy.plugin.NDPProxyPlugin"),
+                    *("pvlan", "neutron.services.pvlan.pvlan_plugin.PVLANPlugin"),
+                    *("firewall", "vpnaas", "bgp", "taas", "sfc", "flow_classifier", "bgpvpn"),
+                ),
+                _NOT_HERE,
+            ),
+            **dict.fromkeys(
+                ("ovn-router", "neutron.services.ovn_l3.plugin.OVNL3RouterPlugin", "ovn-bgp", "evpn"), _OVN
+            ),
+            "lbaasv2": "load balancers are Octavia's",
+        },
+        group="neutrino.service_plugins",
+    ),
+    ("ml2", "mechanism_drivers"): Names(
+        missing={
+            **dict.fromkeys(("ovn", "ovn-sync"), _OVN),
+            "linuxbridge": "Linux bridge is another backend, and no longer in Neutron",
+            "macvtap": _NOT_HERE,
+            "baremetal": "it is a driver of Ironic's, and not installed",
+        },
+        group="neutrino.ml2.mechanism_drivers",
+    ),
+    ("ml2", "type_drivers"): Names(group="neutrino.ml2.type_drivers"),
+    ("ml2", "extension_drivers"): Names(
+        names={"tag_ports_during_bulk_creation": INCLUDED, "qos": INCLUDED},
+        missing=dict.fromkeys(
+            (
+                *("data_plane_status", "dns_domain_ports", "dns_domain_keywords", "port_device_profile"),
+                *("port_hardware_offload_type", "port_hints", "port_hint_ovs_tx_steering", "port_numa_affinity_policy"),
+                *("port_trusted", "subnet_dns_publish_fixed_ip", "uplink_status_propagation"),
+                "uplink_status_propagation_updatable",
+            ),
+            _NOT_HERE,
+        ),
+        group="neutrino.ml2.extension_drivers",
+    ),
+    ("securitygroup", "firewall_driver"): Names(
+        names={
+            "neutron.agent.linux.iptables_firewall.OVSHybridIptablesFirewallDriver": "iptables_hybrid",
+            "neutron.agent.linux.openvswitch_firewall.OVSFirewallDriver": "openvswitch",
+            "neutron.agent.linux.openvswitch_firewall.firewall.OVSFirewallDriver": "openvswitch",
+            "neutron.agent.firewall.NoopFirewallDriver": "noop",
+        },
+        missing=dict.fromkeys(
+            ("iptables", "neutron.agent.linux.iptables_firewall.IptablesFirewallDriver"),
+            "it is for Linux bridge; with Open vSwitch use openvswitch or iptables_hybrid",
+        ),
+        choices=("openvswitch", "iptables_hybrid", "noop"),
+    ),
+    # Neutron's L2 and L3 agents both read this option; here it lists the extensions of the L2 role.
+    ("agent", "extensions"): Names(
+        names=dict.fromkeys(
+            ("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper", "fdb"), INCLUDED
+        ),
+        missing={
+            "dhcp": "use the role dhcp with dhcp_distributed",
+            "metadata_path": "use the role metadata",
+            **dict.fromkeys(
+                (*("log", "snat_log", "local_ip", "ndp_proxy", "dns_forwarder", "fwaas", "fwaas_v2_log"),),
+                _NOT_HERE,
+            ),
+        },
+        group="neutrino.agent.l2_extensions",
+    ),
+}
+
+
+def hints(section: str, name: str, text: str) -> list[str]:
+    """How an option's value was read, where Neutron's names were replaced."""
+    table = TABLE.get((section, name))
+    if table is None:
+        return []
+    read = [(each, table.read(each)) for each in map(str.strip, text.split(",")) if each]
+    return [f"{each} as {ours}" if ours else f"{each} is included" for each, ours in read if each != ours]
+
+
+class _Name(types.ConfigType):
+    """The type of an option that names one driver."""
+
+    def __init__(self, read: Callable[[str], str], type_name: str = "string value") -> None:
+        super().__init__(type_name=type_name)
+        self._read = read
+
+    def __call__(self, value: Any) -> Any:
+        return self._read(str(value).strip())
+
+    def __repr__(self) -> str:
+        return self.type_name
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._read == other._read
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _formatter(self, value: Any) -> str:
+        return str(value)
+
+
+class _NameList(_Name):
+    """The type of an option that lists drivers. Not oslo's list: it would join an invalid name with the next one."""
+
+    def __call__(self, value: Any) -> list[str]:
+        texts = [each.strip() for each in (value.split(",") if isinstance(value, str) else value)]
+        names = [self._read(each) for each in texts if each]
+        return [name for name in dict.fromkeys(names) if name != INCLUDED]
+
+    def _formatter(self, value: Any) -> str:
+        return ",".join(value)
+
+
+def name_type(section: str, name: str) -> types.ConfigType:
+    return _Name(TABLE[section, name].read)
+
+
+def list_type(section: str, name: str) -> types.ConfigType:
+    return _NameList(TABLE[section, name].read, "list value")

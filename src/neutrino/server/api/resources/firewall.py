@@ -1,0 +1,164 @@
+"""Firewall rules, policies and groups (FWaaS v2), below `/v2.0/fwaas/`."""
+
+import ipaddress
+from typing import Any
+
+from neutrino.server import errors
+from neutrino.server.api import types as t
+from neutrino.server.api.definition import Attribute, Resource, writable
+from neutrino.server.api.resources.common import PROTOCOLS, TAGS
+
+ACTIONS = ("allow", "deny", "reject")
+PROTOCOL_NAMES = ("dccp", "icmp", "ipv6-icmp", "sctp", "tcp", "udp")
+STATUSES = ("ACTIVE", "CREATED", "DOWN", "ERROR", "INACTIVE", "PENDING_CREATE", "PENDING_DELETE", "PENDING_UPDATE")
+MAX_RULES = 1000  # of a policy: each is a line of the filter on every host with a port of its groups
+MAX_PORTS = 1000  # of a group
+
+
+def parse_protocol(value: Any) -> str | None:
+    """A protocol by name, in lower case, or by number; null is all protocols."""
+    if value is None:
+        return None
+    if isinstance(value, str) and value.lower() in PROTOCOL_NAMES:
+        return value.lower()
+    try:
+        return str(t.Integer(0, 255).parse(value))
+    except (t.Invalid, t.Unconvertible):
+        raise t.Invalid(f"'{value}' is neither a protocol number (0 to 255) nor in {list(PROTOCOL_NAMES)}") from None
+
+
+def parse_action(value: Any) -> str:
+    if not isinstance(value, str):
+        raise t.Unconvertible(f"'{value}' is not a string")
+    return str(t.OneOf(ACTIONS).parse(value.lower()))
+
+
+def parse_address(value: Any) -> str | None:
+    """An address or a prefix, as given: prefixes may have host bits, which hosts ignore."""
+    if value is None:
+        return None
+    try:
+        if not isinstance(value, str) or "%" in value:  # a zone index is only valid on one host
+            raise ValueError
+        ipaddress.ip_interface(value)
+    except ValueError:
+        raise t.Invalid(f"'{value}' is neither a valid IP address, nor is it a valid IP subnet") from None
+    return value
+
+
+def parse_ports(value: Any) -> str | None:
+    """A port, or a range such as 80:90, whose ends may be equal."""
+    if value is None:
+        return None
+    parts = str(value).split(":") if isinstance(value, str | int) and not isinstance(value, bool) else []
+    if not 1 <= len(parts) <= 2 or not all(part.isascii() and part.isdigit() and len(part) <= 5 for part in parts):
+        raise t.Invalid(f"'{value}' is neither a port nor two ports separated by a colon")
+    first, last = int(parts[0]), int(parts[-1])
+    if last > 65535 or first > 65535:
+        raise t.Invalid(f"'{value}': a port is a number from 0 to 65535")
+    if first > last:
+        raise t.Invalid(f"'{value}': the first port of a range must be lower than the second")
+    return str(first) if first == last else f"{first}:{last}"
+
+
+_STRING_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+_NUMBER_OR_STRING = {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}
+_ADDRESS = t.Parsed(parse_address, _STRING_OR_NULL)
+_PORTS = t.Parsed(parse_ports, _NUMBER_OR_STRING)
+_UUIDS = t.Nullable(t.ListOf(t.Uuid()))
+
+# None of these resources has sort keys in Neutron's definitions, except by the standard attributes.
+_IDENTITY = (
+    Attribute("id", t.Uuid(), filter=True),
+    writable("name", t.Text(), default="", filter=True),
+    Attribute("project_id", t.Text(), post=True, filter=True),
+)
+_STANDARD = (
+    writable("description", t.Text(), default="", filter=True),
+    Attribute("created_at", t.Text(20), sort=True),
+    Attribute("updated_at", t.Text(20), sort=True),
+    Attribute("revision_number", t.Anything(), filter=True, filter_as=t.Integer(), sort=True),
+    TAGS,
+)
+_SHARED = writable("shared", t.Bool(), default=False, filter=True, guarded=True)
+
+FIREWALL_RULE = Resource(
+    name="firewall_rule",
+    path="fwaas/firewall_rules",
+    quota=True,
+    tagged=True,
+    not_found=errors.FirewallRuleNotFound,
+    attributes=(
+        *_IDENTITY,
+        Attribute("firewall_policy_id", _UUIDS, filter=True, filter_as=t.Text()),
+        _SHARED,
+        writable(
+            "protocol",
+            t.Parsed(parse_protocol, _NUMBER_OR_STRING),
+            default=None,
+            filter=True,
+            filter_as=t.OneOf((*PROTOCOL_NAMES, *map(str, range(256)))),
+        ),
+        writable("ip_version", t.OneOf((4, 6)), default=4, filter=True),
+        writable("source_ip_address", _ADDRESS, default=None, filter=True),
+        writable("destination_ip_address", _ADDRESS, default=None, filter=True),
+        writable("source_port", _PORTS, default=None, filter=True),
+        writable("destination_port", _PORTS, default=None, filter=True),
+        writable("action", t.Parsed(parse_action, {"enum": list(ACTIONS)}), default="deny", filter=True),
+        writable("enabled", t.Bool(), default=True, filter=True),
+        *_STANDARD,
+    ),
+)
+
+FIREWALL_POLICY = Resource(
+    name="firewall_policy",
+    collection="firewall_policies",
+    path="fwaas/firewall_policies",
+    quota=True,
+    tagged=True,
+    actions=("insert_rule", "remove_rule"),
+    not_found=errors.FirewallPolicyNotFound,
+    attributes=(
+        *_IDENTITY,
+        _SHARED,
+        writable(
+            "firewall_rules",
+            t.ListOf(t.Uuid(), nullable=True, max_items=MAX_RULES),
+            default=[],
+            filter=True,
+            filter_as=t.Text(),
+        ),
+        writable("audited", t.Bool(), default=False, filter=True),
+        *_STANDARD,
+    ),
+)
+
+FIREWALL_GROUP = Resource(
+    name="firewall_group",
+    path="fwaas/firewall_groups",
+    quota=True,
+    tagged=True,
+    not_found=errors.FirewallGroupNotFound,
+    attributes=(
+        *_IDENTITY,
+        _SHARED,
+        writable("admin_state_up", t.Bool(), default=True, filter=True),
+        Attribute("status", t.Text(16), filter=True, filter_as=t.OneOf(STATUSES)),
+        writable(
+            "ports",
+            t.ListOf(t.Uuid(), nullable=True, max_items=MAX_PORTS),
+            default=[],
+            filter=True,
+            filter_as=t.Text(),
+        ),
+        writable("ingress_firewall_policy_id", t.UUID_OR_NONE, default=None, filter=True),
+        writable("egress_firewall_policy_id", t.UUID_OR_NONE, default=None, filter=True),
+        *_STANDARD,
+    ),
+)
+
+
+def protocol_number(protocol: str, ip_version: int) -> int:
+    """The number of a rule's protocol: ICMP of an IPv6 rule is ICMPv6."""
+    number = PROTOCOLS[protocol] if protocol in PROTOCOLS else int(protocol)
+    return PROTOCOLS["ipv6-icmp"] if number == PROTOCOLS["icmp"] and ip_version == 6 else number

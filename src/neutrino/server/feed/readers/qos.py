@@ -1,0 +1,60 @@
+"""Reads QoS policies: each with its rules, from one row."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model import qos as m
+from neutrino.server.db import tables as t
+from neutrino.server.feed.readers.rows import Ids, read_rows
+
+_c = t.qos_policies.c
+_POLICIES = sa.select(_c.id, _c.rules)
+
+
+class _Rule(msgspec.Struct):
+    """A rule as the policy's row has it: the parameters of its type, the others at these defaults."""
+
+    type: str
+    direction: str = "egress"
+    max_kbps: int = 0
+    max_burst_kbps: int = 0
+    min_kbps: int = 0
+    max_kpps: int = 0
+    max_burst_kpps: int = 0
+    dscp_mark: int | None = None
+
+
+_rules = msgspec.json.Decoder(list[_Rule])
+
+
+def read_policies(connection: Connection, ids: Ids) -> Iterator[tuple[str, m.QosPolicy]]:
+    for row in read_rows(connection, _POLICIES, _c.id, ids):
+        yield row.id, policy(row.id, row.rules)
+
+
+def policy(policy_id: str, rules: str) -> m.QosPolicy:
+    """A policy as hosts get it; minimum packet rates are left out, because no host enforces them."""
+    by_type: dict[str, list[Any]] = {}
+    for rule in _rules.decode(rules):
+        by_type.setdefault(rule.type, []).append(rule)
+    marks = by_type.get("dscp_marking", ())
+    return m.QosPolicy(
+        id=policy_id,
+        bandwidth_limits=tuple(
+            m.BandwidthLimit(direction=each.direction, max_kbps=each.max_kbps, max_burst_kbps=each.max_burst_kbps)
+            for each in by_type.get("bandwidth_limit", ())
+        ),
+        packet_rate_limits=tuple(
+            m.PacketRateLimit(direction=each.direction, max_kpps=each.max_kpps, max_burst_kpps=each.max_burst_kpps)
+            for each in by_type.get("packet_rate_limit", ())
+        ),
+        minimum_bandwidths=tuple(
+            m.MinimumBandwidth(direction=each.direction, min_kbps=each.min_kbps)
+            for each in by_type.get("minimum_bandwidth", ())
+        ),
+        dscp_mark=marks[0].dscp_mark if marks else None,
+    )

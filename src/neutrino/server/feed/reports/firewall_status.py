@@ -1,0 +1,107 @@
+"""Status of firewall groups, from the reports of the hosts that have their ports.
+
+A group is ACTIVE when a host with one of its ports has applied the current revision, and ERROR while some host could
+not. What each host reported is kept, so that the success of one does not hide the error of another. Hosts that do not have
+a port of the group any more do not count, nor do reports on older revisions. INACTIVE and DOWN are derived when the group
+is read (`fwaas/views.py`).
+"""
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.feed.messages import Status
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database, retried
+from neutrino.server.feed.readers.routers import read_agent_modes, read_local_hosts
+from neutrino.server.fwaas.checks import ACTIVE, ERROR
+
+LOG = logging.getLogger(__name__)
+_g, _gp, _h = t.firewall_groups.c, t.firewall_group_ports.c, t.firewall_group_hosts.c
+_b, _rp, _ra, _a, _r = t.port_bindings.c, t.router_ports.c, t.router_l3_agents.c, t.agents.c, t.routers.c
+_GROUP = sa.bindparam("group", type_=sa.String)
+_CURRENT = sa.select(_g.revision_number, _g.status).where(_g.id == _GROUP)
+_REPORTED = sa.select(_h.host, _h.revision, _h.status).where(_h.firewall_group_id == _GROUP)
+_BOUND = (
+    sa.select(_b.host).join(t.firewall_group_ports, _gp.port_id == _b.port_id).where(_gp.firewall_group_id == _GROUP)
+)
+_ROUTERS = (
+    sa.select(_rp.router_id, _r.distributed)
+    .join(t.firewall_group_ports, _gp.port_id == _rp.port_id)
+    .join(t.routers, _r.id == _rp.router_id)
+    .where(_gp.firewall_group_id == _GROUP)
+    .distinct()
+)
+
+
+@dataclass(frozen=True)
+class FirewallStatus:
+    db: Database
+
+    @retried
+    def take(self, host: str, message: Status) -> bool:
+        """Store the status that a host reports; whether the group's changed."""
+        key = {"group": message.id}
+        with self.db.read() as connection:
+            group = connection.execute(_CURRENT, key).first()
+            if group is None or message.revision != group.revision_number:
+                return False  # stale: the host reports again when it has applied the current revision
+            reported = {row.host: row for row in connection.execute(_REPORTED, key)}
+            # Read first, without locks: a host repeats its reports after a reconnect, and most are stored.
+            known = reported.get(host)
+            same = known is not None and (known.revision, known.status) == (message.revision, message.status)
+            if same and group.status == message.status:
+                return False
+            hosts = hosts_with(connection, message.id)
+        if host not in hosts:
+            return False
+        if message.status == ERROR and not same:
+            LOG.warning(
+                "host %s could not apply firewall group %s: %s", host, message.id, " ".join(message.reason.split())
+            )
+        return self._write(host, message, hosts)
+
+    def _write(self, host: str, message: Status, hosts: Collection[str]) -> bool:
+        key = {"group": message.id}
+        with self.db.transaction() as tx:
+            # Locked: of two hosts that report at once, the second counts what the first reported.
+            group = tx.execute(_CURRENT.with_for_update(), key).first()
+            if group is None or message.revision != group.revision_number:
+                return False
+            tx.execute(
+                sa.delete(t.firewall_group_hosts).where(
+                    _h.firewall_group_id == message.id, sa.or_(_h.host == host, _h.revision < message.revision)
+                )
+            )
+            row = {"firewall_group_id": message.id, "host": host}
+            tx.insert(t.firewall_group_hosts, [{**row, "revision": message.revision, "status": message.status}])
+            counted = {each.status for each in tx.execute(_REPORTED, key) if each.host in hosts}
+            status = ERROR if ERROR in counted else ACTIVE
+            if status == group.status:
+                return False
+            # Not a new revision: hosts would report on it again, without end.
+            current = sa.and_(_g.id == message.id, _g.revision_number == message.revision)
+            tx.change(sa.update(t.firewall_groups).where(current).values(status=status))
+        return True
+
+
+def hosts_with(connection: Connection, group_id: str) -> set[str]:
+    """The hosts that have a port of the group: bound to them, or the interface of a router that they serve."""
+    hosts = set(connection.execute(_BOUND, {"group": group_id}).scalars())
+    routers = connection.execute(_ROUTERS, {"group": group_id}).all()
+    if not routers:
+        return hosts
+    scheduled = (
+        sa.select(_a.host)
+        .join(t.router_l3_agents, _ra.agent_id == _a.id)
+        .where(_ra.router_id.in_([row.router_id for row in routers]))
+    )
+    hosts |= set(connection.execute(scheduled).scalars())
+    distributed = [row.router_id for row in routers if row.distributed]
+    if distributed:
+        local = read_local_hosts(connection, distributed, read_agent_modes(connection))
+        hosts |= {host for some in local.values() for host in some}
+    return hosts

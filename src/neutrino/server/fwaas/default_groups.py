@@ -1,0 +1,106 @@
+"""The default firewall group of a project: created on first use, with policies and rules from the configuration.
+
+Of requests that create it at the same time, the primary key of `default_firewall_groups` lets one through; the others retry
+and find it. Its objects count against the quotas, but no quota prevents them.
+"""
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from neutrino.server.access import sharing
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, as_row, exists, fresh
+from neutrino.server.db.session import Database, retried
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.fwaas.checks import PENDING_CREATE, POLICIES
+from neutrino.server.fwaas.config import DIRECTIONS
+from neutrino.server.fwaas.default_rules import RULE_NAMES, DefaultRules
+from neutrino.server.fwaas.policies import insert_policy_rules, is_used
+from neutrino.server.fwaas.rules import new_rule
+from neutrino.server.query import Query
+
+DEFAULT_NAME = "default"
+
+_d, _r, _p, _pr = (
+    t.default_firewall_groups.c,
+    t.firewall_rules.c,
+    t.firewall_policies.c,
+    t.firewall_policy_rules.c,
+)
+_DEFAULT = sa.select(_d.firewall_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String))
+
+
+@dataclass(frozen=True)
+class DefaultGroups:
+    db: Database
+    rules: DefaultRules
+
+    @retried
+    def ensure(self, project_id: str) -> str:
+        """The id of the project's default group, created if it does not exist."""
+        with self.db.read() as connection:
+            found = connection.execute(_DEFAULT, {"project": project_id}).scalar()
+        if found is not None:
+            return str(found)
+        with self.db.transaction() as tx:
+            return self._insert(tx, project_id)
+
+    def ensure_for_list(self, context: Context, query: Query) -> None:
+        """Create the default group of the listed project, if the caller may see it, so that the list contains it."""
+        asked = query.filters.get("project_id")
+        project = asked[0] if asked else context.project_id
+        if not project or len(project) > 255:  # a filter may be any text, which no project has as its id
+            return
+        if context.is_admin or project == context.project_id:
+            self.ensure(project)
+
+    def _insert(self, tx: Transaction, project_id: str) -> str:
+        policies = {}
+        for direction in DIRECTIONS:
+            rules = [new_rule({**self.rules[direction, version], "project_id": project_id}) for version in (4, 6)]
+            tx.insert(t.firewall_rules, [as_row(t.firewall_rules, rule) for rule in rules], limits={})
+            ids = [rule["id"] for rule in rules]
+            policy = fresh(
+                {
+                    "project_id": project_id,
+                    "name": f"default {direction}",
+                    "description": f"{direction.capitalize()} firewall policy",
+                    "shared": False,
+                    "audited": False,
+                    "firewall_rules": ids,
+                }
+            )
+            tx.insert(t.firewall_policies, [as_row(t.firewall_policies, policy)], limits={})
+            insert_policy_rules(tx, policy["id"], ids)
+            policies[f"{direction}_firewall_policy_id"] = policy["id"]
+        group = fresh(
+            {
+                "project_id": project_id,
+                "name": DEFAULT_NAME,
+                "description": "Default firewall group",
+                "admin_state_up": True,
+                "shared": False,
+                "is_default": True,
+                "status": PENDING_CREATE,
+                **policies,
+            }
+        )
+        tx.insert(t.firewall_groups, [as_row(t.firewall_groups, group)], limits={})
+        tx.insert(t.default_firewall_groups, [{"project_id": project_id, "firewall_group_id": group["id"]}])
+        return str(group["id"])
+
+
+def delete_default_policies(tx: Transaction, group: Object) -> None:
+    """Delete the policies of a default group that is deleted, if no other group has them, with the rules made for them."""
+    for policy_id in {group[name] for name in POLICIES if group[name] is not None}:
+        policy = tx.execute(sa.select(_p.id, _p.project_id, _p.revision_number).where(_p.id == policy_id)).one()
+        if exists(tx.connection, is_used(policy_id)):
+            continue
+        made = _r.name.in_(RULE_NAMES), _r.id == _pr.firewall_rule_id, _pr.firewall_policy_id == policy_id
+        rules = tx.execute(sa.select(_r.id, _r.project_id, _r.revision_number).where(*made)).all()
+        sharing.delete_object(tx, t.firewall_policies, policy._asdict())
+        for rule in rules:
+            if not exists(tx.connection, _pr.firewall_rule_id == rule.id):
+                sharing.delete_object(tx, t.firewall_rules, rule._asdict())

@@ -1,0 +1,108 @@
+"""Reading firewall rules, policies and groups: the views of the API, and which objects a project may refer to.
+
+A project sees its own objects and those that are shared. `shared` is a column, set by administrators: unlike networks,
+these objects have no RBAC policies.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.view import PROJECT, Added, FilterRule, View, among, own_ids, viewed_by
+from neutrino.server.fwaas.checks import DOWN, INACTIVE
+
+Object = dict[str, Any]
+MAX_PARAMETERS = 10_000  # in one query; SQLite's limit is the lowest, at 32,766
+
+_r, _p, _g = t.firewall_rules.c, t.firewall_policies.c, t.firewall_groups.c
+_pr, _gp = t.firewall_policy_rules.c, t.firewall_group_ports.c
+
+
+def _view(table: sa.Table, not_found: type[errors.ApiError], **more: Any) -> View:
+    shared = table.alias()
+    return View(
+        table,
+        scope=sa.or_(table.c.project_id == PROJECT, table.c.shared),
+        listed=among(table, own_ids(table), sa.select(shared.c.id).where(shared.c.shared)),
+        not_found=not_found,
+        **more,
+    )
+
+
+def _having(column: sa.Column[Any], member: sa.Column[Any], key: sa.Column[Any]) -> FilterRule:
+    """The filter of a list attribute: objects with one of the values as a member."""
+    return lambda values: key.in_(sa.select(column).where(member.in_(list(values))))
+
+
+def _lists(
+    of: sa.Column[Any], member: sa.Column[Any], empty: Callable[[], Any]
+) -> Callable[[Connection, Sequence[Object]], Iterable[Any]]:
+    """Reads the members of each row's object, ordered; `empty` for those without any."""
+
+    def read(connection: Connection, rows: Sequence[Object]) -> list[Any]:
+        found: dict[str, list[str]] = defaultdict(list)
+        keys = [row["id"] for row in rows]
+        for start in range(0, len(keys), MAX_PARAMETERS):
+            some = sa.select(of, member).where(of.in_(keys[start : start + MAX_PARAMETERS])).order_by(member)
+            for key, value in connection.execute(some):
+                found[key].append(value)
+        return [found[key] if key in found else empty() for key in keys]
+
+    return read
+
+
+_HAS_PORTS = sa.exists(sa.select(_gp.port_id).where(_gp.firewall_group_id == _g.id))
+_HAS_POLICY = sa.or_(_g.ingress_firewall_policy_id.is_not(None), _g.egress_firewall_policy_id.is_not(None))
+# Derived when it is read: ports are deleted without a look at their group.
+_STATUS = sa.case(
+    (sa.not_(sa.and_(_HAS_PORTS, _HAS_POLICY)), INACTIVE), (sa.not_(_g.admin_state_up), DOWN), else_=_g.status
+)
+
+# As in Neutron, the policies of a rule without any are null and not an empty list.
+RULES = _view(
+    t.firewall_rules,
+    errors.FirewallRuleNotFound,
+    filters={"firewall_policy_id": _having(_pr.firewall_rule_id, _pr.firewall_policy_id, _r.id)},
+).composed({"firewall_policy_id": Added(("id",), _lists(_pr.firewall_rule_id, _pr.firewall_policy_id, lambda: None))})
+POLICIES = _view(
+    t.firewall_policies,
+    errors.FirewallPolicyNotFound,
+    filters={"firewall_rules": _having(_pr.firewall_policy_id, _pr.firewall_rule_id, _p.id)},
+)
+GROUPS = _view(
+    t.firewall_groups,
+    errors.FirewallGroupNotFound,
+    computed={"status": _STATUS},
+    filters={"ports": _having(_gp.firewall_group_id, _gp.port_id, _g.id)},
+    hidden=("is_default",),
+).composed({"ports": Added(("id",), _lists(_gp.firewall_group_id, _gp.port_id, list))})
+
+
+def ports_of(connection: Connection, group_id: str) -> list[str]:
+    """The ports of a group, in the order in which the API shows them."""
+    found = connection.execute(sa.select(_gp.port_id).where(_gp.firewall_group_id == group_id).order_by(_gp.port_id))
+    return list(found.scalars())
+
+
+def visible_rows(
+    connection: Connection, context: Context, table: sa.Table, ids: Iterable[str], not_found: type[errors.ApiError]
+) -> dict[str, Any]:
+    """Project and sharing of these rules or policies by id; an error for one that the caller may not see."""
+    wanted = list(dict.fromkeys(ids))
+    if not wanted:
+        return {}
+    c = table.c
+    statement = sa.select(c.id, c.project_id, c.shared).where(c.id.in_(wanted))
+    if not context.is_admin:
+        statement = statement.where(sa.or_(c.project_id == PROJECT, c.shared))
+    rows = {row.id: row for row in connection.execute(statement, viewed_by(context.project_id))}
+    for key in wanted:
+        if key not in rows:
+            raise not_found(id=key)
+    return rows

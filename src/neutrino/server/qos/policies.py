@@ -1,0 +1,85 @@
+"""QoS policies: create, update, delete; one per project may be the default of its new networks."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.access import rbac, sharing
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
+from neutrino.server.db.session import Database, retried
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.qos.use import VIEW, check_unused
+from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import ViewCollection
+
+KIND = "qos_policy"  # of RBAC policies and quotas
+_d = t.default_qos_policies.c
+
+
+class Policies(ViewCollection):
+    def __init__(self, db: Database, quotas: Quotas) -> None:
+        super().__init__(db, VIEW)
+        self._quotas = quotas
+
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    @retried
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
+        made = [{**fresh(values, revision=0), "rules": []} for values in several]
+        defaults = [policy["project_id"] for policy in made if policy["is_default"]]
+        with self.db.read() as connection:
+            for i, project_id in enumerate(defaults):
+                _check_no_default(connection, project_id, taken=project_id in defaults[:i])
+            limits = self._quotas.limits(connection, KIND, made)
+        with self.db.transaction() as tx:
+            tx.insert(t.qos_policies, [as_row(t.qos_policies, policy) for policy in made], limits)
+            for policy in made:
+                _write_flags(tx, {"shared": False, "is_default": False}, policy)
+        return made
+
+    @retried
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        with self.db.read() as connection:
+            before = VIEW.get(connection, key, context.project_id, revision=revision)
+            after = {**before, **values}
+            if after["is_default"] and not before["is_default"]:
+                _check_no_default(connection, before["project_id"])
+            if before["shared"] and not after["shared"]:
+                rbac.check_unshared(connection, KIND, key)
+        with self.db.transaction() as tx:
+            stamp = update_row(tx, t.qos_policies, before, values)
+            _write_flags(tx, before, after)
+        return {**after, **stamp}
+
+    @retried
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            before = VIEW.get(connection, key, context.project_id, revision=revision)
+            check_unused(connection, key)
+        with self.db.transaction() as tx:
+            # An object that got the policy since makes this fail on its foreign key, and it is decided again.
+            sharing.delete_object(tx, t.qos_policies, before)
+
+
+def _check_no_default(connection: Connection, project_id: str, *, taken: bool = False) -> None:
+    if taken or exists(connection, _d.project_id == project_id):
+        raise errors.QoSPolicyDefaultAlreadyExists(project_id=project_id)
+
+
+def _write_flags(tx: Transaction, before: Object, after: Object) -> None:
+    """Share or unshare the policy with all, and make it the default or not."""
+    key, project_id = after["id"], after["project_id"]
+    if after["shared"] and not before["shared"]:
+        sharing.share_with_all(tx, KIND, key, project_id)
+    elif before["shared"] and not after["shared"]:
+        sharing.unshare_with_all(tx, KIND, key)
+    if after["is_default"] and not before["is_default"]:
+        # Of two requests that both find no default, one fails on the primary key.
+        tx.insert(t.default_qos_policies, [{"project_id": project_id, "qos_policy_id": key}])
+    elif before["is_default"] and not after["is_default"]:
+        tx.execute(sa.delete(t.default_qos_policies).where(_d.qos_policy_id == key))

@@ -1,0 +1,119 @@
+"""The use of QoS policies by networks, ports, floating IPs and router gateways: who may set one, and where it works.
+
+Without a policy none of these checks reads anything.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.view import shareable_view
+from neutrino.server.qos.support import RuleSupport
+
+Object = Mapping[str, Any]
+Rules = Sequence[Mapping[str, Any]]
+VIEW = shareable_view(t.qos_policies, errors.QosPolicyNotFound)
+_p, _n, _d = t.ports.c, t.networks.c, t.default_qos_policies.c
+_DEFAULT = sa.select(_d.qos_policy_id).where(_d.project_id == sa.bindparam("project", type_=sa.String))
+# The columns with the policy of an object, by the object's type.
+USERS: Mapping[str, sa.Column[Any]] = {
+    "port": _p.qos_policy_id,
+    "network": _n.qos_policy_id,
+    "fip": t.floatingips.c.qos_policy_id,
+    "router": t.routers.c.gw_qos_policy_id,
+}
+COMPUTE = "compute:"
+
+
+def check_policy(connection: Connection, context: Context, new: str | None, old: str | None = None) -> Rules:
+    """The rules of the policy that a request sets instead of the old one; none if it stays the same.
+
+    Both must be visible to the caller: a policy that an administrator has set, and not shared, cannot be removed.
+    """
+    if new == old:
+        return ()
+    who = context.project_id, context.is_admin
+    if old is not None and VIEW.show(connection, old, project=who[0], everyone=who[1], fields=("id",)) is None:
+        raise errors.PolicyRemoveAuthorizationError(policy_id=old)
+    if new is None:
+        return ()
+    rules: Rules = VIEW.get(connection, new, who[0], everyone=who[1])["rules"]
+    return rules
+
+
+def default_policy(connection: Connection, project_id: str) -> str | None:
+    """The policy that new networks of a project get."""
+    if not project_id:  # of the server itself
+        return None
+    found: str | None = connection.execute(_DEFAULT, {"project": project_id}).scalar()
+    return found
+
+
+def check_unused(connection: Connection, policy_id: str) -> None:
+    for kind, column in USERS.items():
+        user = connection.execute(sa.select(column.table.c.id).where(column == policy_id).limit(1)).scalar()
+        if user is not None:
+            raise errors.QosPolicyInUse(policy_id=policy_id, object_type=kind, object_id=user)
+
+
+@dataclass(frozen=True)
+class PolicyUse:
+    """Checks of policies on ports, by what the mechanism drivers support."""
+
+    support: RuleSupport
+
+    def check_new_port(self, connection: Connection, context: Context, port: Object, network: Object) -> None:
+        rules = check_policy(connection, context, port["qos_policy_id"])
+        if port["qos_policy_id"] is None and network["qos_policy_id"] is not None:
+            rules = rules_of(connection, network["qos_policy_id"])
+        self._check_port(port, rules)
+
+    def check_port_update(self, connection: Connection, context: Context, before: Object, after: Object) -> None:
+        self._check_port(after, check_policy(connection, context, after["qos_policy_id"], before["qos_policy_id"]))
+
+    def check_network_update(
+        self, connection: Connection, context: Context, before: Object, policy: str | None
+    ) -> None:
+        """Every port without a policy of its own gets that of its network."""
+        rules = check_policy(connection, context, policy, before["qos_policy_id"])
+        if rules:
+            self._check_ports(connection, rules, _p.network_id == before["id"], _p.qos_policy_id.is_(None))
+
+    def check_ports(self, connection: Connection, policy_id: str, rules: Rules) -> None:
+        """Refuse rules of a policy that a port with this policy, its own or its network's, does not support."""
+        self._check_ports(connection, rules, _with_policy(policy_id))
+
+    def _check_port(self, port: Object, rules: Rules) -> None:
+        if rules:
+            self.support.check_port(port["id"], port["binding:vnic_type"], port["binding:vif_type"], rules)
+
+    def _check_ports(self, connection: Connection, rules: Rules, *conditions: sa.ColumnElement[bool]) -> None:
+        # One row for all ports of a kind, however many there are.
+        kinds = sa.select(sa.func.min(_p.id), _p.vnic_type, _p.vif_type).group_by(_p.vnic_type, _p.vif_type)
+        for port_id, vnic_type, vif_type in connection.execute(kinds.where(*conditions)):
+            self.support.check_port(port_id, vnic_type, vif_type, rules)
+
+
+def rules_of(connection: Connection, policy_id: str) -> Rules:
+    """The rules of a policy that exists: of whichever project it is."""
+    rules: Rules = VIEW.get(connection, policy_id)["rules"]
+    return rules
+
+
+def check_not_placed(connection: Connection, policy_id: str) -> None:
+    """Refuse to change a minimum that Placement has allocated for an instance's port."""
+    placed = sa.select(_p.id).where(_with_policy(policy_id), _p.device_owner.startswith(COMPUTE)).limit(1)
+    port_id = connection.execute(placed).scalar()
+    if port_id is not None:
+        raise errors.QosRuleTrackedInPlacement(policy_id=policy_id, port_id=port_id)
+
+
+def _with_policy(policy_id: str) -> sa.ColumnElement[bool]:
+    networks = sa.select(_n.id).where(_n.qos_policy_id == policy_id)
+    return sa.or_(_p.qos_policy_id == policy_id, sa.and_(_p.qos_policy_id.is_(None), _p.network_id.in_(networks)))

@@ -1,0 +1,87 @@
+"""Requests on firewalls at the same time: one that loses a race is decided again, and answered as if it came later."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from neutrino.server.main import Server
+from tests.api.client import Api
+from tests.api.firewalls import instance, policy_with
+from tests.api.races import before_next_transaction
+
+GROUPS, POLICIES, RULES = "/fwaas/firewall_groups", "/fwaas/firewall_policies", "/fwaas/firewall_rules"
+Meanwhile = Callable[[Callable[[], object]], None]
+
+
+@pytest.fixture
+def meanwhile(server: Server, monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    """Run something between the decision and the transaction of the next write."""
+    return lambda action: before_next_transaction(server, monkeypatch, action)
+
+
+def test_a_port_that_another_group_has_got(api: Api, meanwhile: Meanwhile) -> None:
+    port, group = instance(api)["id"], api.make("firewall_group")["id"]
+    meanwhile(lambda: api.change("firewall_group", group, ports=[port]))
+    api.post(GROUPS, {"firewall_group": {"ports": [port]}}).refused(409, "FirewallGroupPortInUse")
+    assert len(api.all(GROUPS)) == 2  # with the default group
+
+
+def test_a_port_that_is_deleted(api: Api, meanwhile: Meanwhile) -> None:
+    port, group = instance(api)["id"], api.make("firewall_group")["id"]
+    meanwhile(lambda: api.as_admin().delete(f"/ports/{port}").expect(204))
+    api.put(f"{GROUPS}/{group}", {"firewall_group": {"ports": [port]}}).refused(404, "PortNotFound")
+
+
+def test_a_group_that_gets_a_port_is_not_deleted(api: Api, meanwhile: Meanwhile) -> None:
+    port, group = instance(api)["id"], api.make("firewall_group")["id"]
+    meanwhile(lambda: api.change("firewall_group", group, ports=[port]))
+    api.delete(f"{GROUPS}/{group}").refused(409, "FirewallGroupInUse")
+
+
+def test_a_rule_that_a_policy_gets_is_not_deleted(api: Api, meanwhile: Meanwhile) -> None:
+    rule, policy = api.make("firewall_rule")["id"], policy_with(api)["id"]
+    meanwhile(lambda: api.put(f"{POLICIES}/{policy}/insert_rule", {"firewall_rule_id": rule}).expect(200))
+    api.delete(f"{RULES}/{rule}").refused(409, "FirewallRuleInUse")
+    assert api.show("firewall_policy", policy)["firewall_rules"] == [rule]
+
+
+def test_a_rule_that_is_deleted_is_not_inserted(api: Api, meanwhile: Meanwhile) -> None:
+    rule, policy = api.make("firewall_rule")["id"], policy_with(api)["id"]
+    meanwhile(lambda: api.delete(f"{RULES}/{rule}").expect(204))
+    api.put(f"{POLICIES}/{policy}/insert_rule", {"firewall_rule_id": rule}).refused(404, "FirewallRuleNotFound")
+    assert api.show("firewall_policy", policy)["firewall_rules"] == []
+
+
+def test_a_policy_that_a_group_gets_is_not_deleted(api: Api, meanwhile: Meanwhile) -> None:
+    policy, group = policy_with(api)["id"], api.make("firewall_group")["id"]
+    meanwhile(lambda: api.change("firewall_group", group, ingress_firewall_policy_id=policy))
+    api.delete(f"{POLICIES}/{policy}").refused(409, "FirewallPolicyInUse")
+
+
+def test_two_rules_inserted_at_once_are_both_there(api: Api, meanwhile: Meanwhile) -> None:
+    a, b, policy = api.make("firewall_rule")["id"], api.make("firewall_rule")["id"], policy_with(api)["id"]
+    path = f"{POLICIES}/{policy}/insert_rule"
+    meanwhile(lambda: api.put(path, {"firewall_rule_id": a}).expect(200))
+    assert api.put(path, {"firewall_rule_id": b}).expect(200).body["firewall_rules"] == [b, a]
+
+
+def test_a_default_group_is_created_once(api: Api) -> None:
+    answers: list[Any] = []
+    together = threading.Barrier(4)
+
+    def ask() -> None:
+        together.wait()
+        answers.append(api.all(GROUPS))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 4
+    assert len({group["id"] for groups in answers for group in groups}) == 1
+    assert len(api.all(POLICIES, {"project_id": api.project})) == 2

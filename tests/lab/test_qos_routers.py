@@ -1,0 +1,181 @@
+"""QoS of floating IPs and router gateways, measured from outside: legacy, HA after a failover, distributed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from neutrino.lab.api_client import Object
+from tests.support.dvr_lab import distributed_lab
+from tests.support.lab_control import Lab
+from tests.support.lab_guests import EVERYTHING, Spec, make_group, make_guests
+from tests.support.routing_lab import (
+    EXTERNAL,
+    MACHINE,
+    active_host,
+    external_network,
+    failed_host,
+    floating_ip,
+    in_router,
+    make_router,
+    routers_cleaned,
+    source_seen,
+    tenant_network,
+    wait_until_no_drift,
+    wait_until_reachable,
+)
+
+CENTRAL = ("h1", "h2")
+SETS = ("qos_ingress_bytes", "qos_egress_bytes")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with distributed_lab(central=CENTRAL) as made:
+        yield made
+
+
+@dataclasses.dataclass
+class Site:
+    """A router of each kind, with an instance that has a limited floating IP and one that has none."""
+
+    lab: Lab
+    out: Object
+    routers: dict[str, Object]
+    ports: dict[str, str]  # by instance
+    policies: dict[str, Object]
+
+    def public(self, name: str, policy: str) -> Object:
+        return floating_ip(self.lab, self.out, self.ports[name], qos_policy_id=self.policies[policy]["id"])
+
+
+def make_policy(lab: Lab, name: str, *, ingress: int, egress: int) -> Object:
+    made: Object = lab.api.request("POST", "/v2.0/qos/policies", {"policy": {"name": name}})["policy"]
+    for direction, rate in (("ingress", ingress), ("egress", egress)):
+        rule = {"bandwidth_limit_rule": {"max_kbps": rate, "direction": direction}}
+        lab.api.request("POST", f"/v2.0/qos/policies/{made['id']}/bandwidth_limit_rules", rule)
+    return made
+
+
+def change_policy(lab: Lab, policy: Object, kbps: int) -> None:
+    path = f"/v2.0/qos/policies/{policy['id']}"
+    for rule in lab.api.request("GET", path)["policy"]["rules"]:
+        body = {"bandwidth_limit_rule": {"max_kbps": kbps}}
+        lab.api.request("PUT", f"{path}/bandwidth_limit_rules/{rule['id']}", body)
+
+
+@pytest.fixture(scope="module")
+def site(lab: Lab) -> Iterator[Site]:
+    with routers_cleaned(lab):
+        out = external_network(lab)
+        group, _ = make_group(lab, "open", *EVERYTHING)
+        kinds = {"legacy": {}, "ha": {"ha": True}, "dvr": {"distributed": True}}
+        routers, specs = {}, []
+        for number, (kind, attributes) in enumerate(kinds.items(), 1):
+            network = tenant_network(lab, kind, number, six=False)
+            given = {"ha": False, "distributed": False, **attributes}
+            routers[kind] = make_router(lab, out, network, **given)
+            specs += [Spec(f"{kind}-{what}", network, "h3", [group]) for what in ("public", "plain")]
+        guests = {guest.name: guest for guest in make_guests(lab, *specs)}
+        policies = {
+            "gold": make_policy(lab, "gold", ingress=3000, egress=6000),
+            "gate": make_policy(lab, "gate", ingress=6000, egress=3000),
+        }
+        for router in routers.values():
+            gateway = {"network_id": out["id"], "qos_policy_id": policies["gate"]["id"]}
+            lab.api.update("router", router["id"], external_gateway_info=gateway)
+        for name in guests:
+            wait_until_reachable(lab, name, MACHINE)
+        yield Site(lab, out, routers, {name: guest.port_id for name, guest in guests.items()}, policies)
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+def rate(lab: Lab, client: str, server: str, target: str, *options: str) -> float:
+    """kbit/s of payload that arrive in two seconds, after one in which the bucket is emptied."""
+    pidfile = lab.paths.host("h1") / "iperf3.pid"
+    lab.run(server, ["iperf3", "-s", "-1", "-D", "-I", str(pidfile)])
+    command = ["iperf3", "-c", target, "-J", "-O", "1", "-t", "2", "--connect-timeout", "3000", *options]
+    done = lab.run(client, command, check=False)
+    if done.returncode:
+        lab.run(server, ["kill", pidfile.read_text().strip("\0\n")], check=False)
+        raise AssertionError(f"iperf3 {' '.join(command)}: {done.stdout}{done.stderr}")
+    end = json.loads(done.stdout)["end"]
+    if "-u" not in options:
+        return float(end["sum_received"]["bits_per_second"]) / 1000
+    whole = end["sum"]
+    return float(whole["bits_per_second"]) * (1 - whole["lost_percent"] / 100) / 1000
+
+
+def assert_limited(measure: Callable[[], float], kbps: int) -> None:
+    """Within 10 %. Measured again if it differs: the machine may have been busy for a moment."""
+    found = []
+    for _ in range(3):
+        found.append(round(measure()))
+        if found[-1] == pytest.approx(kbps, rel=0.1):
+            return
+    raise AssertionError(f"{found} kbit/s, and not {kbps}")
+
+
+def udp(kbps: int) -> tuple[str, ...]:
+    return ("-u", "-b", f"{2 * kbps}k", "-l", "1200")
+
+
+def limits(lab: Lab, router: Object, host: str) -> set[str]:
+    text = in_router(lab, router, host, "nft", "list", "table", "ip", "neutrino")
+    return {name for name in SETS if name in text}
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_floating_ip_is_limited_in_both_directions_and_changed_in_place(site: Site) -> None:
+    lab, fip = site.lab, site.public("legacy-public", "gold")
+    address = fip["floating_ip_address"]
+
+    def measure(*options: str) -> Callable[[], float]:
+        return lambda: rate(lab, EXTERNAL, "legacy-public", address, *options)
+
+    assert_limited(measure(), 3000)
+    assert_limited(measure("-R"), 6000)
+    assert_limited(measure(*udp(3000)), 3000)
+    assert_limited(measure(*udp(6000), "-R"), 6000)
+    change_policy(lab, site.policies["gold"], 9000)
+    assert_limited(measure(), 9000)
+    lab.api.update("floatingip", fip["id"], qos_policy_id=None)
+    assert measure()() > 15_000, "the limit is gone"
+    change_policy(lab, site.policies["gold"], 3000)
+
+
+def test_the_gateways_limit_holds_for_instances_without_a_floating_ip(site: Site) -> None:
+    lab = site.lab
+    assert_limited(lambda: rate(lab, "legacy-plain", EXTERNAL, MACHINE), 3000)
+    assert_limited(lambda: rate(lab, "legacy-plain", EXTERNAL, MACHINE, "-R"), 6000)
+
+
+def test_limits_hold_after_a_failover(site: Site) -> None:
+    lab, router = site.lab, site.routers["ha"]
+    address = site.public("ha-public", "gold")["floating_ip_address"]
+    active = active_host(lab, router, among=CENTRAL)
+    (standby,) = {*CENTRAL} - {active}
+    assert limits(lab, router, standby) == {*SETS}, "the standby host has them already"
+    with failed_host(lab, router, active):
+        wait_until_reachable(lab, EXTERNAL, address)
+        assert_limited(lambda: rate(lab, EXTERNAL, "ha-public", address), 3000)
+        assert_limited(lambda: rate(lab, "ha-plain", EXTERNAL, MACHINE, *udp(3000)), 3000)
+
+
+def test_a_distributed_router_limits_on_the_instances_host_and_where_it_has_its_snat(site: Site) -> None:
+    lab, router = site.lab, site.routers["dvr"]
+    address = site.public("dvr-public", "gold")["floating_ip_address"]
+    assert source_seen(lab, "dvr-public", EXTERNAL, MACHINE) == address
+    assert limits(lab, router, "h3") == {*SETS}
+    assert_limited(lambda: rate(lab, EXTERNAL, "dvr-public", address), 3000)
+    assert_limited(lambda: rate(lab, EXTERNAL, "dvr-public", address, *udp(3000), "-R"), 3000)
+    assert_limited(lambda: rate(lab, "dvr-plain", EXTERNAL, MACHINE), 3000)
+    for host in lab.hosts:
+        wait_until_no_drift(lab, host)

@@ -1,0 +1,141 @@
+"""QoS in a lab: policies through the API, and what iperf3 measures between instances."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import LabError
+from tests.support.lab_control import Lab
+from tests.support.lab_guests import Guest
+
+ATTEMPTS = 4  # of a measurement: the machine is shared, and a slow moment is not the limit's fault
+_METER = re.compile(r"meter=(\d+) (pktps|kbps) burst bands=\s*type=drop rate=(\d+) burst_size=(\d+)")
+
+
+class Policy:
+    """A QoS policy; `set(bandwidth_limit={...})` adds or updates its only rule of that type and direction."""
+
+    def __init__(self, lab: Lab, name: str) -> None:
+        self._lab = lab
+        self.id = str(lab.api.request("POST", "/v2.0/qos/policies", {"policy": {"name": name}})["policy"]["id"])
+        self._rules: dict[tuple[str, str], str] = {}
+
+    def set(self, kind: str, **values: Any) -> None:
+        path = f"/v2.0/qos/policies/{self.id}/{kind}_rules"
+        key = kind, str(values.get("direction", ""))
+        method = "PUT" if key in self._rules else "POST"
+        path += f"/{self._rules[key]}" if key in self._rules else ""
+        rule: Object = self._lab.api.request(method, path, {f"{kind}_rule": values})[f"{kind}_rule"]
+        self._rules[key] = rule["id"]
+
+    def clear(self) -> None:
+        """Delete all rules."""
+        for (kind, _), rule in self._rules.items():
+            self._lab.api.request("DELETE", f"/v2.0/qos/policies/{self.id}/{kind}_rules/{rule}")
+        self._rules.clear()
+
+    def delete(self) -> None:
+        self._lab.api.request("DELETE", f"/v2.0/qos/policies/{self.id}")
+
+
+def meters(lab: Lab, host: str) -> dict[int, tuple[str, int, int]]:
+    """The meters of a host's integration bridge by id: unit, rate, burst."""
+    shown = lab.run(host, ["ovs-ofctl", "-O", "OpenFlow14", "dump-meters", "br-int"]).stdout
+    return {int(number): (unit, int(rate), int(burst)) for number, unit, rate, burst in _METER.findall(shown)}
+
+
+def queues(lab: Lab, host: str, device: str) -> dict[int, dict[str, str]]:
+    """The queues of a device in OVSDB: number to settings."""
+    shown = lab.run(host, ["ovs-vsctl", "--if-exists", "get", "Port", device, "qos"]).stdout.strip()
+    if shown in ("", "[]"):
+        return {}
+    pairs = re.findall(r"(\d+)=([0-9a-f-]{36})", lab.run(host, ["ovs-vsctl", "get", "QoS", shown, "queues"]).stdout)
+    found = {}
+    for number, row in pairs:
+        text = lab.run(host, ["ovs-vsctl", "get", "Queue", row, "other_config"]).stdout
+        found[int(number)] = dict(re.findall(r'([\w-]+)="?(\d+)"?', text))
+    return found
+
+
+def classes(lab: Lab, host: str, device: str) -> str:
+    return lab.run(host, ["tc", "class", "show", "dev", device]).stdout
+
+
+@dataclasses.dataclass
+class Stream:
+    """A running measurement from one instance to another."""
+
+    server: subprocess.Popen[str]
+    client: subprocess.Popen[str]
+
+    def result(self) -> Object:
+        text, errors = self.client.communicate(timeout=30)
+        self.server.communicate(timeout=10)
+        try:
+            found: Object = json.loads(text)
+        except ValueError:
+            raise LabError(f"iperf3 printed {text!r} {errors!r}") from None
+        if "error" in found:
+            raise LabError(f"iperf3: {found['error']}")
+        return found
+
+    def mbits(self) -> float:
+        """Megabits per second that arrived."""
+        return float(_received(self.result())["bits_per_second"]) / 1e6
+
+    def datagrams(self, length: int) -> float:
+        """Datagrams of this length per second that arrived; iperf3's own counters include the time that it omits."""
+        return self.mbits() * 1e6 / 8 / length
+
+
+def _received(found: Object) -> Object:
+    end = found["end"]
+    received: Object = end["sum_received"] if end.get("sum_received", {}).get("bytes") else end["sum"]
+    return received
+
+
+def stream(
+    source: Guest, target: Guest, *options: str, seconds: float = 2, version: int = 4, port: int = 5201
+) -> Stream:
+    """Start a TCP stream, or with `-u -b RATE` of UDP. The first second is not measured: it has the burst of a limit."""
+    lab = source.lab
+    server = lab.popen(target.name, ["iperf3", "-s", "-1", "-p", str(port)], stderr=subprocess.STDOUT)
+    _wait_listening(target, port)
+    argv = [
+        "iperf3",
+        "-c",
+        target.addresses[version],
+        "-p",
+        str(port),
+        "--json",
+        "-O",
+        "1",
+        "-t",
+        str(seconds),
+        *options,
+    ]
+    return Stream(server, lab.popen(source.name, argv, stderr=subprocess.PIPE))
+
+
+def _wait_listening(guest: Guest, port: int) -> None:
+    deadline = time.monotonic() + 10
+    while f":{port} " not in guest.lab.run(guest.name, ["ss", "-Hltn"]).stdout:
+        assert time.monotonic() < deadline, f"iperf3 does not listen in {guest.name}"
+        time.sleep(0.02)
+
+
+def about(measure: Callable[[], float], expected: float, tolerance: float = 0.1) -> None:
+    """The measured value is within the tolerance; repeated a few times, as other work on the machine disturbs it."""
+    found: list[float] = []
+    for _ in range(ATTEMPTS):
+        found.append(measure())
+        if abs(found[-1] - expected) <= tolerance * expected:
+            return
+    raise AssertionError(f"measured {[round(each, 2) for each in found]}, expected {expected}")

@@ -1,0 +1,225 @@
+"""Firewall groups on router ports: which devices of which namespaces are filtered, and what is reported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.parts.firewall import BASE, GROUP, FirewallGroups
+from neutrino.dataplane.nft.api import Table
+from neutrino.feed.state import StateChange
+from neutrino.model.firewall import FirewallGroup
+from neutrino.model.routing import Router, RouterInterface
+from tests.support.firewall import TCP, filtered, group, rule
+from tests.support.l3_host import NAMESPACE, Host, run
+from tests.support.routing import address, find_rendered, interface, membership, router, table
+
+OPTIONS = L3Options(host="h1", veth=True)
+QR1, QR2, SG1, RFP = "qr-00000001-aa", "qr-00000002-aa", "sg-50000001-aa", "rfp-r1"
+PATH = "inet neutrino"
+OPEN = group(ingress=(rule(protocol=TCP),), egress=(rule(),))
+
+
+def firewall(wanted: Router, *groups: FirewallGroup, kind: str = "router", link: object = None) -> Table | None:
+    made = find_rendered(wanted, OPTIONS, kind=kind, groups=groups, link=link)  # type: ignore[arg-type]
+    return table(made, "inet") if made is not None else None
+
+
+def chains(found: Table | None) -> dict[str, tuple[str, ...]]:
+    return {each.name: each.rules for each in found.chains} if found is not None else {}
+
+
+def generation(found: Table | None) -> str:
+    (mark,) = set(re.findall(r"ct mark (0x[0-9a-f]+) accept", " ".join(chains(found)[BASE])))
+    return str(mark)
+
+
+def filters(found: Table | None) -> set[tuple[str, str, str]]:
+    """Way in or out, device and chain of the policies for packets that open a connection."""
+    several = " ".join(chains(found).get("firewall_opening", ()))
+    return {
+        (way, device, chain)
+        for way, verdicts in re.findall(r"(iifname|oifname) vmap \{ (.*?) \}", several)
+        for device, chain in re.findall(r'"(.*?)" : jump (\S+?)(?:,|$)', verdicts)
+    }
+
+
+def test_a_router_without_groups_has_no_table() -> None:
+    assert firewall(router(interface(1)), OPEN) is None
+
+
+def test_policies_by_device_and_direction() -> None:
+    found = firewall(router(filtered(1), filtered(2, "group-2"), filtered(3, "")), OPEN, group(id="group-2"))
+    assert filters(found) == {
+        ("iifname", QR1, "firewall_egress_group-1"),
+        ("iifname", QR2, "firewall_egress_group-2"),
+        ("oifname", QR1, "firewall_ingress_group-1"),
+        ("oifname", QR2, "firewall_ingress_group-2"),
+    }
+
+
+def test_ports_of_one_group_share_its_chains() -> None:
+    many = group(ingress=tuple(rule(protocol=TCP, dport=port) for port in range(1, 501)))
+    found = chains(firewall(router(filtered(1), filtered(2)), many))
+    assert sum(len(rules) for rules in found.values()) < 2 * 500 + 40
+    assert len(found["firewall_ingress_group-1"]) == 501
+    assert found["firewall_ingress_group-1"][0] == "meta nfproto ipv4 meta l4proto 6 th dport 1 return"
+    assert found["firewall_ingress_reply_group-1"][0] == "meta nfproto ipv4 meta l4proto 6 th sport 1 return"
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        rule(protocol=TCP, source="fd00::/64"),
+        rule(protocol=1, dport=80),
+        rule(dport=80),
+        rule(protocol=TCP, dport=(90, 80)),
+    ],
+    ids=["address of the other version", "ICMP with ports", "ports without a protocol", "empty range"],
+)
+def test_a_rule_that_no_packet_can_match_allows_nothing(impossible: object) -> None:
+    found = chains(firewall(router(filtered(1)), group(ingress=(impossible,))))
+    assert found["firewall_ingress_group-1"] == ("counter name firewall_ingress_group-1 drop",)
+
+
+def test_icmp_of_an_ipv6_rule_is_icmpv6() -> None:
+    found = chains(firewall(router(filtered(1)), group(ingress=(rule(protocol=1, version=6),))))
+    assert found["firewall_ingress_group-1"][0] == "meta nfproto ipv6 meta l4proto 58 return"
+
+
+def test_a_group_that_is_down_or_not_known_drops_everything() -> None:
+    down = chains(firewall(router(filtered(1)), group(ingress=(rule(),), admin_state_up=False)))
+    assert down == chains(firewall(router(filtered(1))))
+    assert down["firewall_ingress_group-1"] == ("counter name firewall_ingress_group-1 drop",)
+
+
+def test_names_of_chains_are_names() -> None:
+    found = firewall(router(filtered(1, 'x"; drop {')), group(id='x"; drop {'))
+    assert found is not None
+    assert all(re.fullmatch(r"[\w-]+", each.name) for each in found.chains)
+
+
+def test_the_mark_of_allowed_connections_changes_with_the_rules_alone() -> None:
+    first = generation(firewall(router(filtered(1), filtered(2)), OPEN))
+    again = router(filtered(1), filtered(2), ha=membership(), routes=(), name="renamed")
+    assert generation(firewall(again, msgspec.structs.replace(OPEN, revision=7))) == first
+    for other in (
+        firewall(router(filtered(1), filtered(2, "")), OPEN),
+        firewall(router(filtered(1), filtered(2)), group(ingress=OPEN.egress, egress=OPEN.ingress)),
+        firewall(router(filtered(1), filtered(2)), msgspec.structs.replace(OPEN, admin_state_up=False)),
+    ):
+        assert generation(other) != first
+
+
+def test_a_host_of_an_ha_router_tries_segments_as_replies_too() -> None:
+    assert "meta l4proto tcp goto firewall_either" in chains(firewall(router(filtered(1), ha=membership()), OPEN))[BASE]
+    assert "firewall_either" not in " ".join(chains(firewall(router(filtered(1)), OPEN))[BASE])
+
+
+# --- distributed routers ----------------------------------------------------------------------------------------------
+
+
+def distributed(*interfaces: RouterInterface, **values: object) -> Router:
+    central = msgspec.structs.replace(
+        interface(1, address("10.0.1.7", "10.0.1.0/24")), id="50000001-aaaa-bbbb-cccc-dddddddddddd"
+    )
+    return router(*interfaces, distributed=True, snat_interfaces=(central,), **values)
+
+
+def test_a_distributed_router_filters_towards_the_outside_in_snat_by_the_group_of_the_subnets_port() -> None:
+    found = firewall(distributed(filtered(1), filtered(2, "")), OPEN, kind="snat")
+    assert filters(found) == {
+        ("iifname", SG1, "firewall_egress_group-1"),
+        ("oifname", SG1, "firewall_ingress_group-1"),
+    }
+    assert "ct direction reply goto firewall_replying" in chains(found)[BASE]
+    assert firewall(distributed(filtered(1, ""), filtered(2)), OPEN, kind="snat") is None, "the other subnet's"
+
+
+def test_a_distributed_router_filters_between_subnets_packet_by_packet() -> None:
+    found = chains(firewall(distributed(filtered(1), filtered(2, "")), OPEN))[BASE]
+    to_snat = found.index(f'iifname . oifname {{ "{QR1}" . "{QR1}" }} accept')
+    between = found.index(f'iifname {{ "{QR1}", "{QR2}" }} oifname {{ "{QR1}", "{QR2}" }} goto firewall_either')
+    # Conntrack sees one direction of these, so nothing before depends on it.
+    assert to_snat < between < next(index for index, each in enumerate(found) if "ct state" in each)
+
+
+def test_only_the_snat_part_of_a_distributed_ha_router_fails_over() -> None:
+    this = distributed(filtered(1), ha=membership())
+    assert "meta l4proto tcp goto firewall_either" in chains(firewall(this, OPEN, kind="snat"))[BASE]
+    assert "meta l4proto tcp goto firewall_either" not in chains(firewall(this, OPEN))[BASE]
+
+
+# --- changes and reports ----------------------------------------------------------------------------------------------
+
+
+def test_a_change_of_a_group_affects_the_routers_that_use_it() -> None:
+    routers = [router(filtered(1), id="r1"), router(filtered(1, "group-2"), id="r2"), router(interface(1), id="r3")]
+    change = StateChange(GROUP, "group-2", None, group(id="group-2"))
+    assert list(FirewallGroups().routers_affected(change, routers)) == ["r2"]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def reported(host: Host) -> list[tuple[str, str]]:
+    return [(key, status) for kind, key, status in host.feed.statuses if kind == GROUP]
+
+
+def test_a_group_is_active_when_its_router_is_applied_and_again_after_each_change(host: Host) -> None:
+    async def test() -> None:
+        host.send_object(GROUP, "group-1", OPEN)
+        host.send(router(filtered(1)))
+        await host.until(lambda: reported(host) == [("group-1", "ACTIVE")], "not reported")
+        assert host.nft.table(NAMESPACE, PATH) is not None
+        assert await host.verified()
+        host.send(router(filtered(1), name="renamed"))
+        await host.role.settle()
+        assert len(reported(host)) == 1, "nothing of the group has changed"
+        host.send_object(GROUP, "group-1", group(admin_state_up=False, revision=1))
+        await host.until(lambda: reported(host)[1:] == [("group-1", "DOWN")], "not reported")
+        host.send(router(filtered(1, "")))
+        await host.until(lambda: host.nft.table(NAMESPACE, PATH) is None, "the table is still there")
+
+    run(host, test)
+
+
+def test_a_group_that_cannot_be_applied_is_an_error_until_it_is(host: Host) -> None:
+    async def test() -> None:
+        host.send_object(GROUP, "group-1", OPEN)
+        host.send(router(filtered(1)))
+        await host.until(lambda: reported(host) == [("group-1", "ACTIVE")], "not reported")
+        host.nft.refuses = "th dport 99"
+        host.send_object(GROUP, "group-1", group(ingress=(rule(protocol=TCP, dport=99),), revision=1))
+        await host.until(lambda: reported(host)[1:] == [("group-1", "ERROR")], "no error is reported")
+        assert "th dport 99" in host.problems["r1"]
+        assert "firewall_egress_group-1" in str(host.nft.table(NAMESPACE, PATH)), "the firewall stays as it was"
+        host.nft.refuses = ""
+        await host.until(lambda: reported(host)[2:] == [("group-1", "ACTIVE")], "not reported")
+
+    run(host, test)
+
+
+def test_a_restarted_agent_changes_nothing_and_reports_again(host: Host) -> None:
+    async def first() -> None:
+        host.send_object(GROUP, "group-1", OPEN)
+        host.send(router(filtered(1)))
+        await host.until(lambda: len(reported(host)) == 1, "not reported")
+
+    async def second() -> None:
+        await host.until(lambda: len(reported(host)) == 2, "not reported")
+        assert len(replaced()) == 1
+
+    def replaced() -> Iterable[Table]:
+        return [made for _, made in host.nft.replaced if made.family == "inet"]
+
+    run(host, first)
+    host.restart()
+    run(host, second)

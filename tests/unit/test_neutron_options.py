@@ -1,0 +1,257 @@
+"""Configuration copied from Neutron: every option and name is read, listed with a reason, or refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+from neutrino.agent import config as agent
+from neutrino.configuration import findings, neutron_options, neutron_values
+from neutrino.errors import RefusedToStart
+from neutrino.server import config as server
+from neutrino.server.main import assemble
+from tests.support.neutron_options import (
+    AGENT_FILES,
+    SERVER_FILES,
+    as_in_file,
+    library_options,
+    ours_by_name,
+    write_samples,
+)  # fmt: skip
+from tests.support.neutron_options import (
+    neutron_options as neutrons,
+)
+from tests.support.options_document import DOCUMENT, document, row
+
+OURS = findings.names_of(server.OPTIONS.items()) | findings.names_of(agent.GROUPS) | library_options()
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+def test_the_document_is_up_to_date() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert document() == text, "write it anew: python -m tests.support.options_document"
+
+
+def test_every_option_of_neutron_is_classified_once() -> None:
+    def places(key: findings.Option) -> int:
+        in_tables = (key in OURS, key in neutron_options.REASONS, key in neutron_options.REFUSALS)
+        return sum(in_tables) or int(key[0] in neutron_options.NOT_NEEDED_SECTIONS)
+
+    assert len(neutrons()) > 600
+    assert {key: places(key) for key in neutrons() if places(key) != 1} == {}
+
+
+def test_an_option_called_the_same_has_neutrons_default() -> None:
+    differing = {
+        key
+        for key, options in ours_by_name().items()
+        if key in neutrons()
+        for option in options.values()
+        if as_in_file(option.default) != (neutrons()[key].default or "")
+    }
+    assert differing == neutron_options.NOTES.keys() & neutrons().keys() & ours_by_name().keys() - SAME_DEFAULT
+    assert all(row(key)[0] == "different" for key in differing)
+
+
+SAME_DEFAULT: set[findings.Option] = set()  # options with a note and the same default
+
+
+def test_no_option_of_ours_is_called_unneeded_or_refused() -> None:
+    assert (neutron_options.REASONS.keys() | neutron_options.REFUSALS.keys()) & OURS == set()
+    assert neutron_options.NOTES.keys() <= OURS
+
+
+# --- Neutron's own files ----------------------------------------------------------------------------------------------
+
+
+def test_the_server_loads_neutrons_sample_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = write_samples(tmp_path, SERVER_FILES)
+    own = tmp_path / "own.conf"
+    own.write_text(f"[DEFAULT]\nauth_strategy = noauth\ncore_plugin = ml2\nstate_path = {tmp_path}\n")
+    conf = server.configuration([*files, str(own)])
+    server.check_values(conf)
+    caplog.set_level("INFO")
+    loaded = assemble(conf)
+    try:
+        findings.report(loaded.conf, findings.SERVER, lambda: agent.GROUPS)
+    finally:
+        loaded.close()
+    lines = [record.message for record in caplog.records if record.name == findings.__name__]
+    assert [line.partition(":")[0] for line in lines] == [
+        "options of Neutron without effect here",
+        "options that only the agent reads",
+    ]
+    unneeded, elsewhere = lines
+    assert "[agent] check_child_processes_interval (the exit of a daemon is noticed at once)" in unneeded
+    assert "rpc_state_report_workers" in unneeded
+    assert "[ovn] " in unneeded
+    assert "[securitygroup] enable_security_group" in elsewhere
+    given, known = findings.given(conf.config_file), findings.registered(conf)
+    result = findings.compare(given, known, findings.names_of(agent.GROUPS), findings.SERVER)
+    assert result.unknown == {}
+    assert given.keys() - known == result.without_effect.keys() | set(result.elsewhere)  # nothing is ignored silently
+
+
+def test_the_agent_loads_neutrons_sample_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = write_samples(tmp_path, AGENT_FILES)
+    own = tmp_path / "own.conf"
+    own.write_text("[feed]\nserver = unix:/nowhere\ncredential_file = /nowhere\n")
+    conf = agent.configuration([*files, str(own)])
+    agent.values(conf)
+    agent.check(conf)
+    caplog.set_level("INFO")
+    findings.report(conf, findings.AGENT, lambda: server.OPTIONS.items())
+    lines = [record.message for record in caplog.records if record.name == findings.__name__]
+    assert [line.partition(":")[0] for line in lines] == [
+        "options of Neutron without effect here",
+        "options that only the server reads",
+    ]
+    unneeded, elsewhere = lines
+    assert "use_random_fully" in unneeded
+    assert "[keystone_authtoken] " in elsewhere
+    assert "dhcp_agents_per_network" in elsewhere
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def configured(tmp_path: Path, text: str, of_agent: bool = False) -> cfg.ConfigOpts:
+    file = tmp_path / "x.conf"
+    file.write_text(text)
+    return (agent if of_agent else server).configuration([str(file)])
+
+
+def test_class_paths_and_names_of_neutron_are_read_as_ours(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    conf = configured(
+        tmp_path,
+        "[DEFAULT]\ncore_plugin = neutron.plugins.ml2.plugin.Ml2Plugin\n"
+        "service_plugins = neutron.services.l3_router.l3_router_plugin:L3RouterPlugin, tag,timestamp,port_forwarding\n"
+        "[ml2]\ntenant_network_types = vlan\nextension_drivers =\n",
+    )
+    assert (conf.core_plugin, conf.service_plugins) == ("ml2", ["router"])
+    assert (conf.ml2.project_network_types, conf.ml2.extension_drivers) == (["vlan"], [])
+    findings.report(conf, findings.SERVER)
+    assert [record.message for record in caplog.records if record.name == findings.__name__] == [
+        "values of Neutron are read as ours: [DEFAULT] core_plugin: neutron.plugins.ml2.plugin.Ml2Plugin as ml2; "
+        "[DEFAULT] service_plugins: neutron.services.l3_router.l3_router_plugin:L3RouterPlugin as router; "
+        "[DEFAULT] service_plugins: tag is included; [DEFAULT] service_plugins: timestamp is included; "
+        "[DEFAULT] service_plugins: port_forwarding is included"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("driver", "ours"),
+    [
+        ("neutron.agent.linux.iptables_firewall.OVSHybridIptablesFirewallDriver", "iptables_hybrid"),
+        ("neutron.agent.linux.openvswitch_firewall:OVSFirewallDriver", "openvswitch"),
+        ("neutron.agent.firewall.NoopFirewallDriver", "noop"),
+        ("iptables_hybrid", "iptables_hybrid"),
+    ],
+)
+def test_firewall_drivers(tmp_path: Path, driver: str, ours: str) -> None:
+    conf = configured(tmp_path, f"[securitygroup]\nfirewall_driver = {driver}\n", of_agent=True)
+    assert conf.securitygroup.firewall_driver == ours
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[DEFAULT]\nservice_plugins = router,segments,trunk\n", "'segments' is not supported: it is not part of"),
+        ("[DEFAULT]\nservice_plugins = ovn-router\n", "'ovn-router' is not supported: OVN is another backend"),
+        ("[DEFAULT]\ncore_plugin = openvswitch\n", "'openvswitch' is not supported: use ml2"),
+        ("[ml2]\nmechanism_drivers = openvswitch,linuxbridge\n", "'linuxbridge' is not supported: Linux bridge is"),
+        ("[ml2]\nextension_drivers = port_security,data_plane_status\n", "'data_plane_status' is not supported"),
+    ],
+)
+def test_a_plugin_or_driver_that_is_missing_is_refused_by_name(tmp_path: Path, text: str, reason: str) -> None:
+    conf = configured(tmp_path, text)
+    with pytest.raises(cfg.ConfigFileValueError) as refused:
+        server.check_values(conf)
+    assert reason in str(refused.value)
+    assert text.split("\n")[1].split()[0] in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[securitygroup]\nfirewall_driver = iptables\n", "'iptables' is not supported: it is for Linux bridge"),
+        ("[securitygroup]\nfirewall_driver = pf\n", "'pf' is none of openvswitch, iptables_hybrid, noop"),
+        ("[agent]\nextensions = dhcp\n", "'dhcp' is not supported: use the role dhcp with dhcp_distributed"),
+    ],
+)
+def test_a_driver_or_extension_that_is_missing_is_refused_by_the_agent(tmp_path: Path, text: str, reason: str) -> None:
+    conf = configured(tmp_path, text, of_agent=True)
+    with pytest.raises(cfg.ConfigFileValueError) as refused:
+        agent.values(conf)
+    assert reason in str(refused.value)
+
+
+def test_an_entry_point_wins_over_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = neutron_values.TABLE["DEFAULT", "service_plugins"]
+    monkeypatch.setattr(neutron_values, "_installed", lambda group: frozenset({"trunk", "tag"}))
+    assert (names.read("trunk"), names.read("tag"), names.read("mine")) == ("trunk", "tag", "mine")
+
+
+# --- refused, unneeded and unknown options ------------------------------------------------------------------------------
+
+
+def test_all_refused_options_are_in_one_message(tmp_path: Path) -> None:
+    conf = configured(
+        tmp_path,
+        "[DEFAULT]\nvlan_transparent = True\ninterface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver\n"
+        "external_dns_driver =\n[OVS]\nuse_veth_interconnection = yes\n",
+    )
+    with pytest.raises(RefusedToStart) as refused:
+        findings.refuse(conf)
+    assert str(refused.value) == (
+        "[DEFAULT] vlan_transparent = True is not supported: VLAN-transparent networks are not supported; "
+        "[DEFAULT] interface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver is not supported: "
+        "devices are plugged into Open vSwitch; there is no other driver; "
+        "[ovs] use_veth_interconnection = yes is not supported: bridges are connected by patch ports, which cost less"
+    )
+
+
+def test_typos_are_reported_with_what_was_probably_meant(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    conf = configured(
+        tmp_path,
+        "[DEFAULT]\nbind_hots = ::1\nlog-dir = /tmp\nfoo = 1\nmechanism_drivers = x\n[elsewhere]\nbar = 2\n",
+    )
+    findings.report(conf, findings.SERVER, lambda: agent.GROUPS)
+    assert [record.message for record in caplog.records if record.name == findings.__name__] == [
+        "options that the server does not know, without effect: "
+        "[DEFAULT] bind_hots (did you mean bind_host?), log-dir (did you mean [DEFAULT] log_dir?), foo, "
+        "mechanism_drivers (did you mean [ml2] mechanism_drivers?); [elsewhere] bar"
+    ]
+
+
+def test_a_file_of_ours_is_loaded_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    conf = configured(tmp_path, "[DEFAULT]\nbind_port = 1\n[AGENT]\n[ml2]\ntype_drivers = vxlan,vlan\n")
+    findings.report(conf, findings.SERVER, lambda: agent.GROUPS)
+    assert [record for record in caplog.records if record.name == findings.__name__] == []
+
+
+def test_a_list_of_extensions_that_a_later_file_replaces_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = [tmp_path / "openvswitch_agent.ini", tmp_path / "l3_agent.ini"]
+    for file, names in zip(files, ("fdb", "port_forwarding"), strict=True):
+        file.write_text(f"[agent]\nextensions = {names}\n")
+    conf = agent.configuration([str(file) for file in files])
+    findings.report(conf, findings.AGENT)
+    assert [record.message for record in caplog.records if record.name == findings.__name__] == [
+        "[agent] extensions is in several files with different values; the last file is used"
+    ]
+
+
+def test_a_section_of_a_library_that_is_not_used_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    conf = configured(tmp_path, "[keystone_authtoken]\nauth_url = http://127.0.0.1\n")
+    findings.report(conf, findings.SERVER)
+    assert [record.message for record in caplog.records if record.name == findings.__name__] == [
+        "options of Neutron without effect here: [keystone_authtoken] auth_url (read with auth_strategy = keystone)"
+    ]
