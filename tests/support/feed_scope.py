@@ -77,7 +77,8 @@ def _policies(found: Mapping[str, Any], holders: Sequence[Object]) -> dict[Key, 
             ids.add(holder.qos_policy_id)
         elif isinstance(holder, Router):
             ids.add(holder.gateway_qos_policy_id)
-            ids |= {each.qos_policy_id for each in (*holder.floating_ips, *holder.port_forwardings)}
+            ids |= {each.qos_policy_id for each in holder.floating_ips}
+            ids |= {each.qos_policy_id for each in holder.port_forwardings}
     return {("qos_policy", key): found["qos_policy"][key] for key in ids & found["qos_policy"].keys()}
 
 

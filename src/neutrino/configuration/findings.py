@@ -123,8 +123,9 @@ def log(findings: Findings, program: str) -> None:
 
 def log_hints(values: Mapping[Option, Sequence[str]]) -> None:
     """Log which values of Neutron were replaced by ours."""
-    found = [f"[{section}] {name}: {hint}" for (section, name), texts in values.items()
-             for hint in hints(section, name, texts[-1])]  # fmt: skip
+    found = []
+    for (section, name), texts in values.items():
+        found += [f"[{section}] {name}: {hint}" for hint in hints(section, name, texts[-1])]
     if found:
         LOG.info("values of Neutron are read as ours: %s", "; ".join(found))
 
