@@ -18,7 +18,7 @@ class BandwidthLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class PacketRateLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """In thousands of packets per second, despite the name of Neutron's default direction `any`."""
+    """In thousands of packets per second; `any` limits the sum of both directions."""
 
     direction: Annotated[str, fields.one_of("ingress", "egress", "any")] = "egress"
     max_kpps: Rate
