@@ -221,6 +221,11 @@ def test_reports_of_our_own_agents_are_accepted(datapath: str, mode: str, tmp_pa
     conf = configuration([str(path)])
     described = [each.describe(conf) for each in (l2_build, l3_build, dhcp_build, metadata_build)]
     assert {role.AGENT_TYPES[each.agent_type] for each in described} == set(ROLES)
+    versions = {each.agent_type: each.resource_versions for each in described}
+    assert {kind: bool(found) for kind, found in versions.items()} == {
+        words.OVS: True, words.L3: False, words.DHCP: False, words.METADATA: False  # as of Neutron's agents
+    }  # fmt: skip
+    assert versions[words.OVS]["QosPolicy"] == "1.10"
     shown = {"problems": {"net work\n1": "x\ny"}, "dataplane": "down: x\ny", "last_repair": {"br-int": "3 flows"}}
     described = [replace(each, configurations={**each.configurations, **shown}) for each in described]
     assert refusal(report(*described, applied=0), "h1", ROLES) == ""

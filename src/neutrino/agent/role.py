@@ -6,8 +6,6 @@ from typing import NamedTuple, Protocol
 
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import PROBLEMS, AgentState
-from neutrino.model.kinds import versions_for
-from neutrino.model.roles import AGENT_TYPES
 
 MAX_PROBLEMS = 10  # a report is bounded
 
@@ -80,11 +78,7 @@ class Role(Protocol):
 def described(agent: AgentState, values: Mapping[str, object], problems: Mapping[str, str]) -> AgentState:
     """The agent with its current values and problems in `configurations`, as it is reported."""
     listed = {PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS])}
-    return dataclasses.replace(
-        agent,
-        configurations={**agent.configurations, **values, **listed},
-        resource_versions=dict(versions_for(AGENT_TYPES[agent.agent_type])),
-    )
+    return dataclasses.replace(agent, configurations={**agent.configurations, **values, **listed})
 
 
 class ObjectStatus(NamedTuple):

@@ -54,7 +54,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("l2_population", "arp_responder_enabled", "enable_distributed_routing", "ovs_hybrid_plug"), bool),
     **dict.fromkeys(("in_distributed_mode", "log_agent_heartbeats", "handle_internal_only_routers"), bool),
     **dict.fromkeys(("dhcp_port_by_server", "dhcp_distributed", "use_gateway_ips"), bool),
-    **dict.fromkeys(("devices", "networks", "subnets", "ports", "routers"), _Number),
+    **dict.fromkeys(("devices", "ancillary_devices", "networks", "subnets", "ports", "routers"), _Number),
     **dict.fromkeys(("ex_gw_ports", "interfaces", "floating_ips"), _Number),
 }
 _FREE_TEXT: Final = frozenset({"dataplane", "problems"})  # of any characters
