@@ -217,7 +217,7 @@ def test_a_group_that_cannot_be_applied_is_an_error_until_it_is(host: Host) -> N
 
 def test_a_host_has_one_status_of_a_group_that_several_routers_use() -> None:
     feed = Feed()
-    reports = StatusReports(feed)
+    reports = StatusReports(feed, "l3")
 
     def status(revision: int) -> frozenset[ObjectStatus]:
         return frozenset({ObjectStatus(GROUP, "group-1", "ACTIVE", revision)})
@@ -245,6 +245,7 @@ def test_a_host_has_one_status_of_a_group_that_several_routers_use() -> None:
     reports.forget("r2")
     assert sent() == [("ACTIVE", 3, "")]
     reports.forget("r1")
+    assert sent() == [("INACTIVE", 0, "")], "this host has it no more"
     reports.applied("r1", status(3))
     assert sent() == [("ACTIVE", 3, "")], "the server may have deleted what it knew"
 
