@@ -100,4 +100,11 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
         "ovs_hybrid_plug": hybrid,
         agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
     }
-    return agents.AgentState(agents.OVS, "neutron-openvswitch-agent", conf.host, "N/A", configurations=configurations)
+    return agents.AgentState(
+        agents.OVS,
+        "neutron-openvswitch-agent",
+        conf.host,
+        "N/A",
+        configurations=configurations,
+        resource_versions=dict(agents.RESOURCE_VERSIONS),
+    )

@@ -1,7 +1,7 @@
 """One reconciliation of the L2 role: from the server's objects and what is plugged to the state of the switch.
 
     bridges and patch ports → tunnels → ofports read → local VLANs → tags → hybrid firewall → OVSDB rows and settings
-    of extensions → meters → flows, one bundle for each bridge → stale meters → conntrack entries
+    of extensions → fail modes → meters → flows, one bundle for each bridge → stale meters → conntrack entries
 
 Each step plans against the actual state and applies the difference, so a reconciliation of an unchanged host changes
 nothing. Flows and meters are read once and then remembered, as only this agent writes them; `forget` is for a restarted
@@ -56,7 +56,7 @@ from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
 HYBRID = "hybrid firewall"
-BRIDGE_SECONDS = 2.0  # for ovs-vswitchd to apply a changed bridge, before its flows are read
+SETTLE_SECONDS = 5.0  # for the switch to carry out a change that deletes flows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Outcome:
     ready: bool = True  # False: the switch has not given ofports to our bridges and patch ports yet
     refused: bool = False  # something was newly rejected, or ports have no filter: try again soon
     changed: int = 0  # the number of changes
-    ancillary: frozenset[str] = frozenset()  # those of the wired ports that are on bridges that are not ours
+    ancillary: frozenset[str] = frozenset()  # wired ports on bridges that are not ours
 
 
 @dataclasses.dataclass(eq=False)
@@ -91,6 +91,7 @@ class Reconciler:
         self._meters: dict[str, dict[int, Meter]] = {}  # actual state: our meters by bridge
         self._rejected: dict[str, Rejections] = {}  # desired flows by bridge
         self._features: DatapathFeatures | None = None
+        self._left_insecure: set[str] = set()  # bridges for which the warning was logged
         self._previous: Desired | None = None
 
     def forget(self, bridge: str | None = None) -> None:
@@ -116,8 +117,9 @@ class Reconciler:
 
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
         # OVSDB is read again after each step: tunnels need their bridge, and flows the ofports of both.
-        own = bridges.plan_bridges(self.options, self.ovsdb().read())
-        changed = self._configure(own)
+        found = self.ovsdb().read()
+        own = bridges.plan_bridges(self.options, found)
+        changed = self._configure(own, found)
         tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), self.ovsdb().read(), complete=complete)
         changed += self._configure(tunnels)
         snapshot = self.ovsdb().read()
@@ -136,6 +138,7 @@ class Reconciler:
         rendered = self._renderer.render(desired)
         contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
         changed += self._configure(contributed)
+        changed += self._configure(bridges.plan_fail_modes(self.options, snapshot, self._idle(snapshot)), snapshot)
         flow_changes, newly_rejected, meter_faults = self._apply_bridges(desired, rendered, complete)
         self._end_connections(desired, complete)  # after the flows: the old ones would open them again
         self._previous = desired  # what the next one compares with, to end connections
@@ -147,11 +150,10 @@ class Reconciler:
         problems = {**desired.problems, **{key: failed[owner] for key, owner in owners.items() if owner in failed}}
         wired = {port_id: host_state.ports[port_id].revision for port_id in owners if port_id not in problems}
         # Ports on bridges that are not ours, such as a trunk's: they need no flows here to be up.
-        ancillary = frozenset(bridges.read_ancillary(self.options, snapshot)) & host_state.ports.keys() - wired.keys()
+        ancillary = (bridges.read_ancillary(self.options, snapshot) & host_state.ports.keys()) - wired.keys()
         wired |= {port_id: host_state.ports[port_id].revision for port_id in ancillary}
         refused = newly_rejected or unfiltered is not None
-        total = changed + flow_changes
-        return Outcome(wired, problems, faults, refused=refused, changed=total, ancillary=ancillary)
+        return Outcome(wired, problems, faults, refused=refused, changed=changed + flow_changes, ancillary=ancillary)
 
     def find(self, host_state: HostState, *, complete: bool) -> Drift:
         """Everything that a reconciliation would change, without changing it. Consequences of a step are not seen."""
@@ -165,6 +167,7 @@ class Reconciler:
             rendered = self._renderer.render(desired)
             contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
             plans += [bridges.plan_tags(desired, snapshot), contributed]
+            plans.append(bridges.plan_fail_modes(self.options, snapshot, self._idle(snapshot)))
             plans += [
                 self._bridge_plan(bridge, wanted, rendered, desired, complete)
                 for bridge, wanted in rendered.flows.items()
@@ -174,14 +177,36 @@ class Reconciler:
             problems |= {**contributed.problems, **desired.problems, **rendered.problems}
         return Drift(L2, "\n".join(filter(None, (each.text() for each in plans))), problems)
 
-    def _configure(self, difference: bridges.ConfigurationPlan) -> int:
+    def _configure(self, difference: bridges.ConfigurationPlan, before: Snapshot | None = None) -> int:
         if difference.changes:
             LOG.debug("%s", difference.text())
-            reset = [change.name for change in difference.changes if isinstance(change, SetBridge)]
-            self.ovsdb().apply(difference.changes, settle=BRIDGE_SECONDS if reset else 0.0)
-            for name in reset:  # the switch deletes all flows of a bridge whose fail mode or datapath changes
+            # A bridge whose fail mode or datapath type changes loses its flows, some time after the commit.
+            existing = before.bridges if before is not None else {}
+            reset = [each.name for each in difference.changes if isinstance(each, SetBridge) and each.name in existing]
+            self.ovsdb().apply(difference.changes, settle=SETTLE_SECONDS if reset else 0.0)
+            for name in reset:
+                LOG.info("bridge %s is set up: %s", name, difference.text())
                 self.forget(name)
         return len(difference.changes)
+
+    def _idle(self, snapshot: Snapshot) -> list[str]:
+        """Bridges of physical networks without flows but the one that the switch adds itself: new, or of a new switch."""
+        idle = []
+        for bridge in bridges.insecure(self.options, snapshot):
+            try:
+                if self.openflow.count_flows(bridge, 0, 0) <= 1:
+                    idle.append(bridge)
+                elif bridge not in self._left_insecure:
+                    self._left_insecure.add(bridge)
+                    LOG.warning(
+                        "bridge %s is not in fail mode secure and has flows, which the switch deletes when that changes: "
+                        "it is set after the next restart of ovs-vswitchd, or by `ovs-vsctl set-fail-mode %s secure`",
+                        bridge,
+                        bridge,
+                    )
+            except OpenFlowError as error:  # the switch is down or has not taken it up yet: tried again
+                LOG.debug("the flows of bridge %s cannot be counted: %s", bridge, error)
+        return idle
 
     def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:
         plugged = bridges.read_plugged(self.options, host_state.hosts.values(), snapshot)

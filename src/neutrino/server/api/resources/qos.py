@@ -23,10 +23,11 @@ QOS_POLICY = Resource(
     quota="qos_policy",
     tagged=True,
     not_found=errors.QosPolicyNotFound,
+    any_marker=True,
     attributes=(
         *IDENTITY,
-        writable("shared", t.Bool(), default=False, searchable=True),
-        writable("is_default", t.Bool(), default=False, searchable=True),
+        writable("shared", t.Bool(), default=False, filter=True),
+        writable("is_default", t.Bool(), default=False, filter=True),
         Attribute("rules", t.ListOf(t.AnyObject())),
         *standard(),
     ),
