@@ -173,6 +173,7 @@ PLURALS = {
     "address_scope": "address-scopes",
     "address_group": "address-groups",
     "service_profile": "service_profiles",
+    "policy": "qos/policies",
     "firewall_group": "fwaas/firewall_groups",
     "firewall_policy": "fwaas/firewall_policies",
     "firewall_rule": "fwaas/firewall_rules",

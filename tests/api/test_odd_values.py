@@ -92,6 +92,7 @@ def routed(one: Api, network: dict[str, Any]) -> dict[str, str]:
         "floatingip": one.make("floatingip", floating_network_id=outside["id"])["id"],
         "flavor": one.make("flavor", service_type="L3_ROUTER_NAT")["id"],
         "service_profile": one.make("service_profile", metainfo="{}")["id"],
+        "policy": one.make("policy")["id"],
     }
 
 
@@ -128,6 +129,11 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
         "conntrack_helper": {"protocol": "udp", "port": n, "helper": "tftp"},
         "flavor": {"service_type": "L3_ROUTER_NAT"},
         "service_profile": {"id": ids["service_profile"]} if resource.parent else {"metainfo": "{}"},
+        "bandwidth_limit_rule": {"max_kbps": 1000},
+        "dscp_marking_rule": {"dscp_mark": 26},
+        "minimum_bandwidth_rule": {"min_kbps": 1000},
+        "packet_rate_limit_rule": {"max_kpps": 10},
+        "minimum_packet_rate_rule": {"min_kpps": 10},
     }
     return values.get(resource.name, {})
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 from tests.support.neutrino import Caller, Neutrino
 
 ORIGIN = "https://dashboard.example.org"
+DRAINED = Path(tempfile.gettempdir()) / f"neutrino-drained-{os.getpid()}"
 WSGIREF = """
 import socketserver, sys
 from wsgiref.simple_server import WSGIServer, make_server
@@ -27,7 +30,11 @@ make_server("127.0.0.1", int(sys.argv[1]), application, Server).serve_forever()
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Neutrino]:
-    settings = {"cors": {"allowed_origin": ORIGIN}, "oslo_middleware": {"enable_proxy_headers_parsing": True}}
+    settings = {
+        "cors": {"allowed_origin": ORIGIN},
+        "oslo_middleware": {"enable_proxy_headers_parsing": True},
+        "healthcheck": {"backends": "disable_by_file", "disable_by_file_path": DRAINED},
+    }
     with Neutrino(settings) as running:
         yield running
 
@@ -74,6 +81,13 @@ def test_a_browser_at_an_allowed_origin_may_ask(call: Caller) -> None:
 
 
 def test_health(call: Caller) -> None:
+    """A file takes the server out of its load balancer, as [healthcheck] says."""
+    assert call("GET", "/healthcheck").status_code == 200
+    DRAINED.touch()
+    try:
+        assert call("GET", "/healthcheck").status_code == 503
+    finally:
+        DRAINED.unlink()
     assert call("GET", "/healthcheck").status_code == 200
     assert Caller(call.url)("HEAD", "/healthcheck").status_code in (200, 204)
 

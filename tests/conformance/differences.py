@@ -10,6 +10,10 @@ _SORTED = "Lists can be sorted by it too. Neutron refuses that; nothing depends 
 _NEVER_SET = (
     "Neutron shows it to every client, null unless the extension that sets it is there: clients expect the field."
 )
+_FILTER = (
+    "It filters lists of rule types, which nobody creates or changes: Neutron's definition cannot be used so either."
+)
+_OF_POLICY = "A rule belongs to the project of its policy; Neutron's answers do not have it either (exchange 669)."
 _SHOWN = "Neutron shows it on this resource too, though its definitions do not say so."
 _FIREWALL_FILTER = "openstacksdk filters by it; Neutron refuses or ignores that."
 _FIREWALL_LIST = "Neutron turns its default, null, into the empty list."
@@ -33,19 +37,19 @@ DIFFERENCES: dict[str, str] = {
     "next_providers.*: absent": "One service makes all routers: there is no next one.",
     "networks.extra_dhcp_opts: ours": "DHCP options of all ports of a network; ours alone.",
     "networks.is_default: sort": _SORTED,
-    "networks.qos_policy_id: ours": _NEVER_SET,
-    "ports.qos_policy_id: ours": _NEVER_SET,
-    "floatingips.qos_policy_id: ours": _NEVER_SET,
+    "rule_types.*: post": _FILTER,
+    "rule_types.*: put": _FILTER,
+    "rule_types.*: default": _FILTER,
+    "alias_bandwidth_limit_rules.project_id: absent": _OF_POLICY,
+    "alias_dscp_marking_rules.project_id: absent": _OF_POLICY,
+    "alias_minimum_bandwidth_rules.project_id: absent": _OF_POLICY,
     "routers.enable_ndp_proxy: ours": "Neutron shows it, false unless the extension that sets it is there.",
-    "ports.qos_network_policy_id: ours": _NEVER_SET,
     "ports.numa_affinity_policy: ours": _NEVER_SET,
     "ports.device_profile: ours": _NEVER_SET,
     "ports.hints: ours": _NEVER_SET,
     "ports.trusted: ours": _NEVER_SET,
-    "ports.resource_request: ours": _NEVER_SET,
     "subnets.segment_id: ours": _NEVER_SET,
     "subnets.dns_publish_fixed_ip: ours": "Neutron shows it, false unless the extension that sets it is there.",
-    "agents.resources_synced: ours": _NEVER_SET,
     "agents.resource_versions: ours": _SHOWN,
     "security_groups.description: ours": _SHOWN,
     "security_groups.revision_number: ours": _SHOWN,

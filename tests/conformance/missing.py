@@ -11,11 +11,6 @@ MISSING: dict[str, str] = {
     """,
     "NDP proxy, with L3": "l3-ndp-proxy l3-ext-ndp-proxy",
     "service types of routers, which flavors have replaced": "router-service-type",
-    "QoS": """
-        qos qos-bw-limit-direction qos-bw-minimum-ingress qos-default qos-fip qos-fip-network-policy qos-gateway-ip
-        qos-port-network-policy qos-pps qos-pps-minimum qos-pps-minimum-rule-alias qos-rule-type-details
-        qos-rule-type-filter qos-rules-alias port-resource-request port-resource-request-groups agent-resources-synced
-    """,
     "trunks": "trunk trunk-details",
     "segments of routed networks": """
         segment standard-attr-segment segments-peer-subnet-host-routes subnet-segmentid-enforce

@@ -11,8 +11,8 @@ from typing import Any
 
 Words = str | tuple[str, Any]
 
-_TAGGED = ("networks", "subnets", "ports", "subnetpools", "security_groups", "routers", "floatingips")
-_STANDARD = ("networks", "subnets", "ports", "subnetpools", "routers", "floatingips")
+_TAGGED = ("networks", "subnets", "ports", "subnetpools", "security_groups", "routers", "floatingips", "policies")
+_STANDARD = ("networks", "subnets", "ports", "subnetpools", "routers", "floatingips", "policies")
 
 
 def _on(collections: Iterable[str], **attributes: Words) -> dict[tuple[str, str], Words]:

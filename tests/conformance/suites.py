@@ -2,9 +2,10 @@
 
     python -m tests.conformance.suites DIRECTORY
 
-Its hosts only seem to be there: their agents have reported and do nothing, so tests that wait for a port of a router to
-become ACTIVE wait in vain. DIRECTORY gets `tempest.conf` and `clouds.yaml`, and it prints how each suite is run, from a
-virtual environment of its own: Tempest with Neutron's plug-in, openstacksdk's functional tests, and those of the command.
+Its hosts only seem to be there: their agents have reported, and do nothing but to report firewall groups as applied. Tests
+that wait for a port of a router to become ACTIVE wait in vain. DIRECTORY gets `tempest.conf` and `clouds.yaml`, and it
+prints how each suite is run, from a virtual environment of its own: Tempest with Neutron's plug-in, openstacksdk's
+functional tests, and those of the command.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from neutrino.model import agents
 from neutrino.model.agents import AgentState
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
+from tests.conformance.reporting_hosts import reporting
 from tests.conformance.serve import until_interrupted
 from tests.support.keystone import REGION, Keystone
 from tests.support.neutrino import Neutrino, with_keystone
@@ -32,6 +34,7 @@ FAR = 4102444800.0  # the year 2100: agents report only once
 USERS = {"devstack": "demo", "devstack-alt": "alt_demo"}
 QUOTAS = {"network": 500, "subnet": 500, "port": 2000, "security_group": 100, "security_group_rule": 1000}
 QUOTAS |= {"router": 100, "floatingip": 200, "rbac_policy": 100}
+QUOTAS |= {"firewall_group": 100, "firewall_policy": 100, "firewall_rule": 500}
 TEMPEST = """\
 [DEFAULT]
 log_file = {directory}/tempest.log
@@ -74,7 +77,7 @@ In an environment with tempest, neutron-tempest-plugin, python-openstackclient, 
   SITE=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   TESTS="--test-path $SITE/tempest/test_discover --top-dir $SITE"
   cd $(mktemp -d) && stestr $TESTS init
-  stestr $TESTS run --serial 'neutron_tempest_plugin.api|tempest.api.network'
+  stestr $TESTS run --serial 'neutron_tempest_plugin.api|neutron_tempest_plugin.fwaas.api|tempest.api.network'
   python -m unittest discover -s $SITE/openstack/tests/functional/network -t $SITE
   cd {directory} && export OS_CLOUD=devstack-admin
   python -m unittest discover -s $SITE/openstackclient/tests/functional/network -t $SITE
@@ -160,6 +163,7 @@ def settings(keystone: Keystone) -> Object:
         "ml2_type_flat": {"flat_networks": "*"},
         "ml2_type_vxlan": {"vni_ranges": "1:16000"},
         "quotas": {f"quota_{name}": limit for name, limit in QUOTAS.items()},
+        "feed": {"run": True},
     }
 
 
@@ -193,7 +197,8 @@ def main(arguments: list[str] | None = None) -> int:
     directory.mkdir(parents=True, exist_ok=True)
     with Keystone() as keystone, Neutrino(settings(keystone), workers=2) as server:
         prepare(directory, keystone, server)
-        until_interrupted(f"{server.url} serves until Ctrl-C.\n{COMMANDS.format(directory=directory)}")
+        with reporting(server, HOSTS):
+            until_interrupted(f"{server.url} serves until Ctrl-C.\n{COMMANDS.format(directory=directory)}")
     return 0
 
 

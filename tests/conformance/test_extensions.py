@@ -32,12 +32,24 @@ _NEEDED = """
     router_availability_zone fip-port-details floating-ip-port-forwarding floating-ip-port-forwarding-detail
     floating-ip-port-forwarding-port-ranges floating-ip-port-forwarding-description expose-port-forwarding-in-fip
     l3-conntrack-helper router-admin-state-down-before-update auto-allocated-topology flavors l3-flavors service-type
-    network_ha floatingip-pools fwaas_v2 standard-attr-fwaas-v2
+    network_ha floatingip-pools qos qos-bw-limit-direction qos-bw-minimum-ingress qos-default qos-fip
+    qos-fip-network-policy qos-gateway-ip qos-port-network-policy qos-pps qos-pps-minimum qos-pps-minimum-rule-alias
+    qos-rule-type-details qos-rule-type-filter qos-rules-alias port-resource-request port-resource-request-groups
+    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2
 """
 NEEDED = _NEEDED.split()
 
+QOS_RULES: dict[str, Object] = {
+    "bandwidth_limit": {"max_kbps": 1000},
+    "dscp_marking": {"dscp_mark": 26},
+    "minimum_bandwidth": {"min_kbps": 10},
+    "packet_rate_limit": {"max_kpps": 10},
+    "minimum_packet_rate": {"min_kpps": 1},
+}
+ALIASED = ("bandwidth_limit", "dscp_marking", "minimum_bandwidth", "minimum_packet_rate")
+
 # Advertising one of these would make clients use a missing feature. With `segment`, Nova lists segments.
-NOT_HERE = ("segment", "qos", "trunk", "port-resource-request", "agent-resources-synced")
+NOT_HERE = ("segment", "trunk")
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +118,11 @@ def shown(server: LiveServer) -> Shown:
     )
     profile = made("service_profiles", "service_profile", metainfo="{}")
     flavor = made("flavors", "flavor", name="flavor", service_type="L3_ROUTER_NAT", service_profiles=[profile["id"]])
+    qos = made("qos/policies", "policy", name="gold")
+    qos_rules = {
+        type_: made(f"qos/policies/{qos['id']}/{type_}_rules", f"{type_}_rule", **values)
+        for type_, values in QOS_RULES.items()
+    }
     bound = made("ports", "port", network_id=network["id"], device_owner="compute:z", **{"binding:host_id": "host-1"})
     agent = server.ask("GET", "/v2.0/agents")["agents"][0]
     firewall_rule = made("fwaas/firewall_rules", "firewall_rule", action="allow", protocol="tcp")
@@ -139,6 +156,10 @@ def shown(server: LiveServer) -> Shown:
         "floatingip_pools": server.ask("GET", "/v2.0/floatingip_pools")["floatingip_pools"][0],
         "auto_allocated_topologies": server.ask("GET", "/v2.0/auto-allocated-topology/None")["auto_allocated_topology"],
         "agents": server.ask("GET", f"/v2.0/agents/{agent['id']}")["agent"],
+        "policies": qos,
+        **{f"{type_}_rules": one for type_, one in qos_rules.items()},
+        **{f"alias_{type_}_rules": by_own_id(server, type_, qos_rules[type_]["id"]) for type_ in ALIASED},
+        "rule_types": server.ask("GET", "/v2.0/qos/rule-types/dscp_marking")["rule_type"],
         "dhcp-agents": server.ask("GET", f"/v2.0/networks/{network['id']}/dhcp-agents")["agents"][0],
         "dhcp-networks": {"network_id": server.ask("GET", f"/v2.0/agents/{agent['id']}/dhcp-networks")["networks"]},
         "availability_zones": server.ask("GET", "/v2.0/availability_zones")["availability_zones"][0],
@@ -146,6 +167,11 @@ def shown(server: LiveServer) -> Shown:
             "network_ip_availability"
         ],
     }
+
+
+def by_own_id(server: LiveServer, type_: str, key: str) -> Object:
+    found: Object = server.ask("GET", f"/v2.0/qos/alias_{type_}_rules/{key}")[f"alias_{type_}_rule"]
+    return found
 
 
 def bindings_of(server: LiveServer, port_id: str) -> list[Object]:
@@ -369,7 +395,62 @@ def firewall_revisions(server: LiveServer, shown: Shown) -> None:
         assert shown[collection].keys() >= {"description", "created_at", "updated_at", "revision_number", "tags"}
 
 
+def both_directions(type_: str) -> Probe:
+    def probe(server: LiveServer, shown: Shown) -> None:
+        path = f"/v2.0/qos/policies/{shown['policies']['id']}/{type_}_rules"
+        body = {f"{type_}_rule": {**QOS_RULES[type_], "direction": "ingress"}}
+        made = server.ask("POST", path, body)[f"{type_}_rule"]
+        assert (shown[f"{type_}_rules"]["direction"], made["direction"]) == ("egress", "ingress")
+        server.ask("DELETE", f"{path}/{made['id']}")
+
+    return probe
+
+
+def default_policy(server: LiveServer, shown: Shown) -> None:
+    policy = server.ask("POST", "/v2.0/qos/policies", {"policy": {"is_default": True}})["policy"]
+    network = server.ask("POST", "/v2.0/networks", {"network": {}})["network"]
+    server.ask("DELETE", f"/v2.0/networks/{network['id']}")
+    server.ask("DELETE", f"/v2.0/qos/policies/{policy['id']}")
+    assert network["qos_policy_id"] == policy["id"]
+
+
+def gateway_policy(server: LiveServer, shown: Shown) -> None:
+    path, policy = f"/v2.0/routers/{shown['routers']['id']}", shown["policies"]["id"]
+    network = shown["routers"]["external_gateway_info"]["network_id"]
+
+    def policy_after(value: str | None) -> Any:
+        info = {"network_id": network, "qos_policy_id": value}
+        changed = server.ask("PUT", path, {"router": {"external_gateway_info": info}})["router"]
+        return changed["external_gateway_info"].get("qos_policy_id")
+
+    assert policy_after(policy) == policy
+    assert policy_after(None) is None
+
+
+def all_rule_types(server: LiveServer, shown: Shown) -> None:
+    for query in ("all_rules=true", "all_supported=true"):
+        found = server.ask("GET", f"/v2.0/qos/rule-types?{query}")["rule_types"]
+        assert {one["type"] for one in found} == set(QOS_RULES)
+
+
+def request_groups(server: LiveServer, shown: Shown) -> None:
+    body = {"port": {"network_id": shown["networks"]["id"], "qos_policy_id": shown["policies"]["id"]}}
+    port = server.ask("POST", "/v2.0/ports", body)["port"]
+    server.ask("DELETE", f"/v2.0/ports/{port['id']}")
+    groups = port["resource_request"]["request_groups"]
+    assert len(groups) == 2
+    assert port["resource_request"]["same_subtree"] == [group["id"] for group in groups]
+
+
 PROBES: dict[str, Probe] = {
+    "qos-bw-limit-direction": both_directions("bandwidth_limit"),
+    "qos-bw-minimum-ingress": both_directions("minimum_bandwidth"),
+    "qos-pps": both_directions("packet_rate_limit"),
+    "qos-pps-minimum": both_directions("minimum_packet_rate"),
+    "qos-default": default_policy,
+    "qos-gateway-ip": gateway_policy,
+    "qos-rule-type-filter": all_rule_types,
+    "port-resource-request-groups": request_groups,
     "standard-attr-fwaas-v2": firewall_revisions,
     "extraroute-atomic": single_routes,
     "l3_agent_scheduler": routers_of_agents,
@@ -416,6 +497,7 @@ NOT_SHOWN = {
     ("next_providers", "metainfo"),
     ("firewall_rules", "position"),  # of a rule in several policies: Neutron does not show it either
     ("bindings", "project_id"),  # Neutron does not show it either (exchange 507)
+    *((f"alias_{type_}_rules", "project_id") for type_ in ALIASED),  # nor this
 }
 
 

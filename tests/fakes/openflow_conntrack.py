@@ -56,7 +56,8 @@ class FakeConntrack:
         connection, _ = self._find(zone, _whole(packet))
         opened = connection.original if connection is not None else _ends(_whole(packet))[0]
         ports = dict(zip(("ct_tp_src", "ct_tp_dst"), opened[4:], strict=True)) if opened[1] in _PORTS else {}
-        return {"ct_nw_proto": opened[1], **ports}
+        kind = "nw" if opened[0] == 0x0800 else "ipv6"
+        return {"ct_nw_proto": opened[1], f"ct_{kind}_src": opened[2], f"ct_{kind}_dst": opened[3], **ports}
 
     def look_up(self, zone: int, packet: Packet) -> tuple[int, int]:
         """The state and the mark of a packet in a zone."""

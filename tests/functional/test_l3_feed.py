@@ -111,6 +111,65 @@ def test_the_last_to_be_active_has_the_router(server: Server) -> None:
         assert {port["binding:host_id"] for port in ports_of(admin, router, "network:router_gateway")} == {host}
 
 
+def test_policies_of_gateways_floating_ips_and_port_forwardings_reach_the_routers_hosts(
+    server: Server, tmp_path: Path
+) -> None:
+    """Each its own, or that of the external network; a host has the policies that it needs, and no others."""
+    admin = Api(server.app).as_admin()
+    out, (network, subnet) = outside(admin), inside(admin)
+    router = admin.make("router", external_gateway_info=gateway(out), ha=False)
+    attach(admin, router, subnet_id=subnet["id"]).expect(200)
+    vm, other = admin.port(network), admin.port(network)
+    floating = admin.make("floatingip", floating_network_id=out["id"], port_id=vm["id"])
+    forwarded = admin.make("floatingip", floating_network_id=out["id"])
+    ports = {"protocol": "tcp", "external_port": 80, "internal_port": 80, "internal_port_id": other["id"]}
+    inner = {"internal_ip_address": other["fixed_ips"][0]["ip_address"]}
+    path = f"/floatingips/{forwarded['id']}/port_forwardings"
+    admin.post(path, {"port_forwarding": {**ports, **inner}}).expect(201)
+
+    def policy(name: str) -> str:
+        return str(admin.post("/qos/policies", {"policy": {"name": name}}).expect(201).body["policy"]["id"])
+
+    wide, own, gate, forward = map(policy, ("wide", "own", "gate", "forward"))
+
+    async def run() -> None:
+        async with hosts(server, tmp_path) as ends:
+            network_policy: set[str] = set()
+
+            def has(gateway_policy: str, floating_policy: str, forwarded_policy: str) -> bool:
+                for end in ends:
+                    served = router_of(end, router)
+                    if served is None:
+                        continue
+                    found = [each.qos_policy_id for each in (*served.floating_ips, *served.port_forwardings)]
+                    wanted = [gateway_policy, floating_policy, forwarded_policy]
+                    # The host has the external network too, for the gateway's port.
+                    needed = {*wanted, *network_policy} - {""}
+                    policies = end.client.state.objects["qos_policy"]
+                    return [served.gateway_qos_policy_id, *found] == wanted and policies.keys() == needed
+                return False
+
+            async def update(what: str, key: str, **values: Any) -> None:
+                await asyncio.to_thread(lambda: admin.put(f"/{what}s/{key}", {what: values}).expect(200))
+
+            await until(lambda: has("", "", ""), "none")
+            await update("network", out["id"], qos_policy_id=wide)
+            network_policy.add(wide)
+            await until(lambda: has(wide, wide, wide), "that of the network")
+            await update("floatingip", floating["id"], qos_policy_id=own)
+            await update("floatingip", forwarded["id"], qos_policy_id=forward)
+            await update("router", router["id"], external_gateway_info=gateway(out, qos_policy_id=gate))
+            await until(lambda: has(gate, own, forward), "their own")
+            await update("network", out["id"], qos_policy_id=None)
+            network_policy.clear()
+            await update("floatingip", forwarded["id"], qos_policy_id=None)
+            await until(lambda: has(gate, own, ""), "some of their own, and no other")
+            for end in ends:
+                await end.equals_the_database(server)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
 # --- distributed ------------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ def has_right_checksum(frame: bytes) -> bool:
     if data[6:8] == bytes(2):  # no checksum at all, which IPv4 permits
         return True
     whole = packet[12:20] + struct.pack("!BBH", 0, UDP, len(data)) + data + bytes(len(data) % 2)
-    total = sum(struct.unpack(f"!{len(whole) // 2}H", whole))
+    total: int = sum(struct.unpack(f"!{len(whole) // 2}H", whole))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total == 0xFFFF

@@ -12,6 +12,7 @@ from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
+from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.qos import BandwidthLimit, MinimumBandwidth, PacketRateLimit, QosPolicy
 from neutrino.model.state import AddressGroup, AddressPair, DvrMac, GroupMembers, Member
 from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, Passing, group, mac, network, port, rule
@@ -91,6 +92,22 @@ ROLES = (
     port("free", 23, groups=[], port_security_enabled=False),
     port("ha-vlan", 24, "vlan", device_owner="network:ha_router_replicated_interface", replicated=True),
 )
+POLICY = (
+    FirewallRule(id="1", action="allow", ip_version=4, protocol=6, destination_port_first=80, destination_port_last=90),
+    FirewallRule(
+        id="2", action="deny", ip_version=4, source_ip_address="10.0.0.0/24", source_port_first=5, protocol=17
+    ),
+    FirewallRule(id="3", action="reject", ip_version=6, protocol=1, destination_ip_address="2001:db8::/64"),
+    FirewallRule(id="4", action="allow", ip_version=6, source_ip_address="::/0"),
+    FirewallRule(id="5", action="allow", ip_version=6, source_ip_address="10.0.0.0/24"),
+    FirewallRule(id="6", action="allow", ip_version=4, protocol=47, source_port_first=1),
+)
+FIREWALL_GROUPS = (
+    FirewallGroup(id="f1", ingress=POLICY, egress=POLICY[2:]),
+    port("p40", 40, groups=["web"], firewall_group_id="f1"),
+    port("p41", 41, "vlan", port_security_enabled=False, firewall_group_id="f1"),
+    port("p42", 42, "vlan", groups=["web"], hybrid_plug=True, firewall_group_id="unknown"),
+)
 LIMITED = (
     QosPolicy(
         id="qos",
@@ -116,6 +133,7 @@ VARIANTS = {
     "ports of our own": Variant(more=ROLES),
     "limits": Variant(more=(*ROLES, *LIMITED)),
     "an extension's tables": Variant(more=ROLES, extensions=(Passing(),)),
+    "firewall groups": Variant(more=(*ROLES, *FIREWALL_GROUPS)),
     "distributed": Variant(L2Options(distributed=True), (*OTHER_TUNNELS, *DISTRIBUTED, *ROLES)),
     "distributed, without its own MAC": Variant(
         L2Options(distributed=True), tuple(entry for entry in DISTRIBUTED if entry.id != "h1")

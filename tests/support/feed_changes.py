@@ -32,13 +32,16 @@ class RandomChanges:
         self.address_groups = [
             self.api.make("address_group", addresses=[f"10.9.{i}.0/24"], name=f"a{i}")["id"] for i in range(2)
         ]
+        self.policies = [self.admin.make("policy", name=f"q{i}")["id"] for i in range(3)]
         self.ports: list[str] = []
         self.rules: list[str] = []
 
     def step(self) -> None:
         often = ["create", "create", "create", "delete", "rebind", "groups", "addresses", "rename", "rule", "rule"]
-        dhcp = ["dhcp", "dhcp_agent", "names"]
-        name = self.rng.choice([*often, *dhcp, "unrule", "address_group", "subnet", "migrate", "agent", "network"])
+        dhcp, qos = ["dhcp", "dhcp_agent", "names"], ["policy", "policy_rule"]
+        name = self.rng.choice(
+            [*often, *dhcp, *qos, "unrule", "address_group", "subnet", "migrate", "agent", "network"]
+        )
         getattr(self, f"_{name}")()
 
     def _port(self) -> str | None:
@@ -103,6 +106,29 @@ class RandomChanges:
         if self.rules:
             rule = self.rules.pop(self.rng.randrange(len(self.rules)))
             self.api.delete(f"/security-group-rules/{rule}").expect(204)
+
+    def _policy(self) -> None:
+        """Another QoS policy of a port or network, or none."""
+        new = self.rng.choice([*self.policies, None])
+        port = self._port()
+        if port is not None and self.rng.random() < 0.6:
+            self.api.change("port", port, qos_policy_id=new)
+        else:
+            self.api.change("network", self.rng.choice(self.networks)["id"], qos_policy_id=new)
+
+    def _policy_rule(self) -> None:
+        policy = self.rng.choice(self.policies)
+        rules = self.api.show("policy", policy)["rules"]
+        if rules and self.rng.random() < 0.3:
+            self.api.delete(f"/qos/policies/{policy}/{rules[0]['type']}_rules/{rules[0]['id']}")
+            return
+        direction, rate = self.rng.choice(["ingress", "egress"]), self.rng.randrange(1, 1000)
+        same = [each for each in rules if each["type"] == "bandwidth_limit" and each["direction"] == direction]
+        path, body = f"/qos/policies/{policy}/bandwidth_limit_rules", {"max_kbps": rate, "direction": direction}
+        if same:
+            self.api.put(f"{path}/{same[0]['id']}", {"bandwidth_limit_rule": body})
+        else:
+            self.api.post(path, {"bandwidth_limit_rule": body})
 
     def _address_group(self) -> None:
         key, addresses = self.rng.choice(self.address_groups), [f"10.9.8.{self.rng.randrange(9)}/32"]

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.dhcp import ROUTERS, is_metadata_network
 from neutrino.model.routing import Router, RouterInterface
-from neutrino.model.state import GroupMembers, Object, Port
+from neutrino.model.state import GroupMembers, Network, Object, Port
 from neutrino.server.feed.kinds import readers
 from neutrino.server.feed.readers import read_all
 from neutrino.server.feed.records import TUNNEL_TYPES, NetworkRecord, PortRecord, Records
@@ -29,7 +29,16 @@ def scope_in_database(connection: Connection, host: str) -> dict[Key, Object]:
 def scope(records: Records, host: str) -> dict[Key, Object]:
     found: dict[str, dict[str, Any]] = {
         source: {key: record for key, record in records.get(source, {}).items() if record is not None}
-        for source in ("network", "security_group", "address_group", "agent", "router", "port", "firewall_group")
+        for source in (
+            "network",
+            "security_group",
+            "address_group",
+            "agent",
+            "router",
+            "port",
+            "firewall_group",
+            "qos_policy",
+        )
     }
     ports: list[PortRecord] = list(found["port"].values())
     own = [port for port in ports if host in port.bound]
@@ -51,12 +60,26 @@ def scope(records: Records, host: str) -> dict[Key, Object]:
         if host in router:
             out["router", router_id] = router[host]
             served |= {interface.network_id for interface in router[host].interfaces}
+    out |= _policies(found, list(out.values()))
     out |= _firewall_groups(found, [each for each in out.values() if isinstance(each, Port | Router)])
     out |= {("dhcp_port", p.id): p.dhcp for p in ports if p.dhcp is not None and p.network_id in served}
     macs = [agent.dvr_mac for agent in found["agent"].values() if agent.dvr_mac is not None]
     if any(mac.id == host for mac in macs):
         out |= {("dvr_mac", mac.id): mac for mac in macs}
     return out
+
+
+def _policies(found: Mapping[str, Any], holders: Sequence[Object]) -> dict[Key, Object]:
+    """The QoS policies that ports, networks and routers of the host have."""
+    ids: set[str] = set()
+    for holder in holders:
+        if isinstance(holder, Port | Network):
+            ids.add(holder.qos_policy_id)
+        elif isinstance(holder, Router):
+            ids.add(holder.gateway_qos_policy_id)
+            ids |= {each.qos_policy_id for each in holder.floating_ips}
+            ids |= {each.qos_policy_id for each in holder.port_forwardings}
+    return {("qos_policy", key): found["qos_policy"][key] for key in ids & found["qos_policy"].keys()}
 
 
 def _security_groups(found: Mapping[str, Any], group_ids: set[str]) -> dict[Key, Object]:

@@ -6,7 +6,8 @@ import contextlib
 import select
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -146,33 +147,8 @@ class FilteredRouter:
         """What becomes of a first packet: PASSES (with its reply), REFUSED or LOST. `to`: another destination address."""
         if protocol in (ICMP, ICMPV6):
             return self._ping(sender, to or ADDRESSES[receiver][version == 6])
-        family = socket.AF_INET if version == 4 else socket.AF_INET6
-        kind = socket.SOCK_STREAM if protocol == TCP else socket.SOCK_DGRAM
-        with self.socket(receiver, family, kind) as there, self.socket(sender, family, kind) as here:
-            there.bind((ADDRESSES[receiver][version == 6], port))
-            here.bind(("", sport))
-            here.settimeout(SECONDS)
-            there.settimeout(SECONDS)
-            if protocol == TCP:
-                there.listen()
-            try:
-                here.connect((to or ADDRESSES[receiver][version == 6], port))
-                if protocol == UDP:
-                    self._exchange(here, there)
-            except ConnectionRefusedError:
-                return REFUSED
-            except TimeoutError:
-                return LOST
-            return PASSES
-
-    def _exchange(self, here: socket.socket, there: socket.socket) -> None:
-        here.send(b"request")
-        ready, _, _ = select.select([here, there], [], [], SECONDS)
-        if here in ready:
-            here.recv(10)  # raises what the ICMP error says
-        _, peer = there.recvfrom(10)
-        there.sendto(b"reply", peer)
-        here.recv(10)
+        target = to or ADDRESSES[receiver][version == 6]
+        return first_packet(partial(self.socket, sender), partial(self.socket, receiver), protocol, target, port, sport)
 
     def _ping(self, sender: str, address: str) -> str:
         command = ["ip", "netns", "exec", self._name(sender), "ping", "-c", "1", "-W", str(SECONDS), address]
@@ -198,6 +174,48 @@ class FilteredRouter:
         for name in (INSIDE, OTHER, OUTSIDE):
             self._place.netlink.delete_namespace(self._name(name))
         self._place.close()
+
+
+def first_packet(
+    sender: Callable[[int, int], socket.socket],
+    receiver: Callable[[int, int], socket.socket],
+    protocol: int,
+    target: str,
+    port: int,
+    sport: int = 0,
+) -> str:
+    """What becomes of the first packet of a TCP connection or of UDP: PASSES (with its reply), REFUSED or LOST.
+
+    `sender` and `receiver` open sockets of a family and kind, at each end.
+    """
+    family = socket.AF_INET6 if ":" in target else socket.AF_INET
+    kind = socket.SOCK_STREAM if protocol == TCP else socket.SOCK_DGRAM
+    with receiver(family, kind) as there, sender(family, kind) as here:
+        there.bind(("", port))
+        here.bind(("", sport))
+        here.settimeout(SECONDS)
+        there.settimeout(SECONDS)
+        if protocol == TCP:
+            there.listen()
+        try:
+            here.connect((target, port))
+            if protocol == UDP:
+                _exchange(here, there)
+        except ConnectionRefusedError:
+            return REFUSED
+        except TimeoutError:
+            return LOST
+        return PASSES
+
+
+def _exchange(here: socket.socket, there: socket.socket) -> None:
+    here.send(b"request")
+    ready, _, _ = select.select([here, there], [], [], SECONDS)
+    if here in ready:
+        here.recv(10)  # raises what the ICMP error says
+    _, peer = there.recvfrom(10)
+    there.sendto(b"reply", peer)
+    here.recv(10)
 
 
 def delivers(sender: socket.socket, receiver: socket.socket, seconds: float = SECONDS) -> bool:

@@ -35,6 +35,7 @@ from neutrino.agent.l2.pipeline import DEAD_VLAN, REG_PORT
 from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
 from neutrino.dataplane.openflow.api import DatapathFeatures, OpenFlow
 from neutrino.model import state
+from neutrino.model.firewall import FirewallGroup
 from neutrino.model.qos import QosPolicy
 from tests.fakes.openflow import Delivery, FakePort, FakeSwitch
 from tests.fakes.packet import Packet
@@ -226,8 +227,11 @@ class Cloud:
             security_groups={entry.id: entry for entry in objects if isinstance(entry, state.SecurityGroup)},
             group_members={entry.id: entry for entry in objects if isinstance(entry, state.GroupMembers)},
             address_groups={entry.id: entry for entry in objects if isinstance(entry, state.AddressGroup)},
-            extension_objects={"qos_policy": {entry.id: entry for entry in objects if isinstance(entry, QosPolicy)}},
             dvr_macs={entry.id: entry for entry in objects if isinstance(entry, state.DvrMac)},
+            extension_objects={
+                "firewall_group": {entry.id: entry for entry in objects if isinstance(entry, FirewallGroup)},
+                "qos_policy": {entry.id: entry for entry in objects if isinstance(entry, QosPolicy)},
+            },
             hosts={
                 peer: state.Host(id=peer, tunnel_types=TUNNEL_TYPES, l2_population=peer not in self.silent)
                 for peer in self.hosts

@@ -37,10 +37,12 @@ class Feed:
         self.state = State()
         self.is_synced, self.position = True, 1
         self.statuses: list[tuple[str, str, str]] = []
+        self.status_details: list[tuple[int, str]] = []  # revision and reason of each
         self.errors: list[str] = []
 
-    def status(self, kind: str, key: str, status: str) -> None:
+    def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "") -> None:
         self.statuses.append((kind, key, status))
+        self.status_details.append((revision, reason))
 
     def error(self, kind: str, key: str, text: str) -> None:
         self.errors.append(text)

@@ -39,7 +39,8 @@ Row = tuple[str, str, str]  # status, read by, note
 def document() -> str:
     parts = [HEAD]
     options = neutron_options()
-    whole = [s for s in table.NOT_NEEDED_SECTIONS if not any(s == section for section, _ in table.REFUSALS)]
+    refused = {section for refusals in table.REFUSALS.values() for section, _ in refusals}
+    whole = [section for section in table.NOT_NEEDED_SECTIONS if section not in refused]
     for section in dict.fromkeys(option.section for option in options.values()):
         if section not in whole:
             parts += [f"\n## [{section}]\n", _section([key for key in options if key[0] == section])]
@@ -71,9 +72,9 @@ def row(key: Option) -> Row:
         return "same", aliases()[key], "a former name or place of an option"
     if key in library_options():
         return "same", "server and agent" if key[0] == DEFAULT else "server", ""
-    refusal = table.REFUSALS.get(key)
-    if refusal is not None:
-        return "refused", "", f"{refusal.reason}; accepted: {_accepted(refusal.accepted)}"
+    for program, refusals in table.REFUSALS.items():
+        if key in refusals:
+            return "refused", program, f"{refusals[key].reason}; accepted: {_accepted(refusals[key].accepted)}"
     reason = table.reason(*key)
     assert reason is not None, f"{key} is in none of the tables"
     return "not needed", "", reason
@@ -103,7 +104,8 @@ def _section(keys: Iterable[Option], *, with_section: bool = False) -> str:
 
 def _earlier() -> list[Option]:
     """Options in our tables that Neutron 29 does not have any more, and those of the API server that it had."""
-    known = {*table.REASONS, *table.REFUSALS, *_OF_ITS_API_SERVER, *(key for key in aliases() if key[0] != "metadata")}
+    refused = {key for refusals in table.REFUSALS.values() for key in refusals}
+    known = {*table.REASONS, *refused, *_OF_ITS_API_SERVER, *(key for key in aliases() if key[0] != "metadata")}
     return sorted(key for key in known - neutron_options().keys() if "-" not in key[1])
 
 

@@ -10,6 +10,7 @@ from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetPort
 from neutrino.model import state
+from neutrino.model.firewall import FirewallGroup
 from neutrino.model.qos import QosPolicy
 from tests.fakes.conntrack import FakeKernelConntrack
 from tests.fakes.iptables import FakeIptables
@@ -79,5 +80,5 @@ def host_state(*objects: state.Object) -> HostState:
         address_groups=of(state.AddressGroup),  # type: ignore[arg-type]
         hosts=of(state.Host),  # type: ignore[arg-type]
         forwarding=of(state.Forwarding),  # type: ignore[arg-type]
-        extension_objects={"qos_policy": of(QosPolicy)},
+        extension_objects={"firewall_group": of(FirewallGroup), "qos_policy": of(QosPolicy)},
     )

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
+from oslo_config import cfg
 
+from neutrino.model.agents import NIC_SWITCH, OVS
+from neutrino.server.config import configuration
 from neutrino.server.ml2.driver_api import Bound, Continue, PortToBind, Segment
+from neutrino.server.ml2.mechanism_drivers import OpenVSwitch, SriovNicSwitch
 from neutrino.server.ml2.ports.binding import MAX_LEVELS, bind
 
 FABRIC, RACK, OTHER = (Segment("vxlan", None, 5001, "fabric"), Segment("vlan", "rack1", 101, "rack"), Segment("flat"))
@@ -103,3 +108,38 @@ def test_the_number_of_levels_is_limited() -> None:
     deep = Driver("deep", ever_deeper)
     assert not bind(port(Segment("vlan", "p", 0, "0")), [deep]).is_bound
     assert len(deep.asked) == MAX_LEVELS
+
+
+def configured(directory: Path, text: str) -> cfg.ConfigOpts:
+    (directory / "ml2_conf.ini").write_text(text)
+    return configuration([str(directory / "ml2_conf.ini")])
+
+
+def test_prohibited_vnic_types_are_left_to_other_drivers(tmp_path: Path) -> None:
+    agents = tuple(
+        {"agent_type": kind, "alive": True, "admin_state_up": True, "configurations": mappings}
+        for kind, mappings in (
+            (OVS, {"bridge_mappings": {"rack1": "br-x"}}),
+            (NIC_SWITCH, {"device_mappings": {"rack1": []}}),
+        )
+    )
+    profile = {"capabilities": ["switchdev"]}
+    normal = PortToBind({"id": "p1"}, "h1", "normal", {}, (RACK,), agents, network={"id": "n1"})
+    offloaded = dataclasses.replace(normal, vnic_type="direct", profile=profile)
+    plain = dataclasses.replace(normal, vnic_type="direct")
+    conf = configured(
+        tmp_path, "[ovs_driver]\nvnic_type_prohibit_list = direct\n[sriov_driver]\nvnic_type_prohibit_list = direct\n"
+    )
+    for given, binds_direct in ((configured(tmp_path, ""), True), (conf, False)):
+        assert OpenVSwitch(given).bind_port(normal) is not None
+        assert (OpenVSwitch(given).bind_port(offloaded) is not None) is binds_direct
+        assert (SriovNicSwitch(given).bind_port(plain) is not None) is binds_direct
+
+
+@pytest.mark.parametrize(
+    ("types", "message"), [("normal,direkt", "'direkt' is none of"), ("normal,direct,smart-nic,vdpa", "all types")]
+)
+def test_a_list_of_vnic_types_that_cannot_work_is_refused(tmp_path: Path, types: str, message: str) -> None:
+    conf = configured(tmp_path, f"[ovs_driver]\nvnic_type_prohibit_list = {types}\n")
+    with pytest.raises(ValueError, match=rf"\[ovs_driver\] vnic_type_prohibit_list.*{message}"):
+        OpenVSwitch(conf)

@@ -343,7 +343,9 @@ def test_without_credentials_nothing_is_sent_and_one_line_is_logged(
     tmp_path: Any, caplog: pytest.LogCaptureFixture, text: str, level: str
 ) -> None:
     caplog.set_level("INFO")
-    notifier = nova.nova_notifier_from_conf(configured(tmp_path, text))
+    conf = configured(tmp_path, text)
+    nova.report_unconfigured(conf)
+    notifier = nova.nova_notifier_from_conf(conf)
     notifier.send([NovaEvent(nova.VIF_PLUGGED, "server", "port"), NovaEvent(nova.VIF_DELETED, "server", "port")])
     assert "events for Nova" not in [thread.name for thread in threading.enumerate()]  # it starts with the first event
     assert [(record.levelname, record.message) for record in caplog.records] == [
@@ -354,7 +356,10 @@ def test_without_credentials_nothing_is_sent_and_one_line_is_logged(
 def test_switched_off_nothing_is_logged_or_loaded(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     off = "[DEFAULT]\nnotify_nova_on_port_status_changes = false\nnotify_nova_on_port_data_changes = false\n"
-    notifier = nova.nova_notifier_from_conf(configured(tmp_path, f"{off}[nova]\nauth_type = none\n"))
+    conf = configured(tmp_path, f"{off}[nova]\nauth_type = none\n")
+    nova.report_unconfigured(conf)
+    nova.report_unconfigured(configured(tmp_path, off))
+    notifier = nova.nova_notifier_from_conf(conf)
     assert (notifier.status_changes, notifier.data_changes, caplog.records) == (False, False, [])
 
 

@@ -11,12 +11,13 @@ import pytest
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.parts.firewall import BASE, GROUP, FirewallGroups
+from neutrino.agent.role import ObjectStatus, StatusReports
 from neutrino.dataplane.nft.api import Table
 from neutrino.feed.state import StateChange
 from neutrino.model.firewall import FirewallGroup
 from neutrino.model.routing import Router, RouterInterface
 from tests.support.firewall import TCP, filtered, group, rule
-from tests.support.l3_host import NAMESPACE, Host, run
+from tests.support.l3_host import NAMESPACE, Feed, Host, run
 from tests.support.routing import address, find_rendered, interface, membership, router, table
 
 OPTIONS = L3Options(host="h1", veth=True)
@@ -184,7 +185,7 @@ def test_a_group_is_active_when_its_router_is_applied_and_again_after_each_chang
         await host.role.settle()
         assert len(reported(host)) == 1, "nothing of the group has changed"
         host.send_object(GROUP, "group-1", group(admin_state_up=False, revision=1))
-        await host.until(lambda: reported(host)[1:] == [("group-1", "DOWN")], "not reported")
+        await host.until(lambda: reported(host)[1:] == [("group-1", "ACTIVE")], "not reported")
         host.send(router(filtered(1, "")))
         await host.until(lambda: host.nft.table(NAMESPACE, PATH) is None, "the table is still there")
 
@@ -200,11 +201,46 @@ def test_a_group_that_cannot_be_applied_is_an_error_until_it_is(host: Host) -> N
         host.send_object(GROUP, "group-1", group(ingress=(rule(protocol=TCP, dport=99),), revision=1))
         await host.until(lambda: reported(host)[1:] == [("group-1", "ERROR")], "no error is reported")
         assert "th dport 99" in host.problems["r1"]
+        assert host.feed.status_details[-1] == (1, host.problems["r1"])
         assert "firewall_egress_group-1" in str(host.nft.table(NAMESPACE, PATH)), "the firewall stays as it was"
         host.nft.refuses = ""
         await host.until(lambda: reported(host)[2:] == [("group-1", "ACTIVE")], "not reported")
 
     run(host, test)
+
+
+def test_a_host_has_one_status_of_a_group_that_several_routers_use() -> None:
+    feed = Feed()
+    reports = StatusReports(feed)
+
+    def status(revision: int) -> frozenset[ObjectStatus]:
+        return frozenset({ObjectStatus(GROUP, "group-1", "ACTIVE", revision)})
+
+    def sent() -> list[tuple[str, int, str]]:
+        pairs = [(each[2], *more) for each, more in zip(feed.statuses, feed.status_details, strict=True)]
+        feed.statuses.clear()
+        feed.status_details.clear()
+        return pairs
+
+    reports.applied("r1", status(1))
+    reports.applied("r2", status(1))
+    assert sent() == [("ACTIVE", 1, "")]
+    reports.failed("r2", status(2), "no memory")
+    assert sent() == [("ERROR", 2, "no memory")]
+    reports.applied("r1", status(2))
+    assert sent() == [], "the other router's error stays"
+    reports.applied("r2", status(2))
+    assert sent() == [("ACTIVE", 2, "")]
+    reports.failed("r1", status(2), "another part of the router")
+    assert sent() == [], "the group is in force there"
+    reports.failed("r2", status(3), "no memory")
+    reports.applied("r1", status(3))
+    sent()
+    reports.forget("r2")
+    assert sent() == [("ACTIVE", 3, "")]
+    reports.forget("r1")
+    reports.applied("r1", status(3))
+    assert sent() == [("ACTIVE", 3, "")], "the server may have deleted what it knew"
 
 
 def test_a_restarted_agent_changes_nothing_and_reports_again(host: Host) -> None:

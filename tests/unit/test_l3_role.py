@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from neutrino.agent import config as agent_config
 from neutrino.agent.context import PortHolds
-from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.config import L3Options, l3_options
 from neutrino.agent.l3.daemons import READY, RouterDaemons
 from neutrino.agent.l3.parts.ha import HaConflicts
 from neutrino.agent.l3.parts.nat import PATH, Nat
@@ -26,7 +27,7 @@ from neutrino.dataplane.ovsdb.api import DeletePort
 from neutrino.dataplane.process.api import Process
 from neutrino.model.routing import PortForwarding, RouterRoute
 from tests.support.l3_host import NAMESPACE, Host, run
-from tests.support.routing import GATEWAY, failover, floating, interface, membership, rendered, router, table
+from tests.support.routing import GATEWAY, address, failover, floating, interface, membership, rendered, router, table
 
 DONE = {"l3-initialized": "True"}
 
@@ -282,6 +283,31 @@ def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: H
     assert signals == []  # as it was
     asyncio.run(ensure(1, 2, 3))
     assert len(signals) == 1
+
+
+def test_options_of_l3_agent_ini_decide_where_daemons_have_their_files(host: Host, tmp_path: Path) -> None:
+    file = tmp_path / "l3_agent.ini"
+    file.write_text(
+        f"[DEFAULT]\nstate_path = {tmp_path}\nha_confs_path = {tmp_path}/vrrp\nra_confs = {tmp_path}/adverts\n"
+        "radvd_user = nobody\n"
+    )
+    options = l3_options(agent_config.configuration([str(file)]))
+    own = address("2001:db8:1::1", "2001:db8:1::/64", ra_mode="slaac")
+    served = router(interface(1), interface(2, own), ha=membership())
+    keepalived, advertises = tmp_path / "vrrp" / "r1" / "keepalived.conf", tmp_path / "adverts" / "r1.radvd.conf"
+
+    async def test() -> None:
+        daemons = RouterDaemons(Supervisor(host.processes), options)
+        await daemons.ensure(served, failover(served, options), active=True)
+        assert set(host.processes.running()) == {"keepalived r1", "radvd r1"}
+        assert str(tmp_path / "vrrp" / "r1" / "state") in keepalived.read_text()
+        assert advertises.stat().st_mode & 0o777 == 0o644  # its user reads it at a reload
+        await daemons.stop("r1")
+        assert host.processes.running() == {}
+        assert not keepalived.exists()
+        assert not advertises.exists()
+
+    asyncio.run(test())
 
 
 def test_stale_connections_of_removed_translations() -> None:

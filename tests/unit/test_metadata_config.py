@@ -40,6 +40,12 @@ def test_user_and_group_of_the_process(tmp_path: Path) -> None:
         user_and_group("root", "no-such-group")
 
 
+def test_the_proxy_logs_beside_the_agent(tmp_path: Path) -> None:
+    assert daemon(configuration(tmp_path)).log_file == f"{tmp_path}/state/metadata.log"
+    assert daemon(configuration(tmp_path, f"log_dir = {tmp_path}/log\n")).log_file == f"{tmp_path}/log/metadata.log"
+    assert (tmp_path / "log").is_dir()
+
+
 def test_another_user_is_another_daemon(tmp_path: Path) -> None:
     one = daemon(configuration(tmp_path, "metadata_proxy_user = root\n"))
     other = daemon(configuration(tmp_path, "metadata_proxy_user = nobody\n"))

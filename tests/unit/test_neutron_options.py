@@ -25,6 +25,7 @@ from tests.support.neutron_options import (
 )
 from tests.support.options_document import DOCUMENT, document, row
 
+REFUSED = {key for refusals in neutron_options.REFUSALS.values() for key in refusals}
 OURS = findings.names_of(server.OPTIONS.items()) | findings.names_of(agent.GROUPS) | library_options()
 
 
@@ -38,7 +39,7 @@ def test_the_document_is_up_to_date() -> None:
 
 def test_every_option_of_neutron_is_classified_once() -> None:
     def places(key: findings.Option) -> int:
-        in_tables = (key in OURS, key in neutron_options.REASONS, key in neutron_options.REFUSALS)
+        in_tables = (key in OURS, key in neutron_options.REASONS, key in REFUSED)
         return sum(in_tables) or int(key[0] in neutron_options.NOT_NEEDED_SECTIONS)
 
     assert len(neutrons()) > 600
@@ -61,8 +62,60 @@ SAME_DEFAULT: set[findings.Option] = set()  # options with a note and the same d
 
 
 def test_no_option_of_ours_is_called_unneeded_or_refused() -> None:
-    assert (neutron_options.REASONS.keys() | neutron_options.REFUSALS.keys()) & OURS == set()
+    assert (neutron_options.REASONS.keys() | REFUSED) & OURS == set()
     assert neutron_options.NOTES.keys() <= OURS
+
+
+NOTED = {
+    "same": """
+        DEFAULT: agent_mode availability_zone debug dhcp_confs dhcp_domain dnsmasq_config_file dnsmasq_dns_servers
+            enable_isolated_metadata enable_metadata_network enable_metadata_proxy external_network_bridge force_metadata
+            gateway_external_network_id ha_confs_path handle_internal_only_routers ipv6_gateway log_dir log_file
+            metadata_port metadata_proxy_group metadata_proxy_socket metadata_proxy_user num_sync_threads ra_confs
+            syslog_log_facility use_gateway_ips use_syslog
+        agent: availability_zone check_child_processes_action dont_fragment drop_flows_on_start
+            enable_distributed_routing extensions log_agent_heartbeats quitting_rpc_timeout report_interval tunnel_csum
+            tunnel_types vxlan_udp_port
+        ml2: overlay_ip_version tenant_network_types type_drivers
+        ovs: bridge_mappings datapath_type int_peer_patch_port integration_bridge local_ip tun_peer_patch_port
+            tunnel_bridge vhostuser_socket_dir
+    """,
+    "different": """
+        DEFAULT: core_plugin host ovs_use_veth service_plugins state_path
+        agent: arp_responder l2_population
+        ml2: extension_drivers mechanism_drivers
+        securitygroup: firewall_driver
+    """,
+    "not needed": """
+        DEFAULT: metadata_proxy_watch_log resync_interval use_namespaces verbose
+        agent: agent_type check_child_processes_interval minimize_polling ovsdb_monitor_respawn_interval
+            polling_interval veth_mtu
+        ovs: enable_tunneling
+    """,
+    "refused": """
+        DEFAULT: dhcp_driver enable_inat_enat interface_driver
+        agent: prevent_arp_spoofing
+        ovs: use_veth_interconnection
+    """,
+}
+
+
+def noted(text: str) -> set[findings.Option]:
+    found, section = set(), ""
+    for word in text.split():
+        if word.endswith(":"):
+            section = word[:-1]
+        else:
+            found.add((section, word))
+    return found
+
+
+@pytest.mark.parametrize("status", NOTED)
+def test_options_that_walkthroughs_of_a_deployment_name_work_or_are_reported_by_name(status: str) -> None:
+    keys = noted(NOTED[status])
+    assert {key: row(key)[0] for key in keys} == dict.fromkeys(keys, status)
+    if status in ("same", "different"):
+        assert keys <= OURS
 
 
 # --- Neutron's own files ----------------------------------------------------------------------------------------------
@@ -201,19 +254,45 @@ def test_an_entry_point_wins_over_the_table(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_all_refused_options_are_in_one_message(tmp_path: Path) -> None:
+    """Each by the program that would need them."""
     conf = configured(
         tmp_path,
         "[DEFAULT]\nvlan_transparent = True\ninterface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver\n"
-        "external_dns_driver =\n[OVS]\nuse_veth_interconnection = yes\n",
+        "external_dns_driver =\nipam_driver = mine\n[OVS]\nuse_veth_interconnection = yes\n",
     )
     with pytest.raises(RefusedToStart) as refused:
-        findings.refuse(conf)
+        findings.refuse(conf, findings.SERVER)
     assert str(refused.value) == (
-        "[DEFAULT] vlan_transparent = True is not supported: VLAN-transparent networks are not supported; "
-        "[DEFAULT] interface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver is not supported: "
-        "devices are plugged into Open vSwitch; there is no other driver; "
-        "[ovs] use_veth_interconnection = yes is not supported: bridges are connected by patch ports, which cost less"
+        "[DEFAULT] vlan_transparent = True is refused: there are no VLAN-transparent networks; "
+        "[DEFAULT] ipam_driver = mine is refused: addresses are allocated by the server itself"
     )
+    with pytest.raises(RefusedToStart) as refused:
+        findings.refuse(conf, findings.AGENT)
+    assert str(refused.value) == (
+        "[DEFAULT] interface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver is refused: "
+        "devices are plugged into Open vSwitch; there is no other driver; "
+        "[ovs] use_veth_interconnection = yes is refused: bridges are connected by patch ports, which cost less"
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        ("DEFAULT", "interface_driver = openvswitch"),
+        ("DEFAULT", "interface_driver = neutron.agent.linux.interface:OVSInterfaceDriver"),
+        ("DEFAULT", "dhcp_driver = neutron.agent.linux.dhcp.Dnsmasq"),
+        ("DEFAULT", "ipam_driver = internal"),
+        ("DEFAULT", "network_scheduler_driver = neutron.scheduler.dhcp_agent_scheduler.WeightScheduler"),
+        ("DEFAULT", "vlan_transparent = False"),
+        ("quotas", "quota_driver = neutron.db.quota.driver.DbQuotaDriver"),
+        ("agent", "prevent_arp_spoofing = True"),
+        ("ovs", "use_veth_interconnection = False"),
+    ],
+)
+def test_a_value_that_asks_for_what_is_the_case_anyway_is_accepted(tmp_path: Path, section: str, line: str) -> None:
+    conf = configured(tmp_path, f"[{section}]\n{line}\n")
+    for program in (findings.SERVER, findings.AGENT):
+        findings.refuse(conf, program)
 
 
 def test_typos_are_reported_with_what_was_probably_meant(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -236,17 +315,22 @@ def test_a_file_of_ours_is_loaded_without_a_word(tmp_path: Path, caplog: pytest.
     assert [record for record in caplog.records if record.name == findings.__name__] == []
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "reported"),
+    [("mine", "fip_qos,port_forwarding", True), ("qos", "fip_qos,port_forwarding", False), ("mine", "qos,mine", False)],
+)
 def test_a_list_of_extensions_that_a_later_file_replaces_is_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, first: str, second: str, reported: bool
 ) -> None:
+    """Neutron's L2 and L3 agents each have a list of this name. What is included anyway is not lost."""
     files = [tmp_path / "openvswitch_agent.ini", tmp_path / "l3_agent.ini"]
-    for file, names in zip(files, ("fdb", "port_forwarding"), strict=True):
+    for file, names in zip(files, (first, second), strict=True):
         file.write_text(f"[agent]\nextensions = {names}\n")
     conf = agent.configuration([str(file) for file in files])
     findings.report(conf, findings.AGENT)
     assert [record.message for record in caplog.records if record.name == findings.__name__] == [
         "[agent] extensions is in several files with different values; the last file is used"
-    ]
+    ] * reported
 
 
 def test_a_section_of_a_library_that_is_not_used_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

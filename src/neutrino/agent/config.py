@@ -179,7 +179,7 @@ def values(conf: cfg.ConfigOpts) -> dict[tuple[str, str], object]:
 
 def check(conf: cfg.ConfigOpts) -> None:
     """Raise RefusedToStart for what cannot work."""
-    findings.refuse(conf)
+    findings.refuse(conf, findings.AGENT)
     if not conf.feed.server:
         raise RefusedToStart("[feed] server is not set: it is the address of neutrino's server")
     if not conf.feed.credential_file:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import PROBLEMS, AgentState
@@ -79,3 +79,56 @@ def described(agent: AgentState, values: Mapping[str, object], problems: Mapping
     """The agent with its current values and problems in `configurations`, as it is reported."""
     listed = {PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS])}
     return dataclasses.replace(agent, configurations={**agent.configurations, **values, **listed})
+
+
+class ObjectStatus(NamedTuple):
+    """The status of an object of the API on this host, as reported to the server."""
+
+    kind: str
+    id: str
+    status: str
+    revision: int = 0  # of the object
+    reason: str = ""  # of an error
+
+
+@dataclasses.dataclass
+class StatusReports:
+    """Statuses of objects that are applied with others, as a firewall group with each router that has it.
+
+    An object is in ERROR while it is with any of these: the host has one status of it. Each is reported once.
+    """
+
+    feed: RoleFeed
+    _held: dict[str, frozenset[ObjectStatus]] = dataclasses.field(default_factory=dict)  # by what was applied
+    _reported: dict[tuple[str, str], ObjectStatus] = dataclasses.field(default_factory=dict)  # by kind and id
+
+    def applied(self, key: str, statuses: frozenset[ObjectStatus]) -> None:
+        """`key` names what was applied; `statuses` are all that hold with it."""
+        before = self._held.pop(key, frozenset())
+        if statuses:
+            self._held[key] = statuses
+        for subject in sorted({(each.kind, each.id) for each in statuses ^ before}):
+            self._report(subject)
+
+    def failed(self, key: str, statuses: frozenset[ObjectStatus], reason: str) -> None:
+        """Those that are in force already are left: what failed may be another part of it."""
+        held = self._held.get(key, frozenset())
+        self.applied(
+            key,
+            frozenset(each if each in held else each._replace(status="ERROR", reason=reason) for each in statuses),
+        )
+
+    def forget(self, key: str) -> None:
+        self.applied(key, frozenset())
+
+    def _report(self, subject: tuple[str, str]) -> None:
+        found = [each for several in self._held.values() for each in several if (each.kind, each.id) == subject]
+        if not found:
+            self._reported.pop(subject, None)
+            return
+        newest = max(each.revision for each in found)
+        current = sorted(each for each in found if each.revision == newest)
+        worst = next((each for each in current if each.status == "ERROR"), current[0])
+        if self._reported.get(subject) != worst:
+            self._reported[subject] = worst
+            self.feed.status(worst.kind, worst.id, worst.status, worst.revision, worst.reason)

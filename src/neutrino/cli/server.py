@@ -40,7 +40,7 @@ def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str =
     feed_addresses = _feed_addresses(conf) if conf.feed.run else []
     preflight.check_port(conf.bind_host, conf.bind_port, f"stop what listens there, or {port_fix}")
     preflight.check_feed_addresses(feed_addresses)
-    logging.basicConfig(level=log_level, format=LOG_FORMAT)
+    logging.basicConfig(level=log_level, format=LOG_FORMAT, force=True)  # oslo.log has set a handler without a format
     logging.getLogger("alembic").setLevel(logging.WARNING)
     _set_log_level(conf)
     logging.getLogger("stevedore").setLevel(logging.ERROR)  # a plugin that does not load is in our own error
@@ -50,8 +50,8 @@ def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str =
         workers.load(files)
     except (ValueError, OSError, ImportError) as error:
         raise CommandError(str(error), INVALID) from None
-    _report_options()
     preflight.check_database(conf)  # last, as it upgrades the schema: a start that fails otherwise changes nothing
+    workers.report()
     return conf
 
 
@@ -114,25 +114,13 @@ def _reload(files: Sequence[str]) -> None:
         LOG.exception("the configuration is invalid, the previous one stays in force")
         return
     _set_log_level(workers.loaded())
-    _report_options()
+    workers.report()
     workers.loaded().log_opt_values(LOG, logging.DEBUG)  # without the values of secret options
 
 
 def _set_log_level(conf: cfg.ConfigOpts) -> None:
     """Of this process; workers and the feed set up their logs by all options of oslo.log."""
     logging.getLogger("neutrino").setLevel(logging.DEBUG if conf.debug else logging.NOTSET)
-
-
-def _report_options() -> None:
-    """Log the options in the files that have no effect. After the server is assembled, as drivers register options."""
-    from neutrino.cli import workers
-
-    def of_the_agent() -> findings.Groups:
-        from neutrino.agent import config as agent
-
-        return agent.GROUPS
-
-    findings.report(workers.loaded(), findings.SERVER, of_the_agent)
 
 
 # --- the feed ---------------------------------------------------------------------------------------------------------
@@ -143,7 +131,7 @@ def serve_feed(args: argparse.Namespace) -> None:
     preflight.check_files(args.config_file)
     conf = config.configuration(args.config_file)
     config.check_values(conf)
-    findings.refuse(conf)
+    findings.refuse(conf, findings.SERVER)
     preflight.check_feed_addresses(_feed_addresses(conf))
     preflight.check_database(conf)
     feed(conf)

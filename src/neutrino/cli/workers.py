@@ -18,9 +18,11 @@ from granian.server import Server as Granian
 from oslo_config import cfg
 
 from neutrino.cli.child_process import end_with_parent
+from neutrino.configuration.findings import Groups
 from neutrino.server import config
 from neutrino.server.main import Server, assemble
 from neutrino.server.main import application as application_of
+from neutrino.server.main import report as report_options
 from neutrino.server.policy.checks import load_extension_checks_lazily
 
 MAX_DEATHS = 30
@@ -50,6 +52,18 @@ def loaded() -> cfg.ConfigOpts:
     """The configuration of the assembled server."""
     assert _server is not None
     return _server.conf
+
+
+def report() -> None:
+    """Log what the configuration files have that is without effect."""
+    assert _server is not None
+    report_options(_server, _agent_options)
+
+
+def _agent_options() -> Groups:
+    from neutrino.agent.config import GROUPS  # loads a part of the agent, which is needed only for unknown options
+
+    return GROUPS
 
 
 class Supervisor(Granian):  # type: ignore[misc,valid-type]

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from oslo_config import cfg
 
 from neutrino.configuration import neutron_options as neutron
-from neutrino.configuration.neutron_values import hints
+from neutrino.configuration.neutron_values import hints, read_list
 from neutrino.errors import RefusedToStart
 
 LOG = logging.getLogger(__name__)
 DEFAULT = "DEFAULT"
-SERVER, AGENT = "server", "agent"
+SERVER, AGENT = neutron.SERVER, neutron.AGENT
 Option = tuple[str, str]  # section and name
+EXTENSIONS: Option = ("agent", "extensions")
 Groups = Iterable[tuple[str | None, Iterable[cfg.Opt]]]  # options as declared, by group
 
 
@@ -68,14 +69,14 @@ def names_of(groups: Groups) -> set[Option]:
     return registered(conf)
 
 
-def refuse(conf: cfg.ConfigOpts) -> None:
-    """Raise RefusedToStart for options that ask for what is not here; all of them in one message."""
+def refuse(conf: cfg.ConfigOpts, program: str) -> None:
+    """Raise RefusedToStart for options that ask this program for what is not here; all of them in one message."""
     problems = []
     for (section, name), texts in given(conf.config_file or ()).items():
-        refusal = neutron.REFUSALS.get((section, name))
+        refusal = neutron.REFUSALS[program].get((section, name))
         text = texts[-1].strip()
         if refusal is not None and text.lower().replace(":", ".") not in refusal.accepted:
-            problems.append(f"[{section}] {name} = {text} is not supported: {refusal.reason}")
+            problems.append(f"[{section}] {name} = {text} is refused: {refusal.reason}")
     if problems:
         raise RefusedToStart("; ".join(problems))
 
@@ -87,13 +88,14 @@ def compare(
     unknown: dict[Option, str] = {}
     without_effect: dict[Option, str] = {}
     elsewhere = []
+    refusals, of_the_other = neutron.REFUSALS[program], neutron.REFUSALS[AGENT if program == SERVER else SERVER]
     for option in values:
         section, name = option
         if option in known:
             continue
-        refusal = neutron.REFUSALS.get(option)  # its value is accepted, or the start would have been refused
-        reason = refusal.reason if refusal is not None else neutron.reason(section, name)
-        if option in other or (program == AGENT and section in neutron.LIBRARY_SECTIONS):
+        # A refusal here has an accepted value, or the start would have been refused.
+        reason = refusals[option].reason if option in refusals else neutron.reason(section, name)
+        if option in other or option in of_the_other or (program == AGENT and section in neutron.LIBRARY_SECTIONS):
             elsewhere.append(option)
         elif reason is not None:
             without_effect[option] = reason
@@ -101,9 +103,9 @@ def compare(
             without_effect[option] = neutron.LIBRARY_SECTIONS[section][1]
         else:
             unknown[option] = _closest(option, known)
-    extensions = ("agent", "extensions")
-    overridden = [extensions] if len(set(values.get(extensions, ()))) > 1 and extensions in known else []
-    return Findings(unknown, without_effect, elsewhere, overridden)
+    # Neutron's L2 and L3 agents have different lists under this name, each in its own file.
+    lists = {read_list(*EXTENSIONS, text) for text in values.get(EXTENSIONS, ())} if EXTENSIONS in known else ()
+    return Findings(unknown, without_effect, elsewhere, [EXTENSIONS] if len(lists) > 1 else [])
 
 
 def log(findings: Findings, program: str) -> None:
@@ -121,8 +123,9 @@ def log(findings: Findings, program: str) -> None:
 
 def log_hints(values: Mapping[Option, Sequence[str]]) -> None:
     """Log which values of Neutron were replaced by ours."""
-    found = [f"[{section}] {name}: {hint}" for (section, name), texts in values.items()
-             for hint in hints(section, name, texts[-1])]  # fmt: skip
+    found = []
+    for (section, name), texts in values.items():
+        found += [f"[{section}] {name}: {hint}" for hint in hints(section, name, texts[-1])]
     if found:
         LOG.info("values of Neutron are read as ours: %s", "; ".join(found))
 

@@ -7,6 +7,7 @@ openvswitch_agent.ini, dhcp_agent.ini, l3_agent.ini and metadata_agent.ini of Ne
 
 from dataclasses import dataclass
 
+SERVER, AGENT = "server", "agent"
 TRUE = ("true", "1", "yes", "on")
 FALSE = ("false", "0", "no", "off")
 EMPTY = ("", "none")
@@ -175,67 +176,77 @@ LIBRARY_SECTIONS: dict[str, tuple[str, str]] = {
     "oslo_middleware": ("enable_proxy_headers_parsing", "read by the server"),
 }
 
-# --- refused, unless the value asks for what is the case anyway ----------------------------------------------------------
+# --- refused by the program that would need it, unless the value asks for what is the case anyway ------------------------
 
-REFUSED: dict[str, dict[str, Refusal]] = {
-    "DEFAULT": {
-        "interface_driver": Refusal(
-            ("", "openvswitch", "ovsinterfacedriver", "neutron.agent.linux.interface.ovsinterfacedriver"),
-            "devices are plugged into Open vSwitch; there is no other driver",
-        ),
-        "dhcp_driver": Refusal(("", "dnsmasq", "neutron.agent.linux.dhcp.dnsmasq"), "DHCP is served by dnsmasq"),
-        "ipam_driver": Refusal(("", "internal"), "addresses are allocated by the server itself"),
-        "network_scheduler_driver": Refusal(
-            (
-                "",
-                "neutron.scheduler.dhcp_agent_scheduler.weightscheduler",
-                "neutron.scheduler.dhcp_agent_scheduler.azawareweightscheduler",
+REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
+    SERVER: {
+        "DEFAULT": {
+            "ipam_driver": Refusal(("", "internal"), "addresses are allocated by the server itself"),
+            "network_scheduler_driver": Refusal(
+                (
+                    "",
+                    "neutron.scheduler.dhcp_agent_scheduler.weightscheduler",
+                    "neutron.scheduler.dhcp_agent_scheduler.azawareweightscheduler",
+                ),
+                "networks are scheduled to the agents with the fewest networks, by availability zone",
             ),
-            "networks are scheduled to the agents with the fewest networks, by availability zone",
-        ),
-        "external_dns_driver": Refusal(EMPTY, "external DNS services are not supported"),
-        "api_extensions_path": Refusal(EMPTY, "packages add API resources by the entry point neutrino.service_plugins"),
-        "network_link_prefix": Refusal(EMPTY, "use [oslo_middleware] enable_proxy_headers_parsing"),
-        "vlan_transparent": Refusal((*EMPTY, *FALSE), "VLAN-transparent networks are not supported"),
-        "vlan_qinq": Refusal((*EMPTY, *FALSE), "QinQ networks are not supported"),
-        "enable_new_agents": Refusal(TRUE, "new agents are enabled; a host needs a credential to become one"),
-        "enable_services_on_agents_with_admin_state_down": Refusal(
-            FALSE, "networks leave DHCP agents that are disabled"
-        ),
-        "enable_default_route_ecmp": Refusal(FALSE, "routers have one gateway"),
-        "enable_default_route_bfd": Refusal(FALSE, "routers have one gateway"),
-        "cleanup_on_shutdown": Refusal(FALSE, "routers keep forwarding while the agent is stopped"),
-        "ha_conntrackd_enabled": Refusal(FALSE, "connections are not replicated between the hosts of an HA router"),
-        "ha_vrrp_health_check_interval": Refusal(("", "0"), "HA routers do not check their gateway"),
-        "enable_inat_enat": Refusal(FALSE, "an option of one vendor's product"),
-    },
-    "agent": {
-        "baremetal_smartnic": Refusal(FALSE, "smart NICs without an agent of their own are not supported"),
-        "prevent_arp_spoofing": Refusal(
-            TRUE, "protection is always on: disable port security of a port, or add allowed address pairs"
-        ),
-    },
-    "ovs": {
-        "use_veth_interconnection": Refusal(FALSE, "bridges are connected by patch ports, which cost less"),
-        "igmp_snooping_enable": Refusal(FALSE, "multicast is flooded"),
-        "ssl_ca_cert_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
-        "ssl_cert_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
-        "ssl_key_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
-    },
-    "database": {"connection_parameters": Refusal(EMPTY, "append the parameters to connection, after a question mark")},
-    "quotas": {
-        "quota_driver": Refusal(
-            (
-                "",
-                "neutron.db.quota.driver.dbquotadriver",
-                "neutron.db.quota.driver_nolock.dbquotanolockdriver",
+            "external_dns_driver": Refusal(EMPTY, "external DNS services are not supported"),
+            "api_extensions_path": Refusal(
+                EMPTY, "packages add API resources by the entry point neutrino.service_plugins"
             ),
-            "quotas are kept in the database",
-        ),
-        "default_quota": Refusal(("", "-1"), "set the quota of each resource"),
+            "network_link_prefix": Refusal(EMPTY, "use [oslo_middleware] enable_proxy_headers_parsing"),
+            "vlan_transparent": Refusal((*EMPTY, *FALSE), "there are no VLAN-transparent networks"),
+            "vlan_qinq": Refusal((*EMPTY, *FALSE), "there are no QinQ networks"),
+            "enable_new_agents": Refusal(TRUE, "new agents are enabled; a host needs a credential to become one"),
+            "enable_services_on_agents_with_admin_state_down": Refusal(
+                FALSE, "networks leave DHCP agents that are disabled"
+            ),
+            "enable_default_route_ecmp": Refusal(FALSE, "routers have one gateway"),
+            "enable_default_route_bfd": Refusal(FALSE, "routers have one gateway"),
+        },
+        "database": {
+            "connection_parameters": Refusal(EMPTY, "append the parameters to connection, after a question mark")
+        },
+        "quotas": {
+            "quota_driver": Refusal(
+                (
+                    "",
+                    "neutron.db.quota.driver.dbquotadriver",
+                    "neutron.db.quota.driver_nolock.dbquotanolockdriver",
+                ),
+                "quotas are kept in the database",
+            ),
+            "default_quota": Refusal(("", "-1"), "set the quota of each resource"),
+        },
+        "ironic": {"enable_notifications": Refusal(FALSE, "Ironic is not notified")},
+        "ssl": {"ciphers": Refusal(EMPTY, "the cipher suites of TLS 1.2 and 1.3 are fixed, without weak ones")},
     },
-    "ironic": {"enable_notifications": Refusal(FALSE, "Ironic is not notified")},
-    "ssl": {"ciphers": Refusal(EMPTY, "the cipher suites of TLS 1.2 and 1.3 are fixed, without weak ones")},
+    AGENT: {
+        "DEFAULT": {
+            "interface_driver": Refusal(
+                ("", "openvswitch", "neutron.agent.linux.interface.ovsinterfacedriver"),
+                "devices are plugged into Open vSwitch; there is no other driver",
+            ),
+            "dhcp_driver": Refusal(("", "dnsmasq", "neutron.agent.linux.dhcp.dnsmasq"), "DHCP is served by dnsmasq"),
+            "cleanup_on_shutdown": Refusal(FALSE, "routers keep forwarding while the agent is stopped"),
+            "ha_conntrackd_enabled": Refusal(FALSE, "connections are not replicated between the hosts of an HA router"),
+            "ha_vrrp_health_check_interval": Refusal(("", "0"), "HA routers do not check their gateway"),
+            "enable_inat_enat": Refusal(FALSE, "it is an option of one vendor's product"),
+        },
+        "agent": {
+            "baremetal_smartnic": Refusal(FALSE, "smart NICs without an agent of their own are not supported"),
+            "prevent_arp_spoofing": Refusal(
+                TRUE, "protection is always on: disable port security of a port, or add allowed address pairs"
+            ),
+        },
+        "ovs": {
+            "use_veth_interconnection": Refusal(FALSE, "bridges are connected by patch ports, which cost less"),
+            "igmp_snooping_enable": Refusal(FALSE, "multicast is flooded"),
+            "ssl_ca_cert_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
+            "ssl_cert_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
+            "ssl_key_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
+        },
+    },
 }
 
 # --- registered here, with another default or meaning (for docs/options.md) ----------------------------------------------
@@ -276,7 +287,10 @@ def _by_option(table: dict[str, dict[str, str]]) -> dict[tuple[str, str], str]:
 
 
 REASONS = _by_option(NOT_NEEDED)
-REFUSALS = {(section, name): refusal for section, rows in REFUSED.items() for name, refusal in rows.items()}
+REFUSALS = {  # program → section and name → refusal
+    program: {(section, name): refusal for section, rows in sections.items() for name, refusal in rows.items()}
+    for program, sections in REFUSED.items()
+}
 NOTES = _by_option(DIFFERENT)
 
 

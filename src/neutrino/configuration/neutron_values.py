@@ -49,6 +49,7 @@ def _installed(group: str) -> frozenset[str]:
 
 _NOT_HERE = "it is not part of this release"
 _OVN = "OVN is another backend"
+_VENDOR = "it is a driver for one vendor's products"
 
 TABLE: dict[tuple[str, str], Names] = {
     ("DEFAULT", "core_plugin"): Names(
@@ -110,13 +111,15 @@ TABLE: dict[tuple[str, str], Names] = {
             "linuxbridge": "Linux bridge is another backend, and no longer in Neutron",
             "macvtap": _NOT_HERE,
             "baremetal": "it is a driver of Ironic's, and not installed",
+            **dict.fromkeys(("cascading", "vlb", "vip", "eip", "l2population_v2"), _VENDOR),
         },
         group="neutrino.ml2.mechanism_drivers",
     ),
     ("ml2", "type_drivers"): Names(group="neutrino.ml2.type_drivers"),
     ("ml2", "extension_drivers"): Names(
         names={"tag_ports_during_bulk_creation": INCLUDED, "qos": INCLUDED},
-        missing=dict.fromkeys(
+        missing={"cascading_qos": _VENDOR}
+        | dict.fromkeys(
             (
                 *("data_plane_status", "dns_domain_ports", "dns_domain_keywords", "port_device_profile"),
                 *("port_hardware_offload_type", "port_hints", "port_hint_ovs_tx_steering", "port_numa_affinity_policy"),
@@ -143,19 +146,24 @@ TABLE: dict[tuple[str, str], Names] = {
     # Neutron's L2 and L3 agents both read this option; here it lists the extensions of the L2 role.
     ("agent", "extensions"): Names(
         names=dict.fromkeys(
-            ("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper", "fdb"), INCLUDED
+            ("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper"), INCLUDED
         ),
         missing={
             "dhcp": "use the role dhcp with dhcp_distributed",
             "metadata_path": "use the role metadata",
             **dict.fromkeys(
-                (*("log", "snat_log", "local_ip", "ndp_proxy", "dns_forwarder", "fwaas", "fwaas_v2_log"),),
+                ("fdb", "log", "snat_log", "local_ip", "ndp_proxy", "dns_forwarder", "fwaas", "fwaas_v2_log"),
                 _NOT_HERE,
             ),
         },
         group="neutrino.agent.l2_extensions",
     ),
 }
+
+
+def read_list(section: str, name: str, text: str) -> tuple[str, ...]:
+    """Our names in the text of an option that lists names."""
+    return tuple(_NameList(TABLE[section, name].read)(text))
 
 
 def hints(section: str, name: str, text: str) -> list[str]:

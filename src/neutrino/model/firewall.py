@@ -22,6 +22,11 @@ class FirewallRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     destination_port_first: fields.OptionalL4Port = None
     destination_port_last: fields.OptionalL4Port = None
 
+    @property
+    def ip_protocol(self) -> int | None:
+        """The protocol number in packets: ICMP in a rule for IPv6 means ICMPv6."""
+        return 58 if self.ip_version == 6 and self.protocol == 1 else self.protocol
+
 
 class FirewallGroup(Object, frozen=True, kw_only=True, omit_defaults=True):
     """Directions are as seen from the devices behind the port: `ingress` filters what is sent to them.

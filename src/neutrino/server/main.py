@@ -35,6 +35,7 @@ from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
 from neutrino.server.dhcp.scheduler import DhcpScheduler
+from neutrino.server.events import nova
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
@@ -69,7 +70,7 @@ class Server:
 
 def assemble(conf: cfg.ConfigOpts) -> Server:
     config.check_listening(conf)
-    findings.refuse(conf)
+    findings.refuse(conf, findings.SERVER)
     backend = build_backend(conf)
     services = backend.services
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
@@ -122,6 +123,12 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         backend.close()
 
     return Server(wrap(app, conf), conf, db, core, registry, dhcp, close, stop, service_plugins)
+
+
+def report(server: Server, agent_options: Callable[[], findings.Groups] = tuple) -> None:
+    """Log what the configuration files have that is without effect. Once, in the process that is started first."""
+    findings.report(server.conf, findings.SERVER, agent_options)
+    nova.report_unconfigured(server.conf)
 
 
 def begin(server: Server) -> None:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import Desired, L2Options, LocalNetwork, LocalPort
+from neutrino.agent.l2.desired import Desired, HostState, L2Options, LocalNetwork, LocalPort
+from neutrino.agent.role import ObjectStatus
 from neutrino.dataplane.openflow.api import Flow, Meter
 from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
 
@@ -71,6 +72,15 @@ class L2Extension(abc.ABC):
     @abc.abstractmethod
     def units(self, desired: Desired) -> Iterable[Unit]:
         """All units of the extension for this desired state. Called by each reconciliation, so it must be cheap."""
+
+    def statuses(
+        self, host_state: HostState, wired: Collection[str], failed: Mapping[str, str]
+    ) -> Iterable[ObjectStatus]:
+        """Statuses of objects of the API, each reported once, after a reconciliation that wired some ports.
+
+        `failed`: reasons by ids of ports that could not be wired, and by owners that could not be rendered or applied.
+        """
+        return ()
 
 
 def port_owner(port: LocalPort) -> str:

@@ -7,7 +7,7 @@ itself after conntrack, so no packet loops.
 Registers on the integration bridge: REG_PORT holds the ofport whose security groups apply (the sender's up to
 ACCEPT_OR_INGRESS, the receiver's after it), REG_NET the local VLAN, which is also the conntrack zone, REG_TRACKED whether
 the sender's firewall tracks the connection, REG_GUARDED whether a fragment was checked as part of its reassembled packet,
-REG_COPIES whether the packet is one of several copies (see `enter_ingress`).
+REG_COPIES whether the packet is one of several copies (see `enter_ingress`). `flows.firewall_groups` has reg10 and reg11.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.agent.l2.statistics import statistics
 from neutrino.agent.queue import WorkQueue
-from neutrino.agent.role import Drift, RoleFeed, described
+from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import OvsWatch
@@ -55,6 +55,7 @@ class L2Role:
     def __post_init__(self) -> None:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self.port_holds.on_change = lambda: self._queue.put(RECONCILE)
+        self._statuses = StatusReports(self.feed)
         self._extension_kinds = self.kinds - {*KINDS.values()}
         self._held: dict[str, tuple[state.Port, state.Network]] = {}  # last state of the ports that a role holds
         # Held while the switch is changed: the agent's exit waits for it, and drift is not read in the middle of a change.
@@ -217,6 +218,7 @@ class L2Role:
                 self._report_down(port_id, outcome.problems.get(port_id), intended=intended)
         self._up = {port_id: self._up[port_id] for port_id in outcome.wired}
         self._problems = {key: text for key, text in outcome.problems.items() if host_state.ports[key].active}
+        self._statuses.applied(self.name, self._statuses_of(host_state, outcome))
         if not self._reported:
             self._reported = True
             self.dataplane_changed()  # the first report had an old position
@@ -225,6 +227,18 @@ class L2Role:
                 LOG.error("%s: %s", name, reason)
                 self.feed.error("l2", name, reason)
         self._faults = outcome.faults
+
+    def _statuses_of(self, host_state: HostState, outcome: Outcome) -> frozenset[ObjectStatus]:
+        found: set[ObjectStatus] = set()
+        ports, networks = host_state.ports, host_state.networks
+        silent = {key for key in self._problems if why_silent(ports[key], networks) is not None}
+        failed = {**outcome.faults, **{key: self._problems[key] for key in self._problems.keys() - silent}}
+        for extension in self.reconciler.extensions:
+            try:
+                found.update(extension.statuses(host_state, outcome.wired.keys(), failed))
+            except Exception:  # third-party code: it must not stop the reports of ports
+                LOG.exception("extension %s failed in `statuses`", extension.name)
+        return frozenset(found)
 
     def _report_down(self, port_id: str, problem: str | None, *, intended: bool) -> None:
         """A port not plugged yet needs no report, except after the agent's start: it may have been unplugged before."""

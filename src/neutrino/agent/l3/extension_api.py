@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import EXTERNAL, device
 from neutrino.agent.namespaces import DesiredDevice, Plug
+from neutrino.agent.role import ObjectStatus
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.netlink.tc import TcItem
 from neutrino.dataplane.netlink.values import Address, Neighbour, Route, Rule
@@ -98,15 +99,6 @@ class Contribution:
     devices: tuple[DesiredDevice, ...] = ()
     plugs: tuple[Plug, ...] = ()  # of devices, into a bridge
     device_prefixes: tuple[str, ...] = ()  # contributed always: devices named so that are not contributed are deleted
-
-
-class ObjectStatus(NamedTuple):
-    """The status of an object of the API on this host, as reported to the server."""
-
-    kind: str
-    id: str
-    status: str
-    revision: int = 0  # of the object: a status is reported again for a newer one
 
 
 @dataclasses.dataclass(frozen=True)

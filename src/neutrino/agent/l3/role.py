@@ -12,14 +12,14 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
-from neutrino.agent.l3.extension_api import ObjectStatus, RouterResult
+from neutrino.agent.l3.extension_api import RouterResult
 from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, ROUTER, RenderError
 from neutrino.agent.l3.routers import Applied, Routers
 from neutrino.agent.namespaces import SERVICE
 from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
-from neutrino.agent.role import Drift, RoleFeed, described
+from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
@@ -257,7 +257,7 @@ class L3Role:
         if router is not None and self._loop.queue.failures(router_id) == 1:  # once, not at every retry
             active = self._ha_states.get(router_id, ACTIVE) == ACTIVE
             self._floating_ips.failed(router, self._applied.get(router_id), active=active)
-            self._statuses.failed(router_id, self._statuses_of(router))
+            self._statuses.failed(router_id, self._statuses_of(router), problem)
         await self._notify_extensions(RouterResult(router_id, router, problem))
 
     def _statuses_of(self, router: Router) -> frozenset[ObjectStatus]:
@@ -401,27 +401,6 @@ class FloatingIpReports:
 
     def forget(self, router_id: str) -> None:
         self._active.pop(router_id, None)
-
-
-@dataclass
-class StatusReports:
-    """Statuses of the objects that extensions apply with a router, each reported once."""
-
-    feed: RoleFeed
-    _reported: dict[str, frozenset[ObjectStatus]] = field(default_factory=dict)  # by router
-
-    def applied(self, router_id: str, statuses: frozenset[ObjectStatus]) -> None:
-        for each in sorted(statuses - self._reported.get(router_id, frozenset())):
-            self.feed.status(each.kind, each.id, each.status)
-        self._reported[router_id] = statuses
-
-    def failed(self, router_id: str, statuses: frozenset[ObjectStatus]) -> None:
-        """Those that are in force already are left: what failed may be another part of the router."""
-        for each in sorted(statuses - self._reported.get(router_id, frozenset())):
-            self.feed.status(each.kind, each.id, "ERROR")
-
-    def forget(self, router_id: str) -> None:
-        self._reported.pop(router_id, None)
 
 
 def _translated_here(router: Router, *, active: bool) -> frozenset[FloatingIp]:

@@ -56,6 +56,8 @@ def daemon(conf: cfg.ConfigOpts) -> Daemon:
     state = Path(conf.state_path).absolute()
     for directory in (socket.parent, state):  # the proxy opens files here before it drops its privileges
         private.make_directory(directory, passable=True)
+    logs = Path(conf.log_dir).absolute() if conf.log_dir else state  # beside the agent's own log
+    logs.mkdir(parents=True, exist_ok=True)
     monitor = []
     if conf.monitor_file_dir:
         Path(conf.monitor_file_dir).mkdir(parents=True, exist_ok=True)
@@ -68,7 +70,7 @@ def daemon(conf: cfg.ConfigOpts) -> Daemon:
             *("--user", str(uid), "--group", str(gid), *monitor),
         ),
         pid_file=str(state / "metadata.pid"),
-        log_file=str(state / "metadata.log"),
+        log_file=str(logs / "metadata.log"),
     )
 
 

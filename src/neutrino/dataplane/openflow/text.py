@@ -44,7 +44,7 @@ _FIELDS: dict[str, tuple[int, _Notation]] = {
         (32, _IPV4, ("nw_src", "nw_dst", "arp_spa", "arp_tpa", "ct_nw_src", "ct_nw_dst")),
         (48, _MAC, ("dl_src", "dl_dst", "arp_sha", "arp_tha", "nd_sll", "nd_tll")),
         (64, _HEX, ("tun_id", "metadata")),
-        (128, _IPV6, ("ipv6_src", "ipv6_dst", "nd_target")),
+        (128, _IPV6, ("ipv6_src", "ipv6_dst", "nd_target", "ct_ipv6_src", "ct_ipv6_dst")),
     )
     for name in names
 }

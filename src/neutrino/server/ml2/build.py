@@ -67,7 +67,7 @@ def build(services: Services) -> Core:
         (
             (extensions.resource(NETWORK), networks, networks.listing),
             (extensions.resource(SUBNET), subnets, ViewCollection(db, subnets.view)),
-            (extensions.resource(PORT), ports, ViewCollection(db, ports.view)),
+            (extensions.resource(PORT), ports),
             (BINDING, PortBindings(db, operations, networks, ports, binder)),
         ),
         extensions.extensions,

@@ -8,6 +8,7 @@ from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.flows.arp import Responder, SpoofingGuard
 from neutrino.agent.l2.flows.dvr import Dvr
 from neutrino.agent.l2.flows.firewall import Firewall
+from neutrino.agent.l2.flows.firewall_groups import FirewallGroups
 from neutrino.agent.l2.flows.integration import DhcpCopies, Physical, Switching
 from neutrino.agent.l2.flows.qos import Bandwidth, PacketRate
 from neutrino.agent.l2.flows.tunnel import Tunnels
@@ -16,6 +17,7 @@ BUILT_IN: tuple[L2Extension, ...] = (
     Switching(),
     SpoofingGuard(),
     Firewall(),
+    FirewallGroups(),
     DhcpCopies(),
     Tunnels(),
     Responder(),

@@ -21,7 +21,7 @@ from neutrino.dataplane.conntrack.api import ConntrackError, ConntrackFlush, Mar
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Iptables, IptablesError, Rule, Tables
 
 LOG = logging.getLogger(__name__)
-ZONES = range(4097, 65536)  # lower ones are local VLANs, which the switch uses as zones
+ZONES = range(4097, 0x8000)  # lower ones are local VLANs, which the switch uses as zones; higher ones firewall groups'
 _ZONE = re.compile(r"--physdev-in (?P<device>\S+) .*-j CT --zone (?P<zone>\d+)")
 _TOOLS = {4: "iptables", 6: "ip6tables"}
 

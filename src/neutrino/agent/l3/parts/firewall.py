@@ -32,7 +32,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_network
 from typing import Final
 
-from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, ObjectStatus, RouterNamespace
+from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
+from neutrino.agent.role import ObjectStatus
 from neutrino.dataplane.nft.api import Chain, Hook, Table
 from neutrino.feed.state import StateChange
 from neutrino.model.firewall import FirewallGroup, FirewallRule
@@ -52,7 +53,6 @@ ENDED, INVALID = "firewall_ended", "firewall_invalid"  # counters, beside those 
 _NO_REPLY: Final = 0x20000  # bit of the packet's mark: the rules do not allow it as a reply
 _OPENS = "tcp flags & (syn | ack) == syn"
 _WITH_PORTS: Final = frozenset({6, 17, 33, 132, 136})  # TCP, UDP, DCCP, SCTP, UDP-Lite
-_ICMP, _ICMPV6 = 1, 58
 Groups = Mapping[str, FirewallGroup]
 """The firewall group of each device that has one."""
 
@@ -71,8 +71,7 @@ class FirewallGroups(L3Extension):
     def statuses(self, router: Router, objects: Objects) -> Iterator[ObjectStatus]:
         known = objects.get(GROUP, {})
         for group_id in sorted(_group_ids(router) & known.keys()):
-            group = known[group_id]
-            yield ObjectStatus(GROUP, group_id, "ACTIVE" if group.admin_state_up else "DOWN", group.revision)
+            yield ObjectStatus(GROUP, group_id, "ACTIVE", known[group_id].revision)
 
 
 def _group_ids(router: Router) -> frozenset[str]:
@@ -205,7 +204,7 @@ def _matches(rule: FirewallRule, *, reply: bool = False) -> Iterator[str]:
             if network.version != rule.ip_version:
                 return
             words += [f"{family} {name} {network}"] if network.prefixlen else []
-    protocol = _ICMPV6 if rule.protocol == _ICMP and rule.ip_version == 6 else rule.protocol
+    protocol = rule.ip_protocol
     words += [f"meta l4proto {protocol}"] if protocol is not None else []
     for name, other in (("sport", "dport"), ("dport", "sport")):
         first, last = ports[other if reply else name]

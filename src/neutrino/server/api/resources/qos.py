@@ -25,8 +25,8 @@ QOS_POLICY = Resource(
     not_found=errors.QosPolicyNotFound,
     attributes=(
         *IDENTITY,
-        writable("shared", t.Bool(), default=False, searchable=True),
-        writable("is_default", t.Bool(), default=False, searchable=True),
+        writable("shared", t.Bool(), default=False, filter=True),
+        writable("is_default", t.Bool(), default=False, filter=True),
         Attribute("rules", t.ListOf(t.AnyObject())),
         *standard(),
     ),

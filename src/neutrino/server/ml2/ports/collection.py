@@ -11,7 +11,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -33,6 +33,7 @@ from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports import provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
 from neutrino.server.ml2.views import PORT_RENAMED, PORTS, subnets_of
+from neutrino.server.qos import resource_request
 from neutrino.server.qos.use import PolicyUse
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
@@ -72,9 +73,16 @@ class Ports:
 
     def index(self, context: Context, query: Query) -> Iterator[Object]:
         """Streamed: lists of ports are the long ones."""
+        asked = replace(query, fields=resource_request.fields_to_read(query.fields))
         with self.db.read() as connection:
             read = self.view.many if query.reverse else self.view.stream
-            yield from read(connection, query, context.project_id)
+            yield from resource_request.completed(connection, read(connection, asked, context.project_id))
+
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+        names = resource_request.fields_to_read(fields)
+        with self.db.read() as connection:
+            port = self.view.show(connection, key, project=context.project_id, everyone=everyone, fields=names)
+            return next(resource_request.completed(connection, [port])) if port is not None else None
 
     def target(self, context: Context, values: Object) -> Object:
         """Attributes of the port's network, for policy rules."""
@@ -109,8 +117,8 @@ class Ports:
                 _check_macs_free(connection, requested)
                 hook_writes = [w for port, _ in made for w in self._hook_writes(connection, context, None, port)]
                 limits = self.quotas.limits(connection, "port", several)
+                created = list(resource_request.completed(connection, (port for port, _ in made)))
             contexts = [DriverContext("create", "port", p, network=networks[p["network_id"]]) for p, _ in made]
-            created = [port for port, _ in made]
             with self.operations.write(contexts, hook_writes) as tx:
                 self._insert(tx, made, limits)
                 for port in created:
@@ -196,9 +204,10 @@ class Ports:
             decided = self._decide_update(connection, context, before, values)
             pending = self.prepare_update(connection, before, decided, network, request=values)
             if pending is None:
-                return before
+                return next(resource_request.completed(connection, [before]))
             after = dict(pending.context.current)
             hook_writes = self._hook_writes(connection, context, before, after)
+            after = next(resource_request.completed(connection, [after]))
         with self.operations.write([], [pending, *hook_writes]) as tx:
             tx.after_commit(self.notify, before, after)
         return after

@@ -1,0 +1,103 @@
+"""The `resource_request` of ports: what Nova asks Placement for, so that an instance gets a host with its minimum rates.
+
+A port whose policy has minimum rules requests one group of resources for bandwidth and one for packets. The id of a group
+is the same as long as port and rules are: Nova writes it into the binding profile, as the key of the allocation.
+"""
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server.api.resources.qos import ANY, EGRESS, INGRESS
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import decode
+from neutrino.server.qos.rule_checks import MINIMUM_BANDWIDTH, MINIMUM_PACKET_RATE
+
+Object = dict[str, Any]
+Rules = Sequence[Mapping[str, Any]]
+NAME = "resource_request"
+NEEDS = ("id", "network_id", "binding:vnic_type", "qos_policy_id", "qos_network_policy_id")
+BATCH = 500
+_TUNNEL_TRAIT = "CUSTOM_NETWORK_TUNNEL_PROVIDER"
+_RESOURCES = {
+    MINIMUM_BANDWIDTH: {INGRESS: "NET_BW_IGR_KILOBIT_PER_SEC", EGRESS: "NET_BW_EGR_KILOBIT_PER_SEC"},
+    MINIMUM_PACKET_RATE: {
+        INGRESS: "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
+        EGRESS: "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC",
+        ANY: "NET_PACKET_RATE_KILOPACKET_PER_SEC",
+    },
+}
+_p, _s = t.qos_policies.c, t.network_segments.c
+_RULES = sa.select(_p.id, _p.rules).where(_p.id.in_(sa.bindparam("ids", expanding=True)))
+_SEGMENTS = (
+    sa.select(_s.network_id, _s.physical_network)
+    .where(_s.network_id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(_s.position.desc())  # the first segment last: it stays in the dictionary
+)
+
+
+def resource_request(port_id: str, vnic_type: str, rules: Rules, physical_network: str | None) -> Object | None:
+    """The request of a port whose policy has these rules; `physical_network` of the network's first segment."""
+    network = _TUNNEL_TRAIT if physical_network is None else _trait(f"PHYSNET_{physical_network}")
+    vnic = _trait(f"VNIC_TYPE_{vnic_type}")
+    groups = []
+    # Packets are counted by the switch of the host, whichever network they are on.
+    for type_, amount, traits in (
+        (MINIMUM_BANDWIDTH, "min_kbps", [network, vnic]),
+        (MINIMUM_PACKET_RATE, "min_kpps", [vnic]),
+    ):
+        minimums = [rule for rule in rules if rule["type"] == type_]
+        if minimums:
+            key = uuid.uuid5(uuid.UUID(port_id), ":".join(rule["id"] for rule in minimums))
+            resources = {_RESOURCES[type_][rule["direction"]]: rule[amount] for rule in minimums}
+            groups.append({"id": str(key), "required": traits, "resources": resources})
+    if not groups:
+        return None
+    return {"request_groups": groups, "same_subtree": [group["id"] for group in groups]}
+
+
+def _trait(name: str) -> str:
+    """A custom trait of Placement: capital letters, digits and underscores."""
+    return "CUSTOM_" + re.sub(r"[^0-9A-Z]+", "_", name.upper())
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def fields_to_read(fields: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The attributes to read of ports: with those that the request is computed from, if it is wanted."""
+    if fields is None:
+        return None
+    return tuple(dict.fromkeys([*fields, *NEEDS])) if NAME in fields else tuple(fields)
+
+
+def completed(connection: Connection, ports: Iterable[Object]) -> Iterator[Object]:
+    """The ports, each with its request if that attribute was read; two queries for a batch with policies, else none."""
+    remaining = iter(ports)
+    while batch := list(islice(remaining, BATCH)):
+        limited = [port for port in batch if NAME in port and _policy(port)] if NAME in batch[0] else []
+        if limited:
+            _complete(connection, limited)
+        yield from batch
+
+
+def _complete(connection: Connection, ports: Sequence[Object]) -> None:
+    found = connection.execute(_RULES, {"ids": sorted({_policy(port) for port in ports})})
+    rules = {row.id: decode(row.rules) for row in found if '"minimum_' in row.rules}
+    placed = [port for port in ports if _policy(port) in rules]
+    if not placed:
+        return
+    segments = connection.execute(_SEGMENTS, {"ids": sorted({port["network_id"] for port in placed})})
+    physical = {row.network_id: row.physical_network for row in segments}
+    for port in placed:
+        about = port["id"], port["binding:vnic_type"], rules[_policy(port)], physical.get(port["network_id"])
+        port[NAME] = resource_request(*about)
+
+
+def _policy(port: Mapping[str, Any]) -> str:
+    return port["qos_policy_id"] or port["qos_network_policy_id"] or ""
