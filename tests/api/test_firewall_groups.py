@@ -179,11 +179,11 @@ def test_ports_join_the_default_group_when_they_are_bound(another_server: Callab
 # --- reports of hosts -------------------------------------------------------------------------------------------------
 
 
-def report(server: Server, host: str, group_id: str, status: str, *, behind: int = 0, reason: str = "") -> bool:
+def report(server: Server, host: str, group_id: str, status: str, *, behind: int = 0, **more: str) -> bool:
     with server.db.read() as connection:
         c = t.firewall_groups.c
         revision = connection.execute(sa.select(c.revision_number).where(c.id == group_id)).scalar_one()
-    message = Status(kind="firewall_group", id=group_id, status=status, revision=revision - behind, reason=reason)
+    message = Status(kind="firewall_group", id=group_id, status=status, revision=revision - behind, **more)
     return FirewallStatus(server.db).take(host, message)
 
 
@@ -215,11 +215,22 @@ def test_hosts_with_its_ports_make_a_group_active(server: Server, api: Api) -> N
     assert report(server, "fw2", group["id"], "ACTIVE")
     assert status() == "ACTIVE"
     assert api.show("firewall_group", group["id"])["revision_number"] == revision
+    # Both roles of a host may have ports of the group.
+    assert report(server, "fw2", group["id"], "ERROR", role="l3")
+    assert not report(server, "fw2", group["id"], "ACTIVE", role="l2")
+    assert status() == "ERROR"
+    assert report(server, "fw2", group["id"], "INACTIVE", role="l3")  # it has none any more
+    assert not report(server, "fw2", group["id"], "INACTIVE", role="l3")
+    assert status() == "ACTIVE"
     # A host that fails loses its port: the others decide.
     report(server, "fw2", group["id"], "ERROR")
     admin.delete(f"/ports/{ports[1]}").expect(204)
-    assert report(server, "fw1", group["id"], "ACTIVE")
+    assert report(server, "fw2", group["id"], "INACTIVE", behind=1)
     assert status() == "ACTIVE"
+    # Without a host that has applied it, it is pending.
+    assert report(server, "fw1", group["id"], "INACTIVE")
+    assert status() == "PENDING_UPDATE"
+    assert report(server, "fw1", group["id"], "ACTIVE")
     # Changes of rules and policies have to be applied again.
     api.change("firewall_rule", policy["firewall_rules"][0], name="no match")
     assert status() == "ACTIVE"

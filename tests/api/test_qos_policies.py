@@ -51,8 +51,15 @@ def test_who_may_do_what(api: Api, admin: Api) -> None:
     own = policy(manager)
     post_rule(manager, own["id"], "bandwidth_limit").expect(201)
     post_rule(api, own["id"], "dscp_marking").refused(403, "PolicyNotAuthorized")
-    post_rule(stranger, own["id"], "dscp_marking").refused(404, "QosPolicyNotFound")
+    post_rule(stranger, own["id"], "dscp_marking").refused(403, "PolicyNotAuthorized")
+    stranger.get(f"/qos/policies/{own['id']}/dscp_marking_rules").refused(404, "QosPolicyNotFound")
     manager.delete(f"/qos/policies/{own['id']}").expect(204)
+
+
+def test_a_page_after_a_policy_of_others_is_empty(api: Api, admin: Api) -> None:
+    made = policy(admin)
+    stranger = api.as_stranger()
+    assert stranger.get("/qos/policies", {"limit": 1, "marker": made["id"]}).expect(200).body["policies"] == []
 
 
 def test_several_at_once(admin: Api) -> None:
@@ -111,6 +118,10 @@ def test_a_policy_shared_with_all(api: Api, admin: Api) -> None:
     network = friend.network(qos_policy_id=gold["id"])
     admin.put(f"/qos/policies/{gold['id']}", {"policy": {"shared": False}}).refused(409, "RbacPolicyInUse")
     friend.change("network", network["id"], qos_policy_id=None)
+    own = admin.network(qos_policy_id=gold["id"])
+    # As in Neutron, also if the owner alone uses it.
+    admin.put(f"/qos/policies/{gold['id']}", {"policy": {"shared": False}}).refused(409, "RbacPolicyInUse")
+    admin.delete(f"/networks/{own['id']}").expect(204)
     assert admin.change("policy", gold["id"], shared=False)["shared"] is False
     friend.get(f"/qos/policies/{gold['id']}").refused(404, "QosPolicyNotFound")
 

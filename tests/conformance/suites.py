@@ -69,6 +69,7 @@ port_security = true
 provider_vlans = physnet1
 available_type_drivers = flat,vlan,vxlan,gre,geneve
 l3_agent_mode = legacy
+create_shared_resources = true
 """
 COMMANDS = """\
 In an environment with tempest, neutron-tempest-plugin, python-openstackclient, oslotest and requests-mock:

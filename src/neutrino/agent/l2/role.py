@@ -55,7 +55,7 @@ class L2Role:
     def __post_init__(self) -> None:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self.port_holds.on_change = lambda: self._queue.put(RECONCILE)
-        self._statuses = StatusReports(self.feed)
+        self._statuses = StatusReports(self.feed, L2)
         self._extension_kinds = self.kinds - {*KINDS.values()}
         self._held: dict[str, tuple[state.Port, state.Network]] = {}  # last state of the ports that a role holds
         # Held while the switch is changed: the agent's exit waits for it, and drift is not read in the middle of a change.

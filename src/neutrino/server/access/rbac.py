@@ -32,6 +32,8 @@ VIEW = View(t.rbac_policies, renamed=RENAMED, not_found=errors.RbacPolicyNotFoun
 TABLES = {kind: t.metadata.tables[f"{kind}s"] for kind in ACTIONS if kind != "qos_policy"} | {
     "qos_policy": t.qos_policies
 }
+# As in Neutron, uses of the owner count for these, and a policy in use cannot be narrowed to the project that uses it.
+STRICT = frozenset({"qos_policy"})
 GATEWAYS = ("network:router_gateway", "network:floatingip")
 _m, _rules = t.port_security_groups.c, t.security_group_rules.c
 # Who uses an object, by its type and the action that this needs: the column with the project of the user, the column with
@@ -134,14 +136,17 @@ def _check_unused(connection: Connection, policy: Object, *new_targets: str) -> 
     Gives the targets of the other policies.
     """
     others = connection.execute(sa.select(_c.target_project).where(*_same_access(policy))).scalars()
-    targets = {*others, *new_targets}
     kind, action, object_id = policy["object_type"], policy["action"], policy["object_id"]
+    strict = kind in STRICT
+    targets = {*others, *(each for each in new_targets if each == EVERYONE or not strict)}
     if EVERYONE in targets:
         return targets
     is_default = _n.id == object_id, _n.is_default
     if action == EXTERNAL and policy["target_tenant"] == EVERYONE and exists(connection, *is_default):
         raise errors.RbacPolicyInUse(object_id=object_id, details="The default external network is shared with all.")
-    left_out = _users_of(connection, kind, action, object_id) - targets - {_owner(connection, policy)}
+    left_out = _users_of(connection, kind, action, object_id) - targets
+    if not strict:
+        left_out -= {_owner(connection, policy)}
     # A policy for one project can only affect that project.
     if policy["target_tenant"] != EVERYONE:
         left_out &= {policy["target_tenant"]}

@@ -62,6 +62,9 @@ class Resource:
     tagged: bool = False
     not_found: type[errors.ApiError] = errors.HTTPNotFound
     hidden: type[errors.ApiError] | None = None  # the error for an object that the caller may not see, if another one
+    any_marker: bool = (
+        False  # a list continues after any marker, also one that the caller may not see: then it is empty
+    )
     belongs_to: str = ""  # the attribute that names the object on whose owner the policy depends
 
     def __post_init__(self) -> None:

@@ -66,7 +66,7 @@ class Pipeline:
         if resource.parent:
             target = served.target(context, request.parent, None) if served.target else {}
             self.authorizer.require(context, self._rule("get", resource), target)
-        if query.marker is not None and served.show is not None:
+        if query.marker is not None and served.show is not None and not resource.any_marker:
             # A marker that the caller may not see is a 404, as if it did not exist.
             every = visible.names_to_fetch(resource, None, visibility)
             self._find(served, replace(request, key=query.marker), visibility, every)

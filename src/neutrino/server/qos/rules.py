@@ -43,6 +43,13 @@ class Rules(ChildViewCollection):
         super().__init__(db, view, _r.qos_policy_id, POLICIES)
         self._type, self._use = type_, use
 
+    def target(self, context: Context, parent_id: str, values: Object | None = None) -> Object:
+        """The owner of the policy. As in Neutron, adding a rule to a policy of others is forbidden (403), not hidden."""
+        if values is None:
+            return super().target(context, parent_id)
+        with self.db.read() as connection:
+            return {"ext_parent:project_id": POLICIES.get(connection, parent_id)["project_id"]}
+
     def index(self, context: Context, policy_id: str, query: Query) -> list[Object]:
         mine = self._parent == policy_id, _r.type == self._type
         with self.db.read() as connection:

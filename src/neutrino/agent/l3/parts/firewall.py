@@ -10,7 +10,7 @@ metadata, a ping of the gateway address) is not filtered. A packet that is forwa
        ├─ reply ─────▶ firewall_replies: would the rules let the packets pass that it replies to? Else dropped
        └─ other ─────▶ firewall_opening: egress policy of the port where it enters, ingress policy of where it leaves
 
-"These very rules": the connection's mark is `generation`, a checksum of all policies and ports in the namespace, set by
+"These very rules": the connection's mark is `generation`, a checksum of policies, ports and routes in the namespace, set by
 the last rule that a packet passes. After a change it differs, so the next packet of every connection is filtered again,
 by the new rules, in whichever direction it goes. A connection that they forbid ends there, and one that they allow goes
 on without a loss. That needs no flush of conntrack entries, no record of former rules, and holds after a restart and
@@ -52,6 +52,10 @@ BASE, EITHER, REPLYING, REPLIES, OPENING = (
 ENDED, INVALID = "firewall_ended", "firewall_invalid"  # counters, beside those of each group and direction
 _NO_REPLY: Final = 0x20000  # bit of the packet's mark: the rules do not allow it as a reply
 _OPENS = "tcp flags & (syn | ack) == syn"
+_ERRORS = (
+    "icmp type { destination-unreachable, time-exceeded, parameter-problem }",
+    "icmpv6 type { destination-unreachable, packet-too-big, time-exceeded, parameter-problem }",
+)
 _WITH_PORTS: Final = frozenset({6, 17, 33, 132, 136})  # TCP, UDP, DCCP, SCTP, UDP-Lite
 Groups = Mapping[str, FirewallGroup]
 """The firewall group of each device that has one."""
@@ -108,8 +112,9 @@ def _table(namespace: RouterNamespace, groups: Groups) -> Table:
     policies = [chain for group in distinct for chain in _policies(group)]
     into = {way: f"iifname vmap {_verdicts(groups, way)}" for way in ("egress", "ingress_reply")}
     out_of = {way: f"oifname vmap {_verdicts(groups, way)}" for way in ("ingress", "egress_reply")}
-    # Of everything that decides: the same on all hosts of the router, and after a restart.
-    decided = "\0".join((*map(Chain.text, policies), *into.values(), *out_of.values()))
+    # Of everything that decides, routes included: by them a connection may come to leave by another port. The same on
+    # all hosts of the router, and after a restart.
+    decided = "\0".join((*map(Chain.text, policies), *into.values(), *out_of.values(), *_routed(namespace)))
     remember = f"ct mark set {zlib.crc32(decided.encode()) or 1:#x}"
     no_reply, clear = f"meta mark & {_NO_REPLY:#x} != 0", f"meta mark set meta mark & {~_NO_REPLY & 0xFFFFFFFF:#x}"
     chains = (
@@ -125,6 +130,11 @@ def _table(namespace: RouterNamespace, groups: Groups) -> Table:
     return Table(chains, declarations=tuple(f"counter {each} {{\n}}" for each in names))
 
 
+def _routed(namespace: RouterNamespace) -> Iterator[str]:
+    yield from (f"{name} {each.cidr}" for name, port in namespace.ports.items() for each in port.addresses)
+    yield from (f"{each.destination} {each.nexthop}" for each in namespace.router.routes)
+
+
 def _dispatch(namespace: RouterNamespace, groups: Groups, remember: str) -> Iterator[str]:
     filtered, generation = _quoted(groups), remember.rpartition(" ")[2]
     yield f"iifname != {filtered} oifname != {filtered} accept"
@@ -132,6 +142,9 @@ def _dispatch(namespace: RouterNamespace, groups: Groups, remember: str) -> Iter
         # On its way to `snat-…`, which filters it. The reply does not come back through this namespace.
         same = ", ".join(f'"{each}" . "{each}"' for each in groups)
         yield f"iifname . oifname {{ {same} }} accept"
+        # Errors about packets between subnets: conntrack, which sees one direction, does not relate them to these.
+        up = [name for name in namespace.inside if name not in groups or groups[name].admin_state_up]
+        yield from (f"iifname {_quoted(up)} oifname {_quoted(up)} {errors} accept" for errors in _ERRORS if up)
         yield f"iifname {_quoted(namespace.inside)} oifname {_quoted(namespace.inside)} goto {EITHER}"
     yield f"ct state invalid counter name {INVALID} drop"
     yield f"ct state established,related ct mark {generation} accept"

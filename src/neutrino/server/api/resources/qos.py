@@ -23,6 +23,7 @@ QOS_POLICY = Resource(
     quota="qos_policy",
     tagged=True,
     not_found=errors.QosPolicyNotFound,
+    any_marker=True,
     attributes=(
         *IDENTITY,
         writable("shared", t.Bool(), default=False, filter=True),
