@@ -142,6 +142,14 @@ def test_a_deleted_default_group_takes_its_policies_and_rules_along(api: Api, ad
     assert api.all("/fwaas/firewall_rules", own) == []
     (again,) = api.all(GROUPS)
     assert again["id"] != group["id"]
+    # A policy of another origin stays, and so does a rule that another policy has.
+    other = policy_with(api, {"action": "allow"})
+    kept = api.show("firewall_policy", again["egress_firewall_policy_id"])["firewall_rules"][0]
+    api.put(f"/fwaas/firewall_policies/{other['id']}/insert_rule", {"firewall_rule_id": kept}).expect(200)
+    admin.change("firewall_group", again["id"], ingress_firewall_policy_id=other["id"])
+    admin.delete(f"{GROUPS}/{again['id']}").expect(204)
+    assert api.show("firewall_policy", other["id"])["firewall_rules"][0] == kept
+    api.get(f"/fwaas/firewall_policies/{again['egress_firewall_policy_id']}").refused(404)
 
 
 def test_the_name_default_is_reserved(api: Api) -> None:
