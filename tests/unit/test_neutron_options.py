@@ -11,7 +11,7 @@ from neutrino.agent import config as agent
 from neutrino.configuration import findings, neutron_options, neutron_values
 from neutrino.errors import RefusedToStart
 from neutrino.server import config as server
-from neutrino.server.main import assemble
+from neutrino.server.main import assemble, report
 from tests.support.neutron_options import (
     AGENT_FILES,
     SERVER_FILES,
@@ -338,4 +338,29 @@ def test_a_section_of_a_library_that_is_not_used_is_reported(tmp_path: Path, cap
     findings.report(conf, findings.SERVER)
     assert [record.message for record in caplog.records if record.name == findings.__name__] == [
         "options of Neutron without effect here: [keystone_authtoken] auth_url (read with auth_strategy = keystone)"
+    ]
+
+
+def test_options_of_libraries_are_known_once_they_are_loaded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    credentials = (
+        "auth_type = password\nauth_url = http://127.0.0.1:1\nusername = neutron\npassword = secret\n"
+        "project_name = service\nuser_domain_name = Default\nproject_domain_name = Default\ncafile = /ca.pem\n"
+    )
+    conf = configured(
+        tmp_path,
+        f"[DEFAULT]\nstate_path = {tmp_path}\nservice_plugins = router\n"
+        f"[keystone_authtoken]\n{credentials}memcached_servers = 127.0.0.1:11211\nservice_token_roles_required = true\n"
+        f"usernam = typo\n[nova]\n{credentials}region_name = one\nregion = typo\n[oslo_policy]\npolicy_file = p.yaml\n"
+        "[cors]\nallowed_origin = http://x\n[oslo_middleware]\nenable_proxy_headers_parsing = true\n"
+        "[healthcheck]\nbackends = disable_by_file\ndisable_by_file_path = /none\n",
+    )
+    loaded = assemble(conf)
+    caplog.clear()
+    try:
+        report(loaded, lambda: agent.GROUPS)
+    finally:
+        loaded.close()
+    assert [record.message for record in caplog.records if record.name == findings.__name__] == [
+        "options that the server does not know, without effect: "
+        "[keystone_authtoken] usernam (did you mean username?); [nova] region"
     ]
