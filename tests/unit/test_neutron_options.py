@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
+import neutrino
 from neutrino.agent import config as agent
 from neutrino.configuration import findings, neutron_options, neutron_values
 from neutrino.errors import RefusedToStart
@@ -313,6 +314,16 @@ def test_a_file_of_ours_is_loaded_without_a_word(tmp_path: Path, caplog: pytest.
     conf = configured(tmp_path, "[DEFAULT]\nbind_port = 1\n[AGENT]\n[ml2]\ntype_drivers = vxlan,vlan\n")
     findings.report(conf, findings.SERVER, lambda: agent.GROUPS)
     assert [record for record in caplog.records if record.name == findings.__name__] == []
+
+
+@pytest.mark.parametrize("template", ["lab/server.conf", "lab/agent.conf", "cli/up/agent.conf"])
+def test_the_files_that_commands_write_have_only_options_that_are_read(template: str) -> None:
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(str(Path(neutrino.__file__).parent / template), sections).parse()
+    written = {(section, name) for section, options in sections.items() for name in options}
+    groups = agent.GROUPS if template.endswith("agent.conf") else server.OPTIONS.items()
+    assert len(written) > 5
+    assert written - findings.names_of(groups) - library_options() == set()
 
 
 @pytest.mark.parametrize(
