@@ -142,6 +142,14 @@ def test_a_deleted_default_group_takes_its_policies_and_rules_along(api: Api, ad
     assert api.all("/fwaas/firewall_rules", own) == []
     (again,) = api.all(GROUPS)
     assert again["id"] != group["id"]
+    # A policy of another origin stays, and so does a rule that another policy has.
+    other = policy_with(api, {"action": "allow"})
+    kept = api.show("firewall_policy", again["egress_firewall_policy_id"])["firewall_rules"][0]
+    api.put(f"/fwaas/firewall_policies/{other['id']}/insert_rule", {"firewall_rule_id": kept}).expect(200)
+    admin.change("firewall_group", again["id"], ingress_firewall_policy_id=other["id"])
+    admin.delete(f"{GROUPS}/{again['id']}").expect(204)
+    assert api.show("firewall_policy", other["id"])["firewall_rules"][0] == kept
+    api.get(f"/fwaas/firewall_policies/{again['egress_firewall_policy_id']}").refused(404)
 
 
 def test_the_name_default_is_reserved(api: Api) -> None:
@@ -179,11 +187,11 @@ def test_ports_join_the_default_group_when_they_are_bound(another_server: Callab
 # --- reports of hosts -------------------------------------------------------------------------------------------------
 
 
-def report(server: Server, host: str, group_id: str, status: str, *, behind: int = 0, reason: str = "") -> bool:
+def report(server: Server, host: str, group_id: str, status: str, *, behind: int = 0, **more: str) -> bool:
     with server.db.read() as connection:
         c = t.firewall_groups.c
         revision = connection.execute(sa.select(c.revision_number).where(c.id == group_id)).scalar_one()
-    message = Status(kind="firewall_group", id=group_id, status=status, revision=revision - behind, reason=reason)
+    message = Status(kind="firewall_group", id=group_id, status=status, revision=revision - behind, **more)
     return FirewallStatus(server.db).take(host, message)
 
 
@@ -215,11 +223,22 @@ def test_hosts_with_its_ports_make_a_group_active(server: Server, api: Api) -> N
     assert report(server, "fw2", group["id"], "ACTIVE")
     assert status() == "ACTIVE"
     assert api.show("firewall_group", group["id"])["revision_number"] == revision
+    # Both roles of a host may have ports of the group.
+    assert report(server, "fw2", group["id"], "ERROR", role="l3")
+    assert not report(server, "fw2", group["id"], "ACTIVE", role="l2")
+    assert status() == "ERROR"
+    assert report(server, "fw2", group["id"], "INACTIVE", role="l3")  # it has none any more
+    assert not report(server, "fw2", group["id"], "INACTIVE", role="l3")
+    assert status() == "ACTIVE"
     # A host that fails loses its port: the others decide.
     report(server, "fw2", group["id"], "ERROR")
     admin.delete(f"/ports/{ports[1]}").expect(204)
-    assert report(server, "fw1", group["id"], "ACTIVE")
+    assert report(server, "fw2", group["id"], "INACTIVE", behind=1)
     assert status() == "ACTIVE"
+    # Without a host that has applied it, it is pending.
+    assert report(server, "fw1", group["id"], "INACTIVE")
+    assert status() == "PENDING_UPDATE"
+    assert report(server, "fw1", group["id"], "ACTIVE")
     # Changes of rules and policies have to be applied again.
     api.change("firewall_rule", policy["firewall_rules"][0], name="no match")
     assert status() == "ACTIVE"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from neutrino.model.agents import RESOURCE_VERSIONS
 from tests.support.agent import Agent, wait_for_status
 from tests.support.neutrino import Caller, Neutrino
 from tests.support.openvswitch import OpenVSwitch
@@ -91,8 +92,8 @@ def test_a_plugged_port_becomes_active_and_an_unplugged_one_down(
     unplug(switch, port_id)
     wait_for_status(api, port_id, "DOWN")
     rounds = [line for line in agent.log.splitlines() if "ports wired" in line]
-    assert any("1 ports wired (1 new, 0 changed, 0 gone)" in line for line in rounds)
-    assert any("0 ports wired (0 new, 0 changed, 1 gone)" in line for line in rounds)
+    assert any("1 ports wired (1 added, 0 updated, 0 removed)" in line for line in rounds)
+    assert any("0 ports wired (0 added, 0 updated, 1 removed)" in line for line in rounds)
 
 
 def test_a_device_may_be_there_before_its_port_is_bound(
@@ -231,6 +232,44 @@ def test_a_remote_ipv6_port_affects_no_other_on_a_datapath_without_nd_replies(
         unplug(switch, port_id)
 
 
+def test_the_bridge_of_a_physical_network_is_secure_and_stays_so(switch: OpenVSwitch, agent: Agent) -> None:
+    def is_well() -> bool:
+        return switch.vsctl("get", "bridge", "br-phys", "fail_mode") == "secure" and flows(switch, "br-phys") == before
+
+    before = flows(switch, "br-phys")
+    assert before
+    wait_until(is_well, timeout=20, what="fail mode secure", failed=lambda: None)
+    switch.vsctl("del-fail-mode", "br-phys")  # the switch deletes all flows with it
+    wait_until(is_well, timeout=20, what="fail mode secure again", failed=lambda: None)
+    assert agent.look("verify").returncode == 0
+
+
+def test_flows_of_others_on_a_physical_bridge_are_not_lost_to_its_fail_mode(server: Neutrino) -> None:
+    with OpenVSwitch() as other:
+        other.vsctl("add-br", "br-phys", "--", "set", "bridge", "br-phys", "datapath_type=dummy")
+        address = f"unix:{other.directory}/br-phys.mgmt"
+        other.call("ovs-ofctl", "-O", "OpenFlow14", "add-flow", address, "cookie=0x77,priority=9,actions=NORMAL")
+        with Agent(server, other, "h-fail-mode") as agent:
+            assert agent.look("verify").returncode == 0
+            assert other.vsctl("get", "bridge", "br-phys", "fail_mode") == "[]"
+            assert any("cookie=0x77" in line for line in flows(other, "br-phys"))
+            assert "bridge br-phys is not in fail mode secure and has flows" in agent.log
+            other.stop_switch()
+            other.start_switch()  # without any flows
+
+            def is_secure() -> bool:
+                return other.vsctl("get", "bridge", "br-phys", "fail_mode") == "secure"
+
+            wait_until(is_secure, timeout=20, what="fail mode secure after a restart", failed=lambda: None)
+            wait_until(lambda: agent.look("verify").returncode == 0, timeout=30, what="flows", failed=lambda: None)
+
+
+def test_the_api_shows_the_versions_of_resources_that_the_agent_applies(api: Caller, agent: Agent) -> None:
+    (shown,) = api("GET", "/v2.0/agents?host=h1").json()["agents"]
+    assert shown["resource_versions"] == RESOURCE_VERSIONS
+    assert api("GET", f"/v2.0/agents/{shown['id']}").json()["agent"]["resource_versions"] == RESOURCE_VERSIONS
+
+
 def test_a_restarted_agent_reports_its_position_at_once(api: Caller, agent: Agent) -> None:
     """Its first report has an old position; without a second one at once, the next would follow after half a minute."""
     (before,) = api("GET", "/v2.0/agents?host=h1").json()["agents"]
@@ -259,6 +298,28 @@ def test_sighup_names_what_needs_a_restart(agent: Agent) -> None:
     wait_until(lambda: "configuration reloaded" in agent.log, timeout=20, what="reload", failed=lambda: None)
     assert "need a restart of the agent: [agent] vxlan_udp_port" in agent.log
     agent.config.write_text(text)
+
+
+def test_option_values_are_logged_at_debug_with_secrets_masked(agent: Agent) -> None:
+    """At SIGHUP, and at the start; without debug they are not."""
+
+    def has_values() -> bool:
+        return "agent.check_interval" in agent.log and "metadata_proxy_shared_secret" in agent.log
+
+    text = agent.config.read_text()
+    assert not has_values()
+    own = "[DEFAULT]\ndebug = true\nmetadata_proxy_shared_secret = of-the-test"
+    agent.config.write_text(text.replace("[DEFAULT]", own, 1))
+    agent.process.send_signal(signal.SIGHUP)
+    wait_until(has_values, timeout=20, what="option values", failed=lambda: None)
+    assert "of-the-test" not in agent.log
+    agent.end()
+    agent.start()
+    assert has_values()
+    assert "of-the-test" not in agent.log
+    agent.config.write_text(text)
+    agent.end()
+    agent.start()
 
 
 def test_a_second_agent_on_the_same_state_is_refused(agent: Agent) -> None:

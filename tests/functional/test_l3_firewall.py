@@ -6,25 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.firewall import (
-    ADDRESSES,
-    DUAL_GATEWAY,
-    ICMP,
-    ICMPV6,
-    INSIDE,
-    LOST,
-    OTHER,
-    OUTSIDE,
-    PASSES,
-    REFUSED,
-    TCP,
-    UDP,
-    FilteredRouter,
-    delivers,
-    filtered,
-    group,
-    rule,
-)
+from tests.support.filtered_router import ADDRESSES, DUAL_GATEWAY, INSIDE, OTHER, OUTSIDE, FilteredRouter, filtered
+from tests.support.firewall import ICMP, ICMPV6, LOST, PASSES, REFUSED, TCP, UDP, delivers, group, rule
 from tests.support.routing import floating, membership, router
 
 EVERYTHING = (rule(), rule(version=6))
@@ -191,6 +174,23 @@ def test_a_host_that_takes_over_knows_no_connections_and_follows_the_rules(net: 
     assert net.send(OTHER, INSIDE, TCP, 9000, sport=80) == LOST
 
 
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_an_ha_router_cuts_connections_of_one_direction_though_the_other_allows_everything(
+    net: FilteredRouter, taken_over: bool
+) -> None:
+    """A reply of a connection that is forbidden is no opening packet, even where those are allowed."""
+    ha = membership()
+    net.filter(group(ingress=EVERYTHING, egress=(rule(protocol=TCP, dport=80),)), ha=ha)
+    with net.connection(INSIDE, OTHER, 80) as (client, server):
+        if taken_over:
+            net.run("conntrack", "-F")
+        assert delivers(server, client)
+        assert delivers(client, server)
+        net.filter(group(ingress=EVERYTHING, egress=(rule(protocol=UDP),)), ha=ha)
+        assert not delivers(server, client)
+        assert not delivers(client, server)
+
+
 def test_replies_to_udp_pass_and_errors_about_connections(net: FilteredRouter) -> None:
     net.filter(group(egress=(rule(protocol=UDP, dport=53), rule(protocol=ICMP))))
     assert net.send(INSIDE, OUTSIDE, UDP, 53) == PASSES
@@ -202,3 +202,35 @@ def test_replies_to_udp_pass_and_errors_about_connections(net: FilteredRouter) -
         here.send(b"nobody listens")
         with pytest.raises(ConnectionRefusedError):  # port unreachable, from outside
             here.recv(10)
+
+
+def test_between_subnets_of_a_distributed_router_packets_are_filtered_one_by_one(net: FilteredRouter) -> None:
+    """Conntrack sees one direction of these on each host, so no verdict may depend on it."""
+    this = router(filtered(1), filtered(2, ""), gateway=DUAL_GATEWAY, distributed=True)
+    allowed = group(egress=(rule(protocol=TCP, dport=80), rule(protocol=UDP, dport=53), rule(version=6)))
+    net.apply(this, allowed)
+    net.run("nft", "add table inet untracked")
+    net.run("nft", "add chain inet untracked early { type filter hook prerouting priority -300; }")
+    net.run("nft", "add rule inet untracked early notrack")
+    try:
+        assert (net.send(INSIDE, OTHER, TCP, 80), net.send(INSIDE, OTHER, TCP, 81)) == (PASSES, LOST)
+        assert net.send(OTHER, INSIDE, TCP, 81, sport=80) == LOST, "a reply opens no connection"
+        assert (net.send(INSIDE, OTHER, UDP, 53), net.send(INSIDE, OTHER, UDP, 54)) == (PASSES, LOST)
+        assert net.send(OTHER, INSIDE, ICMP) == LOST
+        assert net.send(INSIDE, OTHER, ICMPV6, version=6) == PASSES
+        with net.socket(INSIDE, 2, 2) as here:
+            here.connect((ADDRESSES[OTHER][0], 53))
+            here.settimeout(1)
+            here.send(b"nobody listens")
+            with pytest.raises(ConnectionRefusedError):
+                here.recv(10)
+        with net.connection(INSIDE, OTHER, 80) as (client, server):
+            assert delivers(client, server)
+            assert delivers(server, client)
+            net.apply(this, group(egress=(rule(protocol=UDP),)))
+            assert not delivers(server, client)
+            assert not delivers(client, server)
+        net.apply(this, group(egress=allowed.egress, admin_state_up=False))
+        assert net.send(INSIDE, OTHER, ICMPV6, version=6) == LOST
+    finally:
+        net.run("nft", "delete table inet untracked")

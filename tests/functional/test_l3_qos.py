@@ -50,10 +50,14 @@ class RouterHost:
         self.namespace = router_namespace(self.router_id)
         self.gateway = msgspec.structs.replace(GATEWAY, id=str(uuid.uuid4()))
         self.interface = msgspec.structs.replace(interface(1), id=str(uuid.uuid4()))
-        ovsdb = FakeOvsdb()
-        ovsdb.apply([SetBridge("br-int")])
-        services = ServiceNamespaces(netlink, lambda: ovsdb, nft)
-        options = L3Options(host="h1", state_path=str(state_path), veth=True)
+        self._ovsdb, self._state_path = FakeOvsdb(), state_path
+        self._ovsdb.apply([SetBridge("br-int")])
+        self.restart()
+
+    def restart(self) -> None:
+        """An agent that remembers nothing but its files."""
+        services = ServiceNamespaces(self.netlink, lambda: self._ovsdb, self.nft)
+        options = L3Options(host="h1", state_path=str(self._state_path), veth=True)
         desired = DesiredRouters(self.feed, kinds=frozenset({POLICY}))
         self.routers = Routers(services, lambda namespace: Flushes(), options, desired)
 
@@ -133,6 +137,13 @@ def test_a_limit_that_was_changed_by_hand_is_found_and_repaired(host: RouterHost
     host.nft.apply(host.namespace, TablePlan(TABLE, elements=(change,)))
     assert host.routers.find(host.router(9)) == [f"remove element {INGRESS} {wrong}", f"add element {INGRESS} {right}"]
     assert host.settle(host.router(9)) == 1
+
+
+def test_a_restarted_agent_plans_nothing(host: RouterHost) -> None:
+    host.set_policy(ingress=1000, egress=64)
+    host.settle(host.router(9, gateway_policy="gold"))
+    host.restart()
+    assert host.routers.find(host.router(9, gateway_policy="gold")) == []
 
 
 def test_before_synced_a_limit_of_the_cache_replaces_none(host: RouterHost) -> None:

@@ -7,8 +7,10 @@ import dataclasses
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from neutrino.dataplane.netlink.api import SetDevice
@@ -16,8 +18,11 @@ from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.model import state
+from neutrino.model.firewall import FirewallRule
 from tests.kernel.switch import TUNNELS, KernelHost, device_of, inside, kernel_hosts
 from tests.support.checksum import captured, has_right_checksum, sniff
+from tests.support.firewall import group as firewall_group
+from tests.support.firewall import rule as firewall_rule
 from tests.support.l2 import OPEN, OUT, Cloud, group, network, port, rule
 
 TCP = 6
@@ -139,8 +144,9 @@ def test_an_internal_port_without_offload_sends_datagrams_with_their_checksum(pl
     def send() -> None:
         def from_dhcp() -> None:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-                for _ in range(3):
+                for _ in range(20):  # the first ones pass through userspace, which completes their checksums
                     sender.sendto(b"an offer", (address(target, 4), 68))
+                    time.sleep(0.2)
 
         inside(DHCP.id, from_dhcp)
 
@@ -176,6 +182,41 @@ def test_security_groups_filter_and_a_removed_rule_ends_connections(place: Place
             with pytest.raises(TimeoutError):
                 accepted.recv(100)
             place.apply(*OBJECTS)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_firewall_groups_filter_too_and_a_change_ends_connections(place: Place, version: int) -> None:
+    """Rules match what conntrack keeps of the opening packet, here in the kernel, in packets to the port and replies."""
+
+    def apply(*ingress: FirewallRule) -> None:
+        filtered = msgspec.structs.replace(SERVER, firewall_group_id="group-1")
+        others = (filtered if entry is SERVER else entry for entry in OBJECTS)
+        place.apply(*others, firewall_group(ingress=ingress))
+
+    sender = f"{address(NEAR, version)}/{32 if version == 4 else 128}"
+    web = firewall_rule(protocol=TCP, dport=WEB, version=version, source=sender)
+    try:
+        apply()
+        with listening(SERVER, WEB), pytest.raises(TimeoutError):
+            connect(NEAR, SERVER, WEB, version, timeout=3)
+        apply(web)
+        assert carries(NEAR, SERVER, WEB, version)
+        with listening(SERVER, WEB) as server, connect(NEAR, SERVER, WEB, version) as client:
+            accepted, _ = server.accept()
+            with accepted:
+                accepted.settimeout(3)
+                client.settimeout(3)
+                client.sendall(b"before")
+                assert accepted.recv(100) == b"before"
+                apply(firewall_rule("deny", 17, version), web)
+                accepted.sendall(b"goes on")
+                assert client.recv(100) == b"goes on"
+                apply(firewall_rule("deny", 17, version))
+                accepted.sendall(b"after")
+                with pytest.raises(TimeoutError):
+                    client.recv(100)
+    finally:
+        place.apply(*OBJECTS)
 
 
 def test_a_rejected_flow_affects_only_its_port(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ class Feed:
         self.status_details: list[tuple[int, str]] = []  # revision and reason of each
         self.errors: list[str] = []
 
-    def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "") -> None:
+    def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None:
         self.statuses.append((kind, key, status))
         self.status_details.append((revision, reason))
 

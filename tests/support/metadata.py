@@ -50,15 +50,19 @@ class Feed:
         self.is_synced = False
         self.position = 1
         self.errors: list[tuple[str, str, str]] = []
+        self.up: dict[str, int] = {}  # ports reported as up, with the revision
+        self.down: dict[str, str] = {}  # ports reported as down, with the reason
         self.role: MetadataRole | None = None
 
-    def port_up(self, port_id: str, revision: int) -> None: ...
+    def port_up(self, port_id: str, revision: int) -> None:
+        self.up[port_id] = revision
 
-    def port_down(self, port_id: str, reason: str = "") -> None: ...
+    def port_down(self, port_id: str, reason: str = "") -> None:
+        self.down[port_id] = reason
 
     def port_ready(self, port_id: str, revision: int) -> None: ...
 
-    def status(self, kind: str, key: str, status: str) -> None: ...
+    def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None: ...
 
     def error(self, kind: str, key: str, text: str) -> None:
         self.errors.append((kind, key, text))

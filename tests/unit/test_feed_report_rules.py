@@ -53,6 +53,9 @@ GOOD: list[HostMessage] = [
     Status(serial=1, kind="floatingip", id=PORT, status="ACTIVE"),
     Status(serial=1, kind="router", id=PORT, status="standby"),
     Status(serial=1, kind="subnet", id=PORT, status="2001:db8::/64"),
+    Status(serial=1, kind="firewall_group", id=PORT, status="ACTIVE", revision=3, role="l2"),
+    Status(serial=1, kind="firewall_group", id=PORT, status="ERROR", revision=3, role="l3", reason="nft\nfailed"),
+    Status(serial=1, kind="firewall_group", id=PORT, status="INACTIVE"),
     Problem(serial=1, kind="port", id=PORT, text="it cannot be"),
 ]
 BAD: list[tuple[HostMessage, str]] = [
@@ -99,6 +102,11 @@ BAD: list[tuple[HostMessage, str]] = [
     (PortUp(serial=1, port_id=PORT, revision=2**63), "number"),
     (PortDown(serial=1, port_id="\n", reason=""), "no id"),
     (PortDown(serial=1, port_id=PORT, reason="x" * (MAX_TEXT + 1)), "characters"),
+    (Status(serial=1, kind="firewall_group", id=PORT, status="PENDING_UPDATE"), "is no status of a firewall_group"),
+    (Status(serial=1, kind="firewall_group", id=PORT, status="ACTIVE", revision=-1), "number"),
+    (Status(serial=1, kind="firewall_group", id=PORT, status="ERROR", reason="x" * (MAX_TEXT + 1)), "characters"),
+    (Status(serial=1, kind="firewall_group", id=PORT, status="ACTIVE", role="dhcp"), "no role that reports"),
+    (Status(serial=1, kind="router", id=PORT, status="active", role="l3"), "no role that reports"),
     (PortReady(serial=1, port_id="é"), "no id"),
     (Status(serial=1, kind="port", id=PORT, status="ACTIVE"), "no status"),
     (Status(serial=1, kind="floatingip", id=PORT, status="WORKING"), "no status"),
@@ -131,6 +139,7 @@ def test_invalid_messages_are_refused_with_the_reason(message: HostMessage, reas
         (Status(serial=1, kind="router", id=PORT, status="active"), "l3"),
         (Status(serial=1, kind="subnet", id=PORT, status="2001:db8::/64"), "l3"),
         (PortReady(serial=1, port_id=PORT), "dhcp"),
+        (Status(serial=1, kind="firewall_group", id=PORT, status="ACTIVE", role="l3"), "l3"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -212,6 +221,11 @@ def test_reports_of_our_own_agents_are_accepted(datapath: str, mode: str, tmp_pa
     conf = configuration([str(path)])
     described = [each.describe(conf) for each in (l2_build, l3_build, dhcp_build, metadata_build)]
     assert {role.AGENT_TYPES[each.agent_type] for each in described} == set(ROLES)
+    versions = {each.agent_type: each.resource_versions for each in described}
+    assert {kind: bool(found) for kind, found in versions.items()} == {
+        words.OVS: True, words.L3: False, words.DHCP: False, words.METADATA: False  # as of Neutron's agents
+    }  # fmt: skip
+    assert versions[words.OVS]["QosPolicy"] == "1.10"
     shown = {"problems": {"net work\n1": "x\ny"}, "dataplane": "down: x\ny", "last_repair": {"br-int": "3 flows"}}
     described = [replace(each, configurations={**each.configurations, **shown}) for each in described]
     assert refusal(report(*described, applied=0), "h1", ROLES) == ""

@@ -8,6 +8,7 @@ from neutrino.agent.config import configuration
 from neutrino.agent.l2.bridges import (
     patch_names,
     plan_bridges,
+    plan_fail_modes,
     plan_tags,
     plan_tunnels,
     read_plugged,
@@ -57,7 +58,7 @@ def test_bridges_patches_and_tunnels_are_created(ovsdb):
     assert set(bridges["br-tun"].ports) == {"br-tun", "patch-int", "vxlan-c0000202", "vxlan-c0000203", "gre-c0000203"}
     assert set(bridges["br-ex"].ports) == {"br-ex", "eth1", "phy-br-ex"}
     assert (bridges["br-int"].fail_mode, bridges["br-int"].datapath_type) == ("secure", "netdev")
-    assert (bridges["br-ex"].fail_mode, bridges["br-ex"].datapath_type) == ("secure", "netdev")
+    assert (bridges["br-ex"].fail_mode, bridges["br-ex"].datapath_type) == ("", "netdev")
     assert not bridges["br-ex"].external_ids, "the operator's: without our mark"
     assert bridges["br-tun"].ports["vxlan-c0000202"].interfaces[0].options["remote_ip"] == "192.0.2.2"
 
@@ -66,6 +67,39 @@ def test_the_second_plan_is_empty(ovsdb):
     configure(ovsdb)
     assert plan_bridges(OPTIONS, ovsdb.read()).changes == ()
     assert plan_tunnels(OPTIONS, HOSTS, ovsdb.read()).changes == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "changes"),
+    [("", "system", ()), ("system", "system", ()), ("", "netdev", ("netdev",)), ("netdev", "system", ("system",))],
+)
+def test_a_physical_bridge_gets_the_datapath_type_unless_it_has_it(
+    found: str, wanted: str, changes: tuple[str]
+) -> None:
+    ovsdb = FakeOvsdb()
+    ovsdb.apply([SetBridge("br-ex", datapath_type=found, fail_mode="standalone")])
+    options = L2Options(bridge_mappings=(("physnet1", "br-ex"),), datapath_type=wanted)
+    planned = [each for each in plan_bridges(options, ovsdb.read()).changes if isinstance(each, SetBridge)]
+    assert tuple(each.datapath_type for each in planned if each.name == "br-ex") == changes
+    assert all(each.fail_mode == "standalone" for each in planned if each.name == "br-ex")
+
+
+@pytest.mark.parametrize(
+    ("mode", "idle", "text"),
+    [
+        ("", ["br-ex"], "set bridge br-ex datapath_type=netdev fail_mode=secure"),
+        ("standalone", ["br-ex"], "set bridge br-ex datapath_type=netdev fail_mode=secure"),
+        ("standalone", [], ""),  # it has flows, which the switch would delete
+        ("secure", ["br-ex"], ""),
+    ],
+)
+def test_a_physical_bridge_becomes_secure_while_it_has_no_flows(mode: str, idle: list[str], text: str) -> None:
+    ovsdb = FakeOvsdb()
+    ovsdb.apply([SetBridge("br-ex", datapath_type="netdev", fail_mode=mode)])
+    plan = plan_fail_modes(OPTIONS, ovsdb.read(), idle)
+    assert plan.text() == text
+    ovsdb.apply(plan.changes)
+    assert plan_fail_modes(OPTIONS, ovsdb.read(), idle).changes == ()
 
 
 def test_managers_are_added_and_others_stay():

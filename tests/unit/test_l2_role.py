@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 
 import pytest
+from msgspec import structs
 
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.extension_api import cookie_of
@@ -13,8 +15,9 @@ from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.agent.l2.role import L2Role
 from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError
-from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge
+from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetPort
 from neutrino.model import agents
+from neutrino.model.firewall import FirewallGroup
 from tests.support.l2 import network, port
 from tests.support.metadata import Feed, until
 from tests.support.switch_host import SwitchHost
@@ -72,13 +75,12 @@ def test_a_failed_reconciliation_does_not_end_the_agent() -> None:
     asyncio.run(scenario())
 
 
-def test_the_report_has_what_the_switch_supports_and_the_versions_of_objects() -> None:
+def test_the_report_has_what_the_switch_supports() -> None:
     host, feed = SwitchHost(), Feed()
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
     role = L2Role(feed, host.reconciler, Watch(), "br-int", describe)  # type: ignore[arg-type]
     (before,) = role.describe()
     assert before.configurations[agents.OVS_CAPABILITIES] == {"datapath_types": [], "iface_types": []}
-    assert before.resource_versions.keys() >= {"Port", "Network", "SecurityGroup", "QosPolicy"}
     host.switch.ovsdb.set_capabilities(("netdev",), ("dpdkvhostuserclient", "vxlan"))
 
     def supported() -> bool:
@@ -95,25 +97,41 @@ def test_the_report_has_what_the_switch_supports_and_the_versions_of_objects() -
     asyncio.run(scenario())
 
 
-def test_statistics_count_ports_on_bridges_of_others_separately(caplog: pytest.LogCaptureFixture) -> None:
-    host, feed = SwitchHost(), Feed()
-    host.switch.ovsdb.apply([SetBridge("br-trunk")])
+def test_a_firewall_group_is_reported_with_the_ports_that_it_filters() -> None:
+    class Reports(Feed):
+        def __init__(self) -> None:
+            super().__init__()
+            self.statuses: list[tuple[object, ...]] = []
+
+        def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None:
+            self.statuses.append((kind, key, status, revision, reason, role))
+
+    host, feed = SwitchHost(), Reports()
     host.reconcile()
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
-    role = L2Role(feed, host.reconciler, Watch(), "br-int", describe)  # type: ignore[arg-type]
-    caplog.set_level("INFO", "neutrino.agent.l2.role")
+    kinds = frozenset({"firewall_group"})
+    role = L2Role(feed, host.reconciler, Watch(), "br-int", describe, kinds=kinds)  # type: ignore[arg-type]
+
+    def reported(*wanted: tuple[str, int]) -> bool:
+        return feed.statuses == [("firewall_group", "f1", status, revision, "", "l2") for status, revision in wanted]
 
     async def scenario() -> None:
         running = asyncio.create_task(role.run())
         host.plug("p1")
-        host.plug("p2", bridge="br-trunk")
         feed.put("network", "net1", network("net1", number=1))
-        for key in ("p1", "p2"):
-            feed.put("port", key, port(key, 1, "net1"))
+        feed.put("firewall_group", "f1", FirewallGroup(id="f1", revision=3))
+        feed.put("port", "p1", port("p1", 1, "net1", firewall_group_id="f1"))
         role.synced()
-        await until(lambda: "1 ports wired (1 new, 0 changed, 0 gone; 1 ancillary: 1 new, 0 gone)" in caplog.text)
-        host.switch.ovsdb.apply([DeletePort("br-trunk", "tapp2")])
-        await until(lambda: "1 ports wired (0 new, 0 changed, 0 gone; 0 ancillary: 0 new, 1 gone): 0 ch" in caplog.text)
+        await until(lambda: reported(("ACTIVE", 3)))
+        feed.put("port", "p1", port("p1", 1, "net1", firewall_group_id="f1", revision=2))
+        role.synced()
+        feed.put("firewall_group", "f1", FirewallGroup(id="f1", revision=4))
+        role.synced()
+        await until(lambda: reported(("ACTIVE", 3), ("ACTIVE", 4)))
+        # A port that must not talk is no error of its group.
+        feed.put("port", "p1", port("p1", 1, "net1", firewall_group_id="f1", admin_state_up=False))
+        role.synced()
+        await until(lambda: reported(("ACTIVE", 3), ("ACTIVE", 4), ("INACTIVE", 0)))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
@@ -213,3 +231,52 @@ def test_a_rejected_flow_is_a_problem_of_its_port_until_it_is_accepted(monkeypat
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(scenario())
+
+
+def test_each_round_logs_port_statistics_with_ancillary_ports_apart(caplog: pytest.LogCaptureFixture) -> None:
+    """A port on a bridge of others is reported up and down, and counted separately."""
+    host, feed = SwitchHost(), Feed()
+    host.reconcile()
+    describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
+    role = L2Role(feed, host.reconciler, Watch(), "br-int", describe)  # type: ignore[arg-type]
+    ovsdb = host.switch.ovsdb
+
+    def devices() -> tuple[object, object]:
+        (state,) = role.describe()
+        return state.configurations["devices"], state.configurations["ancillary_devices"]
+
+    def is_logged(level: int, text: str) -> bool:
+        return any(each.levelno == level and text in each.getMessage() for each in caplog.records)
+
+    async def scenario() -> None:
+        running = asyncio.create_task(role.run())
+        feed.put("network", "net1", network("net1", number=1))
+        for number, name in enumerate(("p1", "p2"), 1):
+            feed.put("port", name, port(name, number, "net1"))
+        host.plug("p1")
+        role.synced()
+        await until(lambda: devices() == (1, 0))
+        ovsdb.apply([SetBridge("br-other"), SetPort("br-other", "veth2", external_ids={"iface-id": "p2"})])
+        await until(lambda: devices() == (1, 1))
+        assert feed.up["p2"] == feed.up["p1"]
+        feed.put("port", "p1", structs.replace(port("p1", 1, "net1"), revision=7))
+        role.synced()
+        await until(lambda: feed.up["p1"] == 7)
+        ovsdb.apply([DeletePort("br-other", "veth2")])
+        await until(lambda: devices() == (1, 0))
+        assert "p2" in feed.down
+        role.synced()
+        quiet = "1 ports wired (0 added, 0 updated, 0 removed); on ancillary bridges 0 ports wired"
+        await until(lambda: is_logged(logging.DEBUG, quiet))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    with caplog.at_level(logging.DEBUG, logger="neutrino.agent.l2.role"):
+        asyncio.run(scenario())
+    for own, ancillary in (
+        ("1 ports wired (1 added, 0 updated, 0 removed)", "0 ports wired (0 added, 0 updated, 0 removed)"),
+        ("1 ports wired (0 added, 0 updated, 0 removed)", "1 ports wired (1 added, 0 updated, 0 removed)"),
+        ("1 ports wired (0 added, 1 updated, 0 removed)", "1 ports wired (0 added, 0 updated, 0 removed)"),
+        ("1 ports wired (0 added, 0 updated, 0 removed)", "0 ports wired (0 added, 0 updated, 1 removed)"),
+    ):
+        assert is_logged(logging.INFO, f"{own}; on ancillary bridges {ancillary}; ")

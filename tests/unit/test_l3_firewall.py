@@ -15,8 +15,9 @@ from neutrino.agent.role import ObjectStatus, StatusReports
 from neutrino.dataplane.nft.api import Table
 from neutrino.feed.state import StateChange
 from neutrino.model.firewall import FirewallGroup
-from neutrino.model.routing import Router, RouterInterface
-from tests.support.firewall import TCP, filtered, group, rule
+from neutrino.model.routing import Router, RouterInterface, RouterRoute
+from tests.support.filtered_router import filtered
+from tests.support.firewall import TCP, group, rule
 from tests.support.l3_host import NAMESPACE, Feed, Host, run
 from tests.support.routing import address, find_rendered, interface, membership, router, table
 
@@ -36,7 +37,8 @@ def chains(found: Table | None) -> dict[str, tuple[str, ...]]:
 
 
 def generation(found: Table | None) -> str:
-    (mark,) = set(re.findall(r"ct mark (0x[0-9a-f]+) accept", " ".join(chains(found)[BASE])))
+    (mark,) = set(re.findall(r"ct mark & 0xfffffffe == (0x[0-9a-f]+) accept", " ".join(chains(found)[BASE])))
+    assert int(mark, 0)
     return str(mark)
 
 
@@ -113,12 +115,16 @@ def test_the_mark_of_allowed_connections_changes_with_the_rules_alone() -> None:
         firewall(router(filtered(1), filtered(2, "")), OPEN),
         firewall(router(filtered(1), filtered(2)), group(ingress=OPEN.egress, egress=OPEN.ingress)),
         firewall(router(filtered(1), filtered(2)), msgspec.structs.replace(OPEN, admin_state_up=False)),
+        firewall(router(filtered(1), filtered(2), routes=(RouterRoute("10.9.0.0/16", "10.0.2.9"),)), OPEN),
     ):
         assert generation(other) != first
 
 
 def test_a_host_of_an_ha_router_tries_segments_as_replies_too() -> None:
-    assert "meta l4proto tcp goto firewall_either" in chains(firewall(router(filtered(1), ha=membership()), OPEN))[BASE]
+    assert (
+        "ct state new meta l4proto tcp goto firewall_either"
+        in chains(firewall(router(filtered(1), ha=membership()), OPEN))[BASE]
+    )
     assert "firewall_either" not in " ".join(chains(firewall(router(filtered(1)), OPEN))[BASE])
 
 
@@ -152,8 +158,8 @@ def test_a_distributed_router_filters_between_subnets_packet_by_packet() -> None
 
 def test_only_the_snat_part_of_a_distributed_ha_router_fails_over() -> None:
     this = distributed(filtered(1), ha=membership())
-    assert "meta l4proto tcp goto firewall_either" in chains(firewall(this, OPEN, kind="snat"))[BASE]
-    assert "meta l4proto tcp goto firewall_either" not in chains(firewall(this, OPEN))[BASE]
+    assert "ct state new meta l4proto tcp goto firewall_either" in chains(firewall(this, OPEN, kind="snat"))[BASE]
+    assert "ct state new meta l4proto tcp goto firewall_either" not in chains(firewall(this, OPEN))[BASE]
 
 
 # --- changes and reports ----------------------------------------------------------------------------------------------
@@ -211,7 +217,7 @@ def test_a_group_that_cannot_be_applied_is_an_error_until_it_is(host: Host) -> N
 
 def test_a_host_has_one_status_of_a_group_that_several_routers_use() -> None:
     feed = Feed()
-    reports = StatusReports(feed)
+    reports = StatusReports(feed, "l3")
 
     def status(revision: int) -> frozenset[ObjectStatus]:
         return frozenset({ObjectStatus(GROUP, "group-1", "ACTIVE", revision)})
@@ -239,6 +245,7 @@ def test_a_host_has_one_status_of_a_group_that_several_routers_use() -> None:
     reports.forget("r2")
     assert sent() == [("ACTIVE", 3, "")]
     reports.forget("r1")
+    assert sent() == [("INACTIVE", 0, "")], "this host has it no more"
     reports.applied("r1", status(3))
     assert sent() == [("ACTIVE", 3, "")], "the server may have deleted what it knew"
 

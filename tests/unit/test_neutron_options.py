@@ -143,7 +143,7 @@ def test_the_server_loads_neutrons_sample_files(tmp_path: Path, caplog: pytest.L
     assert "rpc_state_report_workers" in unneeded
     assert "[ovn] " in unneeded
     assert "[securitygroup] enable_security_group" in elsewhere
-    given, known = findings.given(conf.config_file), findings.registered(conf)
+    given, known = findings.given(conf), findings.registered(conf)
     result = findings.compare(given, known, findings.names_of(agent.GROUPS), findings.SERVER)
     assert result.unknown == {}
     assert given.keys() - known == result.without_effect.keys() | set(result.elsewhere)  # nothing is ignored silently

@@ -38,6 +38,7 @@ def run(files: Sequence[str], server_options: Callable[[], findings.Groups] = tu
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # its default action would end an agent that is still starting
     conf = _configuration(files)
     log.setup(conf, "neutrino")
+    _log_options(conf)
     with _own_state(Path(conf.state_path)):
         asyncio.run(_run(conf, files, server_options))
 
@@ -129,6 +130,12 @@ def _roles(context: RoleContext) -> list[Role]:
     return [build(context) for name, build in builders.items() if name in context.conf.roles]
 
 
+def _log_options(conf: cfg.ConfigOpts) -> None:
+    """The values of all options in force, at DEBUG; those of secret options are masked."""
+    if LOG.isEnabledFor(logging.DEBUG):
+        conf.log_opt_values(LOG, logging.DEBUG)
+
+
 def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Intervals, reporter: loop.Reporter) -> None:
     """SIGHUP: read the files again, apply options that can change at run time, and log those that cannot."""
     try:
@@ -142,6 +149,7 @@ def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Inte
     if waiting:
         LOG.warning("these options need a restart of the agent: %s", ", ".join(sorted(waiting)))
     log.setup(conf, "neutrino")
+    _log_options(conf)
     current[0] = conf
     # Roles read these before each wait, so they take effect without a restart.
     intervals.check, intervals.repair = conf.agent.check_interval, conf.agent.repair_interval

@@ -6,8 +6,6 @@ from typing import NamedTuple, Protocol
 
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import PROBLEMS, AgentState
-from neutrino.model.kinds import versions_for
-from neutrino.model.roles import AGENT_TYPES
 
 MAX_PROBLEMS = 10  # a report is bounded
 
@@ -29,7 +27,7 @@ class RoleFeed(Protocol):
 
     def port_ready(self, port_id: str, revision: int) -> None: ...
 
-    def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "") -> None: ...
+    def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None: ...
 
     def error(self, kind: str, key: str, text: str) -> None: ...
 
@@ -80,11 +78,7 @@ class Role(Protocol):
 def described(agent: AgentState, values: Mapping[str, object], problems: Mapping[str, str]) -> AgentState:
     """The agent with its current values and problems in `configurations`, as it is reported."""
     listed = {PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS])}
-    return dataclasses.replace(
-        agent,
-        configurations={**agent.configurations, **values, **listed},
-        resource_versions=dict(versions_for(AGENT_TYPES[agent.agent_type])),
-    )
+    return dataclasses.replace(agent, configurations={**agent.configurations, **values, **listed})
 
 
 class ObjectStatus(NamedTuple):
@@ -101,10 +95,12 @@ class ObjectStatus(NamedTuple):
 class StatusReports:
     """Statuses of objects that are applied with others, as a firewall group with each router that has it.
 
-    An object is in ERROR while it is with any of these: the host has one status of it. Each is reported once.
+    An object is in ERROR while it is with any of these: the role has one status of it. Each is reported once, and that the
+    role has the object no more.
     """
 
     feed: RoleFeed
+    role: str
     _held: dict[str, frozenset[ObjectStatus]] = dataclasses.field(default_factory=dict)  # by what was applied
     _reported: dict[tuple[str, str], ObjectStatus] = dataclasses.field(default_factory=dict)  # by kind and id
 
@@ -130,11 +126,12 @@ class StatusReports:
     def _report(self, subject: tuple[str, str]) -> None:
         found = [each for several in self._held.values() for each in several if (each.kind, each.id) == subject]
         if not found:
-            self._reported.pop(subject, None)
+            if self._reported.pop(subject, None) is not None:
+                self.feed.status(*subject, "INACTIVE", role=self.role)
             return
         newest = max(each.revision for each in found)
         current = sorted(each for each in found if each.revision == newest)
         worst = next((each for each in current if each.status == "ERROR"), current[0])
         if self._reported.get(subject) != worst:
             self._reported[subject] = worst
-            self.feed.status(worst.kind, worst.id, worst.status, worst.revision, worst.reason)
+            self.feed.status(worst.kind, worst.id, worst.status, worst.revision, worst.reason, self.role)

@@ -191,14 +191,13 @@ class FeedClient:
         """DHCP for a port, bound to any host, is configured as of this revision."""
         self._report(("ready", port_id), m.PortReady(port_id=port_id, revision=revision))
 
-    def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "") -> None:
+    def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None:
         """The status of a floating IP, an HA router, a firewall group or a delegated prefix on this host.
 
-        Of a firewall group with the revision that it is about, and the reason of an error.
+        Of a firewall group with the role that applies it, the revision that it is about, and the reason of an error.
         """
-        self._report(
-            ("status", kind, key), m.Status(kind=kind, id=key, status=status, revision=revision, reason=reason)
-        )
+        message = m.Status(kind=kind, id=key, status=status, revision=revision, reason=reason, role=role)
+        self._report(("status", kind, key, role), message)
 
     def error(self, kind: str, key: str, text: str) -> None:
         self._report(("error", kind, key), m.Problem(kind=kind, id=key, text=text))

@@ -84,8 +84,8 @@ class PortReady(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="
 class Status(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="status"):
     """The status of a floating IP, an HA router or a firewall group on this host, or the prefix delegated to a subnet.
 
-    `revision` and `reason` are those of a firewall group: the revision that the host has applied, or could not apply and
-    why. A report on an older revision than the current one changes nothing.
+    The other fields are those of a firewall group: the revision that a role of the host has applied, or could not apply
+    and why. A report on an older revision than the current one changes nothing. INACTIVE: the role has the group no more.
     """
 
     kind: str
@@ -93,6 +93,7 @@ class Status(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="sta
     status: str
     revision: int = 0
     reason: str = ""
+    role: str = ""
 
 
 class Problem(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="error"):

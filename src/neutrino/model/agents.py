@@ -41,6 +41,21 @@ LOCAL_IP: Final = "local_ip"  # key in `problems`: another host has the same tun
 FEED_BEHIND: Final = "feed_behind"  # set by the server: positions of the change log not applied yet
 LAST_REPAIR: Final = "last_repair"  # the last drift that the agent repaired
 
+RESOURCE_VERSIONS: Final = {
+    "Port": "1.8",
+    "Network": "1.1",
+    "Subnet": "1.1",
+    "SecurityGroup": "1.5",
+    "SecurityGroupRule": "1.2",
+    "AddressGroup": "1.2",
+    "QosPolicy": "1.10",
+}
+"""`resource_versions` of L2 agents: the objects of Neutron that they apply, at the versions of Neutron 29.
+
+Neutron's L2 agents report them, its other agents do not. Nothing here depends on them, as the feed has versions of its own;
+tools read them to see what an agent supports.
+"""
+
 # --- the report -------------------------------------------------------------------------------------------------------
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f]+$")]

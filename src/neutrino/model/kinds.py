@@ -4,12 +4,9 @@ A new kind is one `Kind` here and one `ServedKind` in `server/feed/kinds.py` (it
 else reads these two lists: decoding and the cache on the host, permissions by role, message order, digests, fan-out.
 """
 
-import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_args
-
-import msgspec
+from typing import Final
 
 from neutrino.model import state
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
@@ -49,22 +46,6 @@ _KINDS: Final = (
     Kind("dvr_mac", state.DvrMac, _L2, "dvr_macs"),
 )
 KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in _KINDS}
-
-
-@functools.cache
-def versions_for(role: str) -> Mapping[str, str]:
-    """The versions of the objects that a role consumes, by type, for the agent's `resource_versions`.
-
-    Fields are only ever added, so their number, with those of nested objects, is the version: a host with a lower one runs
-    an older release, and ignores what it does not know.
-    """
-    return {kind.type.__name__: f"1.{_count_fields(kind.type)}" for kind in kinds_for(role)}
-
-
-def _count_fields(cls: Any) -> int:
-    if not (isinstance(cls, type) and issubclass(cls, msgspec.Struct)):
-        return sum(map(_count_fields, get_args(cls)))
-    return sum(1 + _count_fields(field.type) for field in msgspec.structs.fields(cls))
 
 
 def kinds_for(role: str) -> list[Kind]:

@@ -1,7 +1,7 @@
 """Plans of the switch's configuration: bridges, patch ports, tunnels, tags, and the OVSDB part of contributions.
 
-The agent creates its own bridges; a physical network's bridge is the operator's and must exist, and only its fail mode and
-datapath type are set. Tunnels lead to the hosts
+The agent creates its own bridges; a physical network's bridge is the operator's and must exist, and gets its datapath type
+and fail mode. Tunnels lead to the hosts
 that share a tunnel network with this one, and carry our mark, so that stale ones are recognised as ours. Tags are corrected
 wherever they differ. Everything else on the bridges is left alone.
 """
@@ -9,11 +9,11 @@ wherever they differ. Everything else on the bridges is left alone.
 import base64
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, ip_address
 
 from neutrino.agent.delta import unmet
-from neutrino.agent.l2.desired import VXLAN_PORT, Desired, L2Options, Plugged, TunnelPort, Uplink
+from neutrino.agent.l2.desired import VXLAN_PORT, Desired, L2Options, Plugged, TunnelPort, Uplink, UplinkPort
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.plan import Rendered
 from neutrino.dataplane.ovsdb.api import (
@@ -33,6 +33,8 @@ from neutrino.dataplane.ovsdb.api import (
 )
 from neutrino.model import state
 
+KERNEL_TYPES = ("", "system")  # of interfaces that are devices of the kernel
+SECURE = "secure"
 _TOS = "tos"  # the option of a tunnel
 _NAME_LENGTH = 15  # of a device, in the kernel
 
@@ -54,15 +56,10 @@ def plan_bridges(options: L2Options, snapshot: Snapshot) -> ConfigurationPlan:
     # fail_mode secure: a bridge without flows, as after a restart of the switch, must drop packets and not act as NORMAL,
     # which would pass all firewalls.
     wanted: list[SetBridge | SetPort] = [
-        SetBridge(name, datapath_type=options.datapath_type, fail_mode="secure", external_ids={MARK: "bridge"})
+        SetBridge(name, datapath_type=options.datapath_type, fail_mode=SECURE, external_ids={MARK: "bridge"})
         for name in own
     ]
-    # The same for physical networks' bridges, and a patch port leads only to a bridge of the same datapath.
-    wanted += [
-        SetBridge(bridge, datapath_type=options.datapath_type, fail_mode="secure")
-        for _, bridge in options.bridge_mappings
-        if bridge in snapshot.bridges
-    ]
+    wanted += _physical(options, snapshot)
     for one, other in _patches(options, snapshot):
         for (bridge, name), (_, peer) in ((one, other), (other, one)):
             wanted.append(SetPort(bridge, name, "patch", options={"peer": peer}, external_ids={MARK: "patch"}))
@@ -74,6 +71,36 @@ def plan_bridges(options: L2Options, snapshot: Snapshot) -> ConfigurationPlan:
     }
     served = (SetManager(target) for target in options.managers if target not in snapshot.managers)
     return ConfigurationPlan((*served, *unmet(wanted, snapshot)), problems)
+
+
+def _physical(options: L2Options, snapshot: Snapshot) -> Iterator[SetBridge]:
+    """The datapath type of physical networks' bridges, as Neutron's agent sets it: a patch joins two of one datapath."""
+    for _, name in options.bridge_mappings:
+        bridge = snapshot.bridges.get(name)
+        if bridge is not None and (bridge.datapath_type or "system") != options.datapath_type:
+            yield SetBridge(name, datapath_type=options.datapath_type, fail_mode=bridge.fail_mode)
+
+
+def plan_fail_modes(options: L2Options, snapshot: Snapshot, idle: Collection[str]) -> ConfigurationPlan:
+    """Fail mode `secure` of physical networks' bridges, as Neutron's agent sets it.
+
+    With another one, a bridge that has lost its flows acts as a learning switch: packets with local VLANs leave to the
+    physical network. When it changes, the switch deletes all flows of the bridge, ours and others': so it is set only on
+    bridges that are `idle`, which means without flows, and right before ours are added.
+    """
+    return ConfigurationPlan(
+        tuple(
+            SetBridge(name, datapath_type=snapshot.bridges[name].datapath_type, fail_mode=SECURE)
+            for name in insecure(options, snapshot)
+            if name in idle
+        )
+    )
+
+
+def insecure(options: L2Options, snapshot: Snapshot) -> list[str]:
+    """Bridges of physical networks that would act as learning switches without flows."""
+    there = (snapshot.bridges.get(name) for _, name in options.bridge_mappings)
+    return [bridge.name for bridge in there if bridge is not None and bridge.fail_mode != SECURE]
 
 
 def _patches(options: L2Options, snapshot: Snapshot) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
@@ -185,8 +212,9 @@ def read_plugged(options: L2Options, hosts: Iterable[state.Host], snapshot: Snap
             if port_id and (interface.ofport or 0) > 0:  # else not numbered yet, or its device cannot be opened
                 # During a live migration two devices may have one id: the first by name counts, until the other is gone.
                 # Only of a device that the kernel sends packets through: an internal port receives them, and a vhost-user
-                # socket or a DPDK device is none of the kernel's.
-                shaped = interface.type in ("", "system")
+                # socket or a DPDK device is none of the kernel's. Not in userspace: all devices share one socket there,
+                # so the packets that wait for one device keep those for all others out of the socket's buffer.
+                shaped = interface.type in KERNEL_TYPES and not options.userspace
                 ports.setdefault(port_id, (interface.ofport or 0, port.name, shaped))
     return Plugged(
         ports={port_id: ofport for port_id, (ofport, _, _) in ports.items()},
@@ -198,10 +226,24 @@ def read_plugged(options: L2Options, hosts: Iterable[state.Host], snapshot: Snap
             if interface.external_ids.get(MARK) == EXTENSION and interface.ofport and interface.ofport > 0
         },
         uplinks=tuple(uplinks),
+        uplink_ports=_uplink_ports(options, snapshot),
         patch_tun=_number(snapshot, integration, options.int_peer_patch_port),
         patch_int=_number(snapshot, tunnel, options.tun_peer_patch_port),
         tunnels=tuple(tunnels),
     )
+
+
+def _uplink_ports(options: L2Options, snapshot: Snapshot) -> dict[str, tuple[UplinkPort, ...]]:
+    """The ports through which packets leave the host, by bridge: those with devices of the kernel, which have queues."""
+    bridges = {bridge for _, bridge in options.bridge_mappings} | {options.underlay_bridge}
+    return {
+        bridge: tuple(
+            UplinkPort(port.name, tuple(each.name for each in port.interfaces))
+            for _, port in sorted(_ports(snapshot, bridge).items())
+            if all(each.type in KERNEL_TYPES for each in port.interfaces)
+        )
+        for bridge in sorted(bridges & snapshot.bridges.keys())
+    }
 
 
 def unnumbered(options: L2Options, snapshot: Snapshot) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """One reconciliation of the L2 role: from the server's objects and what is plugged to the state of the switch.
 
     bridges and patch ports → tunnels → ofports read → local VLANs → tags → hybrid firewall → OVSDB rows and settings
-    of extensions → meters → flows, one bundle for each bridge → stale meters → conntrack entries
+    of extensions → fail modes → meters → flows, one bundle for each bridge → stale meters → filters → conntrack entries
 
 Each step plans against the actual state and applies the difference, so a reconciliation of an unchanged host changes
 nothing. Flows and meters are read once and then remembered, as only this agent writes them; `forget` is for a restarted
@@ -33,6 +33,7 @@ from neutrino.agent.l2.extension_api import (
     port_owner,
     with_tables,
 )
+from neutrino.agent.l2.filters import FilterPlan, Filters
 from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.flows.firewall import REMOTES
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
@@ -52,11 +53,13 @@ from neutrino.dataplane.openflow.api import (
     OpenFlowError,
 )
 from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, SetBridge, Snapshot
+from neutrino.dataplane.tc.api import Tc
+from neutrino.dataplane.tc.real import RealTc
 from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
 HYBRID = "hybrid firewall"
-BRIDGE_SECONDS = 2.0  # for ovs-vswitchd to apply a changed bridge, before its flows are read
+SETTLE_SECONDS = 5.0  # for the switch to carry out a change that deletes flows, or to create queues
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Outcome:
     ready: bool = True  # False: the switch has not given ofports to our bridges and patch ports yet
     refused: bool = False  # something was newly rejected, or ports have no filter: try again soon
     changed: int = 0  # the number of changes
-    ancillary: frozenset[str] = frozenset()  # those of the wired ports that are on bridges that are not ours
+    ancillary: frozenset[str] = frozenset()  # wired ports on bridges that are not ours
 
 
 @dataclasses.dataclass(eq=False)
@@ -82,6 +85,7 @@ class Reconciler:
     options: L2Options
     hybrid: HybridFirewall | None = None
     extensions: Sequence[L2Extension] = BUILT_IN
+    tc: Tc = dataclasses.field(default_factory=RealTc)
 
     def __post_init__(self) -> None:
         self.options = with_tables(self.options, self.extensions)
@@ -90,7 +94,9 @@ class Reconciler:
         self._flows: dict[str, dict[FlowKey, Flow]] = {}  # actual state: our flows by bridge
         self._meters: dict[str, dict[int, Meter]] = {}  # actual state: our meters by bridge
         self._rejected: dict[str, Rejections] = {}  # desired flows by bridge
+        self._filters = Filters(self.tc)
         self._features: DatapathFeatures | None = None
+        self._left_insecure: set[str] = set()  # bridges for which the warning was logged
         self._previous: Desired | None = None
 
     def forget(self, bridge: str | None = None) -> None:
@@ -99,12 +105,14 @@ class Reconciler:
             self._flows.clear()
             self._meters.clear()
             self._rejected.clear()
+            self._filters.forget()
             self._features = None
             if self.hybrid is not None:
                 self.hybrid.forget()
         else:
             self._flows.pop(bridge, None)
             self._meters.pop(bridge, None)
+            self._filters.forget(bridge)  # drift names devices like bridges
 
     def retry_rejected(self) -> bool:
         """Send rejected flows again with the next plan, as a table may have been full; whether there are any."""
@@ -116,8 +124,9 @@ class Reconciler:
 
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
         # OVSDB is read again after each step: tunnels need their bridge, and flows the ofports of both.
-        own = bridges.plan_bridges(self.options, self.ovsdb().read())
-        changed = self._configure(own)
+        found = self.ovsdb().read()
+        own = bridges.plan_bridges(self.options, found)
+        changed = self._configure(own, found)
         tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), self.ovsdb().read(), complete=complete)
         changed += self._configure(tunnels)
         snapshot = self.ovsdb().read()
@@ -135,21 +144,26 @@ class Reconciler:
             desired = dataclasses.replace(desired, ports=filtered, problems=problems)
         rendered = self._renderer.render(desired)
         contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
-        changed += self._configure(contributed)
+        # Filters need the queues, which the switch creates on the device.
+        changed += self._configure(contributed, settle=SETTLE_SECONDS if rendered.filters else 0.0)
+        changed += self._configure(bridges.plan_fail_modes(self.options, snapshot, self._idle(snapshot)), snapshot)
         flow_changes, newly_rejected, meter_faults = self._apply_bridges(desired, rendered, complete)
+        filter_plan = self._filters.plan(rendered.filters, complete=complete)
+        changed += len(filter_plan.changes)
+        filter_faults = self._filters.apply(filter_plan)
         self._end_connections(desired, complete)  # after the flows: the old ones would open them again
         self._previous = desired  # what the next one compares with, to end connections
         rejected = self._describe_rejected()
-        faults |= {**contributed.problems, **rendered.problems, **meter_faults}
+        faults |= {**contributed.problems, **rendered.problems, **meter_faults, **filter_faults}
         faults |= {name: text for name, text in rejected.items() if not name.startswith("port ")}
         failed = {**rejected, **rendered.problems}
         owners = {port.id: port_owner(port) for port in desired.ports}
         problems = {**desired.problems, **{key: failed[owner] for key, owner in owners.items() if owner in failed}}
         wired = {port_id: host_state.ports[port_id].revision for port_id in owners if port_id not in problems}
         # Ports on bridges that are not ours, such as a trunk's: they need no flows here to be up.
-        ancillary = frozenset(bridges.read_ancillary(self.options, snapshot)) & host_state.ports.keys() - wired.keys()
+        ancillary = (bridges.read_ancillary(self.options, snapshot) & host_state.ports.keys()) - wired.keys()
         wired |= {port_id: host_state.ports[port_id].revision for port_id in ancillary}
-        refused = newly_rejected or unfiltered is not None
+        refused = newly_rejected or unfiltered is not None or bool(filter_faults)
         total = changed + flow_changes
         return Outcome(wired, problems, faults, refused=refused, changed=total, ancillary=ancillary)
 
@@ -158,30 +172,56 @@ class Reconciler:
         snapshot = self.ovsdb().read()
         own = bridges.plan_bridges(self.options, snapshot)
         tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), snapshot, complete=complete)
-        plans: list[bridges.ConfigurationPlan | BridgePlan | HybridPlan] = [own, tunnels]
+        plans: list[bridges.ConfigurationPlan | BridgePlan | HybridPlan | FilterPlan] = [own, tunnels]
         problems = {**own.problems, **tunnels.problems}
         if not own.changes:  # flows need the ofports of our bridges and patch ports
             desired = self._resolve(host_state, snapshot, complete)
             rendered = self._renderer.render(desired)
             contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
             plans += [bridges.plan_tags(desired, snapshot), contributed]
+            plans.append(bridges.plan_fail_modes(self.options, snapshot, self._idle(snapshot)))
             plans += [
                 self._bridge_plan(bridge, wanted, rendered, desired, complete)
                 for bridge, wanted in rendered.flows.items()
             ]
+            plans.append(self._filters.plan(rendered.filters, complete=complete))
             if self.hybrid is not None and complete:
                 plans.append(self.hybrid.plan(desired))
             problems |= {**contributed.problems, **desired.problems, **rendered.problems}
         return Drift(L2, "\n".join(filter(None, (each.text() for each in plans))), problems)
 
-    def _configure(self, difference: bridges.ConfigurationPlan) -> int:
+    def _configure(
+        self, difference: bridges.ConfigurationPlan, before: Snapshot | None = None, *, settle: float = 0.0
+    ) -> int:
         if difference.changes:
             LOG.debug("%s", difference.text())
-            reset = [change.name for change in difference.changes if isinstance(change, SetBridge)]
-            self.ovsdb().apply(difference.changes, settle=BRIDGE_SECONDS if reset else 0.0)
-            for name in reset:  # the switch deletes all flows of a bridge whose fail mode or datapath changes
+            # A bridge whose fail mode or datapath type changes loses its flows, some time after the commit.
+            existing = before.bridges if before is not None else {}
+            reset = [each.name for each in difference.changes if isinstance(each, SetBridge) and each.name in existing]
+            self.ovsdb().apply(difference.changes, settle=SETTLE_SECONDS if reset else settle)
+            for name in reset:
+                LOG.info("bridge %s is set up: %s", name, difference.text())
                 self.forget(name)
         return len(difference.changes)
+
+    def _idle(self, snapshot: Snapshot) -> list[str]:
+        """Bridges of physical networks without flows but the one that the switch adds itself: new, or of a new switch."""
+        idle = []
+        for bridge in bridges.insecure(self.options, snapshot):
+            try:
+                if self.openflow.count_flows(bridge, 0, 0) <= 1:
+                    idle.append(bridge)
+                elif bridge not in self._left_insecure:
+                    self._left_insecure.add(bridge)
+                    LOG.warning(
+                        "bridge %s is not in fail mode secure and has flows, which the switch deletes when that changes: "
+                        "it is set after the next restart of ovs-vswitchd, or by `ovs-vsctl set-fail-mode %s secure`",
+                        bridge,
+                        bridge,
+                    )
+            except OpenFlowError as error:  # the switch is down or has not taken it up yet: tried again
+                LOG.debug("the flows of bridge %s cannot be counted: %s", bridge, error)
+        return idle
 
     def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:
         plugged = bridges.read_plugged(self.options, host_state.hosts.values(), snapshot)
@@ -334,7 +374,7 @@ class Reconciler:
             if difference:
                 extra = len(difference.flows.remove) + len(difference.meters.remove)
                 found[bridge] = len(difference) - extra, extra
-        return found
+        return found | self._filters.drift()
 
     def drop_flows(self) -> None:
         """Delete all our flows on all bridges."""

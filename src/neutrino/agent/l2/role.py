@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
+from neutrino.agent.l2.statistics import statistics
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
@@ -54,7 +55,7 @@ class L2Role:
     def __post_init__(self) -> None:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self.port_holds.on_change = lambda: self._queue.put(RECONCILE)
-        self._statuses = StatusReports(self.feed)
+        self._statuses = StatusReports(self.feed, L2)
         self._extension_kinds = self.kinds - {*KINDS.values()}
         self._held: dict[str, tuple[state.Port, state.Network]] = {}  # last state of the ports that a role holds
         # Held while the switch is changed: the agent's exit waits for it, and drift is not read in the middle of a change.
@@ -63,13 +64,13 @@ class L2Role:
         self._synced = False  # whether `synced` has arrived since the agent's start
         self._position: int | None = None
         self._up: dict[str, int] = {}  # ports reported as up, with the revision
+        self._ancillary: frozenset[str] = frozenset()  # those of them on bridges that are not ours
         self._problems: dict[str, str] = {}  # ports reported as down, with the reason
         self._reported = False  # whether every port has been reported once
         self._faults: Mapping[str, str] = {}
         self._dataplane = "down: not connected yet"
         self._last_repair: dict[str, object] = {}
         self._ovsdb: Ovsdb | None = None
-        self._ancillary: frozenset[str] = frozenset()  # ports on bridges that are not ours
 
     # --- the agent's interface ---------------------------------------------------------------------------------------
 
@@ -87,7 +88,8 @@ class L2Role:
         kinds = (*KINDS.values(), *self._extension_kinds)
         problems = {**self.feed.state.problems_of(*kinds), **self._faults, **self._problems}
         values = {
-            "devices": len(self._up),
+            "devices": len(self._up.keys() - self._ancillary),
+            "ancillary_devices": len(self._ancillary),
             agents.OVS_CAPABILITIES: self._capabilities(),
             agents.DATAPLANE: self._dataplane,
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
@@ -161,23 +163,20 @@ class L2Role:
         loop = asyncio.get_running_loop()
         began = loop.time()
         outcome = await asyncio.to_thread(self.reconciler.reconcile, host_state, complete=complete)
-        if outcome.changed or outcome.ancillary != self._ancillary:
-            self._log(outcome, loop.time() - began)
-        self._ancillary = outcome.ancillary if outcome.ready else self._ancillary
         if outcome.ready:
+            self._log(outcome, loop.time() - began)
             self._report(host_state, outcome, complete)
             self._position = position if complete else self._position
         return outcome
 
     def _log(self, outcome: Outcome, seconds: float) -> None:
-        """Statistics of one iteration; ports on bridges that are not ours are counted separately."""
-        wired, up = outcome.wired.keys() - outcome.ancillary, self._up.keys() - self._ancillary
-        renewed = [key for key in wired if self._up.get(key, outcome.wired[key]) != outcome.wired[key]]
-        what = f"{len(wired - up)} new, {len(renewed)} changed, {len(up - wired)} gone"
-        if outcome.ancillary or self._ancillary:
-            new, gone = outcome.ancillary - self._ancillary, self._ancillary - outcome.ancillary
-            what += f"; {len(outcome.ancillary)} ancillary: {len(new)} new, {len(gone)} gone"
-        LOG.info("%d ports wired (%s): %d changes in %.3f s", len(wired), what, outcome.changed, seconds)
+        """Port statistics of this round; at DEBUG if it changed nothing."""
+        outside = outcome.ancillary | self._ancillary
+        own = statistics(self._up, outcome.wired, (self._up.keys() | outcome.wired.keys()) - outside)
+        ancillary = statistics(self._up, outcome.wired, outside)
+        changed = outcome.changed or own.is_changed or ancillary.is_changed
+        level = logging.INFO if changed else logging.DEBUG
+        LOG.log(level, "%s; on ancillary bridges %s; %d changes in %.3f s", own, ancillary, outcome.changed, seconds)
 
     def _host_state(self) -> HostState:
         objects = self.feed.state.objects
@@ -205,6 +204,7 @@ class L2Role:
 
     def _report(self, host_state: HostState, outcome: Outcome, complete: bool) -> None:
         """Report ports that went up, with the revision in force, and ports that are down, with the reason. Each once."""
+        self._ancillary = outcome.ancillary
         self.port_holds.set_wired(outcome.wired)
         for port_id, revision in outcome.wired.items():
             if self._up.get(port_id) != revision:

@@ -27,6 +27,7 @@ from neutrino.dataplane.ovsdb.api import MARK, OvsdbError
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents
+from neutrino.model.roles import L3
 from neutrino.model.routing import FloatingIp, Router
 
 LOG = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class L3Role:
             self.routers.announce, self._announces, self.desired.served, self.announce_interval
         )
         self._floating_ips = FloatingIpReports(self._feed)
-        self._statuses = StatusReports(self._feed)
+        self._statuses = StatusReports(self._feed, L3)
         self._ha_conflicts = HaConflicts(self.description.host)
 
     # --- called by the agent ----------------------------------------------------------------------------------------

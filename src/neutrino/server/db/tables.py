@@ -421,11 +421,12 @@ firewall_group_ports = table(
     reference("firewall_group_id", "firewall_groups", cascade=True),
 )
 
-# What each host reported last on a group: the status of the group follows from these.
+# What each role of each host reported last on a group: the status of the group follows from these.
 firewall_group_hosts = table(
     "firewall_group_hosts",
     owner("firewall_group_id", "firewall_groups"),
     text(255, "host", primary_key=True),
+    text(16, "role", primary_key=True),
     integers("revision"),
     text(16, "status"),
 )

@@ -24,7 +24,9 @@ def parse_protocol(value: Any) -> str | None:
     try:
         return str(t.Integer(0, 255).parse(value))
     except (t.Invalid, t.Unconvertible):
-        raise t.Invalid(f"'{value}' is neither a protocol number (0 to 255) nor in {list(PROTOCOL_NAMES)}") from None
+        raise t.Unconvertible(
+            f"'{value}' is neither a protocol number (0 to 255) nor in {list(PROTOCOL_NAMES)}"
+        ) from None
 
 
 def parse_action(value: Any) -> str:

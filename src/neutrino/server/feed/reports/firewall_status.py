@@ -1,14 +1,15 @@
 """Status of firewall groups, from the reports of the hosts that have their ports.
 
 A group is ACTIVE when a host with one of its ports has applied the current revision, and ERROR while some host could
-not. What each host reported is kept, so that the success of one does not hide the error of another. Hosts that do not have
-a port of the group any more do not count, nor do reports on older revisions. INACTIVE and DOWN are derived when the group
-is read (`fwaas/views.py`).
+not. What each role of each host reported is kept, so that the success of one does not hide the error of another. Hosts
+that do not have a port of the group any more do not count, nor do reports on older revisions. INACTIVE and DOWN are
+derived when the group is read (`fwaas/views.py`).
 """
 
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -17,7 +18,7 @@ from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
 from neutrino.server.feed.readers.routers import read_agent_modes, read_local_hosts
-from neutrino.server.fwaas.checks import ACTIVE, ERROR
+from neutrino.server.fwaas.checks import ACTIVE, ERROR, INACTIVE, PENDING_CREATE, PENDING_UPDATE
 
 LOG = logging.getLogger(__name__)
 _g, _gp, _h = t.firewall_groups.c, t.firewall_group_ports.c, t.firewall_group_hosts.c
@@ -44,24 +45,22 @@ class FirewallStatus:
     @retried
     def take(self, host: str, message: Status) -> bool:
         """Store the status that a host reports; whether the group's changed."""
-        key = {"group": message.id}
         with self.db.read() as connection:
-            group = connection.execute(_CURRENT, key).first()
-            if group is None or message.revision != group.revision_number:
-                return False  # stale: the host reports again when it has applied the current revision
-            reported = {row.host: row for row in connection.execute(_REPORTED, key)}
+            group = connection.execute(_CURRENT, {"group": message.id}).first()
+            if group is None or _is_stale(message, group):
+                return False
+            own = _REPORTED.where(_h.host == host, _h.role == message.role)
+            known = connection.execute(own, {"group": message.id}).first()
             # Read first, without locks: a host repeats its reports after a reconnect, and most are stored.
-            known = reported.get(host)
             same = known is not None and (known.revision, known.status) == (message.revision, message.status)
-            if same and group.status == message.status:
+            if (same and group.status == message.status) or (known is None and message.status == INACTIVE):
                 return False
             hosts = hosts_with(connection, message.id)
-        if host not in hosts:
+        if host not in hosts and message.status != INACTIVE:
             return False
         if message.status == ERROR and not same:
-            LOG.warning(
-                "host %s could not apply firewall group %s: %s", host, message.id, " ".join(message.reason.split())
-            )
+            reason = " ".join(message.reason.split())
+            LOG.warning("host %s could not apply firewall group %s: %s", host, message.id, reason)
         return self._write(host, message, hosts)
 
     def _write(self, host: str, message: Status, hosts: Collection[str]) -> bool:
@@ -69,23 +68,33 @@ class FirewallStatus:
         with self.db.transaction() as tx:
             # Locked: of two hosts that report at once, the second counts what the first reported.
             group = tx.execute(_CURRENT.with_for_update(), key).first()
-            if group is None or message.revision != group.revision_number:
+            if group is None or _is_stale(message, group):
                 return False
-            tx.execute(
-                sa.delete(t.firewall_group_hosts).where(
-                    _h.firewall_group_id == message.id, sa.or_(_h.host == host, _h.revision < message.revision)
-                )
-            )
-            row = {"firewall_group_id": message.id, "host": host}
-            tx.insert(t.firewall_group_hosts, [{**row, "revision": message.revision, "status": message.status}])
-            counted = {each.status for each in tx.execute(_REPORTED, key) if each.host in hosts}
-            status = ERROR if ERROR in counted else ACTIVE
-            if status == group.status:
+            own = sa.and_(_h.host == host, _h.role == message.role)
+            replaced = sa.or_(own, _h.revision < group.revision_number)
+            tx.execute(sa.delete(t.firewall_group_hosts).where(_h.firewall_group_id == message.id, replaced))
+            if message.status != INACTIVE:
+                row = {"firewall_group_id": message.id, "host": host, "role": message.role}
+                tx.insert(t.firewall_group_hosts, [{**row, "revision": message.revision, "status": message.status}])
+            status = _together({each.status for each in tx.execute(_REPORTED, key) if each.host in hosts})
+            if status == group.status or (status == PENDING_UPDATE and group.status == PENDING_CREATE):
                 return False
             # Not a new revision: hosts would report on it again, without end.
-            current = sa.and_(_g.id == message.id, _g.revision_number == message.revision)
+            current = sa.and_(_g.id == message.id, _g.revision_number == group.revision_number)
             tx.change(sa.update(t.firewall_groups).where(current).values(status=status))
         return True
+
+
+def _is_stale(message: Status, group: Any) -> bool:
+    """Whether it is about an earlier state: the host reports again when it has applied the current one."""
+    return message.status != INACTIVE and message.revision != group.revision_number
+
+
+def _together(reported: Collection[str]) -> str:
+    """The status of a group by the reports on its current revision that count."""
+    if not reported:
+        return PENDING_UPDATE
+    return ERROR if ERROR in reported else ACTIVE
 
 
 def hosts_with(connection: Connection, group_id: str) -> set[str]:

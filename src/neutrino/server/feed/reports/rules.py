@@ -25,7 +25,7 @@ MAX_NUMBER: Final = 2**63 - 1
 STATUSES: Final[Mapping[str, frozenset[str]]] = {
     "floatingip": frozenset({"ACTIVE", "DOWN", "ERROR"}),
     "router": frozenset({"active", "standby", "unknown"}),
-    "firewall_group": frozenset({"ACTIVE", "ERROR"}),
+    "firewall_group": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
 }
 # The roles that report the status of a kind, if others than L3: any of them.
 REPORTERS: Final[Mapping[str, frozenset[str]]] = {"firewall_group": frozenset({role.L2, role.L3})}
@@ -54,7 +54,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("l2_population", "arp_responder_enabled", "enable_distributed_routing", "ovs_hybrid_plug"), bool),
     **dict.fromkeys(("in_distributed_mode", "log_agent_heartbeats", "handle_internal_only_routers"), bool),
     **dict.fromkeys(("dhcp_port_by_server", "dhcp_distributed", "use_gateway_ips"), bool),
-    **dict.fromkeys(("devices", "networks", "subnets", "ports", "routers"), _Number),
+    **dict.fromkeys(("devices", "ancillary_devices", "networks", "subnets", "ports", "routers"), _Number),
     **dict.fromkeys(("ex_gw_ports", "interfaces", "floating_ips"), _Number),
 }
 _FREE_TEXT: Final = frozenset({"dataplane", "problems"})  # of any characters
@@ -84,13 +84,21 @@ def _needed_roles_and_fault(message: HostMessage) -> tuple[frozenset[str], str]:
             return frozenset({role.DHCP}), _id(message.port_id) or _number(message.revision)
         case Status():
             fault = _id(message.id) or _status(message) or _number(message.revision) or _text(message.reason)
-            return REPORTERS.get(message.kind, frozenset({role.L3})), fault
+            return _reporters(message), fault
         case Problem():
             return frozenset(), _text(message.text) or _name(message.kind) or _name(message.id)
     return frozenset(), ""
 
 
+def _reporters(message: Status) -> frozenset[str]:
+    """The roles that report the status of its kind; the one that it names, if it names one."""
+    known = REPORTERS.get(message.kind, frozenset({role.L3}))
+    return frozenset({message.role}) if message.role in known else known
+
+
 def _status(message: Status) -> str:
+    if message.role and message.role not in REPORTERS.get(message.kind, ()):
+        return f"{message.role[:MAX_ID]!r} is no role that reports a {message.kind[:MAX_ID]}"
     if message.kind == SUBNET:
         try:
             ipaddress.IPv6Network(message.status)

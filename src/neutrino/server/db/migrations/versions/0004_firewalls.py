@@ -77,6 +77,7 @@ def _tables() -> dict[str, list[sa.Column[Any]]]:
         "firewall_group_hosts": [
             _owner("firewall_group_id", "firewall_groups"),
             *_text(255, "host", primary_key=True),
+            *_text(16, "role", primary_key=True),
             sa.Column("revision", sa.Integer, nullable=False),
             *_text(16, "status"),
         ],
