@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from stevedore.extension import ExtensionManager
 
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
+from neutrino.server.ml2.driver_api import Segment
+from neutrino.server.ml2.segments import Segments, SegmentsInUse
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.test_bad_input import send
@@ -182,6 +185,33 @@ def test_status_changes_are_notified(api: Api, server: Server, tmp_path: Path) -
     assert [(line["status"], line["segments"]) for line in lines] == [("ACTIVE", ["vxlan"]), ("DOWN", ["vxlan"])]
     with server.db.read() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(t.journal)).scalar() == 0
+
+
+def test_two_bindings_at_once_share_one_dynamic_segment(
+    api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second allocates between the read and the insert of the first; on SQLite it waits for the first."""
+    network_id = api.as_admin().network()["id"]
+    segments, wanted = server.core.networks.segments, Segment("vlan", "physnet1")
+    reserve, other = Segments.reserve, list[Segment]()
+    second = threading.Thread(target=lambda: other.append(segments.allocate(network_id, wanted, None)))
+
+    def interrupted(self: Segments, in_use: SegmentsInUse, segment: Segment) -> Segment:
+        monkeypatch.setattr(Segments, "reserve", reserve)
+        second.start()
+        second.join(1.0)
+        return reserve(self, in_use, segment)
+
+    monkeypatch.setattr(Segments, "reserve", interrupted)
+    first = segments.allocate(network_id, wanted, None)
+    second.join(30.0)
+    assert other == [first]
+    s = t.network_segments.c
+    with server.db.read() as connection:
+        rows = connection.execute(sa.select(s.id).where(s.network_id == network_id, s.network_type == "vlan")).all()
+    assert [row.id for row in rows] == [first.id]
+    segments.release(first.id, None)
+    assert segments.allocate(network_id, wanted, None).id == first.id, "a released one may be allocated again"
 
 
 def test_a_dynamic_segment_is_shared_and_released(api: Api, server: Server) -> None:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from neutrino.server import errors
+from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.main import Server
+from neutrino.server.ml2.subnets import Subnets
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.l3 import agents_of, attach, detach, gateway, inside, l3_agent, outside, ports_of
@@ -34,6 +37,26 @@ def cloud(another_server: Any) -> Any:
 
 def owners(admin: Api, router: Object) -> list[str]:
     return sorted(port["device_owner"] for port in ports_of(admin, router))
+
+
+@pytest.mark.parametrize("step", ["subnet", "record"])
+def test_an_ha_network_that_cannot_be_completed_leaves_nothing(
+    cloud: Any, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, admin = cloud()
+    l3_agent(server, "h1")
+    l3_agent(server, "h2")
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise errors.NoNetworkAvailable()
+
+    with monkeypatch.context() as failing:
+        where = (Subnets, "create") if step == "subnet" else (HaNetworks, "_keep")
+        failing.setattr(*where, fail)
+        admin.post("/routers", {"router": {"ha": True}}).expect(409)
+    assert [network["name"] for network in admin.all("/networks")] == []
+    admin.make("router", ha=True)
+    assert [network["name"] for network in admin.all("/networks")] == [f"HA network tenant {admin.project}"]
 
 
 def test_an_ha_router_has_several_agents_and_a_network_where_they_meet(cloud: Any) -> None:

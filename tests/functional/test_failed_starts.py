@@ -263,9 +263,11 @@ def test_a_lab_without_open_vswitch(tmp_path: Path) -> None:
     "before,cause",
     [
         (without("ovs-vswitchd"), "apt-get install openvswitch-switch"),
+        (without("ethtool"), "apt-get install ethtool"),
+        (without("nsenter"), "apt-get install util-linux"),
         (NO_CAPABILITIES, "creating network devices needs CAP_NET_ADMIN: run it as root"),
     ],
-    ids=["no Open vSwitch", "not root"],
+    ids=["no Open vSwitch", "no ethtool", "no nsenter", "not root"],
 )
 def test_up_serves_the_api_only_if_networks_cannot_be_wired(
     here: Machine, tmp_path: Path, before: Sequence[str], cause: str

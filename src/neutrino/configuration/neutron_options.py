@@ -101,7 +101,7 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "ovsdb_interface": "OVSDB is always used through its protocol",
         "trunk_enabled": "there are no trunks",
         "qos_meter_bandwidth": "the datapath decides how bandwidth is limited",
-        "resource_provider_bandwidths resource_provider_default_hypervisor resource_provider_hypervisors "
+        "resource_provider_default_hypervisor resource_provider_hypervisors "
         "resource_provider_inventory_defaults resource_provider_packet_processing_inventory_defaults "
         "resource_provider_packet_processing_with_direction resource_provider_packet_processing_without_direction": (
             _PLACEMENT

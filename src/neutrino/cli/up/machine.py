@@ -33,6 +33,9 @@ PROGRAMS = {
     "ovsdb-server": "openvswitch-switch",
     "ovs-vswitchd": "openvswitch-switch",
     "ip": "iproute2",
+    # For `neutrino vm`: instances are namespaces, whose devices must not leave checksums to hardware.
+    "ethtool": "ethtool",
+    "nsenter": "util-linux",
     "keepalived": "keepalived",
     "radvd": "radvd",
 }

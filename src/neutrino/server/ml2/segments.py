@@ -3,6 +3,7 @@
 A VLAN or tunnel id is in use if its row exists (unique `identity`); no table lists the free ones.
 """
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ TYPE, PHYSICAL_NETWORK, SEGMENTATION_ID = NAMES = (
 )
 DYNAMIC = 1000  # position of segments that drivers allocated: behind those of the network, and not shown by the API
 T = TypeVar("T")
+_DYNAMIC_IDS = uuid.UUID("6a8c4c0e-53c4-4f63-8d0b-9a7f52d0f1b7")  # the namespace of their ids
 _c = t.network_segments.c
 _SEGMENT = (_c.network_type, _c.physical_network, _c.segmentation_id, _c.id)  # the fields of Segment
 
@@ -167,9 +169,17 @@ class Segments:
         found = tx.execute(dynamic).first()
         if found is not None:
             return Segment(*found)
-        segment = self.reserve(SegmentsInUse(tx.connection), wanted)
+        # A concurrent transaction may have found none either, and reserve another number: the id, which both derive alike,
+        # is the primary key, so one of them fails and is retried, and finds the other's segment.
+        segment = replace(self.reserve(SegmentsInUse(tx.connection), wanted), id=_dynamic_id(network_id, wanted))
         self.insert(tx, network_id, [segment], DYNAMIC)
         return segment
+
+
+def _dynamic_id(network_id: str, wanted: Segment) -> str:
+    """The id of a network's dynamic segment: the same for all requests that would share it."""
+    number = "" if wanted.segmentation_id is None else wanted.segmentation_id
+    return str(uuid.uuid5(_DYNAMIC_IDS, f"{network_id}/{wanted.network_type}/{wanted.physical_network or ''}/{number}"))
 
 
 def _requested(values: Mapping[str, Any]) -> list[Segment] | None:

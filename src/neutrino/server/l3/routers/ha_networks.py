@@ -52,12 +52,23 @@ class HaNetworks:
         network = {**_NETWORK, "name": f"HA network tenant {project_id}", **self.provider}
         network_id: str = self.networks.create(own, network)["id"]
         subnet = {"name": f"HA subnet tenant {project_id}", "network_id": network_id, "cidr": self.cidr}
-        self.subnets.create(own, {**_SUBNET, **subnet})
-        # The primary key decides between concurrent requests; no lock is held while drivers create the network.
-        kept = self._keep(project_id, network_id)
+        try:
+            self.subnets.create(own, {**_SUBNET, **subnet})
+            # The primary key decides between concurrent requests; no lock is held while drivers create the network.
+            kept = self._keep(project_id, network_id)
+        except Exception:
+            self._take_back(network_id)
+            raise
         if kept != network_id:  # a concurrent request created one first
             self.networks.delete(own, network_id, None)
         return kept
+
+    def _take_back(self, network_id: str) -> None:
+        """Delete a network that has no subnet or no record: nothing would find it again, and each attempt would add one."""
+        try:
+            self.networks.delete(admin_context(), network_id, None)
+        except Exception:  # the error that led here is the one to show
+            LOG.exception("network %s, created for HA routers, is not used and could not be deleted", network_id)
 
     @retried
     def _keep(self, project_id: str, network_id: str) -> str:
