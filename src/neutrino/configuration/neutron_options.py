@@ -73,7 +73,7 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "verbose": "use debug",
         "notification_driver notification_topics": "use [oslo_messaging_notifications] driver and topics",
         "allow_overlapping_ips": "always on",
-        "advertise_mtu force_gateway_on_subnet max_fixed_ips_per_port": "removed from Neutron",
+        "advertise_mtu force_gateway_on_subnet max_fixed_ips_per_port": "without effect in Neutron too, since long",
         "lock_path": "no file locks are used",
         "api_paste_config": "the middleware is fixed",
         "backlog tcp_keepidle client_socket_timeout wsgi_keep_alive wsgi_default_pool_size wsgi_log_format "
