@@ -64,6 +64,30 @@ def test_a_deleted_port_leaves_its_group(api: Api) -> None:
     api.delete(f"{GROUPS}/{group['id']}").expect(204)
 
 
+def test_ports_cost_no_query_about_firewalls(server: Server, api: Api) -> None:
+    """Nor do those of a group: what depends on them is deleted by foreign keys, or derived when it is read."""
+    switch(server, "fw1")
+    admin, statements = api.as_admin(), list[str]()
+    network, _ = inside(api)
+    grouped = instance(api)["id"]
+    api.make("firewall_group", ports=[grouped], ingress_firewall_policy_id=policy_with(api)["id"])
+
+    def listen(connection: object, cursor: object, statement: str, *rest: object) -> None:
+        statements.append(statement)
+
+    sa.event.listen(sa.engine.Engine, "before_cursor_execute", listen)
+    try:
+        port = admin.port(network, device_owner="compute:nova")["id"]
+        for key in (port, grouped):
+            admin.change("port", key, binding__host_id="fw1")
+            admin.show("port", key)
+            admin.delete(f"/ports/{key}").expect(204)
+    finally:
+        sa.event.remove(sa.engine.Engine, "before_cursor_execute", listen)
+    assert len(statements) > 10
+    assert [each for each in statements if "firewall" in each] == []
+
+
 def test_ports_that_a_group_cannot_have(api: Api, admin: Api) -> None:
     network = api.network()
     taken = instance(api)["id"]
@@ -142,6 +166,14 @@ def test_a_deleted_default_group_takes_its_policies_and_rules_along(api: Api, ad
     assert api.all("/fwaas/firewall_rules", own) == []
     (again,) = api.all(GROUPS)
     assert again["id"] != group["id"]
+    # A policy of another origin stays, and so does a rule that another policy has.
+    other = policy_with(api, {"action": "allow"})
+    kept = api.show("firewall_policy", again["egress_firewall_policy_id"])["firewall_rules"][0]
+    api.put(f"/fwaas/firewall_policies/{other['id']}/insert_rule", {"firewall_rule_id": kept}).expect(200)
+    admin.change("firewall_group", again["id"], ingress_firewall_policy_id=other["id"])
+    admin.delete(f"{GROUPS}/{again['id']}").expect(204)
+    assert api.show("firewall_policy", other["id"])["firewall_rules"][0] == kept
+    api.get(f"/fwaas/firewall_policies/{again['egress_firewall_policy_id']}").refused(404)
 
 
 def test_the_name_default_is_reserved(api: Api) -> None:

@@ -65,9 +65,9 @@ def test_values_that_a_rule_takes(api: Api, given: Object, shown: Object) -> Non
 @pytest.mark.parametrize(
     ("values", "error"),
     [
-        ({"protocol": "nonsense"}, "HTTPBadRequest"),
-        ({"protocol": "256"}, "HTTPBadRequest"),
-        ({"protocol": True}, "HTTPBadRequest"),
+        ({"protocol": "nonsense"}, "InvalidInput"),
+        ({"protocol": "256"}, "InvalidInput"),
+        ({"protocol": True}, "InvalidInput"),
         ({"action": "drop"}, "HTTPBadRequest"),
         ({"action": 1}, "InvalidInput"),
         ({"ip_version": 5}, "HTTPBadRequest"),

@@ -151,16 +151,18 @@ class _Journey:
         self.deliveries: list[Delivery] = []
         self._steps = 0
 
-    def receive(self, bridge: FakeBridge, port: FakePort, packet: Packet) -> None:
+    def receive(self, bridge: FakeBridge, port: FakePort, packet: Packet, queue: int = 0) -> None:
         fields = {**packet.fields, "in_port": port.number}
         if not port.tunnel:
             fields.pop("tun_id", None)
-        _Copy(self, bridge, dataclasses.replace(packet, fields=fields)).table(0)
+        copy = _Copy(self, bridge, dataclasses.replace(packet, fields=fields))
+        copy.queue = queue  # a patch port keeps it
+        copy.table(0)
 
     def leave(self, bridge: FakeBridge, port: FakePort, packet: Packet, queue: int = 0) -> None:
         if port.peer is not None:
             peer_bridge = self.switch.bridges[port.peer[0]]
-            self.receive(peer_bridge, peer_bridge.port_named(port.peer[1]), packet)
+            self.receive(peer_bridge, peer_bridge.port_named(port.peer[1]), packet, queue)
             return
         self.deliveries.append(Delivery(bridge.name, port.name, packet, queue))
 
@@ -324,4 +326,4 @@ class _Copy:
             if port.number != source.number and member and known in (None, port.number):
                 tag = _PRESENT | vlan if port.tag is None and vlan else 0
                 fields = {**self.fields, "vlan_tci": tag}
-                self._journey.leave(self._bridge, port, self._outside(fields, port))
+                self._journey.leave(self._bridge, port, self._outside(fields, port), self.queue)

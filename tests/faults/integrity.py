@@ -25,6 +25,7 @@ def check(db: Database) -> None:
     _routers(rows)
     _delegations(rows)
     _floating_ips(rows)
+    _firewall_policies(rows)
     assert rows["journal"] == [], "operations were left unfinished"
     assert recount(db) == [], "quotas were miscounted"
 
@@ -112,3 +113,14 @@ def _floating_ips(rows: Any) -> None:
         assert shown == forwarded.get(key, set()), f"floating IP {key}: port forwardings"
         assert bool(floating_ip["router_id"]) == bool(port or shown), f"floating IP {key}: router"
         assert port is None or floating_ip["fixed_ip_address"] in port["fixed_ips"], f"floating IP {key}: port"
+
+
+def _firewall_policies(rows: Any) -> None:
+    """The rules of a policy are in its row, to be shown, and in rows of their own, in the same order."""
+    ordered = sorted(rows["firewall_policy_rules"], key=lambda row: row["position"])
+    for policy in rows["firewall_policies"]:
+        own = [row["firewall_rule_id"] for row in ordered if row["firewall_policy_id"] == policy["id"]]
+        assert json.loads(policy["firewall_rules"]) == own, f"firewall policy {policy['id']}: rules"
+    defaults = {row["id"] for row in rows["firewall_groups"] if row["is_default"]}
+    listed = [row["firewall_group_id"] for row in rows["default_firewall_groups"]]
+    assert sorted(defaults) == sorted(listed), "default firewall groups"

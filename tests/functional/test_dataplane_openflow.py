@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -133,6 +134,23 @@ def test_rejected_meters_are_named_and_the_others_applied(openflow):
     assert openflow.read_meters("br-test") == {40000: Meter(100), 40001: Meter(2)}
     with pytest.raises(OpenFlowError):
         openflow.read_meters("br-none")
+
+
+def test_many_meters_are_changed_at_once(openflow):
+    numbers = range(40000, 40500)
+    openflow.apply_meters("br-test", add={number: Meter(100) for number in numbers}, change={}, delete=())
+    changed = {number: Meter(number, "kbps", number) for number in numbers}
+    unknown = {number: Meter(1) for number in range(50000, 50250)}
+    began = time.monotonic()
+    with pytest.raises(MetersRejected) as raised:
+        openflow.apply_meters("br-test", add={}, change={**changed, **unknown}, delete=())
+    assert time.monotonic() - began < 2  # by one connection, not by a process for each
+    assert raised.value.reasons == dict.fromkeys(unknown, "OFPMMFC_UNKNOWN_METER")
+    assert openflow.read_meters("br-test") == changed
+    openflow.apply_meters("br-test", add={}, change={}, delete=numbers)
+    assert openflow.read_meters("br-test") == {}
+    with pytest.raises(OpenFlowError):
+        openflow.apply_meters("br-none", add={40000: Meter(1)}, change={}, delete=())
 
 
 def test_a_flow_with_an_unknown_meter_is_rejected(openflow):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from tests.support.certificates import Authority
 from tests.support.machine import Machine
 from tests.support.neutrino import PROGRAM, configuration
 from tests.support.ports import free_port
@@ -95,6 +96,21 @@ def test_an_option_of_the_server_that_is_wrong(here: Machine, tmp_path: Path, co
 def test_a_plugin_that_does_not_exist(here: Machine, tmp_path: Path, command: str) -> None:
     path = server_file(tmp_path, DEFAULT={"service_plugins": "nonesuch"})
     assert "nonesuch" in refused(here, command, "--config-file", path, cwd=tmp_path)
+
+
+def test_a_certificate_that_does_not_exist(here: Machine, tmp_path: Path) -> None:
+    path = server_file(tmp_path, DEFAULT={"use_ssl": True}, ssl={"cert_file": "/none", "key_file": "/none"})
+    message = refused(here, "server", "--config-file", path)
+    assert message == "[ssl] cert_file=/none cannot be read: No such file or directory"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["neutrino.conf"]
+
+
+def test_up_does_not_serve_with_tls(here: Machine, tmp_path: Path) -> None:
+    pem = tmp_path / "server.pem"
+    pem.write_text(Authority().issue("server"))
+    path = server_file(tmp_path, DEFAULT={"use_ssl": True}, ssl={"cert_file": pem, "key_file": pem})
+    message = refused(here, "up", "--config-file", path, cwd=tmp_path)
+    assert message == "use_ssl: neutrino up serves its own machine without TLS; use neutrino server"
 
 
 def test_an_option_of_the_agent_that_is_wrong(here: Machine, tmp_path: Path) -> None:

@@ -174,6 +174,23 @@ def test_a_host_that_takes_over_knows_no_connections_and_follows_the_rules(net: 
     assert net.send(OTHER, INSIDE, TCP, 9000, sport=80) == LOST
 
 
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_an_ha_router_cuts_connections_of_one_direction_though_the_other_allows_everything(
+    net: FilteredRouter, taken_over: bool
+) -> None:
+    """A reply of a connection that is forbidden is no opening packet, even where those are allowed."""
+    ha = membership()
+    net.filter(group(ingress=EVERYTHING, egress=(rule(protocol=TCP, dport=80),)), ha=ha)
+    with net.connection(INSIDE, OTHER, 80) as (client, server):
+        if taken_over:
+            net.run("conntrack", "-F")
+        assert delivers(server, client)
+        assert delivers(client, server)
+        net.filter(group(ingress=EVERYTHING, egress=(rule(protocol=UDP),)), ha=ha)
+        assert not delivers(server, client)
+        assert not delivers(client, server)
+
+
 def test_replies_to_udp_pass_and_errors_about_connections(net: FilteredRouter) -> None:
     net.filter(group(egress=(rule(protocol=UDP, dport=53), rule(protocol=ICMP))))
     assert net.send(INSIDE, OUTSIDE, UDP, 53) == PASSES

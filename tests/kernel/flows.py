@@ -38,7 +38,12 @@ def test_the_kernel_cannot_answer_for_neighbours(openflow: OvsOfctl) -> None:
 def test_flows_are_accepted_and_read_back_equal(openflow: OvsOfctl, name: str) -> None:
     host = hosts(openflow.read_features(BRIDGE))[name]
     assert host.desired is not None
-    for wanted in host.renderer.render(host.desired).flows.values():
+    rendered = host.renderer.render(host.desired)
+    for bridge, wanted in rendered.flows.items():
+        meters = rendered.meters.get(bridge, {})
+        openflow.apply_meters(BRIDGE, add=meters, change={}, delete=())
         planned = plan(BRIDGE, wanted, openflow.read_flows(BRIDGE, COOKIE, COOKIE_MASK))
         openflow.apply_flows(BRIDGE, add=planned.set, delete=planned.delete)
         assert not plan(BRIDGE, wanted, openflow.read_flows(BRIDGE, COOKIE, COOKIE_MASK))
+        assert openflow.read_meters(BRIDGE) == meters
+        openflow.apply_meters(BRIDGE, add={}, change={}, delete=meters)

@@ -15,10 +15,11 @@ import pytest
 
 from neutrino.dataplane.netlink.api import SetDevice
 from neutrino.dataplane.netlink.real import RealNetlink
-from neutrino.dataplane.openflow.api import DatapathFeatures
+from neutrino.dataplane.openflow.api import DatapathFeatures, Meter
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.model import state
 from neutrino.model.firewall import FirewallRule
+from neutrino.model.qos import BandwidthLimit, PacketRateLimit, QosPolicy
 from tests.kernel.switch import TUNNELS, KernelHost, device_of, inside, kernel_hosts
 from tests.support.checksum import captured, has_right_checksum, sniff
 from tests.support.firewall import group as firewall_group
@@ -217,6 +218,60 @@ def test_firewall_groups_filter_too_and_a_change_ends_connections(place: Place, 
                     client.recv(100)
     finally:
         place.apply(*OBJECTS)
+
+
+def test_limits_of_a_port_drop_what_it_sends_and_delay_what_it_receives(place: Place) -> None:
+    gold = QosPolicy(
+        id="gold",
+        bandwidth_limits=(
+            BandwidthLimit(max_kbps=1000, max_burst_kbps=100),
+            BandwidthLimit(max_kbps=1000, direction="ingress"),
+        ),
+        packet_rate_limits=(PacketRateLimit(max_kpps=1),),
+    )
+    limited, peer, host = msgspec.structs.replace(NEAR, qos_policy_id="gold"), MACHINES["vxlan"][1], place.hosts["h1"]
+    try:
+        place.apply(*(limited if entry is NEAR else entry for entry in OBJECTS), gold)
+        assert {*host.openflow.read_meters("br-int").values()} == {
+            Meter(1000, "kbps", 100),
+            Meter(1000, "pktps", 800),
+        }
+        assert "ceil 1Mbit" in _classes(NEAR)
+        assert 0 < _arriving(NEAR, peer, 200) < 200
+        group_open = msgspec.structs.replace(limited, security_groups=("open",))
+        place.apply(*(group_open if entry is NEAR else entry for entry in OBJECTS), gold)
+        assert _arriving(peer, NEAR, 100) == 100
+    finally:
+        place.apply(*OBJECTS)
+    assert host.openflow.read_meters("br-int") == {}
+    assert "htb" not in _classes(NEAR)
+
+
+def _classes(machine: state.Port) -> str:
+    command = ["ip", "netns", "exec", "h1", "tc", "class", "show", "dev", device_of(machine)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _arriving(source: state.Port, target: state.Port, count: int) -> int:
+    """How many of some datagrams, sent at once, arrive."""
+
+    def bound() -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        made.bind((address(target, 4), 7))
+        made.settimeout(5)
+        return made
+
+    assert pings(source, target, 4)  # the addresses are resolved: no datagram is lost for that
+    sender = inside(source.id, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    with inside(target.id, bound) as receiver, sender:
+        for _ in range(count):
+            sender.sendto(bytes(1000), (address(target, 4), 7))
+        found = 0
+        with contextlib.suppress(TimeoutError):
+            while found < count:
+                receiver.recv(2000)
+                found += 1
+    return found
 
 
 def test_a_rejected_flow_affects_only_its_port(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,11 +255,12 @@ def test_an_instance_port_passes_its_group_and_its_security_groups(site: Site, f
 
 
 def test_there_is_no_drift_and_drops_are_counted(site: Site, firewalls: Firewalls) -> None:
-    group = firewalls.group(site.blue_ports("legacy"), firewalls.policy())
+    ports = [*site.blue_ports("legacy"), site.guests["legacy-red"].port_id]  # of the router, and of an instance on h2
+    group = firewalls.group(ports, firewalls.policy(), firewalls.policy(firewalls.rule("allow")))
     assert site.send("legacy-red", "legacy-blue", TCP, 80) == LOST
     lab, router = site.lab, site.routers["legacy"]
     host = next(each for each in CENTRAL if f"qrouter-{router['id']}" in lab.run(each, ["ip", "netns"]).stdout)
     counters = in_router(lab, router, host, "nft", "list", "counters", "table", "inet", "neutrino")
     assert "packets 0 " not in counters.split(f"firewall_ingress_{group}")[1].split("}")[0]
-    for each in lab.hosts:
+    for each in {host, "h2"}:
         wait_until_no_drift(lab, each)

@@ -120,6 +120,8 @@ LIMITED = (
         dscp_mark=46,
     ),
     *(port(f"qos{n}", n, kind, qos_policy_id="qos", groups=["open"]) for n, kind in ((30, "net"), (31, "vlan"))),
+    QosPolicy(id="marks", minimum_bandwidths=(MinimumBandwidth(min_kbps=50),)),
+    port("marked", 34, groups=["open"], qos_policy_id="marks"),
     port("shaped", 33, groups=["open"], qos_policy_id="qos"),
     port("qos-free", 32, port_security_enabled=False, qos_policy_id="qos"),
 )
@@ -131,7 +133,7 @@ VARIANTS = {
     "no filters": Variant(L2Options(filters=False)),
     "ethertypes": Variant(L2Options(permitted_ethertypes=ETHERTYPES)),
     "ports of our own": Variant(more=ROLES),
-    "limits": Variant(more=(*ROLES, *LIMITED)),
+    "limits": Variant(L2Options(underlay_bridge="br-phys", datapath_type="netdev"), (*ROLES, *LIMITED)),
     "an extension's tables": Variant(more=ROLES, extensions=(Passing(),)),
     "firewall groups": Variant(more=(*ROLES, *FIREWALL_GROUPS)),
     "distributed": Variant(L2Options(distributed=True), (*OTHER_TUNNELS, *DISTRIBUTED, *ROLES)),

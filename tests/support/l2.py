@@ -17,6 +17,7 @@ from neutrino.agent.l2.desired import (
     Plugged,
     TunnelPort,
     Uplink,
+    UplinkPort,
     resolve,
     wanted_segments,
 )
@@ -147,6 +148,7 @@ class FakeHost:
             devices={name: f"tap-{name}" for name in self.ofports},
             shaped=frozenset(name for name in self.ofports if name.startswith("shaped")),
             uplinks=(Uplink("physnet1", "br-phys", 1, 1),),
+            uplink_ports={"br-phys": (UplinkPort("eth1", ("eth1",)),)},
             patch_tun=2,
             patch_int=1,
             tunnels=self.tunnels(),

@@ -56,16 +56,21 @@ def queues(lab: Lab, host: str, device: str) -> dict[int, dict[str, str]]:
     shown = lab.run(host, ["ovs-vsctl", "--if-exists", "get", "Port", device, "qos"]).stdout.strip()
     if shown in ("", "[]"):
         return {}
-    pairs = re.findall(r"(\d+)=([0-9a-f-]{36})", lab.run(host, ["ovs-vsctl", "get", "QoS", shown, "queues"]).stdout)
+    # A row may be deleted meanwhile.
+    rows = lab.run(host, ["ovs-vsctl", "--if-exists", "get", "QoS", shown, "queues"]).stdout
     found = {}
-    for number, row in pairs:
-        text = lab.run(host, ["ovs-vsctl", "get", "Queue", row, "other_config"]).stdout
+    for number, row in re.findall(r"(\d+)=([0-9a-f-]{36})", rows):
+        text = lab.run(host, ["ovs-vsctl", "--if-exists", "get", "Queue", row, "other_config"]).stdout
         found[int(number)] = dict(re.findall(r'([\w-]+)="?(\d+)"?', text))
     return found
 
 
 def classes(lab: Lab, host: str, device: str) -> str:
     return lab.run(host, ["tc", "class", "show", "dev", device]).stdout
+
+
+def filters(lab: Lab, host: str, device: str) -> str:
+    return lab.run(host, ["tc", "filter", "show", "dev", device], check=False).stdout
 
 
 @dataclasses.dataclass

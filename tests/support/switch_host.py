@@ -15,6 +15,7 @@ from neutrino.model.qos import QosPolicy
 from tests.fakes.conntrack import FakeKernelConntrack
 from tests.fakes.iptables import FakeIptables
 from tests.fakes.openvswitch import FakeOpenVSwitch
+from tests.fakes.tc import FakeTc
 
 OPTIONS = L2Options(
     bridge_mappings=(("physnet1", "br-phys"),),
@@ -40,6 +41,7 @@ class SwitchHost:
         self.iptables = FakeIptables()
         self.switch.ovsdb.apply([SetBridge("br-phys"), SetPort("br-phys", "eth1")])
         self.connections = Connections()
+        self.tc = FakeTc()
         self.options = options
         self.reconciler = self.new_reconciler()
 
@@ -47,7 +49,7 @@ class SwitchHost:
         """As after a restart of the agent: nothing is remembered."""
         switch, hybrid = self.switch, HybridFirewall(self.iptables, FakeKernelConntrack())
         self.reconciler = Reconciler(
-            lambda: switch.ovsdb, switch.openflow, self.connections, self.options, hybrid=hybrid
+            lambda: switch.ovsdb, switch.openflow, self.connections, self.options, hybrid=hybrid, tc=self.tc
         )
         return self.reconciler
 

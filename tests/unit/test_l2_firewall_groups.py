@@ -8,6 +8,7 @@ from neutrino.agent.l2.flows.firewall_groups import FirewallGroups, generation, 
 from neutrino.agent.l2.pipeline import EXTENSION_TABLES, INGRESS_TABLES
 from neutrino.agent.role import ObjectStatus
 from neutrino.model import state
+from neutrino.model.qos import BandwidthLimit, QosPolicy
 from tests.fakes import packet
 from tests.fakes.packet import Packet
 from tests.support.firewall import ICMP, TCP, UDP, group, rule
@@ -176,6 +177,21 @@ def test_a_port_of_a_router_is_filtered_in_the_router() -> None:
     net = Net(device_owner="network:router_interface")
     net.apply(group())
     assert net.passes(packet.tcp(end(2), end(1), 80))
+
+
+@pytest.mark.parametrize("sort", SORTS.values(), ids=SORTS)
+def test_a_port_with_limits_and_a_group_has_both(sort: dict[str, object]) -> None:
+    limits = (BandwidthLimit(max_kbps=1000), BandwidthLimit(max_kbps=2000, direction="ingress"))
+    limited = QosPolicy(id="qos", bandwidth_limits=limits, dscp_mark=46)
+    net = Net(**sort, qos_policy_id="qos")
+    web, out = packet.tcp(end(2), end(1), 80), packet.tcp(end(1), end(2), 81)
+    net.apply(limited, group(ingress=(rule(protocol=TCP, dport=80),)))
+    metered = net.cloud.hosts["h1"].switch.bridges["br-int"].metered
+    assert not net.passes(out)
+    assert not metered, "a packet that is dropped does not count towards the limit"
+    assert net.passes(web)
+    assert net.passes(packet.reply(web))
+    assert len(metered) == 2, "of each direction"
 
 
 def test_the_mark_depends_on_what_decides() -> None:

@@ -17,6 +17,7 @@ from neutrino.agent.l2.role import L2Role
 from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetPort
 from neutrino.model import agents
+from neutrino.model.firewall import FirewallGroup
 from tests.support.l2 import network, port
 from tests.support.metadata import Feed, until
 from tests.support.switch_host import SwitchHost
@@ -90,6 +91,47 @@ def test_the_report_has_what_the_switch_supports() -> None:
     async def scenario() -> None:
         running = asyncio.create_task(role.run())
         await until(supported)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_firewall_group_is_reported_with_the_ports_that_it_filters() -> None:
+    class Reports(Feed):
+        def __init__(self) -> None:
+            super().__init__()
+            self.statuses: list[tuple[object, ...]] = []
+
+        def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None:
+            self.statuses.append((kind, key, status, revision, reason, role))
+
+    host, feed = SwitchHost(), Reports()
+    host.reconcile()
+    describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
+    kinds = frozenset({"firewall_group"})
+    role = L2Role(feed, host.reconciler, Watch(), "br-int", describe, kinds=kinds)  # type: ignore[arg-type]
+
+    def reported(*wanted: tuple[str, int]) -> bool:
+        return feed.statuses == [("firewall_group", "f1", status, revision, "", "l2") for status, revision in wanted]
+
+    async def scenario() -> None:
+        running = asyncio.create_task(role.run())
+        host.plug("p1")
+        feed.put("network", "net1", network("net1", number=1))
+        feed.put("firewall_group", "f1", FirewallGroup(id="f1", revision=3))
+        feed.put("port", "p1", port("p1", 1, "net1", firewall_group_id="f1"))
+        role.synced()
+        await until(lambda: reported(("ACTIVE", 3)))
+        feed.put("port", "p1", port("p1", 1, "net1", firewall_group_id="f1", revision=2))
+        role.synced()
+        feed.put("firewall_group", "f1", FirewallGroup(id="f1", revision=4))
+        role.synced()
+        await until(lambda: reported(("ACTIVE", 3), ("ACTIVE", 4)))
+        # A port that must not talk is no error of its group.
+        feed.put("port", "p1", port("p1", 1, "net1", firewall_group_id="f1", admin_state_up=False))
+        role.synced()
+        await until(lambda: reported(("ACTIVE", 3), ("ACTIVE", 4), ("INACTIVE", 0)))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -37,7 +37,8 @@ def chains(found: Table | None) -> dict[str, tuple[str, ...]]:
 
 
 def generation(found: Table | None) -> str:
-    (mark,) = set(re.findall(r"ct mark (0x[0-9a-f]+) accept", " ".join(chains(found)[BASE])))
+    (mark,) = set(re.findall(r"ct mark & 0xfffffffe == (0x[0-9a-f]+) accept", " ".join(chains(found)[BASE])))
+    assert int(mark, 0)
     return str(mark)
 
 
@@ -120,7 +121,10 @@ def test_the_mark_of_allowed_connections_changes_with_the_rules_alone() -> None:
 
 
 def test_a_host_of_an_ha_router_tries_segments_as_replies_too() -> None:
-    assert "meta l4proto tcp goto firewall_either" in chains(firewall(router(filtered(1), ha=membership()), OPEN))[BASE]
+    assert (
+        "ct state new meta l4proto tcp goto firewall_either"
+        in chains(firewall(router(filtered(1), ha=membership()), OPEN))[BASE]
+    )
     assert "firewall_either" not in " ".join(chains(firewall(router(filtered(1)), OPEN))[BASE])
 
 
@@ -154,8 +158,8 @@ def test_a_distributed_router_filters_between_subnets_packet_by_packet() -> None
 
 def test_only_the_snat_part_of_a_distributed_ha_router_fails_over() -> None:
     this = distributed(filtered(1), ha=membership())
-    assert "meta l4proto tcp goto firewall_either" in chains(firewall(this, OPEN, kind="snat"))[BASE]
-    assert "meta l4proto tcp goto firewall_either" not in chains(firewall(this, OPEN))[BASE]
+    assert "ct state new meta l4proto tcp goto firewall_either" in chains(firewall(this, OPEN, kind="snat"))[BASE]
+    assert "ct state new meta l4proto tcp goto firewall_either" not in chains(firewall(this, OPEN))[BASE]
 
 
 # --- changes and reports ----------------------------------------------------------------------------------------------

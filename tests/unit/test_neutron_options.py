@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
+import neutrino
 from neutrino.agent import config as agent
 from neutrino.configuration import findings, neutron_options, neutron_values
 from neutrino.errors import RefusedToStart
 from neutrino.server import config as server
-from neutrino.server.main import assemble
+from neutrino.server.main import assemble, report
 from tests.support.neutron_options import (
     AGENT_FILES,
     SERVER_FILES,
@@ -143,7 +144,7 @@ def test_the_server_loads_neutrons_sample_files(tmp_path: Path, caplog: pytest.L
     assert "rpc_state_report_workers" in unneeded
     assert "[ovn] " in unneeded
     assert "[securitygroup] enable_security_group" in elsewhere
-    given, known = findings.given(conf.config_file), findings.registered(conf)
+    given, known = findings.given(conf), findings.registered(conf)
     result = findings.compare(given, known, findings.names_of(agent.GROUPS), findings.SERVER)
     assert result.unknown == {}
     assert given.keys() - known == result.without_effect.keys() | set(result.elsewhere)  # nothing is ignored silently
@@ -315,6 +316,16 @@ def test_a_file_of_ours_is_loaded_without_a_word(tmp_path: Path, caplog: pytest.
     assert [record for record in caplog.records if record.name == findings.__name__] == []
 
 
+@pytest.mark.parametrize("template", ["lab/server.conf", "lab/agent.conf", "cli/up/agent.conf"])
+def test_the_files_that_commands_write_have_only_options_that_are_read(template: str) -> None:
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(str(Path(neutrino.__file__).parent / template), sections).parse()
+    written = {(section, name) for section, options in sections.items() for name in options}
+    groups = agent.GROUPS if template.endswith("agent.conf") else server.OPTIONS.items()
+    assert len(written) > 5
+    assert written - findings.names_of(groups) - library_options() == set()
+
+
 @pytest.mark.parametrize(
     ("first", "second", "reported"),
     [("mine", "fip_qos,port_forwarding", True), ("qos", "fip_qos,port_forwarding", False), ("mine", "qos,mine", False)],
@@ -338,4 +349,29 @@ def test_a_section_of_a_library_that_is_not_used_is_reported(tmp_path: Path, cap
     findings.report(conf, findings.SERVER)
     assert [record.message for record in caplog.records if record.name == findings.__name__] == [
         "options of Neutron without effect here: [keystone_authtoken] auth_url (read with auth_strategy = keystone)"
+    ]
+
+
+def test_options_of_libraries_are_known_once_they_are_loaded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    credentials = (
+        "auth_type = password\nauth_url = http://127.0.0.1:1\nusername = neutron\npassword = secret\n"
+        "project_name = service\nuser_domain_name = Default\nproject_domain_name = Default\ncafile = /ca.pem\n"
+    )
+    conf = configured(
+        tmp_path,
+        f"[DEFAULT]\nstate_path = {tmp_path}\nservice_plugins = router\n"
+        f"[keystone_authtoken]\n{credentials}memcached_servers = 127.0.0.1:11211\nservice_token_roles_required = true\n"
+        f"usernam = typo\n[nova]\n{credentials}region_name = one\nregion = typo\n[oslo_policy]\npolicy_file = p.yaml\n"
+        "[cors]\nallowed_origin = http://x\n[oslo_middleware]\nenable_proxy_headers_parsing = true\n"
+        "[healthcheck]\nbackends = disable_by_file\ndisable_by_file_path = /none\n",
+    )
+    loaded = assemble(conf)
+    caplog.clear()
+    try:
+        report(loaded, lambda: agent.GROUPS)
+    finally:
+        loaded.close()
+    assert [record.message for record in caplog.records if record.name == findings.__name__] == [
+        "options that the server does not know, without effect: "
+        "[keystone_authtoken] usernam (did you mean username?); [nova] region"
     ]

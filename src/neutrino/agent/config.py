@@ -49,6 +49,12 @@ OVS = [
     cfg.StrOpt("tun_peer_patch_port", default="patch-int", help="The patch port's other end."),
     cfg.StrOpt("local_ip", default="", help="This host's tunnel endpoint address, of overlay_ip_version."),
     cfg.ListOpt("bridge_mappings", default=[], help="Bridges of physical networks, as physical_network:bridge."),
+    cfg.ListOpt(
+        "resource_provider_bandwidths",
+        default=[],
+        help="What uplinks of bridges can send and receive, as bridge:egress:ingress in kbit/s. Minimum bandwidths of "
+        "ports are guaranteed within the first; by default, the device's own speed is the limit.",
+    ),
     cfg.StrOpt(
         "datapath_type",
         choices=["system", "netdev", "dummy"],
@@ -186,6 +192,7 @@ def check(conf: cfg.ConfigOpts) -> None:
         raise RefusedToStart("[feed] credential_file is not set: `neutrino host add` on the server prints a credential")
     bridge_mappings(conf)  # parsed for its errors, which refuse the start
     permitted_ethertypes(conf)
+    uplink_rates(conf)
     if "l2" in conf.roles:
         _check_tunnels(conf)
     if conf.radvd_user and not _is_user(conf.radvd_user):
@@ -235,6 +242,19 @@ def bridge_mappings(conf: cfg.ConfigOpts) -> tuple[tuple[str, str], ...]:
             raise RefusedToStart(f"[ovs] bridge_mappings: {bridge} is the agent's own bridge")
         found[network] = bridge
     return tuple(found.items())
+
+
+def uplink_rates(conf: cfg.ConfigOpts) -> tuple[tuple[str, int], ...]:
+    """Bridges, to the kbit/s that their uplink can send; one without such a number is not in it."""
+    found = {}
+    for text in conf.ovs.resource_provider_bandwidths:
+        parts = [part.strip() for part in text.split(":")]
+        if len(parts) > 3 or not parts[0] or not all(part.isdigit() or not part for part in parts[1:]):
+            raise RefusedToStart(f"[ovs] resource_provider_bandwidths: {text!r} is not bridge:egress:ingress")
+        if parts[0] in found:
+            raise RefusedToStart(f"[ovs] resource_provider_bandwidths: {text!r} names a bridge a second time")
+        found[parts[0]] = int(parts[1]) if len(parts) > 1 and parts[1] else 0
+    return tuple((bridge, kbps) for bridge, kbps in found.items() if kbps)
 
 
 def permitted_ethertypes(conf: cfg.ConfigOpts) -> tuple[int, ...]:

@@ -115,7 +115,6 @@ def _reload(files: Sequence[str]) -> None:
         return
     _set_log_level(workers.loaded())
     workers.report()
-    workers.loaded().log_opt_values(LOG, logging.DEBUG)  # without the values of secret options
 
 
 def _set_log_level(conf: cfg.ConfigOpts) -> None:

@@ -5,6 +5,7 @@ process opens the database for itself.
 """
 
 import gc
+import logging
 import os
 import signal
 import threading
@@ -25,6 +26,7 @@ from neutrino.server.main import application as application_of
 from neutrino.server.main import report as report_options
 from neutrino.server.policy.checks import load_extension_checks_lazily
 
+LOG = logging.getLogger(__name__)
 MAX_DEATHS = 30
 WITHIN_SECONDS = 60.0
 POLL_SECONDS = 0.05
@@ -55,9 +57,10 @@ def loaded() -> cfg.ConfigOpts:
 
 
 def report() -> None:
-    """Log what the configuration files have that is without effect."""
+    """Log what the configuration files have that is without effect, and at DEBUG the values of all options."""
     assert _server is not None
     report_options(_server, _agent_options)
+    _server.conf.log_opt_values(LOG, logging.DEBUG)  # without the values of secret options
 
 
 def _agent_options() -> Groups:

@@ -34,12 +34,11 @@ class Findings:
     overridden: Collection[Option] = ()  # lists of extensions that a later file replaces
 
 
-def given(files: Iterable[str]) -> dict[Option, list[str]]:
+def given(conf: cfg.ConfigOpts) -> dict[Option, list[str]]:
     """All options in the files with their values, in the order of the files."""
     found: dict[Option, list[str]] = {}
-    for file in files:
-        sections: dict[str, dict[str, list[str]]] = {}
-        cfg.ConfigParser(file, sections).parse()
+    # As oslo.config has parsed them, the last file first: the files themselves may have changed since.
+    for sections in reversed(conf._namespace._parsed if conf._namespace is not None else ()):
         for section, options in sections.items():
             for name, values in options.items():
                 # oslo.config ignores the case of sections, other than that of DEFAULT.
@@ -72,7 +71,7 @@ def names_of(groups: Groups) -> set[Option]:
 def refuse(conf: cfg.ConfigOpts, program: str) -> None:
     """Raise RefusedToStart for options that ask this program for what is not here; all of them in one message."""
     problems = []
-    for (section, name), texts in given(conf.config_file or ()).items():
+    for (section, name), texts in given(conf).items():
         refusal = neutron.REFUSALS[program].get((section, name))
         text = texts[-1].strip()
         if refusal is not None and text.lower().replace(":", ".") not in refusal.accepted:
@@ -132,7 +131,7 @@ def log_hints(values: Mapping[Option, Sequence[str]]) -> None:
 
 def report(conf: cfg.ConfigOpts, program: str, others: Callable[[], Groups] = tuple) -> None:
     """Log the findings of a program that has loaded all its drivers. `others` gives the options of the other program."""
-    values, known = given(conf.config_file or ()), registered(conf)
+    values, known = given(conf), registered(conf)
     log_hints({option: texts for option, texts in values.items() if option in known})
     other = names_of(others()) if set(values) - known else ()  # loads the other program's modules: only if needed
     log(compare(values, known, other, program), program)

@@ -49,7 +49,7 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "enable_dvr": "routers are distributed if they are created so, on hosts with a dvr mode",
         "host_dvr_for_dhcp": "a distributed router is served where its ports are, DHCP ports included",
         "graceful_shutdown_timeout": "requests in progress are completed within 10 s",
-        "log_options": "SIGHUP logs the values of all options at DEBUG",
+        "log_options": "the values of all options are logged at DEBUG, at the start and at SIGHUP",
         "fatal_deprecations": "for tests of Neutron",
         "backdoor_port backdoor_socket": "there is no backdoor",
         "min_l3_agents_per_router": "an HA router is created with the agents that there are",
@@ -101,7 +101,7 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "ovsdb_interface": "OVSDB is always used through its protocol",
         "trunk_enabled": "there are no trunks",
         "qos_meter_bandwidth": "the datapath decides how bandwidth is limited",
-        "resource_provider_bandwidths resource_provider_default_hypervisor resource_provider_hypervisors "
+        "resource_provider_default_hypervisor resource_provider_hypervisors "
         "resource_provider_inventory_defaults resource_provider_packet_processing_inventory_defaults "
         "resource_provider_packet_processing_with_direction resource_provider_packet_processing_without_direction": (
             _PLACEMENT

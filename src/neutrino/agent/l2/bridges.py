@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, ip_address
 
 from neutrino.agent.delta import unmet
-from neutrino.agent.l2.desired import VXLAN_PORT, Desired, L2Options, Plugged, TunnelPort, Uplink
+from neutrino.agent.l2.desired import VXLAN_PORT, Desired, L2Options, Plugged, TunnelPort, Uplink, UplinkPort
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.plan import Rendered
 from neutrino.dataplane.ovsdb.api import (
@@ -33,6 +33,7 @@ from neutrino.dataplane.ovsdb.api import (
 )
 from neutrino.model import state
 
+KERNEL_TYPES = ("", "system")  # of interfaces that are devices of the kernel
 SECURE = "secure"
 _TOS = "tos"  # the option of a tunnel
 _NAME_LENGTH = 15  # of a device, in the kernel
@@ -211,8 +212,9 @@ def read_plugged(options: L2Options, hosts: Iterable[state.Host], snapshot: Snap
             if port_id and (interface.ofport or 0) > 0:  # else not numbered yet, or its device cannot be opened
                 # During a live migration two devices may have one id: the first by name counts, until the other is gone.
                 # Only of a device that the kernel sends packets through: an internal port receives them, and a vhost-user
-                # socket or a DPDK device is none of the kernel's.
-                shaped = interface.type in ("", "system")
+                # socket or a DPDK device is none of the kernel's. Not in userspace: all devices share one socket there,
+                # so the packets that wait for one device keep those for all others out of the socket's buffer.
+                shaped = interface.type in KERNEL_TYPES and not options.userspace
                 ports.setdefault(port_id, (interface.ofport or 0, port.name, shaped))
     return Plugged(
         ports={port_id: ofport for port_id, (ofport, _, _) in ports.items()},
@@ -224,10 +226,24 @@ def read_plugged(options: L2Options, hosts: Iterable[state.Host], snapshot: Snap
             if interface.external_ids.get(MARK) == EXTENSION and interface.ofport and interface.ofport > 0
         },
         uplinks=tuple(uplinks),
+        uplink_ports=_uplink_ports(options, snapshot),
         patch_tun=_number(snapshot, integration, options.int_peer_patch_port),
         patch_int=_number(snapshot, tunnel, options.tun_peer_patch_port),
         tunnels=tuple(tunnels),
     )
+
+
+def _uplink_ports(options: L2Options, snapshot: Snapshot) -> dict[str, tuple[UplinkPort, ...]]:
+    """The ports through which packets leave the host, by bridge: those with devices of the kernel, which have queues."""
+    bridges = {bridge for _, bridge in options.bridge_mappings} | {options.underlay_bridge}
+    return {
+        bridge: tuple(
+            UplinkPort(port.name, tuple(each.name for each in port.interfaces))
+            for _, port in sorted(_ports(snapshot, bridge).items())
+            if all(each.type in KERNEL_TYPES for each in port.interfaces)
+        )
+        for bridge in sorted(bridges & snapshot.bridges.keys())
+    }
 
 
 def unnumbered(options: L2Options, snapshot: Snapshot) -> tuple[str, ...]:

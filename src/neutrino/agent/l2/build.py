@@ -1,8 +1,12 @@
 """Composes the L2 role from the configuration."""
 
+import dataclasses
+import logging
+from ipaddress import ip_address
+
 from oslo_config import cfg
 
-from neutrino.agent.config import bridge_mappings, load_extensions, permitted_ethertypes
+from neutrino.agent.config import bridge_mappings, load_extensions, permitted_ethertypes, uplink_rates
 from neutrino.agent.context import RoleContext
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
@@ -14,11 +18,15 @@ from neutrino.agent.l2.role import L2Role
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.iptables.real import RealIptables
+from neutrino.dataplane.netlink.api import Netlink, NetlinkError
+from neutrino.dataplane.netlink.real import RealNetlink
+from neutrino.dataplane.netlink.values import HOST
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.errors import RefusedToStart
 from neutrino.model import agents
 
+LOG = logging.getLogger(__name__)
 ENTRY_POINTS = "neutrino.agent.l2_extensions"
 DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}  # as ovs-vswitchd names them
 
@@ -26,6 +34,8 @@ DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}  # as
 def build(context: RoleContext) -> L2Role:
     conf = context.conf
     options, extensions = l2_options(conf), load(conf)
+    if options.tunnel_types:
+        options = dataclasses.replace(options, underlay_bridge=device_of(options.local_ip, RealNetlink()))
     run_directory = conf.ovs.run_directory
     reconciler = Reconciler(
         context.switch.ovsdb,
@@ -47,6 +57,16 @@ def build(context: RoleContext) -> L2Role:
         port_holds=context.port_holds,
         kinds=frozenset().union(*(extension.kinds for extension in extensions)),
     )
+
+
+def device_of(address: str, netlink: Netlink) -> str:
+    """The device of this host that has an address; empty if none has, or it cannot be read."""
+    try:
+        found = netlink.read(HOST).addresses
+    except NetlinkError as error:
+        LOG.warning("minimum bandwidths in tunnels are not guaranteed: %s cannot be found: %s", address, error)
+        return ""
+    return next((each.device for each in found if each.address.partition("/")[0] == str(ip_address(address))), "")
 
 
 def load(conf: cfg.ConfigOpts) -> tuple[L2Extension, ...]:
@@ -71,6 +91,7 @@ def l2_options(conf: cfg.ConfigOpts) -> L2Options:
         **{name: conf.ovs[name] for name in _OVS},
         **{name: conf.agent[name] for name in _AGENT},
         bridge_mappings=bridge_mappings(conf),
+        uplink_rates=uplink_rates(conf),
         managers=tuple(conf.ovs.ovsdb_managers),
         tunnel_types=tuple(conf.agent.tunnel_types),
         tunnel_tos="inherit" if conf.agent.dscp_inherit else str((conf.agent.dscp or 0) << 2 or ""),

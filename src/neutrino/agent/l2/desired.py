@@ -65,6 +65,14 @@ class Uplink:
 
 
 @dataclasses.dataclass(frozen=True)
+class UplinkPort:
+    """A port of a bridge through which packets leave the host; a bond has several interfaces."""
+
+    name: str
+    interfaces: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class TunnelPort:
     """A tunnel to another host."""
 
@@ -82,6 +90,8 @@ class Plugged:
     shaped: frozenset[str] = frozenset()  # ids of ports whose device has a queueing discipline for packets to it
     extension_ports: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by the name the extension gave
     uplinks: tuple[Uplink, ...] = ()
+    # Of the physical networks' bridges, and of the one that has the tunnel address.
+    uplink_ports: Mapping[str, tuple[UplinkPort, ...]] = dataclasses.field(default_factory=dict)
     patch_tun: int = 0  # on the integration bridge; 0 where there are no tunnels
     patch_int: int = 0  # on the tunnel bridge
     tunnels: tuple[TunnelPort, ...] = ()
@@ -95,6 +105,8 @@ class L2Options:
     int_peer_patch_port: str = "patch-tun"
     tun_peer_patch_port: str = "patch-int"
     bridge_mappings: tuple[tuple[str, str], ...] = ()  # physical network, bridge
+    uplink_rates: tuple[tuple[str, int], ...] = ()  # bridge, kbit/s that its uplink can send
+    underlay_bridge: str = ""  # that has the tunnel address, if a bridge has it
     datapath_type: str = "system"
     managers: tuple[str, ...] = ()  # addresses at which OVSDB is served to other programs of this host
     tunnel_types: tuple[str, ...] = ()
@@ -111,6 +123,15 @@ class L2Options:
     distributed: bool = False  # this host takes part in distributed routers
     extension_tables: tuple[Table, ...] = ()  # for packets from ports
     ingress_tables: tuple[Table, ...] = ()  # of extensions, for packets to ports
+
+    @property
+    def userspace(self) -> bool:
+        """Whether the switch itself forwards packets, and sends them through sockets where a device is the kernel's."""
+        return self.datapath_type == "netdev"
+
+    @property
+    def tunnel_ip_version(self) -> int:
+        return 6 if ":" in self.local_ip else 4
 
     def after_spoofing(self, port: LocalPort) -> Table:
         """The table that a port's packets pass after the spoofing checks."""

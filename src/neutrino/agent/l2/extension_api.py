@@ -21,6 +21,7 @@ from neutrino.agent.l2.desired import Desired, HostState, L2Options, LocalNetwor
 from neutrino.agent.role import ObjectStatus
 from neutrino.dataplane.openflow.api import Flow, Meter
 from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
+from neutrino.dataplane.tc.api import Item
 
 # The upper half of a cookie marks a flow as ours, the lower half is a checksum of its owner's name: an agent without
 # memory recognises its own flows, and an operator can tell for which object a flow is. Other cookies are never touched.
@@ -43,6 +44,9 @@ class Contribution:
     rows: tuple[SetBridge | SetPort, ...] = ()
     # Settings of ports that exist, such as an instance's tap, by the port's name: interface columns, QoS and queues.
     ports: Mapping[str, PortSettings] = dataclasses.field(default_factory=dict)
+    # By device: filters that sort packets into the queues of its port, for packets whose queue the kernel does not know,
+    # and the lengths of these queues.
+    filters: Mapping[str, Collection[Item]] = dataclasses.field(default_factory=dict)
 
 
 class Unit(NamedTuple):

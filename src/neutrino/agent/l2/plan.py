@@ -17,9 +17,10 @@ from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.extension_api import METER_IDS, Contribution, L2Extension, Unit, cookie_of, stable_numbers
 from neutrino.dataplane.openflow.api import Flow, FlowKey, Meter
 from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
+from neutrino.dataplane.tc.api import Item
 
 LOG = logging.getLogger(__name__)
-FLOWS, METERS, ROWS, SETTINGS = "flow", "meter", "OVSDB row", "port setting"
+FLOWS, METERS, ROWS, SETTINGS, FILTERS = "flow", "meter", "OVSDB row", "port setting", "filter"
 QOS = "QoS"  # the key of a port's QoS among its settings, beside the names of columns
 _METER = re.compile(r"meter:@([^,()]+)")
 
@@ -45,6 +46,7 @@ class Rendered:
     meters: Mapping[str, dict[int, Meter]]  # by bridge and id
     rows: Mapping[str, SetBridge | SetPort]  # by name
     ports: Mapping[str, PortSettings]  # by name
+    filters: Mapping[str, frozenset[Item]]  # by device
     problems: Mapping[str, str]  # by owner: a unit could not be rendered, so all of the owner's stay as they were
 
 
@@ -153,6 +155,8 @@ def _parts(contribution: Contribution, cookie: int) -> dict[Place, dict[Any, Any
         parts[METERS, bridge] = dict(meters)
     if contribution.rows:
         parts[ROWS, ""] = {row.name: row for row in contribution.rows}
+    for device, filters in contribution.filters.items():
+        parts[FILTERS, device] = dict.fromkeys(filters)
     for port, settings in contribution.ports.items():
         parts[SETTINGS, port] = {**settings.columns, **({QOS: settings.qos} if settings.qos is not None else {})}
     return parts
@@ -177,6 +181,7 @@ def _assemble(
         flows=flows,
         meters={bridge: {ids[bridge][name]: each for name, each in meters.items()} for bridge, meters in named.items()},
         rows=merged.get((ROWS, ""), {}),
+        filters={name: frozenset(values) for (kind, name), values in merged.items() if kind == FILTERS},
         ports={name: PortSettings(qos=values.pop(QOS, None), columns=values) for name, values in ports.items()},
         problems=problems,
     )

@@ -1,7 +1,7 @@
 """One reconciliation of the L2 role: from the server's objects and what is plugged to the state of the switch.
 
     bridges and patch ports → tunnels → ofports read → local VLANs → tags → hybrid firewall → OVSDB rows and settings
-    of extensions → fail modes → meters → flows, one bundle for each bridge → stale meters → conntrack entries
+    of extensions → fail modes → meters → flows, one bundle for each bridge → stale meters → filters → conntrack entries
 
 Each step plans against the actual state and applies the difference, so a reconciliation of an unchanged host changes
 nothing. Flows and meters are read once and then remembered, as only this agent writes them; `forget` is for a restarted
@@ -33,6 +33,7 @@ from neutrino.agent.l2.extension_api import (
     port_owner,
     with_tables,
 )
+from neutrino.agent.l2.filters import FilterPlan, Filters
 from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.flows.firewall import REMOTES
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
@@ -52,11 +53,13 @@ from neutrino.dataplane.openflow.api import (
     OpenFlowError,
 )
 from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, SetBridge, Snapshot
+from neutrino.dataplane.tc.api import Tc
+from neutrino.dataplane.tc.real import RealTc
 from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
 HYBRID = "hybrid firewall"
-SETTLE_SECONDS = 5.0  # for the switch to carry out a change that deletes flows
+SETTLE_SECONDS = 5.0  # for the switch to carry out a change that deletes flows, or to create queues
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +85,7 @@ class Reconciler:
     options: L2Options
     hybrid: HybridFirewall | None = None
     extensions: Sequence[L2Extension] = BUILT_IN
+    tc: Tc = dataclasses.field(default_factory=RealTc)
 
     def __post_init__(self) -> None:
         self.options = with_tables(self.options, self.extensions)
@@ -90,6 +94,7 @@ class Reconciler:
         self._flows: dict[str, dict[FlowKey, Flow]] = {}  # actual state: our flows by bridge
         self._meters: dict[str, dict[int, Meter]] = {}  # actual state: our meters by bridge
         self._rejected: dict[str, Rejections] = {}  # desired flows by bridge
+        self._filters = Filters(self.tc)
         self._features: DatapathFeatures | None = None
         self._left_insecure: set[str] = set()  # bridges for which the warning was logged
         self._previous: Desired | None = None
@@ -100,12 +105,14 @@ class Reconciler:
             self._flows.clear()
             self._meters.clear()
             self._rejected.clear()
+            self._filters.forget()
             self._features = None
             if self.hybrid is not None:
                 self.hybrid.forget()
         else:
             self._flows.pop(bridge, None)
             self._meters.pop(bridge, None)
+            self._filters.forget(bridge)  # drift names devices like bridges
 
     def retry_rejected(self) -> bool:
         """Send rejected flows again with the next plan, as a table may have been full; whether there are any."""
@@ -137,13 +144,17 @@ class Reconciler:
             desired = dataclasses.replace(desired, ports=filtered, problems=problems)
         rendered = self._renderer.render(desired)
         contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
-        changed += self._configure(contributed)
+        # Filters need the queues, which the switch creates on the device.
+        changed += self._configure(contributed, settle=SETTLE_SECONDS if rendered.filters else 0.0)
         changed += self._configure(bridges.plan_fail_modes(self.options, snapshot, self._idle(snapshot)), snapshot)
         flow_changes, newly_rejected, meter_faults = self._apply_bridges(desired, rendered, complete)
+        filter_plan = self._filters.plan(rendered.filters, complete=complete)
+        changed += len(filter_plan.changes)
+        filter_faults = self._filters.apply(filter_plan)
         self._end_connections(desired, complete)  # after the flows: the old ones would open them again
         self._previous = desired  # what the next one compares with, to end connections
         rejected = self._describe_rejected()
-        faults |= {**contributed.problems, **rendered.problems, **meter_faults}
+        faults |= {**contributed.problems, **rendered.problems, **meter_faults, **filter_faults}
         faults |= {name: text for name, text in rejected.items() if not name.startswith("port ")}
         failed = {**rejected, **rendered.problems}
         owners = {port.id: port_owner(port) for port in desired.ports}
@@ -152,15 +163,16 @@ class Reconciler:
         # Ports on bridges that are not ours, such as a trunk's: they need no flows here to be up.
         ancillary = (bridges.read_ancillary(self.options, snapshot) & host_state.ports.keys()) - wired.keys()
         wired |= {port_id: host_state.ports[port_id].revision for port_id in ancillary}
-        refused = newly_rejected or unfiltered is not None
-        return Outcome(wired, problems, faults, refused=refused, changed=changed + flow_changes, ancillary=ancillary)
+        refused = newly_rejected or unfiltered is not None or bool(filter_faults)
+        total = changed + flow_changes
+        return Outcome(wired, problems, faults, refused=refused, changed=total, ancillary=ancillary)
 
     def find(self, host_state: HostState, *, complete: bool) -> Drift:
         """Everything that a reconciliation would change, without changing it. Consequences of a step are not seen."""
         snapshot = self.ovsdb().read()
         own = bridges.plan_bridges(self.options, snapshot)
         tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), snapshot, complete=complete)
-        plans: list[bridges.ConfigurationPlan | BridgePlan | HybridPlan] = [own, tunnels]
+        plans: list[bridges.ConfigurationPlan | BridgePlan | HybridPlan | FilterPlan] = [own, tunnels]
         problems = {**own.problems, **tunnels.problems}
         if not own.changes:  # flows need the ofports of our bridges and patch ports
             desired = self._resolve(host_state, snapshot, complete)
@@ -172,18 +184,21 @@ class Reconciler:
                 self._bridge_plan(bridge, wanted, rendered, desired, complete)
                 for bridge, wanted in rendered.flows.items()
             ]
+            plans.append(self._filters.plan(rendered.filters, complete=complete))
             if self.hybrid is not None and complete:
                 plans.append(self.hybrid.plan(desired))
             problems |= {**contributed.problems, **desired.problems, **rendered.problems}
         return Drift(L2, "\n".join(filter(None, (each.text() for each in plans))), problems)
 
-    def _configure(self, difference: bridges.ConfigurationPlan, before: Snapshot | None = None) -> int:
+    def _configure(
+        self, difference: bridges.ConfigurationPlan, before: Snapshot | None = None, *, settle: float = 0.0
+    ) -> int:
         if difference.changes:
             LOG.debug("%s", difference.text())
             # A bridge whose fail mode or datapath type changes loses its flows, some time after the commit.
             existing = before.bridges if before is not None else {}
             reset = [each.name for each in difference.changes if isinstance(each, SetBridge) and each.name in existing]
-            self.ovsdb().apply(difference.changes, settle=SETTLE_SECONDS if reset else 0.0)
+            self.ovsdb().apply(difference.changes, settle=SETTLE_SECONDS if reset else settle)
             for name in reset:
                 LOG.info("bridge %s is set up: %s", name, difference.text())
                 self.forget(name)
@@ -359,7 +374,7 @@ class Reconciler:
             if difference:
                 extra = len(difference.flows.remove) + len(difference.meters.remove)
                 found[bridge] = len(difference) - extra, extra
-        return found
+        return found | self._filters.drift()
 
     def drop_flows(self) -> None:
         """Delete all our flows on all bridges."""

@@ -9,7 +9,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from neutrino.dataplane.openflow import api
+from neutrino.dataplane.openflow import api, meters
 from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
 from neutrino.dataplane.program import ProgramError, run_program
 
@@ -27,7 +27,8 @@ _UNREADABLE = re.compile(r"^ovs-ofctl: -:(\d+): (.*)", re.MULTILINE)  # a line o
 # meter=40000 pktps burst bands=
 # type=drop rate=100 burst_size=10
 _METER = re.compile(r"meter=(\d+) (pktps|kbps)\b[^\n]*bands=\s*\ntype=drop rate=(\d+)(?: burst_size=(\d+))?")
-_METER_ERROR = re.compile(r"OFPT_ERROR .*?: (\w+)")
+_RUN_DIRECTORY = "/var/run/openvswitch"  # where ovs-ofctl looks for bridges
+_METERS = 100  # that are changed by one connection
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,18 +94,15 @@ class OvsOfctl:
     def apply_meters(
         self, bridge: str, *, add: Mapping[int, api.Meter], change: Mapping[int, api.Meter], delete: Iterable[int]
     ) -> None:
-        commands = [(number, "del-meter", "") for number in delete]
-        commands += [(number, "mod-meter", f",{meter.text()}") for number, meter in change.items()]
-        commands += [(number, "add-meter", f",{meter.text()}") for number, meter in add.items()]
-        reasons = {}
-        for number, command, text in commands:
-            try:
-                self._run([command, self._address(bridge), f"meter={number}{text}"])
-            except api.OpenFlowError as error:
-                found = _METER_ERROR.search(str(error))
-                if found is None:  # not an answer of the switch: it cannot be reached
-                    raise
-                reasons[number] = found[1]
+        changes = [meters.Change(meters.DELETE, number) for number in delete]
+        changes += [meters.Change(meters.CHANGE, number, meter) for number, meter in change.items()]
+        changes += [meters.Change(meters.ADD, number, meter) for number, meter in add.items()]
+        address = f"{self.run_directory or _RUN_DIRECTORY}/{bridge}.mgmt"
+        # In parts, so that neither end waits for the other with full buffers.
+        parts = (changes[start : start + _METERS] for start in range(0, len(changes), _METERS))
+        reasons = {
+            key: why for part in parts for key, why in meters.send_changes(address, part, _CONTROL_SECONDS).items()
+        }
         if reasons:
             raise api.MetersRejected(reasons)  # after all: one bad meter must not keep the others out
 

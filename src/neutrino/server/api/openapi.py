@@ -339,7 +339,14 @@ _INTERFACE: Json = {
     "properties": {"subnet_id": t.Uuid().schema(), "port_id": t.Uuid().schema()},
     "minProperties": 1,
 }
+_RULE: Json = {"type": "object", "properties": {"firewall_rule_id": STRING}, "required": ["firewall_rule_id"]}
+_RULE_AND_PLACE: Json = {
+    **_RULE,
+    "properties": {"firewall_rule_id": STRING, "insert_before": STRING, "insert_after": STRING},
+}
 _ACTION_BODIES: dict[str, Json] = {
+    "insert_rule": _RULE_AND_PLACE,
+    "remove_rule": _RULE,
     **dict.fromkeys(("add_addresses", "remove_addresses"), _ADDRESSES),
     **dict.fromkeys(("add_prefixes", "remove_prefixes"), _PREFIXES),
     **dict.fromkeys(("add_router_interface", "remove_router_interface"), _INTERFACE),

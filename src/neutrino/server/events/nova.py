@@ -201,7 +201,7 @@ def nova_notifier_from_conf(conf: cfg.ConfigOpts) -> NovaNotifier:
 
 def _is_configured(conf: cfg.ConfigOpts) -> bool:
     """Whether `[nova]` names credentials, found without keystoneauth, which a server without Nova does not load."""
-    given = given_options(conf.config_file or ())
+    given = given_options(conf)
     return any(section == GROUP and name in _CREDENTIALS and values[-1] for (section, name), values in given.items())
 
 
@@ -209,7 +209,7 @@ def report_unconfigured(conf: cfg.ConfigOpts) -> None:
     """Log that Nova is not notified for lack of credentials; a warning if a switch is in the configuration."""
     if _is_configured(conf) or not (conf.notify_nova_on_port_status_changes or conf.notify_nova_on_port_data_changes):
         return
-    asked = any(name.startswith("notify_nova_on_port_") for _, name in given_options(conf.config_file or ()))
+    asked = any(name.startswith("notify_nova_on_port_") for _, name in given_options(conf))
     level = logging.WARNING if asked else logging.INFO
     LOG.log(level, "Nova is not notified of port changes: [nova] auth_type and credentials are not set")
 

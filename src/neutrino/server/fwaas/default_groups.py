@@ -17,7 +17,7 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.fwaas.checks import PENDING_CREATE, POLICIES
 from neutrino.server.fwaas.config import DIRECTIONS
 from neutrino.server.fwaas.default_rules import RULE_NAMES, DefaultRules
-from neutrino.server.fwaas.policies import insert_policy_rules, is_used
+from neutrino.server.fwaas.policies import DEFAULT_NAMES, insert_policy_rules, is_used
 from neutrino.server.fwaas.rules import new_rule
 from neutrino.server.query import Query
 
@@ -93,10 +93,14 @@ class DefaultGroups:
 
 
 def delete_default_policies(tx: Transaction, group: Object) -> None:
-    """Delete the policies of a default group that is deleted, if no other group has them, with the rules made for them."""
+    """Delete the policies that were made for a deleted default group, if no other group has them, with their own rules.
+
+    Policies that an administrator has given to the group instead stay.
+    """
     for policy_id in {group[name] for name in POLICIES if group[name] is not None}:
-        policy = tx.execute(sa.select(_p.id, _p.project_id, _p.revision_number).where(_p.id == policy_id)).one()
-        if exists(tx.connection, is_used(policy_id)):
+        columns = _p.id, _p.name, _p.project_id, _p.revision_number
+        policy = tx.execute(sa.select(*columns).where(_p.id == policy_id)).one()
+        if policy.name not in DEFAULT_NAMES or exists(tx.connection, is_used(policy_id)):
             continue
         made = _r.name.in_(RULE_NAMES), _r.id == _pr.firewall_rule_id, _pr.firewall_policy_id == policy_id
         rules = tx.execute(sa.select(_r.id, _r.project_id, _r.revision_number).where(*made)).all()

@@ -11,6 +11,7 @@ from neutrino.agent.l2.flows.firewall import Firewall
 from neutrino.agent.l2.flows.firewall_groups import FirewallGroups
 from neutrino.agent.l2.flows.integration import DhcpCopies, Physical, Switching
 from neutrino.agent.l2.flows.qos import Bandwidth, PacketRate
+from neutrino.agent.l2.flows.qos_minimum import MinimumBandwidth
 from neutrino.agent.l2.flows.tunnel import Tunnels
 
 BUILT_IN: tuple[L2Extension, ...] = (
@@ -25,4 +26,5 @@ BUILT_IN: tuple[L2Extension, ...] = (
     Dvr(),
     Bandwidth(),
     PacketRate(),
+    MinimumBandwidth(),
 )

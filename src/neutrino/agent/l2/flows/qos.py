@@ -16,12 +16,12 @@ from collections.abc import Collection, Iterator
 
 from neutrino.agent.l2.desired import Desired, L2Options, LocalPort
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, use_meter
+from neutrino.agent.l2.flows.qos_minimum import KIND, minimum_kbps
 from neutrino.agent.l2.pipeline import REG_COPIES, REG_PORT
 from neutrino.dataplane.openflow.api import Flow, Meter
 from neutrino.dataplane.ovsdb.api import PortSettings, Qos, Queue
 from neutrino.model.qos import BandwidthLimit, PacketRateLimit, QosPolicy
 
-KIND = "qos_policy"
 # A policer drops what exceeds its bucket: with a small one TCP stays far below the limit (measured with 10 % of the rate:
 # half of the limit; with 80 %: 101 %). A share of 80 % is Neutron's default, too.
 _POLICER_BURST = 0.8
@@ -41,7 +41,7 @@ class Bandwidth(L2Extension):
 
     def egress_ports(self, desired: Desired) -> Collection[str]:
         policies = desired.host_state.qos_policies
-        return [key for key, policy in policies.items() if _limit(policy, "egress") or policy.dscp_mark is not None]
+        return [key for key, policy in policies.items() if _limit(policy, "egress") or _treatment(policy)]
 
     def ingress_ports(self, desired: Desired) -> Collection[str]:
         policies = desired.host_state.qos_policies
@@ -51,8 +51,10 @@ class Bandwidth(L2Extension):
     def units(self, desired: Desired) -> Iterator[Unit]:
         for port, policy in _governed(desired):
             limits = _limit(policy, "egress"), _limit(policy, "ingress")
-            if any(limits) or policy.dscp_mark is not None:
-                yield Unit(port_owner(port), (desired.options, _place(port), *limits, policy.dscp_mark), _bandwidth)
+            if any(limits) or _treatment(policy):
+                queue = port.ofport if minimum_kbps(policy) else 0
+                inputs = desired.options, _place(port), *limits, policy.dscp_mark, queue
+                yield Unit(port_owner(port), inputs, _bandwidth)
 
 
 class PacketRate(L2Extension):
@@ -93,6 +95,11 @@ def _limit(policy: QosPolicy, direction: str) -> BandwidthLimit | None:
     return next((each for each in policy.bandwidth_limits if each.direction == direction and each.max_kbps), None)
 
 
+def _treatment(policy: QosPolicy) -> bool:
+    """Whether packets from the port are marked, or have a queue of their own."""
+    return policy.dscp_mark is not None or bool(minimum_kbps(policy))
+
+
 def _packet_limit(policy: QosPolicy, direction: str) -> PacketRateLimit | None:
     limits = policy.packet_rate_limits
     return next((each for each in limits if each.direction in (direction, "any") and each.max_kpps), None)
@@ -104,20 +111,24 @@ def _bandwidth(
     egress: BandwidthLimit | None,
     ingress: BandwidthLimit | None,
     dscp_mark: int | None,
+    queue: int,
 ) -> Contribution:
     port_id, ofport, device, shaped = place
     meters: dict[str, Meter] = {}
     flows: list[Flow] = []
     out, into = options.extension_table(Bandwidth.name), options.ingress_table(Bandwidth.name)
     here, onward = f"in_port={ofport}", options.after_extension(out)
-    metered: tuple[str, ...] = ()
+    treated: tuple[str, ...] = ()
     if egress is not None:
         name = f"bandwidth-egress-{port_id}"
-        meters[name], metered = _bandwidth_meter(egress), (use_meter(name),)
-        flows.append(out.flow(1, here, *metered, then=onward))
+        meters[name], treated = _bandwidth_meter(egress), (use_meter(name),)
+    if queue:
+        treated += (f"set_queue:{queue}",)  # at the uplink: see `qos_minimum`
+    if treated:
+        flows.append(out.flow(1, here, *treated, then=onward))
     if dscp_mark is not None:
         mark = f"set_field:{dscp_mark}->ip_dscp"  # without the ECN bits, which are the end hosts' own
-        flows += [out.flow(2, f"{family},{here}", *metered, mark, then=onward) for family in ("ip", "ipv6")]
+        flows += [out.flow(2, f"{family},{here}", *treated, mark, then=onward) for family in ("ip", "ipv6")]
     ports: dict[str, PortSettings] = {}
     if ingress is not None and shaped:
         ports[device] = PortSettings(qos=_shaping(ingress))

@@ -21,7 +21,8 @@ set a bit of the packet's mark, so that a packet can be tried as a reply first, 
 (`firewall_either`). This is for packets whose connection the namespace has not seen from its start:
 
 * TCP segments, except the opening one, on a host that has taken over an HA router: without it, a connection on which
-  only the answering side has something to send would wait for the other for ever;
+  only the answering side has something to send would wait for the other for ever. Such a connection has a bit in its
+  mark, as conntrack takes its direction for the opposite of what it is;
 * packets between two subnets of a distributed router. Each host routes what its own instances send, so conntrack sees
   one direction. These packets are filtered one by one: by the rules, or as possible replies. See docs/design/fwaas.md.
 """
@@ -51,6 +52,9 @@ BASE, EITHER, REPLYING, REPLIES, OPENING = (
 )
 ENDED, INVALID = "firewall_ended", "firewall_invalid"  # counters, beside those of each group and direction
 _NO_REPLY: Final = 0x20000  # bit of the packet's mark: the rules do not allow it as a reply
+_REVERSED: Final = (
+    0x1  # bit of a connection's mark: conntrack has seen a reply first, so it opened in the other direction
+)
 _OPENS = "tcp flags & (syn | ack) == syn"
 _ERRORS = (
     "icmp type { destination-unreachable, time-exceeded, parameter-problem }",
@@ -115,15 +119,24 @@ def _table(namespace: RouterNamespace, groups: Groups) -> Table:
     # Of everything that decides, routes included: by them a connection may come to leave by another port. The same on
     # all hosts of the router, and after a restart.
     decided = "\0".join((*map(Chain.text, policies), *into.values(), *out_of.values(), *_routed(namespace)))
-    remember = f"ct mark set {zlib.crc32(decided.encode()) or 1:#x}"
+    generation = zlib.crc32(decided.encode()) & ~_REVERSED or 2  # never 0, which is no mark
+    remember = f"ct mark set ct mark & {_REVERSED:#x} | {generation:#x}"
     no_reply, clear = f"meta mark & {_NO_REPLY:#x} != 0", f"meta mark set meta mark & {~_NO_REPLY & 0xFFFFFFFF:#x}"
     chains = (
         *policies,
         Chain(REPLIES, (into["ingress_reply"], out_of["egress_reply"])),
         Chain(OPENING, (clear, into["egress"], out_of["ingress"], remember)),
         Chain(REPLYING, (f"jump {REPLIES}", f"{no_reply} counter name {ENDED} drop", remember)),
-        Chain(EITHER, (f"{_OPENS} goto {OPENING}", f"jump {REPLIES}", f"{no_reply} goto {OPENING}", remember)),
-        Chain(BASE, tuple(_dispatch(namespace, groups, remember)), HOOK),
+        Chain(
+            EITHER,
+            (
+                f"{_OPENS} goto {OPENING}",
+                f"jump {REPLIES}",
+                f"{no_reply} ct mark set 0 goto {OPENING}",
+                f"ct mark set {generation | _REVERSED:#x}",
+            ),
+        ),
+        Chain(BASE, tuple(_dispatch(namespace, groups, generation)), HOOK),
     )
     names = (ENDED, INVALID, *(_name(way, each) for each in distinct for way in ("ingress", "egress")))
     # Counters are read by operators; they are no part of what is compared with the kernel.
@@ -135,8 +148,8 @@ def _routed(namespace: RouterNamespace) -> Iterator[str]:
     yield from (f"{each.destination} {each.nexthop}" for each in namespace.router.routes)
 
 
-def _dispatch(namespace: RouterNamespace, groups: Groups, remember: str) -> Iterator[str]:
-    filtered, generation = _quoted(groups), remember.rpartition(" ")[2]
+def _dispatch(namespace: RouterNamespace, groups: Groups, generation: int) -> Iterator[str]:
+    filtered = _quoted(groups)
     yield f"iifname != {filtered} oifname != {filtered} accept"
     if namespace.whole.distributed and namespace.kind == "router":
         # On its way to `snat-…`, which filters it. The reply does not come back through this namespace.
@@ -147,9 +160,11 @@ def _dispatch(namespace: RouterNamespace, groups: Groups, remember: str) -> Iter
         yield from (f"iifname {_quoted(up)} oifname {_quoted(up)} {errors} accept" for errors in _ERRORS if up)
         yield f"iifname {_quoted(namespace.inside)} oifname {_quoted(namespace.inside)} goto {EITHER}"
     yield f"ct state invalid counter name {INVALID} drop"
-    yield f"ct state established,related ct mark {generation} accept"
+    yield f"ct state established,related ct mark & {0xFFFFFFFF ^ _REVERSED:#x} == {generation:#x} accept"
     if namespace.router.ha is not None:
-        yield f"meta l4proto tcp goto {EITHER}"
+        yield f"ct state new meta l4proto tcp goto {EITHER}"
+        yield f"ct mark & {_REVERSED:#x} != 0 ct direction original goto {REPLYING}"
+        yield f"ct mark & {_REVERSED:#x} != 0 goto {OPENING}"
     yield f"ct direction reply goto {REPLYING}"
     yield f"goto {OPENING}"
 

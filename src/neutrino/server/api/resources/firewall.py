@@ -24,7 +24,9 @@ def parse_protocol(value: Any) -> str | None:
     try:
         return str(t.Integer(0, 255).parse(value))
     except (t.Invalid, t.Unconvertible):
-        raise t.Invalid(f"'{value}' is neither a protocol number (0 to 255) nor in {list(PROTOCOL_NAMES)}") from None
+        raise t.Unconvertible(
+            f"'{value}' is neither a protocol number (0 to 255) nor in {list(PROTOCOL_NAMES)}"
+        ) from None
 
 
 def parse_action(value: Any) -> str:
@@ -65,7 +67,7 @@ _STRING_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 _NUMBER_OR_STRING = {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}
 _ADDRESS = t.Parsed(parse_address, _STRING_OR_NULL)
 _PORTS = t.Parsed(parse_ports, _NUMBER_OR_STRING)
-_UUIDS = t.Nullable(t.ListOf(t.Uuid()))
+_UUIDS = t.ListOf(t.Uuid())
 
 # None of these resources has sort keys in Neutron's definitions, except by the standard attributes.
 _IDENTITY = (
@@ -90,7 +92,7 @@ FIREWALL_RULE = Resource(
     not_found=errors.FirewallRuleNotFound,
     attributes=(
         *_IDENTITY,
-        Attribute("firewall_policy_id", _UUIDS, filter=True, filter_as=t.Text()),
+        Attribute("firewall_policy_id", _UUIDS, shown_null=True, filter=True, filter_as=t.Text()),
         _SHARED,
         writable(
             "protocol",

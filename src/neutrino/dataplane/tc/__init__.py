@@ -1,0 +1,1 @@
+"""Traffic control: filters of a device's queueing discipline."""
