@@ -84,7 +84,7 @@ def aliases() -> dict[Option, str]:
     """Former names of our options, and the program that reads them."""
     found: dict[Option, str] = {}
     for program, groups in (("server", server.OPTIONS.items()), ("agent", agent.GROUPS)):
-        for key in names_of(groups) - ours_by_name().keys():
+        for key in names_of(groups) - ours_by_name().keys() - names_of(()):  # without oslo.config's own
             found[key] = f"{found[key]} and {program}" if key in found else program
     return found
 
@@ -140,7 +140,7 @@ def _accepted(values: Sequence[str]) -> str:
         return "`false`"
     if set(values) >= set(table.TRUE):
         return "`true`"
-    return ", ".join(_code(value) for value in values if value not in table.EMPTY) or "nothing"
+    return ", ".join(_code(value) for value in values if value not in table.EMPTY) or "an empty value"
 
 
 def _code(text: str) -> str:

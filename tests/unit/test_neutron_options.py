@@ -59,7 +59,7 @@ def test_an_option_called_the_same_has_neutrons_default() -> None:
     assert all(row(key)[0] == "different" for key in differing)
 
 
-SAME_DEFAULT: set[findings.Option] = set()  # options with a note and the same default
+SAME_DEFAULT: set[findings.Option] = {("ovs", "resource_provider_bandwidths")}  # with a note and the same default
 
 
 def test_no_option_of_ours_is_called_unneeded_or_refused() -> None:
@@ -296,6 +296,20 @@ def test_a_value_that_asks_for_what_is_the_case_anyway_is_accepted(tmp_path: Pat
         findings.refuse(conf, program)
 
 
+@pytest.mark.parametrize(("address", "accepted"), [("tcp:127.0.0.1:6640", True), ("ssl:127.0.0.1:6640", False)])
+def test_addresses_of_ovsdb(tmp_path: Path, address: str, accepted: bool) -> None:
+    conf = configured(
+        tmp_path,
+        f"[ovs]\novsdb_connection = {address}\n[feed]\nserver = unix:/nowhere\ncredential_file = /nowhere\n",
+        of_agent=True,
+    )
+    if accepted:
+        agent.check(conf)
+    else:
+        with pytest.raises(RefusedToStart, match=r"\[ovs\] ovsdb_connection=ssl:"):
+            agent.check(conf)
+
+
 def test_typos_are_reported_with_what_was_probably_meant(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     conf = configured(
         tmp_path,
@@ -328,7 +342,12 @@ def test_the_files_that_commands_write_have_only_options_that_are_read(template:
 
 @pytest.mark.parametrize(
     ("first", "second", "reported"),
-    [("mine", "fip_qos,port_forwarding", True), ("qos", "fip_qos,port_forwarding", False), ("mine", "qos,mine", False)],
+    [
+        ("mine", "fip_qos,port_forwarding", True),
+        ("qos", "fip_qos,port_forwarding", False),
+        ("mine", "qos,mine", False),
+        ("log", "qos", True),
+    ],
 )
 def test_a_list_of_extensions_that_a_later_file_replaces_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, first: str, second: str, reported: bool

@@ -190,6 +190,10 @@ def check(conf: cfg.ConfigOpts) -> None:
         raise RefusedToStart("[feed] server is not set: it is the address of neutrino's server")
     if not conf.feed.credential_file:
         raise RefusedToStart("[feed] credential_file is not set: `neutrino host add` on the server prints a credential")
+    if conf.ovs.ovsdb_connection.startswith("ssl:"):
+        raise RefusedToStart(
+            f"[ovs] ovsdb_connection={conf.ovs.ovsdb_connection}: use unix:/path or tcp:127.0.0.1:port"
+        )
     bridge_mappings(conf)  # parsed for its errors, which refuse the start
     permitted_ethertypes(conf)
     uplink_rates(conf)

@@ -103,8 +103,16 @@ def compare(
         else:
             unknown[option] = _closest(option, known)
     # Neutron's L2 and L3 agents have different lists under this name, each in its own file.
-    lists = {read_list(*EXTENSIONS, text) for text in values.get(EXTENSIONS, ())} if EXTENSIONS in known else ()
+    lists = {_extensions(text) for text in values.get(EXTENSIONS, ())} if EXTENSIONS in known else ()
     return Findings(unknown, without_effect, elsewhere, [EXTENSIONS] if len(lists) > 1 else [])
+
+
+def _extensions(text: str) -> tuple[str, ...]:
+    """The extensions in a list, without those that are included anyway."""
+    try:
+        return read_list(*EXTENSIONS, text)
+    except ValueError:  # a name that would be refused, in a file that a later one overrides
+        return (text,)
 
 
 def log(findings: Findings, program: str) -> None:
@@ -141,10 +149,10 @@ def _closest(option: Option, known: Collection[Option]) -> str:
     """The known option that is probably meant; empty if none is similar."""
     section, name = option
     spelled = name.replace("-", "_").lower()
-    same = [each for each in known if each[1] == spelled]
+    same = sorted(group for group, each in known if each == spelled)
     if same:
-        return f"did you mean [{same[0][0]}] {spelled}?"
-    names = [each for group, each in known if group == section]
+        return f"did you mean [{section if section in same else same[0]}] {spelled}?"
+    names = sorted(each for group, each in known if group == section)
     closest = difflib.get_close_matches(spelled, names, n=1, cutoff=0.8)
     return f"did you mean {closest[0]}?" if closest else ""
 
