@@ -72,3 +72,15 @@ def test_a_request_that_is_refused_sends_its_start_alone(another_server: Any, se
     admin.post("/networks", {"network": {"name": "beyond the quota"}}).expect(409)
     admin.put(f"/ports/{port['id']}", {"port": {"no_such": 1}}).expect(400)
     assert sent == []
+
+
+def test_qos_policies_and_rules_send_notifications(another_server: Any, sent: list[dict[str, Any]]) -> None:
+    admin = Api(another_server({"oslo_messaging_notifications": {"driver": "messagingv2"}}).app).as_admin()
+    made = admin.make("policy", name="gold")
+    body = {"dscp_marking_rule": {"dscp_mark": 26}}
+    rule = admin.post(f"/qos/policies/{made['id']}/dscp_marking_rules", body).expect(201).body
+    admin.delete(f"/qos/policies/{made['id']}").expect(204)
+    ended = {m["event_type"]: m["payload"] for m in sent if m["event_type"].endswith(".end")}
+    assert ended.keys() == {"policy.create.end", "dscp_marking_rule.create.end", "policy.delete.end"}
+    assert ended["policy.create.end"] == {"policy": made}
+    assert ended["dscp_marking_rule.create.end"] == rule
