@@ -240,7 +240,7 @@ def test_limits_of_a_port_drop_what_it_sends_and_delay_what_it_receives(place: P
         assert 0 < _arriving(NEAR, peer, 200) < 200
         group_open = msgspec.structs.replace(limited, security_groups=("open",))
         place.apply(*(group_open if entry is NEAR else entry for entry in OBJECTS), gold)
-        assert _arriving(peer, NEAR, 100) == 100
+        assert _arriving(peer, NEAR, 60) == 60  # no more than the receiver's buffer holds
     finally:
         place.apply(*OBJECTS)
     assert host.openflow.read_meters("br-int") == {}
