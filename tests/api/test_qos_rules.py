@@ -11,6 +11,7 @@ from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.conftest import Settings
 from tests.api.qos import DEAD, RULES, delete_rule, policy, post_rule, put_rule, rule
+from tests.faults import integrity
 
 ALIASED = [type_ for type_ in RULES if type_ != "packet_rate_limit"]
 CHANGES = {
@@ -119,7 +120,7 @@ def test_a_minimum_of_packets_has_a_direction_or_is_for_both(admin: Api) -> None
     post_rule(admin, gold, "minimum_packet_rate", direction="any").refused(409, "QoSRuleParameterConflict")
 
 
-def test_rules_that_are_added_at_once(admin: Api) -> None:
+def test_rules_that_are_added_at_once(server: Server, admin: Api) -> None:
     """All that fit together are stored, in both places; of two that contradict each other, one."""
     gold = policy(admin)["id"]
     wanted = [(type_, "egress") for type_ in RULES if type_ != "dscp_marking"] * 2
@@ -131,6 +132,7 @@ def test_rules_that_are_added_at_once(admin: Api) -> None:
     assert (len(shown["rules"]), shown["revision_number"]) == (6, 6)
     listed = [one for type_ in RULES for one in admin.all(f"/qos/policies/{gold}/{type_}_rules")]
     assert {one["id"] for one in listed} == {one["id"] for one in shown["rules"]}
+    integrity.check(server.db)
 
 
 # --- rule types -------------------------------------------------------------------------------------------------------

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
+from types import SimpleNamespace
+
 import pytest
+from neutron_lib.placement import utils as placement
+from neutron_lib.placement.constants import TRAIT_NETWORK_TUNNEL as TUNNEL_TRAIT
 
 from neutrino.server.api.definition import Resource
+from neutrino.server.qos.resource_request import resource_request
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.facts import CORE, Fact, aliases_of_lib, of_neutron, of_ours
 from tests.conformance.neutron_facts import NEUTRON
@@ -77,6 +83,19 @@ def test_actions_are_those_of_the_definitions(aliases: set[str]) -> None:
     # neutron-lib adds the actions of one more extension to the table of the router's own.
     wanted -= {("router", f"{verb}_external_gateways") for verb in ("add", "update", "remove")}
     assert wanted == {(name, action) for name, resource in by_name.items() for action in resource.actions}
+
+
+def test_resource_requests_are_those_of_neutron_lib() -> None:
+    """Nova and Placement know groups by their ids, and providers by their traits."""
+    port_id, rule_id = str(uuid.uuid4()), str(uuid.uuid4())
+    rule = {"id": rule_id, "type": "minimum_bandwidth", "direction": "egress", "min_kbps": 10}
+    for physical_network, trait in (("physnet-1.a", placement.physnet_trait("physnet-1.a")), (None, TUNNEL_TRAIT)):
+        made = resource_request(port_id, "direct-physical", [rule], physical_network)
+        assert made is not None
+        (group,) = made["request_groups"]
+        key = placement.resource_request_group_uuid(uuid.UUID(port_id), [SimpleNamespace(id=rule_id)])
+        assert group["id"] == str(key)
+        assert group["required"] == [trait, placement.vnic_type_trait("direct-physical")]
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: r.collection)

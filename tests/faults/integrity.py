@@ -25,6 +25,7 @@ def check(db: Database) -> None:
     _routers(rows)
     _delegations(rows)
     _floating_ips(rows)
+    _policies(rows)
     _firewall_policies(rows)
     assert rows["journal"] == [], "operations were left unfinished"
     assert recount(db) == [], "quotas were miscounted"
@@ -99,6 +100,23 @@ def _delegations(rows: Any) -> None:
                 gateways.add(subnet["id"])
     for key, subnet in delegated.items():
         assert subnet["cidr"] == "::/64" or key in gateways, f"subnet {key}: no router routes its prefix"
+
+
+def _policies(rows: Any) -> None:
+    """The rules of a QoS policy are the same in its row and in theirs."""
+    parameters = ("max_kbps", "max_burst_kbps", "min_kbps", "max_kpps", "max_burst_kpps", "min_kpps", "dscp_mark")
+    rules = {row["id"]: row for row in rows["qos_rules"]}
+    defaults = {row["qos_policy_id"]: row["project_id"] for row in rows["default_qos_policies"]}
+    for policy in rows["qos_policies"]:
+        for shown in json.loads(policy["rules"]):
+            row = rules.pop(shown["id"])
+            assert row["qos_policy_id"] == policy["id"], f"rule {row['id']}: its policy"
+            assert (row["type"], row["direction"]) == (shown["type"], shown.get("direction", "")), f"rule {row['id']}"
+            assert [row[name] for name in parameters] == [shown.get(name) for name in parameters], f"rule {row['id']}"
+        default_of = defaults.pop(policy["id"], None)
+        assert default_of == (policy["project_id"] if policy["is_default"] else None), f"policy {policy['id']}: default"
+    assert not rules, "rules that no policy shows"
+    assert not defaults, "defaults that no policy shows"
 
 
 def _floating_ips(rows: Any) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
+import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from neutrino.agent.dhcp.network import ServedNetwork
+from neutrino.agent.dhcp.network import NAMESPACE_KIND, ServedNetwork
+from neutrino.agent.leftovers.host import Leftovers
+from neutrino.agent.namespaces import DesiredDevice, DesiredNamespace, Plug
 from neutrino.agent.supervisor import Action
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
+from neutrino.dataplane.netlink.values import address
 from neutrino.dataplane.process.api import ProcessError
+from neutrino.dataplane.process.foreign import RealForeignProcesses
 from neutrino.model.dhcp import DhcpPort
 from tests.support.checksum import captured, has_right_checksum, sniff
 from tests.support.dhcp import option
@@ -349,6 +356,92 @@ def test_an_internal_port_on_the_kernel_datapath(switch: OpenVSwitch) -> None:
         assert lab.client(vm(lab)).udhcpc()["ip"] == "10.0.0.11"
         lab.reconciler.remove(lab.network.id)
         assert lab.switch.vsctl("list-ports", lab.bridge).split() == [lab.clients[0][1]]
+
+
+@pytest.mark.parametrize("use_veth", [True, False], ids=["to a veth pair", "to an internal port"])
+def test_a_device_of_the_other_kind_is_plugged_anew(switch: OpenVSwitch, use_veth: bool) -> None:
+    """As when ovs_use_veth changes."""
+    with Lab(switch, use_veth=not use_veth) as lab:
+        this = simple(lab, vm(lab))
+        lab.serve(this)
+        own = f"tap{this.own.id[:11]}" if this.own is not None else ""
+        lab.reconciler.settings = dataclasses.replace(lab.settings, use_veth=use_veth)
+        changes, _ = lab.reconciler.plan(this)
+        assert f"{this.namespace} port {own} has to be plugged anew" in changes
+        lab.serve(this)
+        assert (lab.switch.vsctl("get", "interface", own, "type") == "internal") is not use_veth
+        assert lab.reconciler.plan(this) == ([], ())
+        assert lab.client(vm(lab)).udhcpc()["ip"] == "10.0.0.11"
+
+
+@pytest.mark.parametrize("internal", [False, True], ids=["to a veth pair", "to an internal port"])
+def test_a_routers_device_of_the_other_kind_is_plugged_anew(lab: Lab, internal: bool) -> None:
+    """The internal port has the name that the inner end of the veth pair has."""
+    port_id = str(uuid.uuid4())
+    inner, outer, mac = f"qr-{port_id[:11]}", f"tap{port_id[:11]}", "fa:16:3e:00:00:01"
+    services, name = lab.reconciler.services, f"qrouter-{lab.tag}"
+
+    def desired(internal: bool) -> DesiredNamespace:
+        return DesiredNamespace(
+            name,
+            devices=(DesiredDevice(inner, peer="" if internal else outer, mac=mac),),
+            addresses=frozenset({address(inner, "10.0.0.1/24")}),
+            device_prefixes=("qr-",),
+            plugs=(Plug(lab.bridge, inner if internal else outer, port_id, mac, internal),),
+        )
+
+    try:
+        services.reconcile(desired(not internal))
+        assert services.find(desired(not internal)) == []
+        assert any("has to be plugged anew" in line for line in services.find(desired(internal)))
+        services.reconcile(desired(internal))
+        assert services.find(desired(internal)) == []
+        assert lab.switch.vsctl("list-ports", lab.bridge).split() == [inner if internal else outer]
+        (found,) = (each for each in services.netlink.read(name).devices.values() if each.name == inner)
+        assert (found.kind == "veth") is not internal
+        assert address(inner, "10.0.0.1/24") in services.netlink.read(name).addresses
+        assert services.reconcile(desired(internal)).changes == 0
+    finally:
+        services.remove(name)
+
+
+def test_a_namespace_of_neutrons_agent_is_taken_over(switch: OpenVSwitch, tmp_path: Path) -> None:
+    """With an internal port where ours is a veth pair, without our mark, and with a metadata proxy in it."""
+    with Lab(switch, use_veth=True) as lab:
+        this = simple(lab, vm(lab))
+        assert this.own is not None
+        name = f"tap{this.own.id[:11]}"
+        run("ip", "netns", "add", this.namespace)
+        ids = f"external_ids:iface-id={this.own.id}"
+        lab.switch.vsctl("add-port", lab.bridge, name, "--", "set", "interface", name, "type=internal", ids)
+        run("ip", "link", "set", name, "netns", this.namespace)
+        (tmp_path / "haproxy").symlink_to("/usr/bin/sleep")
+        inside = ["ip", "netns", "exec", this.namespace]
+        haproxy, other = (
+            subprocess.Popen([*inside, program, "600"]) for program in (str(tmp_path / "haproxy"), "sleep")
+        )
+        try:
+            before = Path(f"/run/netns/{this.namespace}").stat().st_ino
+            leftovers = Leftovers(lab.reconciler.services, RealForeignProcesses(), str(lab.directory))
+            wait_until(
+                lambda: len(leftovers.processes.inside(this.namespace)) == 2,
+                timeout=10,
+                what="processes in the namespace",
+                failed=lambda: None,
+            )
+            assert leftovers.find(NAMESPACE_KIND, ()) >= {this.id}
+            lab.reconciler.leftovers = leftovers
+            lab.reconciler.__post_init__()
+            lab.serve(this)
+            assert haproxy.wait(timeout=10) != 0
+            assert other.poll() is None, "no daemon of Neutron's"
+            assert Path(f"/run/netns/{this.namespace}").stat().st_ino == before
+            assert lab.reconciler.plan(this) == ([], ())
+            assert lab.client(vm(lab)).udhcpc()["ip"] == "10.0.0.11"
+        finally:
+            for process in (haproxy, other):
+                process.kill()
+                process.wait()
 
 
 @pytest.mark.parametrize("use_veth", [True, False], ids=["veth pair", "internal port"])

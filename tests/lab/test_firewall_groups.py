@@ -114,12 +114,23 @@ class Site:
         ports = self.lab.api.list("port", device_id=self.routers[kind]["id"], network_id=network)
         return [port["id"] for port in ports if port["device_owner"] in INTERFACES]
 
-    def send(self, client: str, server: str, protocol: int, port: int = 0, *, to: str = "", version: int = 4) -> str:
+    def send(
+        self,
+        client: str,
+        server: str,
+        protocol: int,
+        port: int = 0,
+        *,
+        to: str = "",
+        version: int = 4,
+        size: int = 0,
+    ) -> str:
         target = to or (MACHINE if server == EXTERNAL else self.guests[server].addresses[version])
         if protocol == ICMP:
             argv = ["ping", "-n", "-q", "-c", "1", "-W", "0.5", target]
             return PASSES if self.lab.run(client, argv, check=False).returncode == 0 else LOST
-        return first_packet(partial(self._socket, client), partial(self._socket, server), protocol, target, port)
+        ends = partial(self._socket, client), partial(self._socket, server)
+        return first_packet(*ends, protocol, target, port, size=size)
 
     def _socket(self, where: str, family: int, kind: int) -> socket.socket:
         made = self.lab.inside(where, lambda: socket.socket(family, kind))
@@ -236,6 +247,8 @@ def test_an_instance_port_passes_its_group_and_its_security_groups(site: Site, f
     assert [send(peer, here.name, TCP, port) for port in (80, 81, 91)] == [PASSES, LOST, LOST]
     assert [send(peer, here.name, TCP, port, 6) for port in (80, 82)] == [PASSES, LOST]
     assert [send(here.name, peer, UDP, port) for port in (53, 54)] == [PASSES, LOST]
+    fragmented = {port: site.send(here.name, peer, UDP, port, size=4000) for port in (53, 54)}
+    assert fragmented == {53: PASSES, 54: LOST}
     assert send("legacy-red", here.name, TCP, 85) == PASSES, "through the router"
     assert send(peer, here.name, ICMP) == send(here.name, EXTERNAL, TCP, 80) == LOST
     with (

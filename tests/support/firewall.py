@@ -40,10 +40,12 @@ def first_packet(
     target: str,
     port: int,
     sport: int = 0,
+    size: int = 0,
 ) -> str:
     """What becomes of the first packet of a TCP connection or of UDP: PASSES (with its reply), REFUSED or LOST.
 
-    `sender` and `receiver` open sockets of a family and kind, at each end.
+    `sender` and `receiver` open sockets of a family and kind, at each end. With a `size`, a datagram of that size follows
+    the first one, and its reply.
     """
     family = socket.AF_INET6 if ":" in target else socket.AF_INET
     kind = socket.SOCK_STREAM if protocol == TCP else socket.SOCK_DGRAM
@@ -57,7 +59,9 @@ def first_packet(
         try:
             here.connect((target, port))
             if protocol == UDP:
-                _exchange(here, there)
+                _exchange(here, there, bytes(10))
+                if size:
+                    _exchange(here, there, bytes(size))
         except ConnectionRefusedError:
             return REFUSED
         except TimeoutError:
@@ -65,14 +69,14 @@ def first_packet(
         return PASSES
 
 
-def _exchange(here: socket.socket, there: socket.socket) -> None:
-    here.send(b"request")
+def _exchange(here: socket.socket, there: socket.socket, datagram: bytes) -> None:
+    here.send(datagram)
     ready, _, _ = select.select([here, there], [], [], SECONDS)
     if here in ready:
-        here.recv(10)  # raises what the ICMP error says
-    _, peer = there.recvfrom(10)
-    there.sendto(b"reply", peer)
-    here.recv(10)
+        here.recv(1)  # raises what the ICMP error says
+    received, peer = there.recvfrom(len(datagram))
+    there.sendto(received, peer)
+    assert here.recv(len(datagram)) == datagram
 
 
 def delivers(sender: socket.socket, receiver: socket.socket, seconds: float = SECONDS) -> bool:

@@ -6,6 +6,7 @@ moved into the service's namespace. On the userspace datapath it is a veth pair,
 a restart of ovs-vswitchd.
 """
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,9 +22,9 @@ from neutrino.agent.namespaces import (
 )
 from neutrino.dataplane.netlink.api import Change as NetlinkChange
 from neutrino.dataplane.netlink.api import DeleteDevice, MoveDevice, Netlink, NetlinkError, SetVeth
-from neutrino.dataplane.netlink.values import HOST, NamespaceState
+from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState
 from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, Nft, Table, TablePlan, TableState
-from neutrino.dataplane.ovsdb.api import MARK, Change, DeletePort, Ovsdb, SetPort, Snapshot
+from neutrino.dataplane.ovsdb.api import MARK, Bridge, Change, DeletePort, Ovsdb, OvsdbError, SetPort, Snapshot
 
 Tables = Mapping[str, TableState]
 SETTLE_SECONDS = 5.0  # for ovs-vswitchd to close a deleted device, before another of its name is plugged
@@ -56,10 +57,14 @@ class ServiceNamespaces:
         """What `reconcile` would change, as lines."""
         if not self.exists(desired.name):
             return [f"{desired.name} has to be created"]
-        plugs, state = _plan_plugs(desired.plugs, self.ovsdb().read()), self._read(desired)
+        snapshot = self.ovsdb().read()
+        plugs, state = _plan_plugs(desired.plugs, snapshot), self._read(desired)
+        others = [
+            f"{desired.name} port {name} has to be plugged anew" for name in _other_kind(desired, state, snapshot)
+        ]
         tables = plan_tables(desired.tables, self.nft.read(desired.name)) if self.nft is not None else ()
         changes = (*plugs, plan_namespace(desired, state), *plan_outer_ends(desired, state), *tables)
-        return [line for each in changes for line in each.text().splitlines()]
+        return [*others, *(line for each in changes for line in each.text().splitlines())]
 
     def reconcile(
         self,
@@ -73,18 +78,30 @@ class ServiceNamespaces:
 
         Not `complete`: desired state is from the cache and may be older than actual state. Nothing is removed or replaced.
         """
-        state = self._prepare(desired)
+        state, unplugged = self._prepare(desired, complete)
         plan = plan_namespace(desired, state, complete=complete)
         changed = self._apply_tables(desired, complete, on_tables)  # before addresses: no packet leaves untranslated
-        return Reconciled(changed + self._apply(desired, state, plan, unplug), state, plan.changes)
+        changed += unplugged + self._apply(desired, state, plan, unplug)
+        return Reconciled(changed, state, plan.changes)
 
-    def _prepare(self, desired: DesiredNamespace) -> NamespaceState:
-        """Create the namespace and its internal ports, if they are missing; gives its actual state."""
+    def _prepare(self, desired: DesiredNamespace, complete: bool) -> tuple[NamespaceState, int]:
+        """Create the namespace and its internal ports, if they are missing.
+
+        Gives its actual state, and how many ports of the other kind were unplugged: of a Neutron agent, or because
+        `ovs_use_veth` was changed.
+        """
         self.create(desired.name)
         state = self._read(desired)
+        others: list[str] = []
+        with contextlib.suppress(OvsdbError):  # raised again when devices are plugged: tables come before that
+            others = _other_kind(desired, state, self.ovsdb().read()) if complete else []
+        if others:
+            # `recreated`: the switch deletes the device of an internal port after the port, and its name is needed.
+            self._plug((), unplug=others, recreated=others)
+            state = self._read(desired)
         missing = [plug.name for plug in desired.plugs if plug.internal and plug.name not in state.devices]
         if not missing:
-            return state
+            return state, len(others)
         self._plug(desired.plugs)
         # ovs-vswitchd creates the device some time after its row is committed.
         deadline = time.monotonic() + DEVICE_SECONDS
@@ -93,7 +110,7 @@ class ServiceNamespaces:
                 raise NetlinkError(f"ovs-vswitchd has not created {', '.join(waiting)}")
             time.sleep(0.01)
         self.netlink.apply(HOST, [MoveDevice(name, desired.name) for name in missing])
-        return self._read(desired)  # with the new devices: their addresses are planned in the same round
+        return self._read(desired), len(others)  # with the new devices: their addresses are planned in the same round
 
     def _apply_tables(self, desired: DesiredNamespace, complete: bool, on_tables: Callable[[Tables], None]) -> int:
         if self.nft is None:
@@ -150,7 +167,8 @@ class ServiceNamespaces:
         wanted = {plug.name for plug in plugs}
         stale = [name for name in unplug if name not in wanted]
         interfaces = snapshot.interfaces() if stale or recreated else {}
-        removed = [DeletePort(interfaces[name][0], name) for name in (*stale, *recreated) if name in interfaces]
+        gone = dict.fromkeys((*stale, *recreated))
+        removed = [DeletePort(interfaces[name][0], name) for name in gone if name in interfaces]
         if removed:
             ovsdb.apply(removed, settle=SETTLE_SECONDS if recreated else 0.0)
         # Outer ends whose inner ends are in no namespace of ours any more.
@@ -166,6 +184,24 @@ class ServiceNamespaces:
 
 def _plan_plugs(plugs: Iterable[Plug], snapshot: Snapshot) -> tuple[Change, ...]:
     return unmet(map(_set_port, plugs), snapshot)
+
+
+def _other_kind(desired: DesiredNamespace, actual: NamespaceState, snapshot: Snapshot) -> list[str]:
+    """Ports of the switch that are internal where a veth pair is desired, and the reverse.
+
+    A router's internal port has the name `qr-…`, which is that of the inner end of its veth pair.
+    """
+    inner = {each.peer: each.name for each in desired.devices if each.peer}
+    found = []
+    for plug in desired.plugs:
+        pair = actual.devices.get(plug.name, Device(""))
+        others = (pair.peer,) if plug.internal else (inner.get(plug.name, ""),)
+        ports = snapshot.bridges.get(plug.bridge, Bridge("")).ports
+        for name in (plug.name, *others):
+            port = ports.get(name)
+            if port is not None and port.interfaces and (port.interfaces[0].type == "internal") != plug.internal:
+                found.append(name)
+    return found
 
 
 def _set_port(plug: Plug) -> SetPort:

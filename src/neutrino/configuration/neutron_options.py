@@ -100,7 +100,7 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "ovsdb_debug": "use debug",
         "ovsdb_interface": "OVSDB is always used through its protocol",
         "trunk_enabled": "there are no trunks",
-        "qos_meter_bandwidth": "the datapath decides how bandwidth is limited",
+        "qos_meter_bandwidth": "bandwidth is limited by meters, towards instances on the kernel datapath by queues",
         "resource_provider_default_hypervisor resource_provider_hypervisors "
         "resource_provider_inventory_defaults resource_provider_packet_processing_inventory_defaults "
         "resource_provider_packet_processing_with_direction resource_provider_packet_processing_without_direction": (
@@ -277,7 +277,10 @@ DIFFERENT: dict[str, dict[str, str]] = {
     "ml2_type_gre": {"tunnel_id_ranges": "usable without a range in the configuration"},
     "ml2_type_vxlan": {"vni_ranges": "usable without a range in the configuration"},
     "oslo_messaging_notifications": {"driver": "noop or messagingv2"},
-    "ovs": {"ovsdb_connection": "unix: and tcp: addresses"},
+    "ovs": {
+        "ovsdb_connection": "unix: and tcp: addresses",
+        "resource_provider_bandwidths": f"the rates that uplinks guarantee minimum bandwidths within; {_PLACEMENT}",
+    },
     "securitygroup": {"firewall_driver": "Neutron's short names and class paths; iptables without hybrid is refused"},
 }
 

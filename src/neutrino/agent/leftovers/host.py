@@ -6,11 +6,12 @@ key in the work queue, and never before the first `synced`.
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from neutrino.agent.leftovers.recognise import Kind, is_daemon, obstacle, stale_ports
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.api import NetlinkError
+from neutrino.dataplane.ovsdb.api import Interface
 from neutrino.dataplane.process.api import ForeignProcess, ForeignProcesses
 
 LOG = logging.getLogger(__name__)
@@ -33,10 +34,12 @@ class Leftovers:
             return frozenset()
         names = self.services.netlink.namespaces()
         found = {name: id for name in names if (id := kind.object_id(name)) and id not in known}
-        return frozenset(id for name, id in sorted(found.items()) if not self._stays(kind, name))
+        if not found:
+            return frozenset()
+        interfaces = {name: row for name, (_, _, row) in self.services.ovsdb().read().interfaces().items()}
+        return frozenset(id for name, id in sorted(found.items()) if not self._stays(kind, name, interfaces))
 
-    def _stays(self, kind: Kind, name: str) -> bool:
-        interfaces = {each: row for each, (_, _, row) in self.services.ovsdb().read().interfaces().items()}
+    def _stays(self, kind: Kind, name: str, interfaces: Mapping[str, Interface]) -> bool:
         try:
             devices = self.services.netlink.read(name).devices.values()
             reason = obstacle(kind, devices, interfaces, self.processes.inside(name), self.owner)
@@ -58,7 +61,8 @@ class Leftovers:
             return []
         snapshot = self.services.ovsdb().read()  # before the desired ports: one that is plugged meanwhile is not in it
         found = stale_ports(snapshot, prefixes, marks, desired())
-        return [name for name in found if name not in self._inside()] if found else []
+        inside = self._inside() if found else frozenset()
+        return [name for name in found if name not in inside]
 
     def _inside(self) -> frozenset[str]:
         """Devices of all namespaces, and the other ends of their veth pairs."""

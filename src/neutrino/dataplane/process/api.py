@@ -102,8 +102,12 @@ class ForeignProcess:
 
     @property
     def programs(self) -> frozenset[str]:
-        """Its program; of a script also the script, which is an argument of its interpreter."""
-        return frozenset(PurePosixPath(word).name for word in self.argv[:2])
+        """Its program; of a script also the script, which is an argument of its interpreter.
+
+        A process that has set its title shows the title as its first argument, with the program first.
+        """
+        title = self.argv[0].split()[:1] if self.argv else []
+        return frozenset(PurePosixPath(word).name for word in (*self.argv[:2], *title))
 
 
 class ForeignProcesses(Protocol):

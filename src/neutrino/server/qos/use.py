@@ -3,7 +3,7 @@
 Without a policy none of these checks reads anything.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,11 +68,14 @@ class PolicyUse:
 
     support: RuleSupport
 
-    def check_new_port(self, connection: Connection, context: Context, port: Object, network: Object) -> None:
-        rules = check_policy(connection, context, port["qos_policy_id"])
-        if port["qos_policy_id"] is None and network["qos_policy_id"] is not None:
-            rules = rules_of(connection, network["qos_policy_id"])
-        self._check_port(port, rules)
+    def check_new_ports(self, connection: Connection, context: Context, ports: Iterable[Object]) -> None:
+        """Check the policies of new ports, their own or their network's; each policy is read once."""
+        known: dict[tuple[str | None, str | None], Rules] = {}
+        for port in ports:
+            own, inherited = key = port["qos_policy_id"], port["qos_network_policy_id"]
+            if key not in known:
+                known[key] = check_policy(connection, context, own) if own else _rules_of(connection, inherited)
+            self._check_port(port, known[key])
 
     def check_port_update(self, connection: Connection, context: Context, before: Object, after: Object) -> None:
         self._check_port(after, check_policy(connection, context, after["qos_policy_id"], before["qos_policy_id"]))
@@ -100,8 +103,10 @@ class PolicyUse:
             self.support.check_port(port_id, vnic_type, vif_type, rules)
 
 
-def rules_of(connection: Connection, policy_id: str) -> Rules:
-    """The rules of a policy that exists: of whichever project it is."""
+def _rules_of(connection: Connection, policy_id: str | None) -> Rules:
+    """The rules of a policy that is in use, whoever owns it."""
+    if policy_id is None:
+        return ()
     rules: Rules = VIEW.get(connection, policy_id)["rules"]
     return rules
 

@@ -147,8 +147,7 @@ def _group(options: L2Options, group: FirewallGroup, number: int) -> Contributio
     ):
         here, mark = f"{REG_GROUP}={number}", generation(group)
         passed = "ct_clear", table.goto(onward)
-        for state in ("+est+trk", "+rel+trk"):
-            flows.append(table.flow(_STATE, f"{here},ct_state={state},ct_mark={mark:#x}", *passed))
+        flows.append(table.flow(_STATE, f"{here},ct_state=-inv+trk,ct_mark={mark:#x}", *passed))
         remembered = f"ct(commit,{_ZONE},exec(set_field:{mark:#x}->ct_mark))", *passed
         for rules, side in ((opening, "-rpl"), (answering, "+rpl")):
             for priority, allowed, match in _ordered(rules if group.admin_state_up else ()):

@@ -115,6 +115,7 @@ class Ports:
                 # A requested MAC must be free on its network; a collision of a random one is left to the unique key.
                 requested = [p for values, (p, _) in zip(several, made, strict=True) if values.get("mac_address")]
                 _check_macs_free(connection, requested)
+                self.qos.check_new_ports(connection, context, (port for port, _ in made))
                 hook_writes = [w for port, _ in made for w in self._hook_writes(connection, context, None, port)]
                 limits = self.quotas.limits(connection, "port", several)
                 created = list(resource_request.completed(connection, (port for port, _ in made)))
@@ -170,9 +171,7 @@ class Ports:
             check_usable(connection, context, groups, values["project_id"])
         port = self.extensions.process("create", "port", values, port, network=network)
         binding = self.binder.bind(connection, port, network)
-        port = {**port, **binding.port_values}
-        self.qos.check_new_port(connection, context, port, network)
-        return port, binding
+        return {**port, **binding.port_values}, binding
 
     def _insert(self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int]) -> None:
         tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made], limits)
