@@ -176,7 +176,8 @@ class L2Role:
         ancillary = statistics(self._up, outcome.wired, outside)
         changed = outcome.changed or own.is_changed or ancillary.is_changed
         level = logging.INFO if changed else logging.DEBUG
-        LOG.log(level, "%s; on ancillary bridges %s; %d changes in %.3f s", own, ancillary, outcome.changed, seconds)
+        changes = f"{outcome.changed} changes" if outcome.changed else "no change"
+        LOG.log(level, "%s; on ancillary bridges %s; %s in %.3f s", own, ancillary, changes, seconds)
 
     def _host_state(self) -> HostState:
         objects = self.feed.state.objects
