@@ -234,6 +234,7 @@ def test_before_the_first_sync_leftovers_stay(tmp_path: Path) -> None:
     async def test() -> None:
         host.send(router(interface(1), id=OTHER[:-1] + "9", gateway=None), OTHER[:-1] + "9")
         await host.until(lambda: f"qrouter-{OTHER[:-1]}9" in host.netlink.namespaces(), "the role works")
+        await host.role.settle()
         assert host.netlink.namespaces() > GONE | KEPT
         assert host.plugged() > GONE_PORTS | KEPT_PORTS
         assert host.foreign.there[f"qrouter-{ROUTER}"] == [RADVD, SHELL]
