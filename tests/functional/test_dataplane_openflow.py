@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -141,10 +140,8 @@ def test_many_meters_are_changed_at_once(openflow):
     openflow.apply_meters("br-test", add={number: Meter(100) for number in numbers}, change={}, delete=())
     changed = {number: Meter(number, "kbps", number) for number in numbers}
     unknown = {number: Meter(1) for number in range(50000, 50250)}
-    began = time.monotonic()
     with pytest.raises(MetersRejected) as raised:
         openflow.apply_meters("br-test", add={}, change={**changed, **unknown}, delete=())
-    assert time.monotonic() - began < 2  # by one connection, not by a process for each
     assert raised.value.reasons == dict.fromkeys(unknown, "OFPMMFC_UNKNOWN_METER")
     assert openflow.read_meters("br-test") == changed
     openflow.apply_meters("br-test", add={}, change={}, delete=numbers)
