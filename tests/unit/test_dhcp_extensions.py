@@ -100,6 +100,7 @@ def test_contributions_are_applied_verified_changed_and_removed() -> None:
         inside = f"qdhcp-{NETWORK}"
         try:
             await eventually(lambda: host.is_running(NETWORK), "it is not served")
+            await host.role._loop.queue.empty()  # dnsmasq runs before the reconcile ends
             assert "ntp-server,169.254.169.123" in host.file(NETWORK, "opts")
             assert "169.254.169.123/32" in {a.address for a in host.netlink.read(inside).addresses}
             assert (await host.role.find()).plan == ""
