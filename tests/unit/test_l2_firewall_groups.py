@@ -13,6 +13,7 @@ from tests.fakes import packet
 from tests.fakes.packet import Packet
 from tests.support.firewall import ICMP, TCP, UDP, group, rule
 from tests.support.l2 import OPEN, OUT, Cloud, mac, network, port
+from tests.support.switch_host import SwitchHost
 
 EVERYTHING = (rule(), rule(version=6))
 SORTS = {
@@ -218,3 +219,38 @@ def test_statuses() -> None:
     failed = {group_owner("group-1"): "rejected"}
     assert [*FirewallGroups().statuses(host_state, {"p1", "p2"}, failed)] == one("ERROR", "rejected")
     assert statuses({"p2"}) == []
+
+
+def switch_host() -> SwitchHost:
+    host = SwitchHost()
+    host.reconcile()
+    host.plug("p1")
+    return host
+
+
+MEMBER = (network("net"), OPEN, port("p1", 1, groups=["open"], firewall_group_id="group-1"))
+
+
+def test_a_rule_that_was_removed_does_not_come_back_from_an_old_cache() -> None:
+    host = switch_host()
+    ssh = rule(protocol=TCP, destination_port_first=22, destination_port_last=22)
+    old, new = (group(ingress=rules, egress=(rule(),)) for rules in ((ssh,), ()))
+    host.reconcile(*MEMBER, old)
+    host.reconcile(*MEMBER, new)
+    flows = host.flows()
+    host.new_reconciler()
+    host.reconcile(*MEMBER, old, complete=False)
+    assert host.flows() == flows
+
+
+def test_a_group_with_a_rejected_flow_allows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its `deny`, the rule after it would allow what must not pass."""
+    host = switch_host()
+    supports = host.switch.openflow._supports
+    monkeypatch.setattr(
+        host.switch.openflow, "_supports", lambda flow: "ct_nw_src=10.0.0.9" not in str(flow.key) and supports(flow)
+    )
+    rules = (rule("deny", source_ip_address="10.0.0.9/32"), rule())
+    outcome = host.reconcile(*MEMBER, group(ingress=rules, egress=(rule(),)))
+    assert group_owner("group-1") in outcome.faults
+    assert not [flow for flow in host.flows() if "reg11=" in flow and "ct(commit" in flow]

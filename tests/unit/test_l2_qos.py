@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from neutrino.agent.config import configuration
 from neutrino.agent.l2.build import describe, load
 from neutrino.agent.l2.extension_api import METER_IDS
 from neutrino.agent.l2.flows import BUILT_IN
-from neutrino.dataplane.openflow.api import Meter
+from neutrino.dataplane.openflow.api import Meter, MetersRejected
 from neutrino.dataplane.ovsdb.api import PortSettings, Qos, Queue, SetPort
 from neutrino.model import state
 from neutrino.model.agents import EXTENSIONS
@@ -292,3 +293,19 @@ def test_the_extension_of_a_neutron_configuration_is_built_in(tmp_path: Path) ->
     conf = configuration([str(file)])
     assert load(conf) == BUILT_IN
     assert describe(conf).configurations[EXTENSIONS] == ["qos"]
+
+
+def test_a_rejected_meter_stops_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = QosHost()
+    host.reconcile(*host.objects, policy(limit(1000)))
+    apply = host.switch.openflow.apply_meters
+
+    def full(bridge: str, *, add: dict[int, Meter], change: dict[int, Meter], delete: Collection[int]) -> None:
+        apply(bridge, add={}, change=change, delete=delete)
+        if add:
+            raise MetersRejected(dict.fromkeys(add, "OFPMMFC_OUT_OF_METERS"))
+
+    monkeypatch.setattr(host.switch.openflow, "apply_meters", full)
+    outcome = host.reconcile(*host.objects, policy(packets(1)))  # one meter is removed, and another rejected
+    assert "p2" in outcome.wired
+    assert any("OFPMMFC_OUT_OF_METERS" in text for text in outcome.faults.values())

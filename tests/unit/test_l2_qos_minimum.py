@@ -204,3 +204,22 @@ def test_in_userspace_queues_are_short() -> None:
         QueueLength(0, 20),
         QueueLength(ofport(host), 20),
     }
+
+
+def test_a_port_of_a_local_network_leaves_the_guarantees_of_others_alone() -> None:
+    host = host_with(VXLAN, policy(15_000))
+    host.plug("p3")
+    local = port("p3", 3, "local", groups=["open"], qos_policy_id="gold")
+    outcome = host.reconcile(VXLAN, network("local", "local", 0), *PORTS, PEER, policy(20_000), local)
+    assert not outcome.faults
+    qos = uplink(host).qos
+    assert qos is not None
+    assert qos.queues[ofport(host)].other_config["min-rate"] == "20000000"
+
+
+def test_a_device_with_the_queues_of_another_program_gets_no_filters() -> None:
+    host = host_with(VLAN)
+    host.switch.ovsdb.set_foreign_qos("eth1")
+    outcome = host.reconcile(VLAN, *PORTS, PEER, policy(15_000))
+    assert "not ours" in outcome.faults["port eth1"]
+    assert host.reconciler.tc.read("eth1") == frozenset()

@@ -31,6 +31,7 @@ from neutrino.dataplane.ovsdb.api import (
     SetPort,
     Snapshot,
 )
+from neutrino.dataplane.tc.api import Item
 from neutrino.model import state
 
 KERNEL_TYPES = ("", "system")  # of interfaces that are devices of the kernel
@@ -187,6 +188,13 @@ def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool
     if complete and snapshot.unused:
         changes.append(DeleteUnused(snapshot.unused))
     return ConfigurationPlan(tuple(changes), problems)
+
+
+def own_filters(rendered: Rendered, snapshot: Snapshot) -> dict[str, frozenset[Item]]:
+    """Contributed filters by device, without devices whose queues are another's: they would sort packets into these."""
+    ports = (port for bridge in snapshot.bridges.values() for port in bridge.ports.values() if port.foreign_qos)
+    foreign = {interface.name for port in ports for interface in port.interfaces}
+    return {device: items for device, items in rendered.filters.items() if device not in foreign}
 
 
 def read_plugged(options: L2Options, hosts: Iterable[state.Host], snapshot: Snapshot) -> Plugged:

@@ -73,6 +73,14 @@ class L2Extension(abc.ABC):
         """Ids of the ports that its ingress table is for; packets to ports that no extension names skip all tables."""
         return [port.id for port in desired.ports]
 
+    def deciding_owners(self, desired: Desired) -> Iterable[str]:
+        """Owners, besides ports, whose flows decide together what passes.
+
+        They are applied all or none, since without a flow that drops packets the others would pass these. Before the
+        feed is synced they stay as they are, since a rule that was removed must not come back from the feed's cache.
+        """
+        return ()
+
     @abc.abstractmethod
     def units(self, desired: Desired) -> Iterable[Unit]:
         """All units of the extension for this desired state. Called by each reconciliation, so it must be cheap."""

@@ -148,7 +148,7 @@ class Reconciler:
         changed += self._configure(contributed, settle=SETTLE_SECONDS if rendered.filters else 0.0)
         changed += self._configure(bridges.plan_fail_modes(self.options, snapshot, self._idle(snapshot)), snapshot)
         flow_changes, newly_rejected, meter_faults = self._apply_bridges(desired, rendered, complete)
-        filter_plan = self._filters.plan(rendered.filters, complete=complete)
+        filter_plan = self._filters.plan(bridges.own_filters(rendered, snapshot), complete=complete)
         changed += len(filter_plan.changes)
         filter_faults = self._filters.apply(filter_plan)
         self._end_connections(desired, complete)  # after the flows: the old ones would open them again
@@ -184,7 +184,7 @@ class Reconciler:
                 self._bridge_plan(bridge, wanted, rendered, desired, complete)
                 for bridge, wanted in rendered.flows.items()
             ]
-            plans.append(self._filters.plan(rendered.filters, complete=complete))
+            plans.append(self._filters.plan(bridges.own_filters(rendered, snapshot), complete=complete))
             if self.hybrid is not None and complete:
                 plans.append(self.hybrid.plan(desired))
             problems |= {**contributed.problems, **desired.problems, **rendered.problems}
@@ -257,7 +257,7 @@ class Reconciler:
 
     def _apply_bridges(self, desired: Desired, rendered: Rendered, complete: bool) -> tuple[int, bool, dict[str, str]]:
         """The number of changes, whether the switch rejected something anew, and the problems of meters."""
-        ports = {cookie_of(port_owner(port)) for port in desired.ports}
+        whole = self._deciding(desired)
         changed, rejected = 0, False
         faults: dict[str, str] = {}
         for bridge, flows in rendered.flows.items():
@@ -265,7 +265,7 @@ class Reconciler:
             known = self._rejected.get(bridge, {})
             # A rejected flow that is not wanted any more, or has changed, is forgotten; the others are left out again.
             known = self._rejected[bridge] = {flow: why for flow, why in known.items() if flows.get(flow.key) == flow}
-            wanted = without(flows, actual, known, ports)
+            wanted = without(flows, actual, known, whole)
             difference = self._bridge_plan(bridge, wanted, rendered, desired, complete)
             changed += len(difference)
             meters = difference.meters
@@ -276,7 +276,7 @@ class Reconciler:
                 self._flows[bridge] = wanted if complete else {**actual, **difference.flows.add}
             except FlowsRejected as error:
                 rejected = True
-                self._isolate(difference, ports, error)
+                self._isolate(difference, whole, error)
             # Last: deleting a meter deletes the flows that use it.
             faults |= self._apply_meters(bridge, Delta(remove=meters.remove))
         return changed, rejected or bool(faults), faults
@@ -291,16 +291,17 @@ class Reconciler:
             # The flows that use it are rejected in turn, so the port that needs the meter is reported as well.
             self._meters.pop(bridge, None)
             return {f"{bridge} meter {number}": reason for number, reason in error.reasons.items()}
-        kept = {number: meter for number, meter in self._meters[bridge].items() if number not in delta.remove}
+        # Read again if an earlier part of the change was rejected.
+        kept = {number: meter for number, meter in self._read_meters(bridge).items() if number not in delta.remove}
         self._meters[bridge] = {**kept, **delta.add, **changed}
         return {}
 
-    def _isolate(self, difference: BridgePlan, ports: Collection[int], error: FlowsRejected) -> None:
+    def _isolate(self, difference: BridgePlan, whole: Collection[int], error: FlowsRejected) -> None:
         """After a rejected bundle: apply everything but the rejected flows, and remember these."""
         bridge, apply = difference.bridge, partial(self.openflow.apply_flows, difference.bridge)
         self._flows.pop(bridge, None)
         self._features = None  # the datapath may be another than the one whose features were read
-        found = apply_others(apply, difference.set, difference.delete, ports, error)
+        found = apply_others(apply, difference.set, difference.delete, whole, error)
         self._rejected[bridge] |= found
         self._read_flows(bridge)  # parts of the change are in force
         LOG.error("bridge %s rejected %d flows: %s", bridge, len(found), error)
@@ -339,10 +340,15 @@ class Reconciler:
             return difference
         # Flows that decide what is allowed stay as they are: a rule or member that was removed while the agent was away
         # must not come back from the feed's cache.
-        judging = {cookie_of(REMOTES), *(cookie_of(port_owner(port)) for port in desired.ports)}
-        kept = judging & {flow.cookie for flow in actual.values()}
+        deciding = {cookie_of(REMOTES), *self._deciding(desired)}
+        kept = deciding & {flow.cookie for flow in actual.values()}
         added = {key: flow for key, flow in difference.flows.add.items() if flow.cookie not in kept}
         return BridgePlan(bridge, Delta(added), Delta(difference.meters.add))
+
+    def _deciding(self, desired: Desired) -> set[int]:
+        """Cookies of the owners whose flows decide together what passes."""
+        more = (owner for extension in self.extensions for owner in extension.deciding_owners(desired))
+        return {cookie_of(owner) for owner in (*map(port_owner, desired.ports), *more)}
 
     def _end_connections(self, desired: Desired, complete: bool) -> None:
         """Flush connections that are not allowed any more. A failure is only logged: the flows stop most of them."""

@@ -4,8 +4,9 @@ A bundle is applied as a whole or not at all, so one flow that the datapath does
 host without flows. `apply_others` finds the rejected flows and applies everything else; `without` leaves them out of later
 plans, so that the same bundle is not rejected each time something changes.
 
-The flows of a port are applied together or stay as they were: some of them drop packets, and a port with only the others
-could send what it must not. Of any other owner only the rejected flow is missing.
+The flows of a port, or of another owner that decides what passes (`L2Extension.deciding_owners`), are applied together or
+stay as they were: some of them drop packets, and with only the others something would pass that must not. Of any other
+owner only the rejected flow is missing.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from neutrino.agent.leftovers.recognise import Kind, is_daemon, obstacle, stale_ports
 from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.dataplane.iptables.api import IptablesError
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import Interface
 from neutrino.dataplane.process.api import ForeignProcess, ForeignProcesses
@@ -89,8 +90,11 @@ class Leftovers:
 
         Called when our own nft tables are in place; existing connections keep their translation, which conntrack has.
         """
-        if self.neutron_rules(name):
-            LOG.info("%s: iptables rules of Neutron's agent removed", name)
+        try:
+            if self.neutron_rules(name):
+                LOG.info("%s: iptables rules of Neutron's agent removed", name)
+        except IptablesError as error:  # they must not keep the router from being served
+            LOG.warning("%s: iptables rules of Neutron's agent stay, remove them by hand: %s", name, error)
 
 
 class _NoProcesses:

@@ -61,6 +61,9 @@ class FirewallGroups(L2Extension):
     def ingress_ports(self, desired: Desired) -> list[str]:
         return [*group_ids(desired.host_state)]
 
+    def deciding_owners(self, desired: Desired) -> Iterator[str]:
+        return map(group_owner, {*group_ids(desired.host_state).values()})
+
     def units(self, desired: Desired) -> Iterator[Unit]:
         groups = group_ids(desired.host_state)
         if not groups:

@@ -76,7 +76,7 @@ def _shares(desired: Desired) -> dict[str, list[Share]]:
             network = networks[port.vlan]
             tunnel = "" if network.is_physical else network.key.network_type
             bridge = bridges.get(network.uplink, "") if network.is_physical else desired.options.underlay_bridge
-            if bridge:
+            if bridge and (network.is_physical or tunnel in _TUNNEL_HEADER):  # a local network has no uplink
                 found[bridge].append(Share(port.ofport, kbps, port.mac, tunnel))
     return found
 
