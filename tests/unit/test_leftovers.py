@@ -13,8 +13,8 @@ from neutrino.agent.l3.names import FIP_KIND, PLUGGED, ROUTER_KIND, SNAT_KIND
 from neutrino.agent.leftovers.host import Leftovers
 from neutrino.agent.leftovers.recognise import Kind, is_daemon, obstacle, stale_ports
 from neutrino.dataplane.iptables.api import without_neutron
-from neutrino.dataplane.netlink.values import Device
-from neutrino.dataplane.ovsdb.api import MARK, Interface, SetPort
+from neutrino.dataplane.netlink.values import HOST, Device
+from neutrino.dataplane.ovsdb.api import MARK, OWNER, Interface, SetPort
 from neutrino.dataplane.process.api import ForeignProcess
 from tests.support.dhcp_fakes import DhcpHost
 from tests.support.l3_host import Host, run
@@ -84,6 +84,17 @@ def test_a_namespace_with_a_daemon_of_another_neutrino_agent_is_left_alone() -> 
     assert "state_path=/srv/other" in obstacle(NAMESPACE_KIND, [], {}, [own, other], STATE)
 
 
+@pytest.mark.parametrize(("owner", "stays"), [("", False), (STATE, False), ("/srv/other", True)])
+def test_a_namespace_with_a_port_of_another_neutrino_agent_is_left_alone(owner: str, stays: bool) -> None:
+    """A router without daemons is recognised as another agent's by its switch port."""
+    port = plugged("qr-0123abcd-ef", **({OWNER: owner} if owner else {}))
+    found = obstacle(ROUTER_KIND, [Device("lo"), Device("qr-0123abcd-ef")], {port.name: port}, [], STATE)
+    assert ("state_path=/srv/other" in found) is stays
+    outer = {"tap0123abcd-ef": plugged("tap0123abcd-ef", **({OWNER: owner} if owner else {}))}
+    pair = Device("qr-0123abcd-ef", kind="veth", peer="tap0123abcd-ef", peer_namespace=HOST)
+    assert ("state_path=/srv/other" in obstacle(ROUTER_KIND, [pair], outer, [], STATE)) is stays
+
+
 @pytest.mark.parametrize(
     ("argv", "ended"),
     [
@@ -113,6 +124,7 @@ def test_switch_ports_are_recognised_by_mark_or_by_a_routers_name_with_its_port_
         plugged("tap0123abcd-e0"),  # may be an instance's
         plugged("tap0123abcd-e1", **{MARK: "service"}),
         plugged("tap0123abcd-e2", **{MARK: f"dhcp:{NETWORK}"}),
+        plugged("qr-0123abcd-e5", **{MARK: "service", OWNER: "/srv/other"}),
         plugged("qg-0123abcd-e3"),  # the name was not cut from the port's id
         plugged("qr-fedcba98-ef", wanted),
         Interface("qr-0123abcd-e4", "internal", 1),  # without a port's id
@@ -120,7 +132,8 @@ def test_switch_ports_are_recognised_by_mark_or_by_a_routers_name_with_its_port_
         host.ovsdb.apply([
             SetPort("br-int", interface_.name, interface_.type, external_ids=interface_.external_ids)
         ])  # fmt: skip
-    assert stale_ports(host.ovsdb.read(), PLUGGED, {"service"}, {wanted}) == ["qr-0123abcd-ef", "tap0123abcd-e1"]
+    found = stale_ports(host.ovsdb.read(), PLUGGED, {"service"}, {wanted}, STATE)
+    assert found == ["qr-0123abcd-ef", "tap0123abcd-e1"]
 
 
 def test_iptables_rules_of_neutron_are_removed_and_others_stay() -> None:

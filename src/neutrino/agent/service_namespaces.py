@@ -24,7 +24,7 @@ from neutrino.dataplane.netlink.api import Change as NetlinkChange
 from neutrino.dataplane.netlink.api import DeleteDevice, MoveDevice, Netlink, NetlinkError, SetVeth
 from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState
 from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, Nft, Table, TablePlan, TableState
-from neutrino.dataplane.ovsdb.api import MARK, Bridge, Change, DeletePort, Ovsdb, OvsdbError, SetPort, Snapshot
+from neutrino.dataplane.ovsdb.api import MARK, OWNER, Bridge, Change, DeletePort, Ovsdb, OvsdbError, SetPort, Snapshot
 
 Tables = Mapping[str, TableState]
 SETTLE_SECONDS = 5.0  # for ovs-vswitchd to close a deleted device, before another of its name is plugged
@@ -45,6 +45,9 @@ class ServiceNamespaces:
     netlink: Netlink
     ovsdb: Callable[[], Ovsdb]
     nft: Nft | None = None  # for services with tables
+    owner: str = (
+        ""  # this agent's state path, by which another agent on this host recognises that a port is not its own
+    )
 
     def exists(self, name: str) -> bool:
         return name in self.netlink.namespaces()
@@ -58,7 +61,7 @@ class ServiceNamespaces:
         if not self.exists(desired.name):
             return [f"{desired.name} has to be created"]
         snapshot = self.ovsdb().read()
-        plugs, state = _plan_plugs(desired.plugs, snapshot), self._read(desired)
+        plugs, state = self._plan_plugs(desired.plugs, snapshot), self._read(desired)
         others = [
             f"{desired.name} port {name} has to be plugged anew" for name in _other_kind(desired, state, snapshot)
         ]
@@ -176,14 +179,13 @@ class ServiceNamespaces:
         self.netlink.apply(
             HOST, [DeleteDevice(each.name) for each in found if each is not None and each.kind == "veth"]
         )
-        added = _plan_plugs(plugs, ovsdb.read() if removed else snapshot)
+        added = self._plan_plugs(plugs, ovsdb.read() if removed else snapshot)
         if added:
             ovsdb.apply(added)
         return len(removed) + len(added)
 
-
-def _plan_plugs(plugs: Iterable[Plug], snapshot: Snapshot) -> tuple[Change, ...]:
-    return unmet(map(_set_port, plugs), snapshot)
+    def _plan_plugs(self, plugs: Iterable[Plug], snapshot: Snapshot) -> tuple[Change, ...]:
+        return unmet((_set_port(plug, self.owner) for plug in plugs), snapshot)
 
 
 def _other_kind(desired: DesiredNamespace, actual: NamespaceState, snapshot: Snapshot) -> list[str]:
@@ -204,9 +206,11 @@ def _other_kind(desired: DesiredNamespace, actual: NamespaceState, snapshot: Sna
     return found
 
 
-def _set_port(plug: Plug) -> SetPort:
+def _set_port(plug: Plug, owner: str) -> SetPort:
     # The keys that Nova sets for instances, so that the L2 role treats all ports alike.
     ids = {"iface-id": plug.port_id, "iface-status": "active", "attached-mac": plug.mac, MARK: plug.mark}
+    if owner:
+        ids[OWNER] = owner
     return SetPort(plug.bridge, plug.name, "internal" if plug.internal else "", external_ids=ids)
 
 

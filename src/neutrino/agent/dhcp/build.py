@@ -31,7 +31,7 @@ def build(context: RoleContext) -> DhcpRole:
     conf, namespaces = context.conf, Namespaces()
     settings, processes = dhcp_settings(conf), RealProcesses(conf.state_path, namespaces)
     extensions = load_extensions(GROUP, conf.dhcp_extensions, conf)
-    services = ServiceNamespaces(RealNetlink(namespaces), context.switch.ovsdb)
+    services = ServiceNamespaces(RealNetlink(namespaces), context.switch.ovsdb, owner=conf.state_path)
     dnsmasq = Dnsmasq(settings.dhcp_confs, namespaces)
     return DhcpRole(
         context.feed,

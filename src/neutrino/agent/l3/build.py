@@ -31,7 +31,7 @@ def build(context: RoleContext) -> L3Role:
         raise RefusedToStart(f"l3_extensions: the feed of this release has no object kind {unknown[0]}")
     supervisor = Supervisor(RealProcesses(conf.state_path), action=conf.agent.check_child_processes_action)
     namespaces = Namespaces()
-    services = ServiceNamespaces(RealNetlink(namespaces), context.switch.ovsdb, RealNft())
+    services = ServiceNamespaces(RealNetlink(namespaces), context.switch.ovsdb, RealNft(), conf.state_path)
     desired = DesiredRouters(feed, lambda router: refusal(router, options), kinds)
     return L3Role(
         Routers(services, KernelConntrack, options, desired, extensions, leftovers(conf, services, namespaces)),

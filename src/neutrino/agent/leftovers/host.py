@@ -61,7 +61,7 @@ class Leftovers:
         if not self.enabled:
             return []
         snapshot = self.services.ovsdb().read()  # before the desired ports: one that is plugged meanwhile is not in it
-        found = stale_ports(snapshot, prefixes, marks, desired())
+        found = stale_ports(snapshot, prefixes, marks, desired(), self.owner)
         inside = self._inside() if found else frozenset()
         return [name for name in found if name not in inside]
 

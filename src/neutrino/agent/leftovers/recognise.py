@@ -10,7 +10,7 @@ are served elsewhere by now. Nothing of ours names them, so they are recognised 
   `tap…` port alone is never recognised: instances have such names too.
 
 Everything else stays: a namespace with a device that somebody else has put there, one whose devices are of another
-switch, and one with a daemon of another neutrino agent.
+switch, and one with a daemon or a switch port of another neutrino agent.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from neutrino.dataplane.netlink.values import HOST, Device
-from neutrino.dataplane.ovsdb.api import MARK, Interface, Snapshot
+from neutrino.dataplane.ovsdb.api import MARK, OWNER, Interface, Snapshot
 from neutrino.dataplane.process.api import ForeignProcess
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -62,6 +62,9 @@ def obstacle(
     if others:
         return f"it has a daemon of the neutrino agent with state_path={others[0]}"
     ours = [each for each in devices if not _BY_KERNEL.fullmatch(each.name)]
+    for name in (name for each in ours for name in (each.name, each.peer) if name in interfaces):
+        if other := _other_owner(interfaces[name], owner):
+            return f"its port {name} is of the neutrino agent with state_path={other}"
     for device in ours:
         if not _is_named_after_port(device.name, (*kind.plugged, *kind.linked)):
             return f"device {device.name} is neither Neutron's nor this agent's"
@@ -72,18 +75,24 @@ def obstacle(
 
 
 def stale_ports(
-    snapshot: Snapshot, prefixes: tuple[str, ...], marks: Collection[str], desired: Collection[str]
+    snapshot: Snapshot, prefixes: tuple[str, ...], marks: Collection[str], desired: Collection[str], owner: str
 ) -> list[str]:
     """Switch ports with one of the marks, or named by one of the prefixes and their port's id, that are not desired."""
     found = []
     for name, (_, _, interface) in snapshot.interfaces().items():
         port_id = interface.external_ids.get("iface-id", "")
-        if port_id in desired:
+        if port_id in desired or _other_owner(interface, owner):
             continue
         named = _is_named_after_port(name, prefixes) and _has_id_of(interface)
         if interface.external_ids.get(MARK) in marks or named:
             found.append(name)
     return sorted(found)
+
+
+def _other_owner(interface: Interface, owner: str) -> str:
+    """The state path of another neutrino agent whose port it is; empty if there is none."""
+    found = interface.external_ids.get(OWNER, "")
+    return found if found != owner else ""
 
 
 def is_daemon(process: ForeignProcess) -> bool:

@@ -13,6 +13,8 @@ NO_TAG = 0
 """As the tag of a change: remove the tag."""
 MARK = "neutrino"
 """The key in `external_ids` that marks a row as ours; its value is the purpose of the row."""
+OWNER = "neutrino-owner"
+"""The key in `external_ids` with the state path of the agent whose port it is: a host may have several agents."""
 EXTENSION = "extension"
 """The mark of rows that extensions contribute."""
 COLUMNS_KEY = "neutrino-columns"
