@@ -7,6 +7,7 @@ here, fails.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ from tests.support.resources import RESOURCES
 Object = dict[str, Any]
 UNBOUND = (
     *("network", "subnet", "port", "router", "floatingip", "subnetpool"),
-    *("security_group", "security_group_rule", "router_route"),
+    *("security_group", "security_group_rule", "router_route", "firewall_rule", "firewall_policy", "firewall_group"),
 )
 GENEROUS = {
     "DEFAULT": {"max_dns_nameservers": "100", "max_subnet_host_routes": "1000", "max_allowed_address_pair": "1000"},
@@ -151,7 +152,33 @@ FILLS: dict[str, Fill] = {
         "/flavors",
         {"flavor": {"name": "f", "service_type": "L3_ROUTER_NAT", "service_profiles": (setup.profiles * 20)[:n]}},
     ),
+    "firewall_policy.firewall_rules": lambda setup, n: (
+        "/fwaas/firewall_policies",
+        {"firewall_policy": {"firewall_rules": created(setup, "/fwaas/firewall_rules", "firewall_rules", n)}},
+    ),
+    "firewall_group.ports": lambda setup, n: (
+        "/fwaas/firewall_groups",
+        {
+            "firewall_group": {
+                "ports": created(
+                    *(setup, "/ports", "ports", n), network_id=setup.network["id"], device_owner="compute:x"
+                )
+            }
+        },
+    ),
 }
+BULK = 500  # objects that a request creates at most
+
+
+def created(setup: LimitSetup, path: str, collection: str, n: int, **values: Any) -> list[str]:
+    """Ids of n new objects; of none for a list that is refused by its length."""
+    if n > 1000:
+        return [str(uuid.uuid4()) for _ in range(n)]
+    found: list[str] = []
+    while len(found) < n:
+        body = {collection: [values] * min(BULK, n - len(found))}
+        found += [each["id"] for each in setup.admin.post(path, body).expect(201).body[collection]]
+    return found
 
 
 def vlan(number: int) -> Object:

@@ -174,7 +174,7 @@ def test_limits_change_in_place_and_a_restart_changes_nothing(site: Site) -> Non
             site.policy.set("bandwidth_limit", direction="egress", max_kbps=kbps)
             site.policy.set("bandwidth_limit", direction="ingress", max_kbps=kbps)
             wait_until(lambda kbps=kbps: _rates(site) == [kbps, kbps, 20_000], SOON, f"no meters of {kbps}")
-    assert ping.sent > 20
+    assert ping.sent > 5
     assert ping.lost == 0
     assert (_flows(lab), {*meters(lab, "h1")}) == (before, numbers)
     about(lambda: stream(site.limited, site.peer, *UDP).mbits(), RATE / 1000)
