@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from neutrino.errors import RefusedToStart
+from neutrino.server.api.resources.firewall import MAX_RULES
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.firewalls import policy_with
@@ -183,6 +184,36 @@ def test_rules_that_cannot_be_inserted_or_removed(api: Api, admin: Api) -> None:
     api.put(remove, {"firewall_rule_id": other}).refused(400, "FirewallRuleNotAssociatedWithPolicy")
     api.as_stranger().put(insert, {"firewall_rule_id": other}).refused(404, "FirewallPolicyNotFound")
     api.as_reader().put(insert, {"firewall_rule_id": other}).refused(403, "PolicyNotAuthorized")
+
+
+def test_inserted_rules_are_checked_as_those_of_an_update(api: Api, admin: Api) -> None:
+    shared = policy_with(admin, shared=True, project_id=api.project)["id"]
+    body = {"firewall_rule_id": api.make("firewall_rule")["id"]}
+    api.put(f"{POLICIES}/{shared}/insert_rule", body).refused(404, "FirewallRuleSharingConflict")
+    assert api.show("firewall_policy", shared)["firewall_rules"] == []
+
+
+@SQLITE
+def test_a_policy_has_a_limited_number_of_rules(api: Api, admin: Api) -> None:
+    admin.put(f"/quotas/{api.project}", {"quota": {"firewall_rule": -1}}).expect(200)
+    bulk = {"firewall_rules": [{}] * (MAX_RULES // 2)}
+    rules = [rule["id"] for _ in range(2) for rule in api.post(RULES, bulk).expect(201).body["firewall_rules"]]
+    policy, one = api.make("firewall_policy", firewall_rules=rules[1:])["id"], api.make("firewall_rule")["id"]
+    path = f"{POLICIES}/{policy}/insert_rule"
+    assert len(api.put(path, {"firewall_rule_id": rules[0]}).expect(200).body["firewall_rules"]) == MAX_RULES
+    refused = api.put(path, {"firewall_rule_id": one}).refused(400, "InvalidInput")
+    assert f"at most {MAX_RULES} are allowed" in str(refused)
+
+
+def test_only_administrators_change_the_rules_of_default_policies(api: Api, admin: Api) -> None:
+    (group,) = api.all("/fwaas/firewall_groups")
+    key = group["ingress_firewall_policy_id"]
+    own = api.make("firewall_rule")["id"]
+    made = api.show("firewall_policy", key)["firewall_rules"]
+    for verb, rule, left in (("insert_rule", own, [own, *made]), ("remove_rule", own, made)):
+        path, body = f"{POLICIES}/{key}/{verb}", {"firewall_rule_id": rule}
+        api.put(path, body).refused(409, "FirewallDefaultObjectUpdateRestricted")
+        assert admin.put(path, body).expect(200).body["firewall_rules"] == left
 
 
 def test_changes_reset_audited_unless_they_set_it(api: Api) -> None:
