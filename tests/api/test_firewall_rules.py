@@ -277,6 +277,18 @@ def test_a_policy_is_shared_after_its_rules(api: Api, admin: Api) -> None:
     api.put(path, {"firewall_policy": {"firewall_rules": [unshared]}}).refused(404, "FirewallRuleSharingConflict")
 
 
+def test_a_rule_of_shared_or_foreign_policies_stays_shared(api: Api, admin: Api) -> None:
+    body = {"firewall_rule": {"shared": False}}
+    for who, values in ((admin, {"shared": True}), (api.as_stranger(), {})):
+        rule = admin.make("firewall_rule", shared=True)["id"]
+        policy = who.make("firewall_policy", firewall_rules=[rule], **values)["id"]
+        admin.put(f"{RULES}/{rule}", body).refused(409, "FirewallRuleInUse")
+        admin.change("firewall_rule", rule, name="still shared", shared=True)
+        who.change("firewall_policy", policy, firewall_rules=[])
+        own = api.make("firewall_policy", firewall_rules=[rule])["id"]
+        assert admin.change("firewall_rule", rule, shared=False)["firewall_policy_id"] == [own]
+
+
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 

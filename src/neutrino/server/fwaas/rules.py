@@ -7,6 +7,7 @@ have to apply it.
 from collections.abc import Sequence
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
@@ -48,8 +49,10 @@ class FirewallRules(ViewCollection):
         with self.db.read() as connection:
             before = RULES.get(connection, key, revision=revision)
             policies = list(connection.execute(_policies_with(key)).scalars())
-        after = {**before, **values}
-        check_rule(after)
+            after = {**before, **values}
+            check_rule(after)
+            if before["shared"] and not after["shared"]:
+                _check_unshared(connection, before)
         with self.db.transaction() as tx:
             stamp = update_row(tx, t.firewall_rules, before, values)
             having = _p.id.in_(_policies_with(key))
@@ -72,6 +75,13 @@ class FirewallRules(ViewCollection):
 
 def new_rule(values: Object) -> Object:
     return fresh({**values, "firewall_policy_id": None})
+
+
+def _check_unshared(connection: Connection, rule: Object) -> None:
+    """Refuse to unshare a rule that policies have which could not get it any more."""
+    having = _pr.firewall_rule_id == rule["id"], _pr.firewall_policy_id == _p.id
+    if exists(connection, *having, sa.or_(_p.shared, _p.project_id != rule["project_id"])):
+        raise errors.FirewallRuleInUse(id=rule["id"])
 
 
 def _policies_with(rule_id: str) -> sa.Select[tuple[str]]:
