@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from neutrino.errors import RefusedToStart
 from neutrino.server.api.resources.firewall import MAX_RULES
@@ -117,6 +118,29 @@ def test_a_rule_shows_its_policies_and_stays_while_it_has_some(api: Api) -> None
     for policy in policies:
         api.delete(f"{POLICIES}/{policy}").expect(204)
     api.delete(f"{RULES}/{rule['id']}").expect(204)
+
+
+@SQLITE
+def test_a_changed_rule_updates_its_groups_by_the_ids_of_policies(api: Api) -> None:
+    """By a subquery, PostgreSQL and MariaDB would read all groups."""
+    policy = policy_with(api, {})
+    group = api.make("firewall_group", egress_firewall_policy_id=policy["id"])
+    other = api.make("firewall_group", egress_firewall_policy_id=policy_with(api, {})["id"])
+    updates = list[str]()
+
+    def listen(connection: object, cursor: object, statement: str, *rest: object) -> None:
+        if statement.startswith("UPDATE firewall_groups"):
+            updates.append(statement)
+
+    sa.event.listen(sa.engine.Engine, "before_cursor_execute", listen)
+    try:
+        api.change("firewall_rule", policy["firewall_rules"][0], action="allow")
+    finally:
+        sa.event.remove(sa.engine.Engine, "before_cursor_execute", listen)
+    assert len(updates) == 1
+    assert "SELECT" not in updates[0]
+    assert api.show("firewall_group", group["id"])["revision_number"] == group["revision_number"] + 1
+    assert api.show("firewall_group", other["id"])["revision_number"] == other["revision_number"]
 
 
 def test_lists_filter_rules(api: Api) -> None:
