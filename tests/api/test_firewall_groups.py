@@ -176,6 +176,16 @@ def test_a_deleted_default_group_takes_its_policies_and_rules_along(api: Api, ad
     api.get(f"/fwaas/firewall_policies/{again['egress_firewall_policy_id']}").refused(404)
 
 
+def test_a_deleted_default_group_leaves_the_rules_of_other_projects(api: Api, admin: Api) -> None:
+    (group,) = api.all(GROUPS)
+    foreign = api.as_stranger().as_admin().make("firewall_rule", shared=True, name="default ingress ipv4")["id"]
+    path = f"/fwaas/firewall_policies/{group['ingress_firewall_policy_id']}"
+    admin.put(f"{path}/insert_rule", {"firewall_rule_id": foreign}).expect(200)
+    admin.delete(f"{GROUPS}/{group['id']}").expect(204)
+    admin.get(path).refused(404, "FirewallPolicyNotFound")
+    assert admin.show("firewall_rule", foreign)["firewall_policy_id"] is None
+
+
 def test_the_name_default_is_reserved(api: Api) -> None:
     body = {"firewall_group": {"name": "default"}}
     api.post(GROUPS, body).refused(409, "FirewallDefaultParameterExists")

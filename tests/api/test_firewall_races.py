@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from neutrino.server.main import Server
+from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.firewalls import instance, policy_with
-from tests.api.races import before_next_transaction
+from tests.api.l3 import inside
+from tests.api.races import before_next_transaction, before_next_write
 
 GROUPS, POLICIES, RULES = "/fwaas/firewall_groups", "/fwaas/firewall_policies", "/fwaas/firewall_rules"
 Meanwhile = Callable[[Callable[[], object]], None]
@@ -67,6 +69,28 @@ def test_two_rules_inserted_at_once_are_both_there(api: Api, meanwhile: Meanwhil
     path = f"{POLICIES}/{policy}/insert_rule"
     meanwhile(lambda: api.put(path, {"firewall_rule_id": a}).expect(200))
     assert api.put(path, {"firewall_rule_id": b}).expect(200).body["firewall_rules"] == [b, a]
+
+
+def test_a_default_group_that_gets_a_port_by_itself_is_not_deleted(
+    another_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a port that loses the race joins the group that is created anew."""
+    server = another_server({"DEFAULT": {"auto_associate_default_firewall_group": "true"}})
+    switch(server, "fw1")
+    api = Api(server.app)
+    admin = api.as_admin()
+    network, _ = inside(api)
+    a, b = (admin.port(network, device_owner="compute:nova", project_id=api.project)["id"] for _ in range(2))
+    (group,) = api.all(GROUPS)
+    path = f"{GROUPS}/{group['id']}"
+    before_next_transaction(server, monkeypatch, lambda: admin.change("port", a, binding__host_id="fw1"))
+    admin.delete(path).refused(409, "FirewallGroupInUse")
+    assert api.show("firewall_group", group["id"])["ports"] == [a]
+    api.change("firewall_group", group["id"], ports=[])
+    before_next_write(server, monkeypatch, lambda: admin.delete(path).expect(204))
+    admin.change("port", b, binding__host_id="fw1")
+    (again,) = api.all(GROUPS)
+    assert (again["id"] != group["id"], again["ports"]) == (True, [b])
 
 
 def test_a_default_group_is_created_once(api: Api) -> None:

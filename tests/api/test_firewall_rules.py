@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from neutrino.errors import RefusedToStart
+from neutrino.server.api.resources.firewall import MAX_RULES
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.firewalls import policy_with
@@ -118,6 +120,29 @@ def test_a_rule_shows_its_policies_and_stays_while_it_has_some(api: Api) -> None
     api.delete(f"{RULES}/{rule['id']}").expect(204)
 
 
+@SQLITE
+def test_a_changed_rule_updates_its_groups_by_the_ids_of_policies(api: Api) -> None:
+    """By a subquery, PostgreSQL and MariaDB would read all groups."""
+    policy = policy_with(api, {})
+    group = api.make("firewall_group", egress_firewall_policy_id=policy["id"])
+    other = api.make("firewall_group", egress_firewall_policy_id=policy_with(api, {})["id"])
+    updates = list[str]()
+
+    def listen(connection: object, cursor: object, statement: str, *rest: object) -> None:
+        if statement.startswith("UPDATE firewall_groups"):
+            updates.append(statement)
+
+    sa.event.listen(sa.engine.Engine, "before_cursor_execute", listen)
+    try:
+        api.change("firewall_rule", policy["firewall_rules"][0], action="allow")
+    finally:
+        sa.event.remove(sa.engine.Engine, "before_cursor_execute", listen)
+    assert len(updates) == 1
+    assert "SELECT" not in updates[0]
+    assert api.show("firewall_group", group["id"])["revision_number"] == group["revision_number"] + 1
+    assert api.show("firewall_group", other["id"])["revision_number"] == other["revision_number"]
+
+
 def test_lists_filter_rules(api: Api) -> None:
     web = api.make("firewall_rule", protocol="tcp", destination_port="80", action="allow", name="web")
     dns = api.make("firewall_rule", protocol="udp", destination_port="53", enabled=False)
@@ -185,6 +210,36 @@ def test_rules_that_cannot_be_inserted_or_removed(api: Api, admin: Api) -> None:
     api.as_reader().put(insert, {"firewall_rule_id": other}).refused(403, "PolicyNotAuthorized")
 
 
+def test_inserted_rules_are_checked_as_those_of_an_update(api: Api, admin: Api) -> None:
+    shared = policy_with(admin, shared=True, project_id=api.project)["id"]
+    body = {"firewall_rule_id": api.make("firewall_rule")["id"]}
+    api.put(f"{POLICIES}/{shared}/insert_rule", body).refused(404, "FirewallRuleSharingConflict")
+    assert api.show("firewall_policy", shared)["firewall_rules"] == []
+
+
+@SQLITE
+def test_a_policy_has_a_limited_number_of_rules(api: Api, admin: Api) -> None:
+    admin.put(f"/quotas/{api.project}", {"quota": {"firewall_rule": -1}}).expect(200)
+    bulk = {"firewall_rules": [{}] * (MAX_RULES // 2)}
+    rules = [rule["id"] for _ in range(2) for rule in api.post(RULES, bulk).expect(201).body["firewall_rules"]]
+    policy, one = api.make("firewall_policy", firewall_rules=rules[1:])["id"], api.make("firewall_rule")["id"]
+    path = f"{POLICIES}/{policy}/insert_rule"
+    assert len(api.put(path, {"firewall_rule_id": rules[0]}).expect(200).body["firewall_rules"]) == MAX_RULES
+    refused = api.put(path, {"firewall_rule_id": one}).refused(400, "InvalidInput")
+    assert f"at most {MAX_RULES} are allowed" in str(refused)
+
+
+def test_only_administrators_change_the_rules_of_default_policies(api: Api, admin: Api) -> None:
+    (group,) = api.all("/fwaas/firewall_groups")
+    key = group["ingress_firewall_policy_id"]
+    own = api.make("firewall_rule")["id"]
+    made = api.show("firewall_policy", key)["firewall_rules"]
+    for verb, rule, left in (("insert_rule", own, [own, *made]), ("remove_rule", own, made)):
+        path, body = f"{POLICIES}/{key}/{verb}", {"firewall_rule_id": rule}
+        api.put(path, body).refused(409, "FirewallDefaultObjectUpdateRestricted")
+        assert admin.put(path, body).expect(200).body["firewall_rules"] == left
+
+
 def test_changes_reset_audited_unless_they_set_it(api: Api) -> None:
     policy = policy_with(api, {}, audited=True)
     rule, key = policy["firewall_rules"][0], policy["id"]
@@ -244,6 +299,18 @@ def test_a_policy_is_shared_after_its_rules(api: Api, admin: Api) -> None:
     admin.put(path, body).expect(200)
     unshared = api.make("firewall_rule")["id"]
     api.put(path, {"firewall_policy": {"firewall_rules": [unshared]}}).refused(404, "FirewallRuleSharingConflict")
+
+
+def test_a_rule_of_shared_or_foreign_policies_stays_shared(api: Api, admin: Api) -> None:
+    body = {"firewall_rule": {"shared": False}}
+    for who, values in ((admin, {"shared": True}), (api.as_stranger(), {})):
+        rule = admin.make("firewall_rule", shared=True)["id"]
+        policy = who.make("firewall_policy", firewall_rules=[rule], **values)["id"]
+        admin.put(f"{RULES}/{rule}", body).refused(409, "FirewallRuleInUse")
+        admin.change("firewall_rule", rule, name="still shared", shared=True)
+        who.change("firewall_policy", policy, firewall_rules=[])
+        own = api.make("firewall_policy", firewall_rules=[rule])["id"]
+        assert admin.change("firewall_rule", rule, shared=False)["firewall_policy_id"] == [own]
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------

@@ -105,8 +105,9 @@ def test_hosts_receive_groups_and_every_change_and_their_reports_come_back(serve
                         destination_port_first=80,
                         destination_port_last=90,
                     ),
-                    FirewallRule(id=echo, action="reject", ip_version=6, protocol=58),
+                    FirewallRule(id=echo, action="reject", ip_version=6, protocol=1),
                 )
+                assert received.ingress[1].ip_protocol == 58
                 assert [rule.protocol for rule in received.egress] == [41]
             assert group_on(h3, group) is None
             served, wired = h1.client.state.get("router", router["id"]), h1.client.state.get("port", interface)

@@ -132,8 +132,11 @@ def test_a_host_of_an_ha_router_tries_segments_as_replies_too() -> None:
 
 
 def distributed(*interfaces: RouterInterface, **values: object) -> Router:
+    """With the SNAT port on the subnet of the first interface, whose group it has."""
     central = msgspec.structs.replace(
-        interface(1, address("10.0.1.7", "10.0.1.0/24")), id="50000001-aaaa-bbbb-cccc-dddddddddddd"
+        interface(1, address("10.0.1.7", "10.0.1.0/24")),
+        id="50000001-aaaa-bbbb-cccc-dddddddddddd",
+        firewall_group_id=interfaces[0].firewall_group_id,
     )
     return router(*interfaces, distributed=True, snat_interfaces=(central,), **values)
 

@@ -385,7 +385,7 @@ auto_allocated_topologies = table(
 
 firewall_rules = object_table(
     "firewall_rules",
-    flags("shared", default=False),
+    flags("shared", default=False, index=True),
     flags("enabled", default=True),
     text(40, "protocol", nullable=True),
     integers("ip_version", default=4),
@@ -394,7 +394,12 @@ firewall_rules = object_table(
     text(16, "action", default="deny"),
 )
 
-firewall_policies = object_table("firewall_policies", flags("shared", "audited", default=False), json("firewall_rules"))
+firewall_policies = object_table(
+    "firewall_policies",
+    flags("shared", default=False, index=True),
+    flags("audited", default=False),
+    json("firewall_rules"),
+)
 
 # The same rules as rows: a rule that a policy has cannot be deleted, and the policies of a rule are found.
 firewall_policy_rules = table(
@@ -408,7 +413,8 @@ firewall_policy_rules = table(
 firewall_groups = object_table(
     "firewall_groups",
     flags("admin_state_up", default=True),
-    flags("shared", "is_default", default=False),
+    flags("shared", default=False, index=True),
+    flags("is_default", default=False),
     text(16, "status"),
     reference("ingress_firewall_policy_id", "firewall_policies", nullable=True),
     reference("egress_firewall_policy_id", "firewall_policies", nullable=True),

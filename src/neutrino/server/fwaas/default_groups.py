@@ -102,8 +102,10 @@ def delete_default_policies(tx: Transaction, group: Object) -> None:
         policy = tx.execute(sa.select(*columns).where(_p.id == policy_id)).one()
         if policy.name not in DEFAULT_NAMES or exists(tx.connection, is_used(policy_id)):
             continue
-        made = _r.name.in_(RULE_NAMES), _r.id == _pr.firewall_rule_id, _pr.firewall_policy_id == policy_id
-        rules = tx.execute(sa.select(_r.id, _r.project_id, _r.revision_number).where(*made)).all()
+        # Of the same project: a shared rule of another one may have such a name too.
+        made = _r.name.in_(RULE_NAMES), _r.project_id == policy.project_id
+        of_policy = _r.id == _pr.firewall_rule_id, _pr.firewall_policy_id == policy_id
+        rules = tx.execute(sa.select(_r.id, _r.project_id, _r.revision_number).where(*made, *of_policy)).all()
         sharing.delete_object(tx, t.firewall_policies, policy._asdict())
         for rule in rules:
             if not exists(tx.connection, _pr.firewall_rule_id == rule.id):

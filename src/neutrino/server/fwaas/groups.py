@@ -14,8 +14,8 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, fresh, update_row
-from neutrino.server.db.session import Database, retried
+from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.fwaas.checks import PENDING_CREATE, PENDING_UPDATE, POLICIES, is_enforced, shown_status
 from neutrino.server.fwaas.default_groups import DEFAULT_NAME, DefaultGroups, delete_default_policies
@@ -33,7 +33,7 @@ COMPUTE = "compute:"
 # Ports of other VIF types never pass the switch that filters them.
 SUPPORTED_VIFS = (VIF_UNBOUND, VIF_FAILED, "ovs", "vhostuser")
 _PORT_FIELDS = ("id", "project_id", "device_owner", "binding:vif_type", "binding:vnic_type")
-_gp = t.firewall_group_ports.c
+_g, _gp = t.firewall_groups.c, t.firewall_group_ports.c
 
 
 class FirewallGroups(ViewCollection):
@@ -104,10 +104,21 @@ class FirewallGroups(ViewCollection):
         if before["is_default"] and not context.is_admin:
             raise errors.FirewallGroupCannotRemoveDefault()
         with self.db.transaction() as tx:
-            # Stale if a port was added since: that raises the revision.
+            _refuse_new_ports(tx, key)
             sharing.delete_object(tx, t.firewall_groups, before)
             if before["is_default"]:
                 delete_default_policies(tx, before)
+
+
+def _refuse_new_ports(tx: Transaction, key: str) -> None:
+    """Stale if the group has got a port since: its foreign key would remove it from the group, and no host would learn it.
+
+    The revision does not tell, because automatic association keeps it. With the group's row locked, another transaction
+    cannot add a port: it waits, and fails on the foreign key. SQLite has no row locks, and one writer at a time.
+    """
+    tx.execute(sa.select(_g.id).where(_g.id == key).with_for_update())
+    if exists(tx.connection, _gp.firewall_group_id == key):
+        raise Stale
 
 
 def _shown(group: Object) -> Object:

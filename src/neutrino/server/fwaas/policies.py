@@ -1,7 +1,7 @@
 """Firewall policies: the API, with the actions that insert and remove single rules.
 
 A policy may have its own project's rules and shared ones, a shared policy only shared ones. Every change resets `audited`,
-unless the request sets it.
+unless the request sets it. The policies of default groups cannot be updated; administrators may insert and remove rules.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
+from neutrino.server.api.resources.firewall import MAX_RULES
 from neutrino.server.api.types import UUID
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
@@ -54,8 +55,7 @@ class FirewallPolicies(ViewCollection):
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = POLICIES.get(connection, key, revision=revision)
-            if before["name"] in DEFAULT_NAMES:
-                raise errors.FirewallDefaultObjectUpdateRestricted(resource_id=key, resource_type="Firewall Policy")
+            _refuse_default(before)
             _check_name(values)
             after = {**before, "audited": False, **values}
             _check_sharing(connection, before, after)
@@ -80,12 +80,15 @@ class FirewallPolicies(ViewCollection):
         """Insert a rule before or after another one, at the top if none is named. As in Neutron `insert_before` wins."""
         rule_id = _rule_of(body)
         with self.db.read() as connection:
-            before = POLICIES.get(connection, key)
+            before = _policy_before_action(connection, context, key)
             rules = list(before["firewall_rules"])
             if rule_id in rules:
                 raise errors.FirewallRuleAlreadyAssociated(rule_id=rule_id, policy_id=key)
             found = visible_rows(connection, context, t.firewall_rules, [rule_id], errors.FirewallRuleNotFound)[rule_id]
-            _refuse_foreign(before, found)
+            _check_rule(before, found)
+        if len(rules) >= MAX_RULES:
+            full = f"firewall policy {key} has {len(rules)} rules, and at most {MAX_RULES} are allowed"
+            raise errors.InvalidInput(error_message=full)
         rules.insert(_position(key, rules, body), rule_id)
         return self._write(before, {"firewall_rules": rules, "audited": False})
 
@@ -93,7 +96,7 @@ class FirewallPolicies(ViewCollection):
     def remove_rule(self, context: Context, key: str, body: Any) -> Object:
         rule_id = _rule_of(body)
         with self.db.read() as connection:
-            before = POLICIES.get(connection, key)
+            before = _policy_before_action(connection, context, key)
             if rule_id not in before["firewall_rules"]:
                 visible_rows(connection, context, t.firewall_rules, [rule_id], errors.FirewallRuleNotFound)
                 raise errors.FirewallRuleNotAssociatedWithPolicy(rule_id=rule_id, policy_id=key)
@@ -132,16 +135,21 @@ def _check_name(values: Object) -> None:
         raise errors.FirewallDefaultParameterExists(name=values["name"], resource_type="Firewall Policy")
 
 
+def _refuse_default(policy: Object) -> None:
+    if policy["name"] in DEFAULT_NAMES:
+        raise errors.FirewallDefaultObjectUpdateRestricted(resource_id=policy["id"], resource_type="Firewall Policy")
+
+
 def _check_rules(connection: Connection, context: Context, policy: Object) -> None:
     """Refuse rules that the caller may not see, or that the policy may not have."""
     found = visible_rows(connection, context, t.firewall_rules, policy["firewall_rules"], errors.FirewallRuleNotFound)
     for rule in found.values():
-        if policy["shared"] and not rule.shared:
-            raise errors.FirewallRuleSharingConflict(policy_id=policy["id"], rule_id=rule.id)
-        _refuse_foreign(policy, rule)
+        _check_rule(policy, rule)
 
 
-def _refuse_foreign(policy: Object, rule: Any) -> None:
+def _check_rule(policy: Object, rule: Any) -> None:
+    if policy["shared"] and not rule.shared:
+        raise errors.FirewallRuleSharingConflict(policy_id=policy["id"], rule_id=rule.id)
     if not rule.shared and rule.project_id != policy["project_id"]:
         raise errors.FirewallRuleConflict(rule_id=rule.id, project_id=rule.project_id)
 
@@ -155,6 +163,14 @@ def _check_sharing(connection: Connection, before: Object, after: Object) -> Non
             raise errors.FirewallPolicySharingConflict(policy_id=key, rule_id=unshared)
     if not after["shared"] and exists(connection, is_used(key), _g.project_id != before["project_id"]):
         raise errors.FirewallPolicyInUse(id=key)
+
+
+def _policy_before_action(connection: Connection, context: Context, key: str) -> Object:
+    """The policy that gets or loses a rule; an error if the caller may not change its rules."""
+    before = POLICIES.get(connection, key)
+    if not context.is_admin:
+        _refuse_default(before)
+    return before
 
 
 def _rule_of(body: Any) -> str:

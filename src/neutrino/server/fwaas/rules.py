@@ -4,9 +4,10 @@ A change of a rule is a change of all policies that have it, which are no longer
 have to apply it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
@@ -16,12 +17,13 @@ from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.fwaas.checks import PENDING_UPDATE, RULE_MATCH, check_rule
-from neutrino.server.fwaas.views import RULES
+from neutrino.server.fwaas.views import MAX_PARAMETERS, RULES
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
 KIND = "firewall_rule"
 _p, _g, _pr = t.firewall_policies.c, t.firewall_groups.c, t.firewall_policy_rules.c
+_POLICIES = sa.select(_pr.firewall_policy_id).where(_pr.firewall_rule_id == sa.bindparam("rule", type_=sa.String))
 
 
 class FirewallRules(ViewCollection):
@@ -47,17 +49,19 @@ class FirewallRules(ViewCollection):
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = RULES.get(connection, key, revision=revision)
-            policies = list(connection.execute(_policies_with(key)).scalars())
-        after = {**before, **values}
-        check_rule(after)
+            after = {**before, **values}
+            check_rule(after)
+            if before["shared"] and not after["shared"]:
+                _check_unshared(connection, before)
         with self.db.transaction() as tx:
             stamp = update_row(tx, t.firewall_rules, before, values)
-            having = _p.id.in_(_policies_with(key))
+            policies = sorted(tx.execute(_POLICIES, {"rule": key}).scalars())
             changed = {"audited": False, "revision_number": _p.revision_number + 1, "updated_at": now()}
-            tx.execute(sa.update(t.firewall_policies).where(having).values(changed))
+            for some in _batches(policies):
+                tx.execute(sa.update(t.firewall_policies).where(_p.id.in_(some)).values(changed))
             if any(after[name] != before[name] for name in RULE_MATCH):
-                change_groups(tx, _policies_with(key))
-        return {**after, **stamp, "firewall_policy_id": sorted(policies) or None}
+                change_groups(tx, policies)
+        return {**after, **stamp, "firewall_policy_id": policies or None}
 
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
@@ -74,15 +78,24 @@ def new_rule(values: Object) -> Object:
     return fresh({**values, "firewall_policy_id": None})
 
 
-def _policies_with(rule_id: str) -> sa.Select[tuple[str]]:
-    return sa.select(_pr.firewall_policy_id).where(_pr.firewall_rule_id == rule_id)
+def _check_unshared(connection: Connection, rule: Object) -> None:
+    """Refuse to unshare a rule that policies have which could not get it any more."""
+    having = _pr.firewall_rule_id == rule["id"], _pr.firewall_policy_id == _p.id
+    if exists(connection, *having, sa.or_(_p.shared, _p.project_id != rule["project_id"])):
+        raise errors.FirewallRuleInUse(id=rule["id"])
 
 
-def change_groups(tx: Transaction, policies: sa.Select[tuple[str]] | Sequence[str]) -> None:
+def change_groups(tx: Transaction, policies: Sequence[str]) -> None:
     """Raise the revision of groups with one of these policies: hosts have to apply it.
 
     The change log has the rule or the policy, from which the feed derives the groups, also those that are created now.
     """
-    having = sa.or_(_g.ingress_firewall_policy_id.in_(policies), _g.egress_firewall_policy_id.in_(policies))
     changed = {"status": PENDING_UPDATE, "revision_number": _g.revision_number + 1, "updated_at": now()}
-    tx.execute(sa.update(t.firewall_groups).where(having).values(changed))
+    for some in _batches(policies):
+        # Ids, not a subquery: with one in each part of an OR, PostgreSQL and MariaDB read all groups.
+        having = sa.or_(_g.ingress_firewall_policy_id.in_(some), _g.egress_firewall_policy_id.in_(some))
+        tx.execute(sa.update(t.firewall_groups).where(having).values(changed))
+
+
+def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + MAX_PARAMETERS] for start in range(0, len(ids), MAX_PARAMETERS))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from neutrino.server import errors
-from neutrino.server.api.resources.common import PROTOCOLS
+from neutrino.server.api.resources.common import PROTOCOLS, protocol_number
 
 IPV4, IPV6 = "IPv4", "IPv6"
 INGRESS, EGRESS = "ingress", "egress"
@@ -69,10 +69,6 @@ def check_rule(values: Mapping[str, Any]) -> Rule:
     if sum(remote is not None for remote in remotes) > 1:
         raise errors.SecurityGroupMultipleRemoteEntites()
     return Rule(values["direction"], ethertype, protocol, *ports, prefix, network, *remotes[1:])
-
-
-def protocol_number(protocol: str) -> int:
-    return PROTOCOLS[protocol] if protocol in PROTOCOLS else int(protocol)
 
 
 def shown_protocol(protocol: str | None, ethertype: str) -> str | None:

@@ -38,7 +38,7 @@ from neutrino.agent.role import ObjectStatus
 from neutrino.dataplane.nft.api import Chain, Hook, Table
 from neutrino.feed.state import StateChange
 from neutrino.model.firewall import FirewallGroup, FirewallRule
-from neutrino.model.routing import Router, RouterInterface
+from neutrino.model.routing import Router
 
 GROUP = "firewall_group"  # the feed's kind
 # After address scopes (0): what they drop is not rejected by a rule here.
@@ -88,23 +88,14 @@ def _group_ids(router: Router) -> frozenset[str]:
 
 
 def _groups(namespace: RouterNamespace) -> dict[str, FirewallGroup]:
+    """The group of each filtered device. SNAT ports come with the group of the router's interface on their subnet."""
     known = namespace.objects.get(GROUP, {})
-    ids = {name: _group_id(port, namespace) for name, port in namespace.inside.items()}
+    ids = {name: port.firewall_group_id for name, port in namespace.inside.items() if port.firewall_group_id}
     # A group that this host does not have (an invalid object, a lost one) drops everything, as one that is down does.
     return {
         name: known.get(group_id) or FirewallGroup(id=group_id, admin_state_up=False)
         for name, group_id in sorted(ids.items())
-        if group_id
     }
-
-
-def _group_id(port: RouterInterface, namespace: RouterNamespace) -> str:
-    """In `snat-…`, a port is the part of the router's port on that subnet that leads to the outside: its group counts."""
-    if port.firewall_group_id or namespace.kind != "snat":
-        return port.firewall_group_id
-    subnets = {each.subnet_id for each in port.addresses}
-    same = (each for each in namespace.whole.interfaces if subnets & {own.subnet_id for own in each.addresses})
-    return next((each.firewall_group_id for each in same if each.firewall_group_id), "")
 
 
 # --- chains -----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,12 @@ PROTOCOLS = {
     "ipv6-route": 43, "ospf": 89, "pgm": 113, "rsvp": 46, "sctp": 132, "tcp": 6, "udp": 17, "udplite": 136, "vrrp": 112,
 }  # fmt: skip
 
+
+def protocol_number(protocol: str) -> int:
+    """The number of a valid protocol, which is a name or a number."""
+    return PROTOCOLS[protocol] if protocol in PROTOCOLS else int(protocol)
+
+
 # --- attributes -------------------------------------------------------------------------------------------------------
 
 ID = Attribute("id", t.Uuid(), filter=True, sort=True)

@@ -6,7 +6,7 @@ from typing import Any
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import Attribute, Resource, writable
-from neutrino.server.api.resources.common import PROTOCOLS, TAGS
+from neutrino.server.api.resources.common import TAGS
 
 ACTIONS = ("allow", "deny", "reject")
 PROTOCOL_NAMES = ("dccp", "icmp", "ipv6-icmp", "sctp", "tcp", "udp")
@@ -158,9 +158,3 @@ FIREWALL_GROUP = Resource(
         *_STANDARD,
     ),
 )
-
-
-def protocol_number(protocol: str, ip_version: int) -> int:
-    """The number of a rule's protocol: ICMP of an IPv6 rule is ICMPv6."""
-    number = PROTOCOLS[protocol] if protocol in PROTOCOLS else int(protocol)
-    return PROTOCOLS["ipv6-icmp"] if number == PROTOCOLS["icmp"] and ip_version == 6 else number

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model.firewall import FirewallGroup, FirewallRule
-from neutrino.server.api.resources.firewall import protocol_number
+from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.rows import Ids, build, grouped, read_ids, read_rows, select
 
@@ -65,7 +65,7 @@ def _rule(row: Any) -> FirewallRule:
         id=row.id,
         action=row.action,
         ip_version=row.ip_version,
-        protocol=None if row.protocol is None else protocol_number(row.protocol, row.ip_version),
+        protocol=None if row.protocol is None else protocol_number(row.protocol),
         source_ip_address=_prefix(row.source_ip_address),
         destination_ip_address=_prefix(row.destination_ip_address),
         **_ports("source", row.source_port),

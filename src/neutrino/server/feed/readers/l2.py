@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.model import state as m
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
+from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.firewalls import PORT_GROUP
 from neutrino.server.feed.readers.routers import RouterHosts, read_router_hosts
@@ -21,7 +22,6 @@ from neutrino.server.feed.reports.rules import tunnel_address
 from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.routers.port_layout import DVR_INTERFACE
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
-from neutrino.server.securitygroups.checks import protocol_number
 
 _n, _s, _seg, _nd = t.networks.c, t.subnets.c, t.network_segments.c, t.network_dhcp_agents.c
 _p, _b, _a, _m = t.ports.c, t.port_bindings.c, t.agents.c, t.dvr_host_macs.c

@@ -16,8 +16,8 @@ def _text(size: int, *names: str, **options: Any) -> list[sa.Column[Any]]:
     return [sa.Column(name, sa.String(size), **({"nullable": False} | options)) for name in names]
 
 
-def _flags(*names: str) -> list[sa.Column[Any]]:
-    return [sa.Column(name, sa.Boolean, nullable=False) for name in names]
+def _flags(*names: str, **options: Any) -> list[sa.Column[Any]]:
+    return [sa.Column(name, sa.Boolean, nullable=False, **options) for name in names]
 
 
 def _reference(name: str, table: str, *, cascade: bool = False, **options: Any) -> sa.Column[Any]:
@@ -46,7 +46,8 @@ def _tables() -> dict[str, list[sa.Column[Any]]]:
     return {
         "firewall_rules": [
             *_standard(),
-            *_flags("shared", "enabled"),
+            *_flags("shared", index=True),
+            *_flags("enabled"),
             *_text(40, "protocol", nullable=True),
             sa.Column("ip_version", sa.Integer, nullable=False),
             *_text(64, "source_ip_address", "destination_ip_address", nullable=True),
@@ -55,7 +56,8 @@ def _tables() -> dict[str, list[sa.Column[Any]]]:
         ],
         "firewall_policies": [
             *_standard(),
-            *_flags("shared", "audited"),
+            *_flags("shared", index=True),
+            *_flags("audited"),
             sa.Column("firewall_rules", Json, nullable=False),
         ],
         "firewall_policy_rules": [
@@ -65,7 +67,9 @@ def _tables() -> dict[str, list[sa.Column[Any]]]:
         ],
         "firewall_groups": [
             *_standard(),
-            *_flags("admin_state_up", "shared", "is_default"),
+            *_flags("admin_state_up"),
+            *_flags("shared", index=True),
+            *_flags("is_default"),
             *_text(16, "status"),
             _reference("ingress_firewall_policy_id", "firewall_policies", nullable=True),
             _reference("egress_firewall_policy_id", "firewall_policies", nullable=True),
