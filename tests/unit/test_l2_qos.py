@@ -204,8 +204,9 @@ def test_a_port_has_its_own_policy_or_its_networks() -> None:
         port("p2", 2, groups=["open"]),
         port("p3", 3, device_owner="network:dhcp"),
         port("p4", 4, device_owner="network:router_interface", qos_policy_id="gold"),
+        port("p5", 5, groups=["open"], device_owner="neutron:anything"),  # any project may set it on its port
     )
-    for name in ("p3", "p4"):
+    for name in ("p3", "p4", "p5"):
         host.plug(name)
     policies = policy(limit(1000)), policy(limit(2000), name="silver")
     host.reconcile(net, OPEN, *ports, *policies)
@@ -213,7 +214,7 @@ def test_a_port_has_its_own_policy_or_its_networks() -> None:
         each.id: [meter.rate for meter in host.metered(each.id, packet.udp(end(n), end(99), 53))]
         for n, each in enumerate(ports, 1)
     }
-    assert rates == {"p1": [1000], "p2": [2000], "p3": [], "p4": [1000]}
+    assert rates == {"p1": [1000], "p2": [2000], "p3": [], "p4": [1000], "p5": [2000]}
 
 
 def test_a_rate_of_zero_is_no_limit() -> None:
