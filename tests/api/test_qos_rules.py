@@ -157,6 +157,25 @@ def test_rule_types_are_those_that_all_drivers_enforce(api: Api, admin: Api) -> 
     admin.get("/qos/rule-types/other").expect(404)
 
 
+def test_pages_of_rule_types(api: Api) -> None:
+    path = "/qos/rule-types"
+    listed = [one["type"] for one in api.get(path, {"all_rules": True}).body["rule_types"]]
+    assert set(listed) == set(RULES)
+
+    def page(**query: object) -> tuple[list[str], set[str]]:
+        body = api.get(path, {"all_rules": True, "limit": 2, **query}).expect(200).body
+        return [one["type"] for one in body["rule_types"]], {each["rel"] for each in body["rule_types_links"]}
+
+    assert page() == (listed[:2], {"next", "previous"})
+    assert page(marker=listed[1]) == (listed[2:4], {"next", "previous"})
+    assert page(marker=listed[3]) == (listed[4:], {"previous"})
+    assert page(marker=listed[4], page_reverse=True)[0] == listed[2:4]
+    assert page(marker=listed[0], page_reverse=True)[0] == []
+    assert page(page_reverse=True)[0] == listed[3:]
+    assert page(marker="other")[0] == []
+    assert types(api, all_rules=True, marker=listed[2]) == set(listed[3:])
+
+
 def test_drivers_that_enforce_nothing(another_server: Callable[..., Server]) -> None:
     settings: Settings = {"ml2": {"mechanism_drivers": "l2population"}}
     server: Server = another_server(settings)

@@ -111,6 +111,7 @@ QOS_RULE_TYPE = Resource(
     key="type",
     verbs=frozenset({"index", "show"}),
     not_found=errors.HTTPNotFound,
+    any_marker=True,  # members see the list, but not a type alone
     attributes=(
         Attribute("type", t.OneOf(tuple(QOS_RULES))),
         Attribute("drivers", t.ListOf(t.AnyObject())),
