@@ -26,7 +26,7 @@ QOS_POLICY = Resource(
     any_marker=True,
     attributes=(
         *IDENTITY,
-        writable("shared", t.Bool(), default=False, filter=True),
+        writable("shared", t.Bool(), default=False, filter=True, guarded=True),
         writable("is_default", t.Bool(), default=False, filter=True),
         Attribute("rules", t.ListOf(t.AnyObject())),
         *standard(),
