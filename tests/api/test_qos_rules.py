@@ -75,6 +75,7 @@ def test_rules_of_another_policy_or_type_are_not_found(admin: Api) -> None:
         ("bandwidth_limit", {"max_kbps": -1}),
         ("bandwidth_limit", {"max_kbps": 2**31}),
         ("bandwidth_limit", {"direction": "any"}),
+        ("packet_rate_limit", {"direction": "any"}),
         ("dscp_marking", {"dscp_mark": 3}),
         ("minimum_packet_rate", {"direction": "both"}),
     ],

@@ -129,13 +129,11 @@ def test_what_is_not_ip_passes_the_meter_unmarked() -> None:
     assert {name for name, _ in host.send("p1", request)} == {"tapp2", "eth1"}
 
 
-def test_one_meter_counts_packets_of_both_directions() -> None:
+def test_packets_of_each_direction_have_a_meter() -> None:
     host = QosHost()
-    host.reconcile(*host.objects, policy(packets(2, "any")))
-    both = [Meter(2000, "pktps", 1600)]
-    assert host.meters() == both
-    assert host.metered("p1", packet.tcp(end(1), end(2), 80)) == both
-    assert host.metered("p2", packet.tcp(end(2), end(1), 80)) == both
+    host.reconcile(*host.objects, policy(packets(2, "egress"), packets(3, "ingress")))
+    assert host.metered("p1", packet.tcp(end(1), end(2), 80)) == [Meter(2000, "pktps", 1600)]
+    assert host.metered("p2", packet.tcp(end(2), end(1), 80)) == [Meter(3000, "pktps", 2400)]
 
 
 @pytest.mark.parametrize("device", ["dpdkvhostuserclient", "internal"])
@@ -158,9 +156,9 @@ def test_copies_of_a_packet_pass_no_meter() -> None:
 
 def test_a_changed_limit_changes_no_flow() -> None:
     host = QosHost()
-    host.reconcile(*host.objects, policy(limit(1000), limit(1000, "ingress"), packets(1, "any")))
+    host.reconcile(*host.objects, policy(limit(1000), limit(1000, "ingress"), packets(1)))
     before, numbers = host.flows(), {*host.switch.openflow.read_meters("br-int")}
-    outcome = host.reconcile(*host.objects, policy(limit(5000, burst=300), limit(7000, "ingress"), packets(4, "any")))
+    outcome = host.reconcile(*host.objects, policy(limit(5000, burst=300), limit(7000, "ingress"), packets(4)))
     assert outcome.changed == 3
     assert host.flows() == before
     assert {*host.switch.openflow.read_meters("br-int")} == numbers
@@ -176,7 +174,7 @@ def test_nothing_is_left_behind(how: str) -> None:
     without = (*host.objects[:2], structs.replace(host.objects[2], qos_policy_id=""), host.objects[3])
     host.reconcile(*without)
     clean = host.flows()
-    gold = policy(limit(1000), limit(1000, "ingress"), packets(1, "any"), dscp=8)
+    gold = policy(limit(1000), limit(1000, "ingress"), packets(1), dscp=8)
     host.reconcile(*host.objects, gold)
     assert host.flows() != clean
     if how == "unplugged":
@@ -221,7 +219,7 @@ def test_a_rate_of_zero_is_no_limit() -> None:
     host = QosHost()
     host.reconcile(*host.objects)
     clean = host.flows()
-    host.reconcile(*host.objects, policy(limit(0), limit(0, "ingress"), packets(0), packets(0, "any")))
+    host.reconcile(*host.objects, policy(limit(0), limit(0, "ingress"), packets(0), packets(0, "ingress")))
     assert (host.flows(), host.meters(), host.settings()) == (clean, [], PortSettings())
 
 

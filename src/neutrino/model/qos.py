@@ -18,9 +18,9 @@ class BandwidthLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class PacketRateLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """In thousands of packets per second; `any` limits the sum of both directions."""
+    """In thousands of packets per second."""
 
-    direction: Annotated[str, fields.one_of("ingress", "egress", "any")] = "egress"
+    direction: Direction = "egress"
     max_kpps: Rate
     max_burst_kpps: Rate = 0
 
