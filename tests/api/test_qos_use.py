@@ -176,6 +176,21 @@ def test_gateways(api: Api, admin: Api) -> None:
     admin.delete(f"/qos/policies/{gold}").expect(204)
 
 
+def test_a_gateways_policy_that_the_project_does_not_see(api: Api, admin: Api) -> None:
+    hidden, external = policy(api.as_stranger().as_admin())["id"], outside(admin)
+    router = api.make("router", external_gateway_info=gateway(external))
+    path = f"/routers/{router['id']}"
+
+    def body(info: dict[str, Any] | None) -> dict[str, Any]:
+        return {"router": {"external_gateway_info": info}}
+
+    admin.put(path, body(gateway(external, qos_policy_id=hidden))).expect(200)
+    api.put(path, body(gateway(external, qos_policy_id=None))).refused(403, "PolicyRemoveAuthorizationError")
+    api.put(path, body(None)).expect(200)
+    again = api.put(path, body(gateway(external))).expect(200).body["router"]["external_gateway_info"]
+    assert again.get("qos_policy_id") is None  # it lasts as long as the gateway
+
+
 # --- Placement --------------------------------------------------------------------------------------------------------
 
 

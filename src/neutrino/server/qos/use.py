@@ -34,7 +34,8 @@ COMPUTE = "compute:"
 def check_policy(connection: Connection, context: Context, new: str | None, old: str | None = None) -> Rules:
     """The rules of the policy that a request sets instead of the old one; none if it stays the same.
 
-    Both must be visible to the caller: a policy that an administrator has set, and not shared, cannot be removed.
+    Both must be visible to the caller: a policy that an administrator has set, and not shared, can be neither replaced nor
+    cleared. It lasts as long as the object: a port or gateway that the project deletes and creates again has none.
     """
     if new == old:
         return ()
