@@ -84,6 +84,7 @@ def test_values_that_a_rule_takes(api: Api, given: Object, shown: Object) -> Non
         ({"source_ip_address": "2001:db8::/64"}, "FirewallIpAddressConflict"),
         ({"destination_ip_address": "192.0.2.1", "ip_version": 6}, "FirewallIpAddressConflict"),
         ({"source_ip_address": "somewhere"}, "HTTPBadRequest"),
+        ({"source_ip_address": f"10.0.0.0/{'0' * 300}8"}, "HTTPBadRequest"),
         ({"source_ip_address": "fe80::1%eth0", "ip_version": 6}, "HTTPBadRequest"),
         ({"position": 1}, "HTTPBadRequest"),
         ({"firewall_policy_id": []}, "HTTPBadRequest"),

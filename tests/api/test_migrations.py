@@ -110,6 +110,39 @@ def test_every_upgrade_keeps_the_rows(db: Database) -> None:
     assert all(_found(db, previous) for previous in revisions()[:-1])
 
 
+def test_an_interrupted_upgrade_is_repeated(db: Database) -> None:
+    """MariaDB commits every statement: an attempt finds what those before it did."""
+    create_first_schema(db)
+    attempts = next(number for number in itertools.count(1) if _upgrade_interrupted_after(db, number))
+    assert attempts > 5
+    assert schema.version(db) == schema.HEAD
+    with db.engine().connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": _differs})
+        assert compare_metadata(context, t.metadata) == []
+
+
+class _Interrupted(Exception):
+    pass
+
+
+def _upgrade_interrupted_after(db: Database, statements: int) -> bool:
+    """Whether an upgrade ends before it has changed the schema by more than a number of statements."""
+    left = iter(range(statements))
+
+    def interrupt(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if statement.strip().startswith(("CREATE", "ALTER", "DROP")) and next(left, None) is None:
+            raise _Interrupted
+
+    sa.event.listen(db.engine(), "before_cursor_execute", interrupt)
+    try:
+        schema.ensure(db)
+    except _Interrupted:
+        return False
+    finally:
+        sa.event.remove(db.engine(), "before_cursor_execute", interrupt)
+    return True
+
+
 # As it is in every revision: the code's own table may have columns that an older database has not.
 _TAGS = sa.table("tags", sa.column("object_id"), sa.column("tag"))
 

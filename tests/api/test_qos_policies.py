@@ -126,6 +126,16 @@ def test_a_policy_shared_with_all(api: Api, admin: Api) -> None:
     friend.get(f"/qos/policies/{gold['id']}").refused(404, "QosPolicyNotFound")
 
 
+def test_managers_do_not_share_with_all(api: Api, admin: Api) -> None:
+    manager = Api(api.app, api.project, "manager,member,reader")
+    manager.post("/qos/policies", {"policy": {"shared": True}}).refused(403, "PolicyNotAuthorized")
+    own = manager.post("/qos/policies", {"policy": {"name": "own", "shared": False}}).expect(201).body["policy"]["id"]
+    manager.put(f"/qos/policies/{own}", {"policy": {"shared": True}}).refused(403, "PolicyNotAuthorized")
+    assert manager.change("policy", own, name="renamed")["shared"] is False
+    assert admin.change("policy", own, shared=True)["shared"] is True
+    assert manager.change("policy", own, name="again")["shared"] is True
+
+
 def test_a_policy_shared_with_one_project(api: Api, admin: Api) -> None:
     friend, stranger = api.as_stranger(), api.as_stranger()
     gold = policy(admin)

@@ -75,6 +75,7 @@ def test_rules_of_another_policy_or_type_are_not_found(admin: Api) -> None:
         ("bandwidth_limit", {"max_kbps": -1}),
         ("bandwidth_limit", {"max_kbps": 2**31}),
         ("bandwidth_limit", {"direction": "any"}),
+        ("packet_rate_limit", {"direction": "any"}),
         ("dscp_marking", {"dscp_mark": 3}),
         ("minimum_packet_rate", {"direction": "both"}),
     ],
@@ -155,6 +156,25 @@ def test_rule_types_are_those_that_all_drivers_enforce(api: Api, admin: Api) -> 
     assert {**amount, "parameter_values": {"start": 0, "end": 2**31 - 1}} in by_driver["openvswitch"]
     api.get("/qos/rule-types/bandwidth_limit").refused(403, "NotAuthorized")
     admin.get("/qos/rule-types/other").expect(404)
+
+
+def test_pages_of_rule_types(api: Api) -> None:
+    path = "/qos/rule-types"
+    listed = [one["type"] for one in api.get(path, {"all_rules": True}).body["rule_types"]]
+    assert set(listed) == set(RULES)
+
+    def page(**query: object) -> tuple[list[str], set[str]]:
+        body = api.get(path, {"all_rules": True, "limit": 2, **query}).expect(200).body
+        return [one["type"] for one in body["rule_types"]], {each["rel"] for each in body["rule_types_links"]}
+
+    assert page() == (listed[:2], {"next", "previous"})
+    assert page(marker=listed[1]) == (listed[2:4], {"next", "previous"})
+    assert page(marker=listed[3]) == (listed[4:], {"previous"})
+    assert page(marker=listed[4], page_reverse=True)[0] == listed[2:4]
+    assert page(marker=listed[0], page_reverse=True)[0] == []
+    assert page(page_reverse=True)[0] == listed[3:]
+    assert page(marker="other")[0] == []
+    assert types(api, all_rules=True, marker=listed[2]) == set(listed[3:])
 
 
 def test_drivers_that_enforce_nothing(another_server: Callable[..., Server]) -> None:

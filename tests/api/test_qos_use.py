@@ -6,8 +6,11 @@ import uuid
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from neutrino.server.db import tables as t
 from neutrino.server.main import Server
+from neutrino.server.qos.use import check_not_placed
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.l3 import gateway, inside, outside
@@ -173,6 +176,21 @@ def test_gateways(api: Api, admin: Api) -> None:
     admin.delete(f"/qos/policies/{gold}").expect(204)
 
 
+def test_a_gateways_policy_that_the_project_does_not_see(api: Api, admin: Api) -> None:
+    hidden, external = policy(api.as_stranger().as_admin())["id"], outside(admin)
+    router = api.make("router", external_gateway_info=gateway(external))
+    path = f"/routers/{router['id']}"
+
+    def body(info: dict[str, Any] | None) -> dict[str, Any]:
+        return {"router": {"external_gateway_info": info}}
+
+    admin.put(path, body(gateway(external, qos_policy_id=hidden))).expect(200)
+    api.put(path, body(gateway(external, qos_policy_id=None))).refused(403, "PolicyRemoveAuthorizationError")
+    api.put(path, body(None)).expect(200)
+    again = api.put(path, body(gateway(external))).expect(200).body["router"]["external_gateway_info"]
+    assert again.get("qos_policy_id") is None  # it lasts as long as the gateway
+
+
 # --- Placement --------------------------------------------------------------------------------------------------------
 
 
@@ -239,3 +257,24 @@ def test_a_minimum_that_placement_has_allocated_does_not_change(api: Api, admin:
     rule(admin, gold, "bandwidth_limit")
     api.change("port", port["id"], device_owner="")
     delete_rule(admin, gold, type_, made["id"]).expect(204)
+
+
+def test_ports_with_a_policy_are_found_by_indexes() -> None:
+    """Nearly all ports have no policy: a query that looks for those, too, would read the whole table."""
+    engine = sa.create_engine("sqlite://")
+    statements: list[tuple[str, Any]] = []
+
+    @sa.event.listens_for(engine, "before_cursor_execute")
+    def collect(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        statements.append((statement, parameters))
+
+    with engine.connect() as connection:
+        t.metadata.create_all(connection)
+        statements.clear()
+        check_not_placed(connection, DEAD)
+        asked = statements[:]
+        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values).all() for sql, values in asked]
+    steps = [str(row[-1]) for plan in plans for row in plan]
+    found = [step for step in steps if " ports " in step]
+    assert [step.split("(")[-1] for step in found] == ["qos_policy_id=?)", "network_id=?)"]
+    assert not [step for step in steps if step.startswith("SCAN")]

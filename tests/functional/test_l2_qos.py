@@ -31,7 +31,7 @@ def policy(kbps: int, dscp: int | None = None) -> QosPolicy:
     return QosPolicy(
         id="gold",
         bandwidth_limits=tuple(BandwidthLimit(max_kbps=kbps, direction=way) for way in ("egress", "ingress")),
-        packet_rate_limits=(PacketRateLimit(max_kpps=kbps // 1000, direction="any"),),
+        packet_rate_limits=(PacketRateLimit(max_kpps=kbps // 1000),),
         minimum_bandwidths=(MinimumBandwidth(min_kbps=kbps),),
         dscp_mark=dscp,
     )

@@ -120,7 +120,7 @@ def test_limits_are_added_changed_and_removed_with_their_policy(host: RouterHost
 
 @pytest.mark.parametrize("kbps", [1, 64, 1024, 999_999, 10_000_000, 2**31 - 1])
 def test_the_kernel_takes_and_returns_every_rate(host: RouterHost, kbps: int) -> None:
-    packets = (PacketRateLimit(max_kpps=kbps, direction="any"),)
+    packets = (PacketRateLimit(max_kpps=kbps, direction="ingress"),)
     limits = (BandwidthLimit(max_kbps=kbps, max_burst_kbps=kbps * 2 % 2**31),)
     policy = QosPolicy(id="gold", bandwidth_limits=limits, packet_rate_limits=packets)
     host.feed.state.objects[POLICY]["gold"] = policy

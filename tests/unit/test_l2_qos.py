@@ -130,13 +130,11 @@ def test_what_is_not_ip_passes_the_meter_unmarked() -> None:
     assert {name for name, _ in host.send("p1", request)} == {"tapp2", "eth1"}
 
 
-def test_one_meter_counts_packets_of_both_directions() -> None:
+def test_packets_of_each_direction_have_a_meter() -> None:
     host = QosHost()
-    host.reconcile(*host.objects, policy(packets(2, "any")))
-    both = [Meter(2000, "pktps", 1600)]
-    assert host.meters() == both
-    assert host.metered("p1", packet.tcp(end(1), end(2), 80)) == both
-    assert host.metered("p2", packet.tcp(end(2), end(1), 80)) == both
+    host.reconcile(*host.objects, policy(packets(2, "egress"), packets(3, "ingress")))
+    assert host.metered("p1", packet.tcp(end(1), end(2), 80)) == [Meter(2000, "pktps", 1600)]
+    assert host.metered("p2", packet.tcp(end(2), end(1), 80)) == [Meter(3000, "pktps", 2400)]
 
 
 @pytest.mark.parametrize("device", ["dpdkvhostuserclient", "internal"])
@@ -159,9 +157,9 @@ def test_copies_of_a_packet_pass_no_meter() -> None:
 
 def test_a_changed_limit_changes_no_flow() -> None:
     host = QosHost()
-    host.reconcile(*host.objects, policy(limit(1000), limit(1000, "ingress"), packets(1, "any")))
+    host.reconcile(*host.objects, policy(limit(1000), limit(1000, "ingress"), packets(1)))
     before, numbers = host.flows(), {*host.switch.openflow.read_meters("br-int")}
-    outcome = host.reconcile(*host.objects, policy(limit(5000, burst=300), limit(7000, "ingress"), packets(4, "any")))
+    outcome = host.reconcile(*host.objects, policy(limit(5000, burst=300), limit(7000, "ingress"), packets(4)))
     assert outcome.changed == 3
     assert host.flows() == before
     assert {*host.switch.openflow.read_meters("br-int")} == numbers
@@ -177,7 +175,7 @@ def test_nothing_is_left_behind(how: str) -> None:
     without = (*host.objects[:2], structs.replace(host.objects[2], qos_policy_id=""), host.objects[3])
     host.reconcile(*without)
     clean = host.flows()
-    gold = policy(limit(1000), limit(1000, "ingress"), packets(1, "any"), dscp=8)
+    gold = policy(limit(1000), limit(1000, "ingress"), packets(1), dscp=8)
     host.reconcile(*host.objects, gold)
     assert host.flows() != clean
     if how == "unplugged":
@@ -205,8 +203,9 @@ def test_a_port_has_its_own_policy_or_its_networks() -> None:
         port("p2", 2, groups=["open"]),
         port("p3", 3, device_owner="network:dhcp"),
         port("p4", 4, device_owner="network:router_interface", qos_policy_id="gold"),
+        port("p5", 5, groups=["open"], device_owner="neutron:anything"),  # any project may set it on its port
     )
-    for name in ("p3", "p4"):
+    for name in ("p3", "p4", "p5"):
         host.plug(name)
     policies = policy(limit(1000)), policy(limit(2000), name="silver")
     host.reconcile(net, OPEN, *ports, *policies)
@@ -214,14 +213,14 @@ def test_a_port_has_its_own_policy_or_its_networks() -> None:
         each.id: [meter.rate for meter in host.metered(each.id, packet.udp(end(n), end(99), 53))]
         for n, each in enumerate(ports, 1)
     }
-    assert rates == {"p1": [1000], "p2": [2000], "p3": [], "p4": [1000]}
+    assert rates == {"p1": [1000], "p2": [2000], "p3": [], "p4": [1000], "p5": [2000]}
 
 
 def test_a_rate_of_zero_is_no_limit() -> None:
     host = QosHost()
     host.reconcile(*host.objects)
     clean = host.flows()
-    host.reconcile(*host.objects, policy(limit(0), limit(0, "ingress"), packets(0), packets(0, "any")))
+    host.reconcile(*host.objects, policy(limit(0), limit(0, "ingress"), packets(0), packets(0, "ingress")))
     assert (host.flows(), host.meters(), host.settings()) == (clean, [], PortSettings())
 
 

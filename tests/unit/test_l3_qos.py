@@ -97,7 +97,7 @@ def test_the_burst_is_what_the_bucket_of_one_second_lacks(kbps: int, burst_kbps:
 
 
 def test_packet_rates_are_limited_by_sets_of_their_own() -> None:
-    rules = (PacketRateLimit(direction="any", max_kpps=2), PacketRateLimit(direction="ingress", max_kpps=0))
+    rules = tuple(PacketRateLimit(direction=way, max_kpps=2) for way in ("ingress", "egress"))
     both = msgspec.structs.replace(policy(egress=1000), packet_rate_limits=rules)
     found = sets(router(floating_ips=(limited(9),)), both)
     packets = "203.0.113.9 limit rate over 2000/second burst 1600 packets"
@@ -106,6 +106,8 @@ def test_packet_rates_are_limited_by_sets_of_their_own() -> None:
         "qos_ingress_packets": {packets},
         "qos_egress_packets": {packets},
     }
+    none = msgspec.structs.replace(both, bandwidth_limits=(), packet_rate_limits=(PacketRateLimit(max_kpps=0),))
+    assert sets(router(floating_ips=(limited(9),)), none) == {}
 
 
 def test_the_gateways_policy_limits_its_ipv4_addresses() -> None:

@@ -18,9 +18,9 @@ class BandwidthLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class PacketRateLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """In thousands of packets per second; `any` limits the sum of both directions."""
+    """In thousands of packets per second."""
 
-    direction: Annotated[str, fields.one_of("ingress", "egress", "any")] = "egress"
+    direction: Direction = "egress"
     max_kpps: Rate
     max_burst_kpps: Rate = 0
 
@@ -39,12 +39,13 @@ class QosPolicy(Object, frozen=True, kw_only=True, omit_defaults=True):
     dscp_mark: Annotated[int | None, fields.within(0, 63)] = None
 
 
-# Ports of routers, DHCP and other services: a network's policy is for instances.
-_SERVICE_OWNERS: Final = ("network:", "neutron:")
+# Device owner of ports of routers, DHCP and other services: a network's policy is for instances. Neutron exempts `neutron:`
+# as well, but any project may set that on its port, and would escape the policy that an administrator has set.
+_SERVICE_OWNER: Final = "network:"
 
 
 def effective_policy_id(port: Port, network: Network | None) -> str:
     """The policy that applies to a port: its own, or its network's if it belongs to an instance; empty if none does."""
-    if port.qos_policy_id or network is None or port.device_owner.startswith(_SERVICE_OWNERS):
+    if port.qos_policy_id or network is None or port.device_owner.startswith(_SERVICE_OWNER):
         return port.qos_policy_id
     return network.qos_policy_id

@@ -213,6 +213,7 @@ _POLICY_READER = any_of(ADMIN, READER, "rule:shared_qos_policy")
 QOS = {
     **crud("policy", _MANAGER, _POLICY_READER),
     **tags("policy", _MANAGER, _POLICY_READER),
+    **setting("policy", {"shared": ADMIN}),  # as an RBAC policy for all projects
     "get_rule_type": "role:reader",
     **{
         rule: check

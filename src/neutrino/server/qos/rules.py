@@ -134,13 +134,25 @@ class RuleAliases:
         self._rules.delete(context, self._rules.policy_of(key), key, revision)
 
 
+def _page(types: Sequence[str], query: Query) -> Sequence[str]:
+    """One page of a list: after the marker or, in reverse, before it. After an unknown marker it is empty."""
+    if query.marker is not None and query.marker not in types:
+        return ()
+    at = None if query.marker is None else types.index(query.marker)
+    if query.reverse:
+        before = types[:at]
+        return before if query.limit is None else before[-query.limit :]
+    after = types if at is None else types[at + 1 :]
+    return after[: query.limit]
+
+
 class RuleTypes:
     def __init__(self, support: RuleSupport) -> None:
         self._support = support
 
     def index(self, context: Context, query: Query) -> list[Object]:
         wanted = {name: True in values for name, values in query.filters.items()}
-        return [{"type": type_} for type_ in self._support.types(**wanted)]
+        return [{"type": type_} for type_ in _page(self._support.types(**wanted), query)]
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         if not context.is_admin:  # as in Neutron, details of drivers are for administrators

@@ -101,8 +101,7 @@ def _treatment(policy: QosPolicy) -> bool:
 
 
 def _packet_limit(policy: QosPolicy, direction: str) -> PacketRateLimit | None:
-    limits = policy.packet_rate_limits
-    return next((each for each in limits if each.direction in (direction, "any") and each.max_kpps), None)
+    return next((each for each in policy.packet_rate_limits if each.direction == direction and each.max_kpps), None)
 
 
 def _bandwidth(
@@ -149,12 +148,11 @@ def _packet_rate(
     meters: dict[str, Meter] = {}
     flows: list[Flow] = []
     if egress is not None:
-        # One meter for both directions where the limit is for their sum.
-        name = f"packets-{egress.direction}-{port_id}"
+        name = f"packets-egress-{port_id}"
         meters[name] = _packet_meter(egress)
         flows.append(out.flow(1, f"in_port={ofport}", use_meter(name), then=options.after_extension(out)))
     if ingress is not None:
-        name = f"packets-{ingress.direction}-{port_id}"
+        name = f"packets-ingress-{port_id}"
         meters[name] = _packet_meter(ingress)
         match = f"{REG_PORT}={ofport},{REG_COPIES}=0"
         flows.append(into.flow(1, match, use_meter(name), then=options.after_ingress(into)))

@@ -92,7 +92,7 @@ def _limit(policy: QosPolicy, direction: str, unit: str) -> str:
     """The limit of a policy in one direction; empty if it has none. A rate of 0 is none, as in Neutron."""
     if unit == "packets":
         for each in policy.packet_rate_limits:
-            if each.direction in (direction, "any") and each.max_kpps:
+            if each.direction == direction and each.max_kpps:
                 return _packets(each.max_kpps, each.max_burst_kpps)
         return ""
     for rule in policy.bandwidth_limits:

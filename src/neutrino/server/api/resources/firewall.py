@@ -13,6 +13,7 @@ PROTOCOL_NAMES = ("dccp", "icmp", "ipv6-icmp", "sctp", "tcp", "udp")
 STATUSES = ("ACTIVE", "CREATED", "DOWN", "ERROR", "INACTIVE", "PENDING_CREATE", "PENDING_DELETE", "PENDING_UPDATE")
 MAX_RULES = 1000  # of a policy: each is a line of the filter on every host with a port of its groups
 MAX_PORTS = 1000  # of a group
+MAX_ADDRESS = 64  # characters of an address or prefix
 
 
 def parse_protocol(value: Any) -> str | None:
@@ -40,7 +41,8 @@ def parse_address(value: Any) -> str | None:
     if value is None:
         return None
     try:
-        if not isinstance(value, str) or "%" in value:  # a zone index is only valid on one host
+        # A zone index is only valid on one host. The length is the column's: a prefix length may have any number of zeros.
+        if not isinstance(value, str) or "%" in value or len(value) > MAX_ADDRESS:
             raise ValueError
         ipaddress.ip_interface(value)
     except ValueError:
@@ -65,7 +67,7 @@ def parse_ports(value: Any) -> str | None:
 
 _STRING_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 _NUMBER_OR_STRING = {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}
-_ADDRESS = t.Parsed(parse_address, _STRING_OR_NULL)
+_ADDRESS = t.Parsed(parse_address, {"anyOf": [{"type": "string", "maxLength": MAX_ADDRESS}, {"type": "null"}]})
 _PORTS = t.Parsed(parse_ports, _NUMBER_OR_STRING)
 _UUIDS = t.ListOf(t.Uuid())
 

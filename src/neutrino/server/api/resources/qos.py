@@ -26,7 +26,7 @@ QOS_POLICY = Resource(
     any_marker=True,
     attributes=(
         *IDENTITY,
-        writable("shared", t.Bool(), default=False, filter=True),
+        writable("shared", t.Bool(), default=False, filter=True, guarded=True),
         writable("is_default", t.Bool(), default=False, filter=True),
         Attribute("rules", t.ListOf(t.AnyObject())),
         *standard(),
@@ -111,6 +111,7 @@ QOS_RULE_TYPE = Resource(
     key="type",
     verbs=frozenset({"index", "show"}),
     not_found=errors.HTTPNotFound,
+    any_marker=True,  # members see the list, but not a type alone
     attributes=(
         Attribute("type", t.OneOf(tuple(QOS_RULES))),
         Attribute("drivers", t.ListOf(t.AnyObject())),

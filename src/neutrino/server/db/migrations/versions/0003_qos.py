@@ -14,7 +14,8 @@ _PARAMETERS = ("max_kbps", "max_burst_kbps", "min_kbps", "max_kpps", "max_burst_
 
 
 def upgrade() -> None:
-    op.create_table(
+    # MariaDB commits every statement: what an attempt that was interrupted has done already is skipped.
+    _create_table(
         "qos_policies",
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("project_id", sa.String(255), nullable=False),
@@ -27,18 +28,16 @@ def upgrade() -> None:
         sa.Column("is_default", sa.Boolean, nullable=False),
         sa.Column("rules", _JSON, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_qos_policies"),
-        **_TABLE,
     )
-    op.create_index("ix_qos_policies_project_id", "qos_policies", ["project_id"])
-    op.create_table(
+    _create_index("qos_policies", "project_id")
+    _create_table(
         "default_qos_policies",
         sa.Column("project_id", sa.String(255), nullable=False),
         _policy("default_qos_policies", "qos_policy_id"),
         sa.PrimaryKeyConstraint("project_id", name="pk_default_qos_policies"),
-        **_TABLE,
     )
-    op.create_index("ix_default_qos_policies_qos_policy_id", "default_qos_policies", ["qos_policy_id"])
-    op.create_table(
+    _create_index("default_qos_policies", "qos_policy_id")
+    _create_table(
         "qos_rules",
         sa.Column("id", sa.String(36), nullable=False),
         _policy("qos_rules", "qos_policy_id"),
@@ -47,20 +46,46 @@ def upgrade() -> None:
         *(sa.Column(name, sa.Integer, nullable=True) for name in _PARAMETERS),
         sa.PrimaryKeyConstraint("id", name="pk_qos_rules"),
         sa.UniqueConstraint("qos_policy_id", "type", "direction", name="uq_qos_rules_qos_policy_id_type_direction"),
-        **_TABLE,
     )
-    op.create_index("ix_qos_rules_qos_policy_id", "qos_rules", ["qos_policy_id"])
-    # The columns existed without a foreign key and were always NULL. That of a port's network is read from the network.
-    op.drop_column("ports", "qos_network_policy_id")
-    for table in ("networks", "ports"):
-        op.drop_column(table, "qos_policy_id")
+    _create_index("qos_rules", "qos_policy_id")
+    # That of a port's network is read from the network.
+    if "qos_network_policy_id" in _columns("ports"):
+        op.drop_column("ports", "qos_network_policy_id")
     for table, column in (
         ("networks", "qos_policy_id"),
         ("ports", "qos_policy_id"),
         ("floatingips", "qos_policy_id"),
         ("routers", "gw_qos_policy_id"),
     ):
-        _add_reference(table, column)
+        if not _has_foreign_key(table, column):
+            # Columns of this name existed without a foreign key and were always NULL.
+            if column in _columns(table):
+                op.drop_column(table, column)
+            _add_reference(table, column)
+        _create_index(table, column)
+
+
+def _inspector() -> sa.Inspector:
+    return sa.inspect(op.get_bind())  # a new one each time: it caches what it has read
+
+
+def _columns(table: str) -> set[str]:
+    return {column["name"] for column in _inspector().get_columns(table)}
+
+
+def _has_foreign_key(table: str, column: str) -> bool:
+    return any(key["constrained_columns"] == [column] for key in _inspector().get_foreign_keys(table))
+
+
+def _create_table(name: str, *columns: sa.schema.SchemaItem) -> None:
+    if not _inspector().has_table(name):
+        op.create_table(name, *columns, **_TABLE)
+
+
+def _create_index(table: str, column: str) -> None:
+    name = f"ix_{table}_{column}"
+    if name not in {index["name"] for index in _inspector().get_indexes(table)}:
+        op.create_index(name, table, [column])
 
 
 def _policy(table: str, column: str) -> sa.Column[str]:
@@ -74,8 +99,8 @@ def _add_reference(table: str, column: str) -> None:
         op.execute(
             f"ALTER TABLE {table} ADD COLUMN {column} VARCHAR(36) CONSTRAINT {name} REFERENCES qos_policies (id)"
         )
-    else:
-        op.add_column(table, sa.Column(column, sa.String(36), nullable=True))
-    op.create_index(f"ix_{table}_{column}", table, [column])
-    if op.get_bind().dialect.name != "sqlite":
-        op.create_foreign_key(name, table, "qos_policies", [column], ["id"])
+        return
+    op.add_column(table, sa.Column(column, sa.String(36), nullable=True))
+    # Before the foreign key, for which MariaDB would else create an index of its own.
+    _create_index(table, column)
+    op.create_foreign_key(name, table, "qos_policies", [column], ["id"])

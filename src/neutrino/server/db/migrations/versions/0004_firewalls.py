@@ -93,8 +93,13 @@ def _tables() -> dict[str, list[sa.Column[Any]]]:
 
 
 def upgrade() -> None:
-    # MariaDB commits every statement: tables of an attempt that was interrupted exist already.
-    existing = set(sa.inspect(op.get_bind()).get_table_names())
+    # MariaDB commits every statement: tables and indexes of an attempt that was interrupted exist already.
     for name, columns in _tables().items():
-        if name not in existing:
+        inspector = sa.inspect(op.get_bind())
+        if not inspector.has_table(name):
             op.create_table(name, *columns, mysql_charset="utf8mb4", mysql_collate="utf8mb4_nopad_bin")
+            continue
+        existing = {index["name"] for index in inspector.get_indexes(name)}
+        for column in columns:
+            if column.index and f"ix_{name}_{column.name}" not in existing:
+                op.create_index(f"ix_{name}_{column.name}", name, [column.name])
