@@ -62,9 +62,8 @@ class Resource:
     tagged: bool = False
     not_found: type[errors.ApiError] = errors.HTTPNotFound
     hidden: type[errors.ApiError] | None = None  # the error for an object that the caller may not see, if another one
-    any_marker: bool = (
-        False  # a list continues after any marker, also one that the caller may not see: then it is empty
-    )
+    # A list continues after any marker. After one that does not exist, or that the caller may not see, it is empty.
+    any_marker: bool = False
     belongs_to: str = ""  # the attribute that names the object on whose owner the policy depends
 
     def __post_init__(self) -> None:

@@ -64,9 +64,8 @@ def _create_or_upgrade(db: Database, found: str | None) -> None:
 
     with db.engine().begin() as connection:
         if found is None:
-            metadata.create_all(
-                connection
-            )  # only missing tables: MariaDB keeps those of an attempt that was interrupted
+            # Only missing tables: MariaDB keeps those of an attempt that was interrupted.
+            metadata.create_all(connection)
             command.stamp(alembic_config(connection), HEAD)
         else:
             command.upgrade(alembic_config(connection), HEAD)

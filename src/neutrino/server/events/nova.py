@@ -24,6 +24,7 @@ import msgspec
 from oslo_config import cfg
 
 from neutrino.configuration.findings import given as given_options
+from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +35,6 @@ VIF_PLUGGED, VIF_UNPLUGGED, VIF_DELETED = "network-vif-plugged", "network-vif-un
 NETWORK_CHANGED = "network-changed"
 ABOUT_STATUS = (VIF_PLUGGED, VIF_UNPLUGGED)  # the others are about a port's data
 COMPLETED, FAILED = "completed", "failed"
-COMPUTE_OWNER = "compute:"
 # Port attributes, besides the fixed IPs, that Nova caches.
 _BINDING = ("binding:vnic_type", "binding:profile", "binding:vif_type", "binding:vif_details")
 CACHED_BY_NOVA = ("device_id", "mac_address", *_BINDING)

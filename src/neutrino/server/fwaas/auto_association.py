@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
+from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, exists
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.fwaas.default_groups import DefaultGroups
-from neutrino.server.fwaas.groups import COMPUTE, add_ports, is_supported
+from neutrino.server.fwaas.groups import add_ports, is_supported
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.collection import Write
 
@@ -28,7 +29,7 @@ class AutoAssociation:
         self, connection: Connection, context: Context, before: Object | None, after: Object | None
     ) -> Write | None:
         """The write that puts a port into the default group in the transaction that binds it; None if it does not join."""
-        if after is None or not after["device_owner"].startswith(COMPUTE) or not after["project_id"]:
+        if after is None or not after["device_owner"].startswith(COMPUTE_OWNER) or not after["project_id"]:
             return None
         was_bound = before is not None and before["binding:vif_type"] not in NOT_BOUND
         if was_bound or after["binding:vif_type"] in NOT_BOUND or not is_supported(after):

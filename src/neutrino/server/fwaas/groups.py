@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
+from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
@@ -29,7 +30,6 @@ from neutrino.server.view_collection import ViewCollection
 
 KIND = "firewall_group"
 TYPE = "Firewall Group"  # in messages
-COMPUTE = "compute:"
 # Ports of other VIF types never pass the switch that filters them.
 SUPPORTED_VIFS = (VIF_UNBOUND, VIF_FAILED, "ovs", "vhostuser")
 _PORT_FIELDS = ("id", "project_id", "device_owner", "binding:vif_type", "binding:vnic_type")
@@ -190,7 +190,7 @@ def _check_port(port: Object, project_id: str) -> None:
         raise errors.FirewallGroupPortInvalidProject(port_id=port["id"], project_id=port["project_id"])
     if port["device_owner"] in INTERFACES:
         return
-    if not port["device_owner"].startswith(COMPUTE):
+    if not port["device_owner"].startswith(COMPUTE_OWNER):
         raise errors.FirewallGroupPortInvalid(port_id=port["id"])
     if unsupported := _unsupported(port):
         raise errors.FirewallGroupPortNotSupported(port_id=port["id"], what=unsupported, value=port[unsupported])

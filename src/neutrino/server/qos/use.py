@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
+from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.view import shareable_view
@@ -28,7 +29,6 @@ USERS: Mapping[str, sa.Column[Any]] = {
     "fip": t.floatingips.c.qos_policy_id,
     "router": t.routers.c.gw_qos_policy_id,
 }
-COMPUTE = "compute:"
 
 
 def check_policy(connection: Connection, context: Context, new: str | None, old: str | None = None) -> Rules:
@@ -116,7 +116,7 @@ def _rules_of(connection: Connection, policy_id: str | None) -> Rules:
 def check_not_placed(connection: Connection, policy_id: str) -> None:
     """Refuse to change a minimum that Placement has allocated for an instance's port."""
     for conditions in _with_policy(policy_id):
-        placed = sa.select(_p.id).where(*conditions, _p.device_owner.startswith(COMPUTE)).limit(1)
+        placed = sa.select(_p.id).where(*conditions, _p.device_owner.startswith(COMPUTE_OWNER)).limit(1)
         port_id = connection.execute(placed).scalar()
         if port_id is not None:
             raise errors.QosRuleTrackedInPlacement(policy_id=policy_id, port_id=port_id)

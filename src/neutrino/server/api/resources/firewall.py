@@ -65,7 +65,6 @@ def parse_ports(value: Any) -> str | None:
     return str(first) if first == last else f"{first}:{last}"
 
 
-_STRING_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 _NUMBER_OR_STRING = {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}
 _ADDRESS = t.Parsed(parse_address, {"anyOf": [{"type": "string", "maxLength": MAX_ADDRESS}, {"type": "null"}]})
 _PORTS = t.Parsed(parse_ports, _NUMBER_OR_STRING)

@@ -15,6 +15,7 @@ VNIC_TYPES = (
     *("normal", "direct", "macvtap", "baremetal", "direct-physical", "virtio-forwarder", "smart-nic", "vdpa"),
     *("accelerator-direct", "accelerator-direct-physical", "remote-managed"),
 )
+COMPUTE_OWNER = "compute:"  # how `device_owner` of an instance's port begins; an availability zone follows
 PROFILE_MAX = 4095  # as in Neutron
 MAX_FIXED_IPS = 100
 MAX_ADDRESS_PAIRS = 1000  # of one request; the limit of a port is the option max_allowed_address_pair

@@ -192,9 +192,8 @@ class FloatingIps:
             update_row(tx, t.floatingips, before, now)
             bump_routers(tx, association.routers)
             if now["qos_policy_id"] != before["qos_policy_id"] and now["router_id"] is not None:
-                tx.log(
-                    t.routers, now["router_id"]
-                )  # hosts get it as a part of the router, which is the same for clients
+                # Hosts get it as a part of the router, which is the same for clients.
+                tx.log(t.routers, now["router_id"])
             tx.after_commit(self.notify, before, now, {**_by_id(left), **_by_id(association.port)})
         return _api_floating_ip(now, association.port)
 

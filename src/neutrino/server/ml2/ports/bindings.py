@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
+from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, changed, exists, update_row
@@ -178,7 +179,7 @@ def _context(
 
 
 def _check_compute(port: Object) -> None:
-    if not port["device_owner"].startswith("compute:"):
+    if not port["device_owner"].startswith(COMPUTE_OWNER):
         raise errors.BadRequest(
             resource="port", msg=f"port {port['id']} belongs to no compute instance: it has no bindings"
         )

@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
+from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.api.types import comparable, first_duplicate
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
@@ -247,7 +248,7 @@ class Ports:
         if after["mac_address"] == before["mac_address"]:
             return
         is_bound = before["binding:vif_type"] not in (VIF_UNBOUND, VIF_FAILED)
-        if is_bound and before["device_owner"].startswith("compute:"):  # the guest would keep the old one
+        if is_bound and before["device_owner"].startswith(COMPUTE_OWNER):  # the guest would keep the old one
             raise errors.PortBound(port_id=before["id"], vif_type=before["binding:vif_type"])
         _check_macs_free(connection, [after])
 
