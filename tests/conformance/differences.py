@@ -11,7 +11,7 @@ _NEVER_SET = (
     "Neutron shows it to every client, null unless the extension that sets it is there: clients expect the field."
 )
 _FILTER = (
-    "It filters lists of rule types, which nobody creates or changes: Neutron's definition cannot be used so either."
+    "A filter of lists. The API cannot create or change rule types, in Neutron either, whatever its definition allows."
 )
 _OF_POLICY = "A rule belongs to the project of its policy; Neutron's answers do not have it either (exchange 669)."
 _SHOWN = "Neutron shows it on this resource too, though its definitions do not say so."

@@ -1,7 +1,7 @@
 """Plans of the switch's configuration: bridges, patch ports, tunnels, tags, and the OVSDB part of contributions.
 
-The agent creates its own bridges; a physical network's bridge is the operator's and must exist, and gets its datapath type
-and fail mode. Tunnels lead to the hosts
+The agent creates its own bridges. The bridge of a physical network is the operator's: it must exist, and the agent sets its
+datapath type and fail mode. Tunnels lead to the hosts
 that share a tunnel network with this one, and carry our mark, so that stale ones are recognised as ours. Tags are corrected
 wherever they differ. Everything else on the bridges is left alone.
 """

@@ -44,7 +44,7 @@ class Leftovers:
         try:
             devices = self.services.netlink.read(name).devices.values()
             reason = obstacle(kind, devices, interfaces, self.processes.inside(name), self.owner)
-        except NetlinkError as error:  # somebody has removed it meanwhile
+        except NetlinkError as error:  # the namespace was removed meanwhile
             reason = str(error)
         if reason and self._logged.get(name) != reason:
             LOG.warning("namespace %s, of which this agent has no record, is left alone: %s", name, reason)
@@ -71,7 +71,7 @@ class Leftovers:
         for name in netlink.namespaces():
             try:
                 devices = netlink.read(name).devices.values()
-            except NetlinkError:  # somebody has removed it meanwhile
+            except NetlinkError:  # the namespace was removed meanwhile
                 continue
             found |= {each.name for each in devices} | {each.peer for each in devices}
         return frozenset(found)

@@ -40,9 +40,8 @@ from neutrino.model.firewall import FirewallGroup, FirewallRule
 
 GROUP = "firewall_group"  # the feed's kind
 REG_ZONE, REG_GROUP = "reg10", "reg11"
-ZONES = range(
-    0x8000, 0x10000
-)  # above local VLANs, and above the hybrid firewall's zones, which are allocated from 4097 up
+# Above local VLANs, and above the hybrid firewall's zones, which are allocated from 4097 up.
+ZONES = range(0x8000, 0x10000)
 _ZONE = "zone=NXM_NX_REG10[0..15]"
 _SIGNALLING, _STATE, _RULES, _DEFAULT = 40000, 39000, 30000, 2  # priorities; rules go down from theirs
 _FAMILIES = {4: ("ip", "ct_nw"), 6: ("ipv6", "ct_ipv6")}
