@@ -92,6 +92,6 @@ def renewals(lab: Lab, vm: str) -> int:
     return (lab.dhcp(vm).directory / "events").read_text().count("reason=RENEW\n")
 
 
-def wait_for_renewal(lab: Lab, vm: str, seconds: float = 15) -> None:
+def wait_for_renewal(lab: Lab, vm: str, seconds: float = 30) -> None:
     before = renewals(lab, vm)
     wait_until(lambda: renewals(lab, vm) > before, seconds, f"the lease of {vm} is not renewed")
