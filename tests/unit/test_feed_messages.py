@@ -23,6 +23,7 @@ FROM_HOST = [
     m.PortReady(serial=5, port_id="p", revision=4),
     m.Status(serial=6, kind="floating_ip", id="f", status="ACTIVE"),
     m.Problem(serial=4, kind="port", id="p", text="no tap"),
+    m.Answer(serial=7, id="q", result=msgspec.Raw(b'{"exits":[]}')),
 ]
 FROM_SERVER = [
     m.Welcome(cursor=m.Cursor("db", 7), server="s"),
@@ -33,6 +34,7 @@ FROM_SERVER = [
     m.Entries(network_id="n", ids=("p",)),
     m.Synced(position=8, entries={"n": "3"}),
     m.Ack(serial=9),
+    m.Query(id="q", kind="trace", question=msgspec.Raw(b'{"flows":true}'), seconds=3.0),
 ]
 
 

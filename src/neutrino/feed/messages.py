@@ -104,6 +104,14 @@ class Problem(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="er
     id: str = ""
 
 
+class Answer(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="answer"):
+    """The answer to a query: `result` as its kind defines it, or the `error` because of which there is none."""
+
+    id: str
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: str = ""
+
+
 # --- from the server --------------------------------------------------------------------------------------------------
 
 
@@ -159,8 +167,17 @@ class Ack(Message, frozen=True, kw_only=True, omit_defaults=True, tag="ack"):
     serial: int
 
 
-HostMessage = Hello | Report | PortUp | PortDown | PortReady | Status | Problem
-ServerMessage = Welcome | Refused | Put | Gone | Members | Entries | Synced | Ack | Problem
+class Query(Message, frozen=True, kw_only=True, omit_defaults=True, tag="query"):
+    """A question about the host's actual state, answered within `seconds` without changing anything."""
+
+    id: str
+    kind: str
+    question: msgspec.Raw = msgspec.Raw(b"null")
+    seconds: float = 5.0
+
+
+HostMessage = Hello | Report | PortUp | PortDown | PortReady | Status | Problem | Answer
+ServerMessage = Welcome | Refused | Put | Gone | Members | Entries | Synced | Ack | Problem | Query
 
 
 class NotUnderstood(ValueError):

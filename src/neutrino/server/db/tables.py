@@ -497,6 +497,31 @@ host_credentials = table(
     text(255, "roles", server_default="l2,dhcp,l3,metadata"),  # separated by commas
 )
 
+# Queries to hosts, such as traces. Inserted with a change-log row, by which the feed process that serves the host sends it;
+# that process writes the answer. The asking process deletes the row, or a sweep does if that process has ended.
+host_queries = table(
+    "host_queries",
+    primary_id(),
+    text(255, "host", index=True),
+    text(32, "kind"),
+    sa.Column("question", Json, nullable=False),
+    sa.Column("expires_at", sa.Float, nullable=False),  # seconds since the epoch
+    sa.Column("answer", Json, nullable=True),
+    text(2000, "error", nullable=True),
+)
+
+# The processes of all servers on this database: each writes the time regularly, so that `neutrino status` can list them.
+server_processes = table(
+    "server_processes",
+    primary_id(),
+    text(255, "host"),
+    text(16, "kind"),  # "api" or "feed"
+    integers("pid"),
+    text(64, "release"),
+    text(20, "started_at", "seen_at"),
+    json("details", empty="{}"),
+)
+
 # --- the change log and the journal -----------------------------------------------------------------------------------
 
 # Appended to in the transaction of the change; read by the feed. Transactions may commit in another order than their ids
@@ -507,9 +532,13 @@ changes = table(
     text(32, "kind"),
     optional_ids("object_id", nullable=False),
     flags("deleted", default=False),
+    flags("created", default=False, server_default=sa.false()),
     text(20, "at"),
+    text(255, "project_id", nullable=True),  # of the object; unknown: only administrators see the row
+    text(64, "request_id", nullable=True),  # of the API request that made the change; none: a host's report, a sweep
     sa.Column("position", sa.BigInteger, nullable=True),
     sa.Index("uq_changes_position", "position", unique=True),
+    sa.Index("ix_changes_object_id", "object_id"),
 )
 
 # One row: the highest position assigned and the highest one removed. The identity tells databases apart.
