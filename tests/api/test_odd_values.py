@@ -134,6 +134,7 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
         "minimum_bandwidth_rule": {"min_kbps": 1000},
         "packet_rate_limit_rule": {"max_kpps": 10},
         "minimum_packet_rate_rule": {"min_kpps": 10},
+        "trace": {"source_port_id": ids["port"], "destination_address": "10.0.0.1"},
     }
     return values.get(resource.name, {})
 

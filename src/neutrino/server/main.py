@@ -49,6 +49,8 @@ from neutrino.server.scheduling.placements import NETWORKS
 from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.services import load
+from neutrino.server.trace import plugin as traces
+from neutrino.server.trace.tracer import Tracer
 
 LOG = logging.getLogger(__name__)
 
@@ -90,6 +92,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         agents,
         AvailabilityZones(db),
         IpAvailability(db),
+        traces.build(Tracer(db, registry)),
         *further,
     ]
     quota_api = QuotaPlugin(db, quotas)

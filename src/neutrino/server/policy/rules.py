@@ -171,6 +171,9 @@ HOSTS = {
     "get_network_ip_availability": ADMIN_OR_SERVICE,
 }
 
+# The project of a trace is that of its sender or, from outside, of its receiver.
+TRACE = {"create_trace": ADMIN_OR_MEMBER, "get_trace": "rule:regular_user"}
+
 PARENT_MEMBER = any_of(ADMIN, "role:member and rule:ext_parent_owner")
 PARENT_READER = any_of(ADMIN, "role:reader and rule:ext_parent_owner")
 ROUTER = {
@@ -249,5 +252,17 @@ FIREWALL = {
 }
 
 DEFAULTS = (
-    BASE | NETWORK | SUBNET | PORT | ADDRESSES | SECURITY_GROUP | ACCESS | HOSTS | ROUTER | FLOATINGIP | QOS | FIREWALL
+    BASE
+    | NETWORK
+    | SUBNET
+    | PORT
+    | ADDRESSES
+    | SECURITY_GROUP
+    | ACCESS
+    | HOSTS
+    | TRACE
+    | ROUTER
+    | FLOATINGIP
+    | QOS
+    | FIREWALL
 )
