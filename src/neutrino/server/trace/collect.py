@@ -63,12 +63,15 @@ class Directory:
     macs: Mapping[tuple[str, int | None, str], str] = field(default_factory=dict)  # segment and MAC → host
 
 
-def directory(snapshot: Snapshot) -> Directory:
+def directory(snapshot: Snapshot, *, ends_outside: bool = False) -> Directory:
+    """`ends_outside`: the path ends at an external network, so nothing on such networks is followed."""
     tunnels = {host.tunneling_ip: host.name for host in snapshot.hosts.values() if host.tunneling_ip}
     macs: dict[tuple[str, int | None, str], str] = {}
     for network_id, mac, host in _macs(snapshot):
         network = snapshot.networks.get(network_id)
-        for segment in network.segments if network is not None else ():
+        if network is None or (ends_outside and network.external):
+            continue
+        for segment in network.segments:
             if segment.physical_network and host:
                 tag = segment.segmentation_id if segment.network_type == "vlan" else None
                 macs.setdefault((segment.physical_network, tag, mac.lower()), host)

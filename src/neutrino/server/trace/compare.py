@@ -20,6 +20,7 @@ from neutrino.server.trace.path import UNKNOWN_MAC
 from neutrino.server.trace.steps.walk import contains
 from neutrino.server.trace.values import DROP, Path, Snapshot, Step
 
+DATAPLANE: Final = "dataplane"  # kind of a step that only the hosts know
 # What a host answers where it knows no more than that nothing leaves: every cause of the server explains it.
 _UNSPECIFIC: Final = frozenset({Cause.NONE, Cause.OTHER, Cause.DRIFT})
 _NO_FLOWS: Final = frozenset({Cause.PORT_NOT_WIRED, Cause.NO_DEVICE})
@@ -150,7 +151,10 @@ def _dropped(path: Path, end: End | None, drift: tuple[Note, ...], lag: tuple[No
 def _step(end: End | None, cause: Cause, note: str) -> Step:
     host, packet = (end.host, end.packet) if end is not None else ("", None)
     text = f"The dataplane of host {host} drops the packet: {note}." if host else f"In the dataplane, {note}."
-    return Step(kind="dataplane", result=DROP, text=text, host=host, packet=packet, cause=cause)
+    public = (
+        "The dataplane drops the packet, though the objects of the API let it pass: an administrator can see where."
+    )
+    return Step(kind=DATAPLANE, result=DROP, text=text, public=public, host=host, packet=packet, cause=cause)
 
 
 def _lag(collected: Collected, newest: int) -> Sequence[Note]:

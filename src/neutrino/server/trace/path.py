@@ -49,8 +49,14 @@ class Origin:
     towards: str = ""  # from outside: the port that it is for, if known
 
 
-def compute(snapshot: Snapshot, origin: Origin, packet: Packet, before: Passed = NOTHING) -> Path:
-    walk = Walk(snapshot, packet, before)
+def compute(
+    snapshot: Snapshot, origin: Origin, packet: Packet, before: Passed = NOTHING, project_id: str | None = None
+) -> Path:
+    """The path; with a project, one that ends at external networks where an object of another project follows.
+
+    Otherwise a member could tell which addresses outside are floating IPs and routers of other projects.
+    """
+    walk = Walk(snapshot, packet, before, project_id=project_id)
     try:
         _follow(walk, _start(walk, origin))
     except Dropped:
@@ -60,13 +66,13 @@ def compute(snapshot: Snapshot, origin: Origin, packet: Packet, before: Passed =
     return _path(walk, Verdict.DELIVERED, Cause.NONE)
 
 
-def compute_return(snapshot: Snapshot, forward: Path) -> Path | None:
+def compute_return(snapshot: Snapshot, forward: Path, project_id: str | None = None) -> Path | None:
     """The path of the answer to a packet that arrived; None where nothing of ours answers."""
     if forward.end_router_id and not forward.end_port_id:
         return None  # the router answers by the way that the packet came
     reply = answer_to(forward.packet)
     start = Origin(port_id=forward.end_port_id, network_id=forward.end_network_id)
-    return compute(snapshot, start, reply, forward.passed)
+    return compute(snapshot, start, reply, forward.passed, project_id)
 
 
 def _path(walk: Walk, verdict: Verdict, cause: Cause) -> Path:
@@ -187,9 +193,15 @@ def _advance(walk: Walk, onward: Onward) -> Onward | None:
     """Take the packet to the next address; None: it has arrived."""
     network = walk.snapshot.networks[onward.network_id]
     fip = _floating_ip(walk, onward) if network.external else None
+    port = _receiver(walk, onward)
+    if network.external and walk.host and walk.project_id is not None:
+        owners = {each.project_id for each in (fip, port) if each is not None}
+        owners |= {r.router.project_id for r in walk.snapshot.routers.values() if port and r.id == port.router_id}
+        if walk.project_id not in owners:
+            _leave(walk, onward)
+            return None
     if fip is not None:
         return _to_floating_ip(walk, onward, fip)
-    port = _receiver(walk, onward)
     if port is None:
         router = _routed_from_outside(walk, onward) if network.external and not walk.host else None
         if router is not None:
@@ -212,21 +224,19 @@ def _to_port(walk: Walk, onward: Onward, port: TracedPort) -> None:
     subject = of_port(port)
     if walk.packet.destination in METADATA and port.port.device_owner == _DHCP:
         text = f"The DHCP server's namespace on host {walk.host} answers, if enable_isolated_metadata is set."
-        walk.passes("metadata", subject, text)
+        public = "The DHCP server's namespace answers, if isolated metadata is enabled."
+        walk.passes("metadata", subject, text, public)
     elif not same(onward.address, walk.packet.destination):
         text = f"{subject.title} is the next hop: whether its instance forwards the packet is not known."
         walk.doubts_host("next-hop", subject, Cause.OTHER, text)
     else:
-        walk.passes("delivered", subject, f"Delivered to {subject} on host {walk.host}.")
+        walk.passes("delivered", subject, f"Delivered to {subject} on host {walk.host}.", f"Delivered to {subject}.")
 
 
 def _to_nobody(walk: Walk, onward: Onward) -> None:
     network, subject = walk.snapshot.networks[onward.network_id], of_network(walk, onward.network_id)
     if network.external and walk.host:
-        walk.packet = msgspec.structs.replace(walk.packet, eth_dst=OUTSIDE_MAC)
-        leave(walk, onward.network_id)
-        walk.end_network_id = onward.network_id
-        return
+        return _leave(walk, onward)
     if network.external:
         text = f"No floating IP, router or port of {subject} has address {onward.address}."
         walk.drops("external", subject, Cause.NO_SUCH_ADDRESS, text)
@@ -236,6 +246,12 @@ def _to_nobody(walk: Walk, onward: Onward) -> None:
         walk.drops("first-hop", gateway, Cause.NO_ROUTER, text)
     text = f"No port of {subject} has address {onward.address}."
     walk.drops("switching", subject, Cause.NO_SUCH_ADDRESS, text)
+
+
+def _leave(walk: Walk, onward: Onward) -> None:
+    walk.packet = msgspec.structs.replace(walk.packet, eth_dst=OUTSIDE_MAC)
+    leave(walk, onward.network_id)
+    walk.end_network_id = onward.network_id
 
 
 def _move(walk: Walk, network_id: str, host: str, port: TracedPort | None) -> None:
@@ -260,7 +276,8 @@ def _to_router(walk: Walk, onward: Onward, port: TracedPort, router: TracedRoute
     if router.router.distributed and not is_gateway and interface in router.router.interfaces:
         part = local_part(walk, router, walk.host)
         subject = of_router(router)
-        walk.informs("dvr", subject, f"{subject.title} is distributed: packets are routed on host {walk.host}.")
+        text = f"{subject.title} is distributed: packets are routed on host {walk.host}."
+        walk.informs("dvr", subject, text, f"{subject.title} is distributed: packets are routed on the sender's host.")
     else:
         part = central_part(walk, router)
         _move(walk, onward.network_id, part.host, port)

@@ -69,10 +69,12 @@ class Tracer:
             snapshot = read_snapshot(connection, self.registry, ends.seeds)
         deadline = self.clock() + self.seconds
         flows = bool(values["flows"]) and context.is_admin
-        there = self._direction(snapshot, ends.origin, compute(snapshot, ends.origin, ends.packet), deadline, flows)
+        project = None if context.is_admin else ends.project_id
+        path = compute(snapshot, ends.origin, ends.packet, project_id=project)
+        there = self._direction(snapshot, ends.origin, path, deadline, flows)
         back: Direction | None = None
         if there.result.verdict is not Verdict.DROPPED and there.path.verdict is not Verdict.DROPPED:
-            answer = compute_return(snapshot, there.path)
+            answer = compute_return(snapshot, there.path, project)
             if answer is not None:
                 origin = Origin(port_id=there.path.end_port_id, network_id=there.path.end_network_id)
                 back = self._direction(snapshot, origin, answer, deadline, flows)
@@ -82,7 +84,8 @@ class Tracer:
         collected, newest = Collected(), 0
         if self.ask is not None:
             start = _first(snapshot, origin, path)
-            collected = follow(start, directory(snapshot), self.ask, self.clock, deadline, flows=flows)
+            places = directory(snapshot, ends_outside=bool(path.end_network_id))
+            collected = follow(start, places, self.ask, self.clock, deadline, flows=flows)
             ids = {step.resource_id for step in path.steps if step.resource_id}
             with self.db.read() as connection:
                 newest = newest_change(connection, ids)
@@ -115,12 +118,12 @@ def _response(
     agreed = [each.result.agreement for each in both if each.result.agreement is not None]
     return {
         **values,
-        "source_address": ends.packet.source if admin or values["source"] is None else values["source_address"],
-        "destination_address": values["destination_address"] or ends.packet.destination,
+        "source_address": ends.packet.source,
+        "destination_address": ends.packet.destination,
         "ip_version": 6 if ":" in ends.packet.source else 4,
         "verdict": there.result.verdict.value,
         "cause": cause.value,
-        "summary": visible.summary(there.result.verdict, cause, shown),
+        "summary": visible.summary(there.result.verdict, cause, shown, outside=bool(there.path.end_network_id)),
         "steps": shown,
         "return_verdict": back.result.verdict.value if back is not None else None,
         "return_cause": back_cause.value,

@@ -14,6 +14,7 @@ from neutrino.model.qos import QosPolicy
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import AddressGroup, Member, Network, Port, SecurityGroup
 from neutrino.model.trace import Cause, Packet, Point, Verdict
+from neutrino.server.ml2.driver_api import VIF_HW
 
 # --- the objects that a trace needs -----------------------------------------------------------------------------------
 
@@ -45,8 +46,18 @@ class TracedPort(msgspec.Struct, frozen=True, kw_only=True):
         return self.port.device_owner.startswith("network:")
 
     @property
-    def filtered(self) -> bool:
-        return self.port.port_security_enabled and not self.trusted
+    def switched(self) -> bool:
+        """Whether it is on Open vSwitch: a virtual function of a network card is not."""
+        return self.port.vif_type != VIF_HW
+
+    @property
+    def unfiltered(self) -> str:
+        """Why the switch does not filter it; empty if it does."""
+        if self.trusted:
+            return "it is a port of a router or DHCP server"
+        if not self.switched:
+            return "it is not on Open vSwitch"
+        return "" if self.port.port_security_enabled else "port security is off"
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -127,11 +138,15 @@ INFO: Final = "info"
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happens to the packet, by the object of the API that decides it."""
+    """One thing that happens to the packet, by the object of the API that decides it.
+
+    Members see neither hosts nor segments: a text that names them has a public one with it.
+    """
 
     kind: str
     result: str
     text: str
+    public: str = ""  # the text for members, if the other one names hosts or segments
     host: str = ""
     resource_type: str = ""
     resource_id: str = ""

@@ -11,14 +11,15 @@ from typing import Any
 
 import msgspec
 
-from neutrino.model.trace import Cause, Observation, Verdict
+from neutrino.model.trace import Cause, Observation, Packet, Verdict
 from neutrino.server.context import Context
 from neutrino.server.trace.collect import Collected
-from neutrino.server.trace.compare import Note, Result
+from neutrino.server.trace.compare import DATAPLANE, Note, Result
 from neutrino.server.trace.values import DROP, INFO, PASS, Path, Snapshot, Step
 
 Object = dict[str, Any]
 OTHERS = "other-project"
+OUTSIDE = "The packet leaves to the outside, by an external network."
 
 
 def steps_of(path: Path, result: Result, collected: Collected, *, flows: bool) -> list[Step]:
@@ -80,39 +81,37 @@ def _reduced(steps: Sequence[Step], is_own: Callable[[Step], bool]) -> Iterable[
             if others:
                 yield _others(others)
             others = []
-            yield msgspec.structs.replace(step, host="", flows=(), text=without_hosts(step))
-        else:
+            yield _public(step)
+        elif step.kind != DATAPLANE or others:
             others.append(step)
+        else:
+            yield _public(step)
     if others:
         yield _others(others)
 
 
+def _public(step: Step) -> Step:
+    """A step of the caller's own, without hosts, segments and MAC addresses, which tell whether an address is in use."""
+    packet = step.packet
+    if packet is not None:
+        packet = msgspec.structs.replace(packet, eth_src="", eth_dst="")
+    return msgspec.structs.replace(step, host="", flows=(), text=step.public or step.text, packet=packet)
+
+
 def _others(steps: Sequence[Step]) -> Step:
-    drops = any(step.result == DROP for step in steps)
-    text = (
-        "It is not delivered, for a reason that lies with another project."
-        if drops
-        else "Passes objects of another project."
-    )
-    return Step(kind=OTHERS, result=DROP if drops else PASS, text=text, cause=Cause.OTHER if drops else Cause.NONE)
-
-
-def without_hosts(step: Step) -> str:
-    """The text without the name of its host."""
-    text = step.text
-    for name in (f" on host {step.host}", f" from host {step.host}", f" host {step.host}"):
-        text = text.replace(name, "") if step.host else text
-    return text
+    if any(step.result == DROP for step in steps):
+        text = "It is not delivered, for a reason that lies with another project."
+        return Step(kind=OTHERS, result=DROP, text=text, cause=Cause.OTHER)
+    return Step(kind=OTHERS, result=PASS, text="Passes objects of another project.")
 
 
 def seen_cause(steps: Sequence[Step], result: Result, context: Context, snapshot: Snapshot) -> Cause:
     """The cause as the caller may know it."""
     if context.is_admin or result.verdict is not Verdict.DROPPED:
         return result.cause
-    drops = [step for step in steps if step.result == DROP]
-    if drops and not _is_own(context, snapshot)(drops[-1]):
-        return Cause.OTHER
-    return result.cause
+    reduced = list(_reduced(steps, _is_own(context, snapshot)))
+    drops = [step for step in reduced if step.result == DROP]
+    return Cause.OTHER if not drops or drops[-1].kind == OTHERS else result.cause
 
 
 def notes(several: Iterable[Note]) -> list[Object]:
@@ -129,15 +128,21 @@ def _shown(step: Step) -> Object:
         "result": step.result,
         "text": step.text,
         "cause": step.cause.value,
-        "packet": msgspec.to_builtins(step.packet) if step.packet is not None else None,
+        "packet": _packet(step.packet) if step.packet is not None else None,
         "flows": list(step.flows),
     }
 
 
-def summary(verdict: Verdict, cause: Cause, shown: Sequence[Object]) -> str:
+def _packet(packet: Packet) -> Object:
+    """A packet with all its fields, except MAC addresses that the caller does not see."""
+    shown = {name: getattr(packet, name) for name in packet.__struct_fields__}
+    return {name: value for name, value in shown.items() if not (name.startswith("eth_") and not value)}
+
+
+def summary(verdict: Verdict, cause: Cause, shown: Sequence[Object], *, outside: bool = False) -> str:
     """The answer in one sentence."""
     if verdict is Verdict.DELIVERED:
-        return "The packet is delivered."
+        return OUTSIDE if outside else "The packet is delivered."
     if verdict is Verdict.UNKNOWN:
         why = next((s["text"] for s in reversed(shown) if s["kind"] in ("host", "next-hop")), f"{cause.value}.")
         return f"It is not known whether the packet is delivered: {why}"

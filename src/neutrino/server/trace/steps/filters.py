@@ -41,9 +41,8 @@ def needs_no_rule(packet: Packet, direction: str) -> str:
 
 def security_groups(walk: Walk, port: TracedPort, direction: str) -> None:
     kind = f"security-group-{direction}"
-    if not port.filtered:
-        why = "port security is off" if not port.trusted else "a port of a router or DHCP server is not filtered"
-        return walk.informs(kind, of_port(port), f"No security group applies: {why}.")
+    if port.unfiltered:
+        return walk.informs(kind, of_port(port), f"No security group applies to {of_port(port)}: {port.unfiltered}.")
     if word := needs_no_rule(walk.packet, direction):
         return walk.passes(kind, of_port(port), f"{word} passes without a rule.")
     groups = [g for g in map(walk.snapshot.security_groups.get, port.port.security_groups) if g is not None]

@@ -8,6 +8,8 @@ A packet that is translated and leaves by an internal interface again (hairpin) 
 back through the router. IPv6 is never translated.
 """
 
+from typing import Any
+
 import msgspec
 
 from neutrino.model.routing import FloatingIp, PortForwarding, RouterInterface
@@ -77,7 +79,8 @@ def _to_fixed(walk: Walk, part: Part, fip: FloatingIp) -> None:
     known = walk.snapshot.floating_ips.get(fip.id)
     if known is not None and known.status != "ACTIVE":
         text = f"Floating IP {fip.floating_ip_address} is {known.status}: host {part.host} has not applied it."
-        walk.drops("floating-ip", subject, Cause.FLOATING_IP_DOWN, text)
+        public = f"Floating IP {fip.floating_ip_address} is {known.status}: its host has not applied it."
+        walk.drops("floating-ip", subject, Cause.FLOATING_IP_DOWN, text, public)
     inform_of_policy(walk, fip.qos_policy_id, INGRESS)
     text = f"Floating IP {fip.floating_ip_address} → {fip.fixed_ip_address}."
     _translate(walk, part, "dnat", subject, text, destination=fip.fixed_ip_address)
@@ -86,7 +89,7 @@ def _to_fixed(walk: Walk, part: Part, fip: FloatingIp) -> None:
 def _source_back(walk: Walk, part: Part) -> bool:
     for done in reversed(walk.before.translations):
         if done.kind == "snat" and (done.router_id, done.part) == part.key and _answers(done.after, walk.packet):
-            fields: dict[str, object] = {"destination": done.before.source}
+            fields: dict[str, Any] = {"destination": done.before.source}
             if walk.packet.protocol in WITH_PORTS:
                 fields["destination_port"] = done.before.source_port
             subject = Subject(done.resource_type, done.resource_id, "", done.project_id)
@@ -143,7 +146,7 @@ def _destination_back(walk: Walk, part: Part) -> None:
     for done in walk.before.translations:
         is_own = done.kind == "dnat" and (done.router_id, done.part) == part.key
         if is_own and same(done.after.destination, walk.packet.source):
-            fields: dict[str, object] = {"source": done.before.destination}
+            fields: dict[str, Any] = {"source": done.before.destination}
             if walk.packet.protocol in WITH_PORTS:
                 fields["source_port"] = done.before.destination_port
             subject = Subject(done.resource_type, done.resource_id, "", done.project_id)
@@ -155,7 +158,7 @@ def _destination_back(walk: Walk, part: Part) -> None:
 # --- both -------------------------------------------------------------------------------------------------------------
 
 
-def _translate(walk: Walk, part: Part, kind: str, subject: Subject, text: str, **fields: object) -> None:
+def _translate(walk: Walk, part: Part, kind: str, subject: Subject, text: str, **fields: Any) -> None:
     before = walk.packet
     walk.changes("nat" if kind == "dnat" else "snat", subject, text, **fields)
     walk.translations.append(

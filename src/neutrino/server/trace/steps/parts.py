@@ -56,7 +56,8 @@ def local_part(walk: Walk, router: TracedRouter, host: str) -> Part:
         text = (
             f"{subject.title} is distributed, and host {host} does not have it: agent_mode of its L3 agent is {mode}."
         )
-        walk.drops("router", subject, Cause.ROUTER_NOT_SCHEDULED, text)
+        public = f"{subject.title} does not serve the host of the sender."
+        walk.drops("router", subject, Cause.ROUTER_NOT_SCHEDULED, text, public)
     floating = tuple(fip for fip in base.floating_ips if fip.host == host and is_local(walk, router, fip))
     return Part(router, ROUTER, host, base.interfaces, router.agent_gateways.get(host), floating, local=True)
 
@@ -82,7 +83,8 @@ def check_agent(walk: Walk, router: TracedRouter, host: str) -> None:
     subject, known = of_router(router), walk.snapshot.hosts.get(host)
     if known is not None and known.alive and not known.l3_alive:
         text = f"The L3 agent of host {host} does not report: what its routers do is not known."
-        walk.doubts_host("host", subject, Cause.HOST_DOWN, text)
+        public = f"The host of {subject} does not report: what its routers do is not known."
+        walk.doubts_host("host", subject, Cause.HOST_DOWN, text, public)
     else:
         check_host(walk, host, subject)
 
@@ -90,8 +92,8 @@ def check_agent(walk: Walk, router: TracedRouter, host: str) -> None:
 def _central_host(walk: Walk, router: TracedRouter) -> str:
     subject = of_router(router)
     if not router.placements:
-        word = "The SNAT part of r" if router.router.distributed else "R"
-        text = f"{word}{str(subject)[1:]} is scheduled to no L3 agent."
+        word = f"The SNAT part of {subject}" if router.router.distributed else subject.title
+        text = f"{word} is scheduled to no L3 agent."
         walk.drops("router", subject, Cause.ROUTER_NOT_SCHEDULED, text)
     if not router.is_ha:
         return router.placements[0].host
@@ -99,5 +101,6 @@ def _central_host(walk: Walk, router: TracedRouter) -> str:
     if not active:
         hosts = ", ".join(placement.host for placement in router.placements)
         text = f"{subject.title} is an HA router, and none of its hosts is active: {hosts}."
-        walk.drops("router", subject, Cause.ROUTER_NOT_ACTIVE, text)
+        public = f"{subject.title} is active on none of its hosts."
+        walk.drops("router", subject, Cause.ROUTER_NOT_ACTIVE, text, public)
     return active

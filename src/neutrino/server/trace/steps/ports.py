@@ -33,7 +33,8 @@ def _binding(walk: Walk, port: TracedPort) -> None:
     subject, bound = of_port(port), port.port
     if bound.vif_type == VIF_FAILED:
         text = f"Binding {subject} to host {bound.host} has failed (vif_type binding_failed): no driver could bind it."
-        walk.drops("binding", subject, Cause.BINDING_FAILED, text)
+        public = f"Binding {subject} has failed (vif_type binding_failed)."
+        walk.drops("binding", subject, Cause.BINDING_FAILED, text, public)
     if not bound.host or bound.vif_type == VIF_UNBOUND:
         walk.drops("binding", subject, Cause.PORT_UNBOUND, f"{subject.title} is bound to no host.")
 
@@ -47,14 +48,16 @@ def _wired(walk: Walk, port: TracedPort) -> None:
     host = walk.snapshot.hosts.get(name)
     alive = host is not None and host.alive
     if port.status != "ACTIVE" and port.blocks != {"DHCP"}:
+        state = f"{subject.title} is {port.status}"
         if not alive:
-            text = f"{subject.title} is {port.status}: the agents of its host {name} do not report."
-            walk.drops("binding", subject, Cause.HOST_DOWN, text)
-        text = f"{subject.title} is {port.status}: its host {name} has not wired it."
-        walk.drops("binding", subject, Cause.PORT_NOT_WIRED, text)
+            text = f"{state}: the L2 agent of its host {name} does not report."
+            walk.drops("binding", subject, Cause.HOST_DOWN, text, f"{state}: its host does not report.")
+        text, public = f"{state}: its host {name} has not wired it.", f"{state}: its host has not wired it."
+        walk.drops("binding", subject, Cause.PORT_NOT_WIRED, text, public)
     check_host(walk, name, subject)
     waits = " It waits for DHCP." if port.status != "ACTIVE" else ""
-    walk.passes("port", subject, f"{subject.title} is bound to host {name} and {port.status}.{waits}")
+    text = f"{subject.title} is bound to host {name} and {port.status}.{waits}"
+    walk.passes("port", subject, text, f"{subject.title} is bound and {port.status}.{waits}")
 
 
 def check_host(walk: Walk, name: str, subject: Subject) -> None:
@@ -63,20 +66,21 @@ def check_host(walk: Walk, name: str, subject: Subject) -> None:
     if host is None or not host.alive:
         since = f" since {host.last_report}" if host is not None and host.last_report else ""
         text = f"The L2 agent of host {name} has not reported{since}: what its switch does is not known."
-        walk.doubts_host("host", subject, Cause.HOST_DOWN, text)
+        public = "The host does not report: what its switch does is not known."
+        walk.doubts_host("host", subject, Cause.HOST_DOWN, text, public)
     elif host.dataplane.startswith("down"):
         text = f"Open vSwitch on host {name} does not work: {host.dataplane}."
-        walk.drops("host", subject, Cause.DATAPLANE_DOWN, text)
+        walk.drops("host", subject, Cause.DATAPLANE_DOWN, text, "The switch of the host does not work.")
     elif host.behind:
-        walk.informs("host", subject, f"Host {name} is {host.behind} changes behind.")
+        text = f"Host {name} is {host.behind} changes behind."
+        walk.informs("host", subject, text, "The host has not applied the newest changes yet.")
 
 
 def _addresses(walk: Walk, port: TracedPort) -> None:
     """Anti-spoofing: the source MAC and address must be the port's, or of an allowed address pair."""
     subject, packet = of_port(port), walk.packet
-    if not port.filtered:
-        why = "port security is off" if not port.trusted else "the port is of a router or DHCP server"
-        return walk.informs("anti-spoofing", subject, f"Source addresses are not checked: {why}.")
+    if port.unfiltered:
+        return walk.informs("anti-spoofing", subject, f"Sources of {subject} are not checked: {port.unfiltered}.")
     own = [(port.port.mac_address, fixed.ip_address) for fixed in port.port.fixed_ips]
     pairs = [(pair.mac_address or port.port.mac_address, pair.ip_address) for pair in port.port.allowed_address_pairs]
     macs = {mac.lower() for mac, _ in own + pairs} | {port.port.mac_address.lower()}
@@ -96,7 +100,7 @@ def _addresses(walk: Walk, port: TracedPort) -> None:
 
 def _guards(walk: Walk, port: TracedPort) -> None:
     """An instance neither acts as DHCP server nor as router."""
-    if not port.filtered:
+    if port.unfiltered:
         return
     packet, subject = walk.packet, of_port(port)
     if packet.protocol == UDP and (packet.source_port, packet.destination_port) in ((67, 68), (547, 546)):

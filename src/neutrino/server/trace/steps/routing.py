@@ -87,7 +87,8 @@ def _forward(
         _drop_interface(walk, route.interface)
     hop = "" if same(route.next_hop, walk.packet.destination) else f" to next hop {route.next_hop}"
     place = "its gateway" if route.to_outside else f"its interface {_subject(walk, route.interface).id}"
-    walk.passes("route", subject, f"{subject.title} on host {part.host}: {route.kind} {route.prefix} by {place}{hop}.")
+    what = f"{route.kind} {route.prefix} by {place}{hop}."
+    walk.passes("route", subject, f"{subject.title} on host {part.host}: {what}", f"{subject.title}: {what}")
     _scopes(walk, part, entry, route, translated)
     if filtered:
         came = entry if entry is not None else part.outside
@@ -116,9 +117,9 @@ def _outward(walk: Walk, part: Part, entry: RouterInterface | None, translated: 
         text = f"{subject.title} has no route to {walk.packet.destination}, and it has no gateway."
         walk.drops("route", subject, Cause.NO_ROUTE, text)
     if has_fip and part.outside is not None:
-        walk.informs(
-            "dvr", subject, f"{subject.title} is distributed: a floating IP is translated on host {part.host}."
-        )
+        text = f"{subject.title} is distributed: the floating IP is translated on host {part.host}."
+        public = f"{subject.title} is distributed: the floating IP is translated on the host of its port."
+        walk.informs("dvr", subject, text, public)
         address = next((a for a in base.gateway.addresses if a.version == 4), None)
         on_link = address is not None and contains(address.cidr, walk.packet.destination)
         hop = walk.packet.destination if on_link or address is None else address.gateway_ip or walk.packet.destination
@@ -134,6 +135,7 @@ def _outward(walk: Walk, part: Part, entry: RouterInterface | None, translated: 
         "dvr",
         subject,
         f"{subject.title} is distributed: without a floating IP, packets leave by its SNAT part on host {central.host}.",
+        f"{subject.title} is distributed: without a floating IP, packets leave by its SNAT part.",
         eth_dst=port.mac_address,
         ttl=walk.packet.ttl - 1,
     )
@@ -155,7 +157,8 @@ def _is_own(walk: Walk, part: Part, entry: RouterInterface | None) -> bool:
         if not on_subnet and ":" not in packet.source:
             text = f"{packet.source} is on no subnet of the interface by which it came: metadata is not served to it."
             walk.drops("metadata", subject, Cause.ADDRESS_SPOOFED, text)
-        walk.passes("metadata", subject, f"{subject.title} passes it to the metadata proxy on host {part.host}.")
+        text = f"{subject.title} passes it to the metadata proxy on host {part.host}."
+        walk.passes("metadata", subject, text, f"{subject.title} passes it to the metadata proxy.")
         return True
     own = [*part.inside, *([part.outside] if part.outside is not None else [])]
     if not any(same(address.ip_address, packet.destination) for each in own for address in each.addresses):

@@ -50,7 +50,8 @@ def switch_to(walk: Walk, network_id: str, host: str, port: TracedPort | None = 
     """Take the packet over a network to a host; nothing but a step if it is there already."""
     network, subject = walk.snapshot.networks[network_id], of_network(walk, network_id)
     if host == walk.host:
-        return walk.passes("switching", subject, f"{subject.title}: switched on host {host}.")
+        text, public = f"{subject.title}: switched on host {host}.", f"{subject.title}: switched on one host."
+        return walk.passes("switching", subject, text, public)
     segment = segment_of(network, port)
     kind = segment.network_type if segment is not None else "local"
     if segment is not None and kind in TUNNEL_TYPES:
@@ -58,10 +59,9 @@ def switch_to(walk: Walk, network_id: str, host: str, port: TracedPort | None = 
     elif segment is not None and kind in _PHYSICAL:
         _physical(walk, subject, segment, host)
     else:
-        text = (
-            f"{subject.title} is of type {kind}: packets do not leave host {walk.host}, and the receiver is on {host}."
-        )
-        walk.drops("switching", subject, Cause.NO_TUNNEL, text)
+        where = f"packets do not leave host {walk.host}, and the receiver is on host {host}"
+        text = f"{subject.title} is of type {kind}: {where}."
+        walk.drops("switching", subject, Cause.NO_TUNNEL, text, _unconnected(subject))
     return None
 
 
@@ -71,10 +71,11 @@ def leave(walk: Walk, network_id: str) -> None:
     segment = segment_of(network, None)
     if segment is not None and segment.network_type in _PHYSICAL:
         check_physical(walk, subject, segment, walk.host)
-        walk.passes("external", subject, f"{subject.title}: leaves host {walk.host} by {_on(segment)}.")
+        text = f"{subject.title}: leaves host {walk.host} by {_on(segment)}."
+        walk.passes("external", subject, text, f"{subject.title}: leaves to the outside.")
         walk.leaves(_physical_point(segment))
     else:
-        walk.passes("external", subject, f"{subject.title}: leaves to machines that are no ports of it.")
+        walk.passes("external", subject, f"{subject.title}: leaves to the outside.")
         walk.leaves(None)
 
 
@@ -84,10 +85,12 @@ def arrive(walk: Walk, network_id: str, host: str) -> None:
     segment = segment_of(network, None)
     if segment is None or segment.network_type not in _PHYSICAL:
         walk.enters(host, None)
-        return walk.passes("external", subject, f"{subject.title}: arrives on host {host}.")
+        public = f"{subject.title}: arrives from the outside."
+        return walk.passes("external", subject, f"{subject.title}: arrives on host {host}.", public)
     check_physical(walk, subject, segment, host)
     walk.enters(host, _physical_point(segment))
-    return walk.passes("external", subject, f"{subject.title}: arrives on host {host} by {_on(segment)}.")
+    text = f"{subject.title}: arrives on host {host} by {_on(segment)}."
+    return walk.passes("external", subject, text, f"{subject.title}: arrives from the outside.")
 
 
 def _tunnel(walk: Walk, subject: Subject, segment: Segment, host: str) -> None:
@@ -97,13 +100,17 @@ def _tunnel(walk: Walk, subject: Subject, segment: Segment, host: str) -> None:
         if each is None or not each.tunneling_ip or kind not in each.tunnel_types:
             why = f"{subject} needs one from {walk.host} to {host}"
             text = f"Host {name} has no {kind} tunnels (local_ip, tunnel_types), and {why}."
-            walk.drops("tunnel", subject, Cause.NO_TUNNEL, text)
+            walk.drops("tunnel", subject, Cause.NO_TUNNEL, text, _unconnected(subject))
     assert sender is not None
     assert receiver is not None
     text = f"{subject.title}: {kind} tunnel {segment.segmentation_id} from host {walk.host} to host {host}."
-    walk.passes("tunnel", subject, text)
+    walk.passes("tunnel", subject, text, f"{subject.title}: by a tunnel to another host.")
     walk.leaves(_tunnel_point(segment, receiver))
     walk.enters(host, _tunnel_point(segment, sender))
+
+
+def _unconnected(subject: Subject) -> str:
+    return f"{subject.title} does not reach all hosts of this path: an administrator can see why."
 
 
 def _tunnel_point(segment: Segment, peer: TracedHost) -> Point:
@@ -119,7 +126,7 @@ def _physical(walk: Walk, subject: Subject, segment: Segment, host: str) -> None
     for name in (walk.host, host):
         check_physical(walk, subject, segment, name)
     text = f"{subject.title}: {_on(segment)} from host {walk.host} to host {host}."
-    walk.passes("physical-network", subject, text)
+    walk.passes("physical-network", subject, text, f"{subject.title}: by the physical network to another host.")
     walk.leaves(_physical_point(segment))
     walk.enters(host, _physical_point(segment))
 
@@ -129,7 +136,7 @@ def check_physical(walk: Walk, subject: Subject, segment: Segment, name: str) ->
     if host is not None and segment.physical_network not in host.physical_networks:
         wanted = f"physical network {segment.physical_network}, which {subject} needs"
         text = f"Host {name} has no bridge for {wanted}: it is not in its bridge_mappings."
-        walk.drops("physical-network", subject, Cause.NO_PHYSICAL_NETWORK, text)
+        walk.drops("physical-network", subject, Cause.NO_PHYSICAL_NETWORK, text, _unconnected(subject))
 
 
 def _physical_point(segment: Segment) -> Point:

@@ -5,7 +5,7 @@ Mutable, and local to one call of `path.py`: from outside, the path is a pure fu
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -57,6 +57,7 @@ class Walk:
     steps: list[Step] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
     host: str = ""  # where the packet is; empty: outside
+    project_id: str | None = None  # of a member: at external networks, its path ends before other projects' objects
     tracked: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     translations: list[Translation] = field(default_factory=list)
@@ -71,32 +72,33 @@ class Walk:
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
-    def passes(self, kind: str, subject: Subject, text: str) -> None:
-        self._add(kind, subject, PASS, text)
+    def passes(self, kind: str, subject: Subject, text: str, public: str = "") -> None:
+        self._add(kind, subject, PASS, text, public)
 
-    def informs(self, kind: str, subject: Subject, text: str) -> None:
-        self._add(kind, subject, INFO, text)
+    def informs(self, kind: str, subject: Subject, text: str, public: str = "") -> None:
+        self._add(kind, subject, INFO, text, public)
 
-    def changes(self, kind: str, subject: Subject, text: str, **fields: object) -> None:
+    def changes(self, kind: str, subject: Subject, text: str, public: str = "", **fields: Any) -> None:
         """A step that rewrites the packet."""
         self.packet = msgspec.structs.replace(self.packet, **fields)
-        self._add(kind, subject, CHANGE, text)
+        self._add(kind, subject, CHANGE, text, public)
 
-    def drops(self, kind: str, subject: Subject, cause: Cause, text: str) -> NoReturn:
-        self._add(kind, subject, DROP, text, cause)
+    def drops(self, kind: str, subject: Subject, cause: Cause, text: str, public: str = "") -> NoReturn:
+        self._add(kind, subject, DROP, text, public, cause)
         raise Dropped
 
-    def doubts_host(self, kind: str, subject: Subject, cause: Cause, text: str) -> None:
+    def doubts_host(self, kind: str, subject: Subject, cause: Cause, text: str, public: str = "") -> None:
         """A step that leaves open what happens: the verdict is unknown unless a later step drops the packet."""
         self.doubts.append(cause)
-        self._add(kind, subject, INFO, text)
+        self._add(kind, subject, INFO, text, public)
 
-    def _add(self, kind: str, subject: Subject, result: str, text: str, cause: Cause = Cause.NONE) -> None:
+    def _add(self, kind: str, subject: Subject, result: str, text: str, public: str, cause: Cause = Cause.NONE) -> None:
         self.steps.append(
             Step(
                 kind=kind,
                 result=result,
                 text=text,
+                public=public,
                 host=self.host,
                 resource_type=subject.type,
                 resource_id=subject.id,
