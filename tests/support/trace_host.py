@@ -39,7 +39,7 @@ def answer() -> None:
     logging.basicConfig(level=logging.WARNING)
     questions = [msgspec.json.decode(line, type=Question) for line in sys.argv[1].splitlines()]
     for found in asyncio.run(_answer(sys.argv[2:], questions)):
-        print(msgspec.json.encode(found).decode())
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
 
 
 async def _answer(files: Sequence[str], questions: Sequence[Question]) -> list[HostAnswer]:
@@ -66,14 +66,9 @@ def from_port(port_id: str, packet: Packet, *, flows: bool = True) -> Question:
 
 
 def tcp(eth: tuple[str, str], source: str, destination: str, port: int, **values: Any) -> Packet:
-    eth_src, eth_dst = eth
+    ends = {"eth_src": eth[0], "eth_dst": eth[1], "source": source, "destination": destination}
     ports = {"source_port": 40000, "destination_port": port}
-    return Packet(
-        **{
-            **{"eth_src": eth_src, "eth_dst": eth_dst, "source": source, "destination": destination},
-            **{"protocol": TCP, **ports, **values},
-        }
-    )
+    return Packet(**{**ends, **ports, "protocol": TCP, **values})
 
 
 def show(found: HostAnswer) -> str:
