@@ -14,7 +14,7 @@ from neutrino.agent.dhcp import build as dhcp_build
 from neutrino.agent.l2 import build as l2_build
 from neutrino.agent.l3 import build as l3_build
 from neutrino.agent.metadata import build as metadata_build
-from neutrino.feed.messages import Answer, HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status
+from neutrino.feed.messages import Answer, HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status, encode_one
 from neutrino.model import agents as words
 from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
@@ -129,12 +129,17 @@ BAD: list[tuple[HostMessage, str]] = [
 ]
 
 
-@pytest.mark.parametrize("message", GOOD, ids=str)
+def name(value: object) -> str:
+    """The same in every process of a test run, unlike the representation of raw JSON."""
+    return value if isinstance(value, str) else encode_one(value).decode(errors="replace")[:60]
+
+
+@pytest.mark.parametrize("message", GOOD, ids=name)
 def test_valid_messages_are_accepted(message: HostMessage) -> None:
     assert refusal(message, "h1", ROLES) == ""
 
 
-@pytest.mark.parametrize(("message", "reason"), BAD, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("message", "reason"), BAD, ids=name)
 def test_invalid_messages_are_refused_with_the_reason(message: HostMessage, reason: str) -> None:
     found = refusal(message, "h1", ROLES)
     assert reason in found
