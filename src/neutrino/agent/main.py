@@ -20,6 +20,7 @@ from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.l2 import build as l2
 from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
+from neutrino.agent.queries import Queries
 from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
 from neutrino.configuration import findings
@@ -71,6 +72,8 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     current = [conf]  # replaced by SIGHUP
     reporter = loop.Reporter(client, lambda: float(current[0].agent.report_interval))
     roles = _roles(RoleContext(conf, client, switch, intervals, reporter.soon))
+    queries = Queries(client, {})
+    client.on_query(queries.take)
     stop = asyncio.Event()
     events = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -81,6 +84,7 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     try:
         await loop.run(client, roles, reporter, stop, conf.agent.quitting_rpc_timeout)
     finally:
+        await queries.close()
         await asyncio.to_thread(switch.close)
 
 

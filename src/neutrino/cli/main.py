@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from neutrino import __version__
 from neutrino.cli.errors import report
+from neutrino.cli.trace import arguments as trace
 
 SBIN = "/usr/sbin:/sbin"
 # The function of each command, which returns an exit status other than 0, or None. Imported when it is called, as
@@ -22,6 +23,7 @@ COMMANDS = {
     "metadata": "neutrino.cli.main:metadata_proxy",
     "vm": "neutrino.cli.lab:vm",
     "lab": "neutrino.cli.lab:lab",
+    "trace": "neutrino.cli.trace.command:trace",
 }
 DEFAULT_LAB = "/run/neutrino-lab"
 VM_ACTIONS = ("create", "exec", "delete", "list")
@@ -75,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference must last")
 
     _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
+    trace.add_arguments(commands.add_parser("trace", help="trace a packet: why it arrives or not"))
     _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
 
     metadata = commands.add_parser("metadata")  # started by the agent; without help, argparse does not list it
