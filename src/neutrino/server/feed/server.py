@@ -40,6 +40,7 @@ from neutrino.server.feed.stores import ServedKind
 from neutrino.server.feed.wake import wake
 from neutrino.server.hosts.queries import KIND as QUERY
 from neutrino.server.hosts.queries import OpenQueries
+from neutrino.server.status.processes import FEED, ServerProcess
 
 T = TypeVar("T")
 HostQuery = tuple[str, Query]  # host and query
@@ -98,6 +99,11 @@ class FeedServer:
         self._database = ""  # identity of the database whose positions we send
         self.fanout = Fanout(kinds)
         self.listening: list[Address] = []  # with the ports that the kernel chose
+
+    def describe(self) -> dict[str, Any]:
+        """What `GET /v2.0/status` shows of this process; called from a thread of its own."""
+        hosts = {session.host for session in tuple(self._sessions)}
+        return {"connected_hosts": len(hosts), "position": self.fanout.position}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""
@@ -338,9 +344,13 @@ def run(conf: cfg.ConfigOpts) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)  # the feed's records are many and without cycles: collecting often finds nothing
+    server = FeedServer(db, Credentials(db), host_reports(backend), options)
+    process = ServerProcess(db, conf.host, FEED, server.describe)
+    process.start()
     try:
-        asyncio.run(_serve(FeedServer(db, Credentials(db), host_reports(backend), options)))
+        asyncio.run(_serve(server))
     finally:
+        process.stop()
         backend.close()
 
 

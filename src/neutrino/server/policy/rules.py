@@ -169,6 +169,7 @@ HOSTS = {
     "get_l3-agents": ADMIN,
     "get_availability_zone": "role:reader",
     "get_network_ip_availability": ADMIN_OR_SERVICE,
+    "get_status": ADMIN,
 }
 
 PARENT_MEMBER = any_of(ADMIN, "role:member and rule:ext_parent_owner")
