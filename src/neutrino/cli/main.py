@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from neutrino import __version__
 from neutrino.cli.errors import report
+from neutrino.cli.history.command import add_arguments as add_history
 
 SBIN = "/usr/sbin:/sbin"
 # The function of each command, which returns an exit status other than 0, or None. Imported when it is called, as
@@ -19,6 +20,7 @@ COMMANDS = {
     "db": "neutrino.cli.database:database",
     "host": "neutrino.cli.database:host",
     "agent": "neutrino.cli.agent:agent",
+    "history": "neutrino.cli.history.command:history",
     "metadata": "neutrino.cli.main:metadata_proxy",
     "vm": "neutrino.cli.lab:vm",
     "lab": "neutrino.cli.lab:lab",
@@ -73,6 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     agent.add_argument("action", nargs="?", choices=["run", "verify"], default="run")
     agent.add_argument("--dry-run", action="store_true", help="print the planned changes without applying them")
     agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference must last")
+
+    add_history(commands.add_parser("history", help="show the changes of an object, with their requests"))
 
     _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
     _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))

@@ -37,6 +37,7 @@ from neutrino.server.db.tables import metadata
 from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.events import nova
 from neutrino.server.events.notifications import notifier_from_conf
+from neutrino.server.history import Changes
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.ip_availability import IpAvailability
@@ -105,6 +106,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     routes = [
         *discovery_routes(CORE, aliases),
         *quota_api.routes(authorizer),
+        *Changes(db).routes(authorizer),
         *tags.tag_routes(db, authorizer, tagged),
         *placement_routes(db, authorizer, dhcp, core.networks.listing, partial(agents.serving, NETWORKS)),
         *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
