@@ -15,9 +15,8 @@ from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
-from oslo_log import log
 
-from neutrino import private
+from neutrino import logs, private
 from neutrino.configuration import findings
 from neutrino.server import config
 from neutrino.server.access import tags
@@ -161,7 +160,7 @@ def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentSc
 
 def application(server: Server) -> Any:
     """The WSGI application of an assembled server, in the process that serves requests."""
-    log.setup(server.conf, "neutrino")
+    logs.setup(server.conf)
     begin(server)
     # Everything up to here lives as long as the process: without the freeze the collector would walk it again and again,
     # and with the default threshold it would run every few hundred rows of a list.
