@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from oslo_config import cfg
-from oslo_log import log
 
-from neutrino import __version__, private
+from neutrino import __version__, logs, private
 from neutrino.agent import config, loop
 from neutrino.agent.context import Intervals, RoleContext
 from neutrino.agent.dhcp import build as dhcp
@@ -38,7 +37,7 @@ def run(files: Sequence[str], server_options: Callable[[], findings.Groups] = tu
     """Run the agent until SIGTERM or SIGINT. `server_options`: of the server, whose files are often given to agents too."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # its default action would end an agent that is still starting
     conf = _configuration(files)
-    log.setup(conf, "neutrino")
+    logs.setup(conf)
     _log_options(conf)
     with _own_state(Path(conf.state_path)):
         asyncio.run(_run(conf, files, server_options))
@@ -152,7 +151,7 @@ def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Inte
     waiting = [f"[{group}] {name}" for group, name in changed if (group, name) not in config.RELOADED]
     if waiting:
         LOG.warning("these options need a restart of the agent: %s", ", ".join(sorted(waiting)))
-    log.setup(conf, "neutrino")
+    logs.setup(conf)
     _log_options(conf)
     current[0] = conf
     # Roles read these before each wait, so they take effect without a restart.

@@ -173,10 +173,15 @@ class FeedServer:
         rows, records, queries = await self._run(self._reading, self._next, self.fanout.position)
         if not rows:
             return False
-        self.fanout.apply(records)
+        self.fanout.apply(records, {(row.kind, row.object_id): row.request_id for row in rows if row.request_id})
         self.fanout.position = rows[-1].position
         if queries:
             self._ask(queries)
+        if LOG.isEnabledFor(logging.DEBUG):
+            for row in rows:
+                LOG.debug(
+                    "change %d: %s %s by %s", row.position, row.kind, row.object_id, row.request_id or "no request"
+                )
         # Ports of distributed routers follow from many rows: `settle` looks at all of them, in a task of its own.
         for by_host in records.get("router", {}).values():
             if by_host is None or any(router.distributed for router in by_host.values()):  # None: deleted, of any kind
