@@ -10,7 +10,6 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from oslo_config import cfg
 
@@ -63,10 +62,11 @@ def run(
     quiet: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT, with `children` as further child processes. `quiet`: no log of granian."""
-    from granian.constants import Interfaces, SSLProtocols
+    from granian.constants import Interfaces
     from granian.log import LogLevels
 
     from neutrino.cli import workers
+    from neutrino.cli.api_tls import ApiCertificate, granian_options
 
     encryption = tls.api_tls(conf)
     files = [os.path.abspath(name) for name in config_files]
@@ -82,11 +82,7 @@ def run(
         workers=conf.api_workers or os.cpu_count() or 1,
         blocking_threads=config.api_threads(conf),
         backlog=1024,
-        ssl_cert=Path(encryption.cert_file) if encryption else None,
-        ssl_key=Path(encryption.key_file) if encryption else None,
-        ssl_ca=Path(encryption.ca_file) if encryption and encryption.ca_file else None,
-        ssl_client_verify=bool(encryption and encryption.ca_file),
-        ssl_protocol_min=SSLProtocols(encryption.lowest_version if encryption else "tls1.2"),
+        **granian_options(encryption),
         log_access=False,
         log_level=LogLevels.warning if quiet else LogLevels.info,
         workers_kill_timeout=10,
@@ -97,6 +93,10 @@ def run(
     # First, as granian calls them in this order: the feed restarts with the configuration that is loaded then.
     api.on_reload(lambda: _reload(files))
     with contextlib.ExitStack() as stack:
+        if encryption:
+            certificate = ApiCertificate(api, encryption)
+            stack.enter_context(certificate)
+            api.on_reload(lambda: certificate.reload(workers.loaded()))
         if conf.feed.run:
             api.on_reload(stack.enter_context(ChildProcess("feed", lambda: feed(workers.loaded()))).restart)
         for name, work in (children or {}).items():

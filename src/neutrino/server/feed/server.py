@@ -10,7 +10,6 @@ import os
 import random
 import resource
 import signal
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +37,7 @@ from neutrino.server.feed.records import Records
 from neutrino.server.feed.reports.reports import ReportBatches, Reports
 from neutrino.server.feed.stores import ServedKind
 from neutrino.server.feed.wake import wake
+from neutrino.tls import CHECK_SECONDS, ReloadingContext
 
 T = TypeVar("T")
 LOG = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ WITHDRAWN = "the credential is not valid any more"
 class FeedOptions:
     server: str  # name of this machine, for the hosts' logs
     addresses: Sequence[Address]
-    tls: ssl.SSLContext | None = None
+    tls: ReloadingContext | None = None
     keep_changes: float = 3600.0  # seconds that change-log rows are kept
     interval: float = 0.05
     sqlite_interval: float = 0.02
@@ -105,6 +105,7 @@ class FeedServer:
             self._settle(),
             self._compact(),
             self._batches.run(),
+            self._watch_certificate(),
             stop.wait(),
         )
         tasks = [asyncio.create_task(one) for one in work]
@@ -196,6 +197,17 @@ class FeedServer:
         while True:
             await asyncio.sleep(COMPACT_SECONDS * (0.5 + random.random()))  # jitter: several processes do this
             await _retrying("remove old rows of the change log", work)
+
+    async def _watch_certificate(self) -> None:
+        """New connections check the files too; here, so that files that cannot be used are logged without any."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            self.reload_certificate(now=False)
+
+    def reload_certificate(self, *, now: bool = True) -> None:
+        """Use changed TLS files for new connections; open ones stay."""
+        if self._options.tls is not None:
+            self._options.tls.watch.check(now=now)
 
     # --- connections ----------------------------------------------------------------------------------------------
 
@@ -326,4 +338,6 @@ async def _serve(server: FeedServer) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored in the child of a server, which restarts it
+        loop.add_signal_handler(signal.SIGHUP, server.reload_certificate)
     await server.run(stop)
