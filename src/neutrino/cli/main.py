@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from neutrino import __version__
 from neutrino.cli.errors import report
+from neutrino.cli.pki import arguments as pki
 
 SBIN = "/usr/sbin:/sbin"
 # The function of each command, which returns an exit status other than 0, or None. Imported when it is called, as
@@ -19,6 +20,7 @@ COMMANDS = {
     "db": "neutrino.cli.database:database",
     "host": "neutrino.cli.database:host",
     "agent": "neutrino.cli.agent:agent",
+    "pki": "neutrino.cli.pki.command:pki",
     "metadata": "neutrino.cli.main:metadata_proxy",
     "vm": "neutrino.cli.lab:vm",
     "lab": "neutrino.cli.lab:lab",
@@ -73,6 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     agent.add_argument("action", nargs="?", choices=["run", "verify"], default="run")
     agent.add_argument("--dry-run", action="store_true", help="print the planned changes without applying them")
     agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference must last")
+
+    pki.add_arguments(commands.add_parser("pki", help="a small certificate authority, for installations without one"))
 
     _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
     _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
