@@ -17,6 +17,7 @@ from neutrino.cli import preflight
 from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.configuration import findings
+from neutrino.errors import RefusedToStart
 from neutrino.feed.address import Address
 from neutrino.server import config, tls
 from neutrino.server.feed.connections.listeners import addresses, server_tls
@@ -98,7 +99,8 @@ def run(
             stack.enter_context(certificate)
             api.on_reload(lambda: certificate.reload(workers.loaded()))
         if conf.feed.run:
-            api.on_reload(stack.enter_context(ChildProcess("feed", lambda: feed(workers.loaded()))).restart)
+            child = stack.enter_context(ChildProcess("feed", lambda: feed(workers.loaded())))
+            api.on_reload(lambda: _restart_feed(child))
         for name, work in (children or {}).items():
             stack.enter_context(ChildProcess(name, work))
         api.serve()
@@ -115,6 +117,17 @@ def _reload(files: Sequence[str]) -> None:
         return
     _set_log_level(workers.loaded())
     workers.report()
+
+
+def _restart_feed(child: ChildProcess) -> None:
+    from neutrino.cli import workers
+
+    try:
+        _feed_addresses(workers.loaded())
+    except RefusedToStart as error:
+        LOG.error("the feed is not restarted and continues with its previous options: %s", error)
+        return
+    child.restart()
 
 
 def _set_log_level(conf: cfg.ConfigOpts) -> None:
