@@ -6,7 +6,6 @@ import fcntl
 import logging
 import os
 import signal
-import ssl
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from neutrino.configuration import findings
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
+from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)
 CACHE = "feed.json"
@@ -95,12 +95,7 @@ def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
     for address in addresses:
         if not address.tls and not address.is_local:  # anybody on the way could read the credential
             raise RefusedToStart(f"[feed] server: {address} is another machine, and without TLS: use wss://")
-    tls = None
-    if any(address.tls for address in addresses):
-        try:
-            tls = ssl.create_default_context(cafile=conf.feed.ca_file)
-        except OSError as error:
-            raise RefusedToStart(f"[feed] ca_file={conf.feed.ca_file}: {error}") from None
+    tls = ClientContext(conf.feed.ca_file) if any(address.tls for address in addresses) else None
     try:
         credential = Path(conf.feed.credential_file).read_text().strip()
     except OSError as error:

@@ -10,6 +10,7 @@ from neutrino import __version__
 from neutrino.cli import cloud
 from neutrino.cli.errors import flush_output, open_standard_streams, output_error, report
 from neutrino.cli.history.command import add_arguments as add_history
+from neutrino.cli.pki import arguments as pki
 from neutrino.cli.trace import arguments as trace
 
 SBIN = "/usr/sbin:/sbin"
@@ -23,6 +24,7 @@ COMMANDS = {
     "host": "neutrino.cli.database:host",
     "agent": "neutrino.cli.agent:agent",
     "history": "neutrino.cli.history.command:history",
+    "pki": "neutrino.cli.pki.command:pki",
     "metadata": "neutrino.cli.main:metadata_proxy",
     "status": "neutrino.cli.status.command:status",
     "vm": "neutrino.cli.lab:vm",
@@ -98,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--all", action="store_true", help="list all hosts, also many without problems")
     status.add_argument("--host", metavar="NAME", help="list this host only")
     add_history(commands.add_parser("history", help="show the changes of an object, with their requests"))
+    pki.add_arguments(commands.add_parser("pki", help="a small certificate authority, for installations without one"))
 
     _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
     trace.add_arguments(commands.add_parser("trace", help="trace a packet: why it arrives or not"))

@@ -10,7 +10,6 @@ import os
 import random
 import resource
 import signal
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +40,7 @@ from neutrino.server.feed.wake import wake
 from neutrino.server.hosts.queries import KIND as QUERY
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.status.processes import FEED, ServerProcess
+from neutrino.tls import CHECK_SECONDS, ReloadingContext
 
 T = TypeVar("T")
 HostQuery = tuple[str, Query]  # host and query
@@ -58,7 +58,7 @@ WITHDRAWN = "the credential is not valid any more"
 class FeedOptions:
     server: str  # name of this machine, for the hosts' logs
     addresses: Sequence[Address]
-    tls: ssl.SSLContext | None = None
+    tls: ReloadingContext | None = None
     keep_changes: float = 3600.0  # seconds that change-log rows are kept
     interval: float = 0.05
     sqlite_interval: float = 0.02
@@ -115,6 +115,7 @@ class FeedServer:
             self._settle(),
             self._compact(),
             self._batches.run(),
+            self._watch_certificate(),
             stop.wait(),
         )
         tasks = [asyncio.create_task(one) for one in work]
@@ -229,6 +230,17 @@ class FeedServer:
             await asyncio.sleep(COMPACT_SECONDS * (0.5 + random.random()))  # jitter: several processes do this
             await _retrying("remove old rows of the change log", compact)
             await _retrying("remove old queries to hosts", sweep)
+
+    async def _watch_certificate(self) -> None:
+        """New connections check the files too; here, so that files that cannot be used are logged without any."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            self.reload_certificate(now=False)
+
+    def reload_certificate(self, *, now: bool = True) -> None:
+        """Use changed TLS files for new connections; open ones stay."""
+        if self._options.tls is not None:
+            self._options.tls.watch.check(now=now)
 
     # --- connections ----------------------------------------------------------------------------------------------
 
@@ -370,4 +382,6 @@ async def _serve(server: FeedServer) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored in the child of a server, which restarts it
+        loop.add_signal_handler(signal.SIGHUP, server.reload_certificate)
     await server.run(stop)
