@@ -169,6 +169,7 @@ HOSTS = {
     "get_l3-agents": ADMIN,
     "get_availability_zone": "role:reader",
     "get_network_ip_availability": ADMIN_OR_SERVICE,
+    "get_status": ADMIN,
 }
 
 # The project of a trace is that of its sender or, from outside, of its receiver.
@@ -251,6 +252,8 @@ FIREWALL = {
     **dict.fromkeys(("insert_rule", "remove_rule"), ADMIN_OR_MEMBER),
 }
 
+HISTORY = {"get_change": ADMIN_OR_READER}
+
 DEFAULTS = (
     BASE
     | NETWORK
@@ -265,4 +268,5 @@ DEFAULTS = (
     | FLOATINGIP
     | QOS
     | FIREWALL
+    | HISTORY
 )
