@@ -140,11 +140,14 @@ def _dropped(path: Path, end: End | None, drift: tuple[Note, ...], lag: tuple[No
             return Result(Verdict.DROPPED, path.cause, True, (), drift, lag)
         text = f"By the server's data the cause is {path.cause}; by the dataplane of host {host} it is {cause}: {note}."
         return Result(Verdict.DROPPED, cause, False, (Note(host, text),), drift, lag, _step(end, cause, note))
-    text = f"By the server's data the packet arrives; the dataplane of host {host} drops it: {note}."
-    if cause in _HOSTS_OWN:
-        found = cause
-    else:
-        found = Cause.LAG if lag else Cause.DRIFT
+    text = (
+        f"By the server's data the packet arrives; the dataplane of host {host} drops it ({cause or 'drop'}): {note}."
+    )
+    found = cause
+    if cause not in _HOSTS_OWN and any(each.host == host for each in lag):
+        found = Cause.LAG
+    elif cause in _UNSPECIFIC or (cause not in _HOSTS_OWN and any(each.host == host for each in drift)):
+        found = Cause.DRIFT
     return Result(Verdict.DROPPED, found, False, (Note(host, text),), drift, lag, _step(end, found, note))
 
 
