@@ -3,8 +3,8 @@
 server       hosts        verdict      cause
 delivered    delivered    delivered
 dropped      dropped      dropped      the server's; the hosts' if both are specific and differ
-delivered    dropped      dropped      lag, if a host has not applied the newest change of an object on the path, else
-                                       drift; or what only a host knows, as that a device is missing
+delivered    dropped      dropped      lag, if the host has not applied the newest change of an object on the path;
+                                       drift, if its desired state does not explain the drop; else the host's cause
 dropped      delivered    delivered    a difference is named; except for what no switch decides, as the MTU
 unknown      delivered    delivered
 any          no answer    the server's if it is dropped, else unknown with the reason
