@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.desired import HostState, why_silent
-from neutrino.agent.l2.reconciler import Outcome, Reconciler
+from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
 from neutrino.agent.l2.statistics import statistics
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
@@ -110,6 +110,12 @@ class L2Role:
             return await asyncio.to_thread(self.reconciler.find, self._host_state(), complete=self.feed.is_synced)
         except OpenFlowError as error:
             return Drift(self.name, problems={self.bridge: str(error)})
+
+    async def view(self) -> View:
+        """The desired state and the owners of flows, between two reconciliations."""
+        complete = self._synced or self.feed.is_synced
+        async with self._busy:
+            return await asyncio.to_thread(self.reconciler.view, self._host_state(), complete=complete)
 
     # --- reconciliation ----------------------------------------------------------------------------------------------
 
