@@ -16,7 +16,6 @@ import contextlib
 import logging
 import os
 import random
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from neutrino.feed.address import Address, short_path
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import AgentState
 from neutrino.model.kinds import KINDS, Kind
+from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)
 REFUSED_FAILURES = 12  # a refusal counts as this many failed attempts: an immediate retry would be refused too
@@ -47,7 +47,7 @@ class ClientOptions:
     credential: str
     roles: tuple[str, ...] = ()
     release: str = ""
-    tls: ssl.SSLContext | None = None
+    tls: ClientContext | None = None  # by default the system's CAs
     first_delay: float = 0.1  # seconds before the first retry
     longest_delay: float = 15.0
     heartbeat: float = 10.0  # seconds between WebSocket pings, in both directions
@@ -123,6 +123,7 @@ class FeedClient:
         kinds: Mapping[str, Kind] = KINDS,
     ) -> None:
         self._options = options
+        self._tls = options.tls or ClientContext(None)
         self._cache = cache
         self._jitter = jitter
         self._reports = UnacknowledgedReports()
@@ -262,7 +263,9 @@ class FeedClient:
         except InvalidStatus as error:
             body = error.response.body.decode(errors="replace").strip() if error.response.body else ""
             self._log_lost(f"the server refuses this host: {body or error}")
-        except (OSError, InvalidHandshake, ConnectionClosed, TimeoutError) as error:
+        except OSError as error:
+            self._log_lost(self._tls.explain(error) or type(error).__name__)
+        except (InvalidHandshake, ConnectionClosed) as error:
             self._log_lost(str(error) or type(error).__name__)
         finally:
             self.connected = False
@@ -292,8 +295,7 @@ class FeedClient:
         if address.path:
             with short_path(address.path) as path:
                 return await unix_connect(path, **how)
-        tls = (options.tls or ssl.create_default_context()) if address.tls else None
-        return await connect(str(address), ssl=tls, **how)
+        return await connect(str(address), ssl=self._tls() if address.tls else None, **how)
 
     async def _talk(self, connection: ClientConnection) -> None:
         hello = m.Hello(

@@ -581,6 +581,16 @@ LOGGED: dict[sa.Table, str] = {
     firewall_policies: "firewall_policy",
     firewall_rules: "firewall_rule",
 }
+# Further tables whose changes are logged, for the history of their objects. The feed has no reader for these kinds.
+HISTORY: dict[sa.Table, str] = LOGGED | {
+    floatingips: "floatingip",
+    port_forwardings: "port_forwarding",
+    security_group_rules: "security_group_rule",
+    subnetpools: "subnetpool",
+    address_scopes: "address_scope",
+    rbac_policies: "rbac_policy",
+}
+HISTORY_ONLY = frozenset(HISTORY.values()) - frozenset(LOGGED.values())
 
 # The tables whose rows count against a project's quota, by the quota's name. Plugins add theirs.
 COUNTED: dict[str, sa.FromClause] = {

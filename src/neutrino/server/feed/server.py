@@ -10,7 +10,6 @@ import os
 import random
 import resource
 import signal
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +39,8 @@ from neutrino.server.feed.stores import ServedKind
 from neutrino.server.feed.wake import wake
 from neutrino.server.hosts.queries import KIND as QUERY
 from neutrino.server.hosts.queries import OpenQueries
+from neutrino.server.status.processes import FEED, ServerProcess
+from neutrino.tls import CHECK_SECONDS, ReloadingContext
 
 T = TypeVar("T")
 HostQuery = tuple[str, Query]  # host and query
@@ -57,7 +58,7 @@ WITHDRAWN = "the credential is not valid any more"
 class FeedOptions:
     server: str  # name of this machine, for the hosts' logs
     addresses: Sequence[Address]
-    tls: ssl.SSLContext | None = None
+    tls: ReloadingContext | None = None
     keep_changes: float = 3600.0  # seconds that change-log rows are kept
     interval: float = 0.05
     sqlite_interval: float = 0.02
@@ -99,6 +100,11 @@ class FeedServer:
         self.fanout = Fanout(kinds)
         self.listening: list[Address] = []  # with the ports that the kernel chose
 
+    def describe(self) -> dict[str, Any]:
+        """What `GET /v2.0/status` shows of this process; called from a thread of its own."""
+        hosts = {session.host for session in tuple(self._sessions)}
+        return {"connected_hosts": len(hosts), "position": self.fanout.position}
+
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""
         await self._read_everything()
@@ -109,6 +115,7 @@ class FeedServer:
             self._settle(),
             self._compact(),
             self._batches.run(),
+            self._watch_certificate(),
             stop.wait(),
         )
         tasks = [asyncio.create_task(one) for one in work]
@@ -167,10 +174,15 @@ class FeedServer:
         rows, records, queries = await self._run(self._reading, self._next, self.fanout.position)
         if not rows:
             return False
-        self.fanout.apply(records)
+        self.fanout.apply(records, {(row.kind, row.object_id): row.request_id for row in rows if row.request_id})
         self.fanout.position = rows[-1].position
         if queries:
             self._ask(queries)
+        if LOG.isEnabledFor(logging.DEBUG):
+            for row in rows:
+                LOG.debug(
+                    "change %d: %s %s by %s", row.position, row.kind, row.object_id, row.request_id or "no request"
+                )
         # Ports of distributed routers follow from many rows: `settle` looks at all of them, in a task of its own.
         for by_host in records.get("router", {}).values():
             if by_host is None or any(router.distributed for router in by_host.values()):  # None: deleted, of any kind
@@ -218,6 +230,17 @@ class FeedServer:
             await asyncio.sleep(COMPACT_SECONDS * (0.5 + random.random()))  # jitter: several processes do this
             await _retrying("remove old rows of the change log", compact)
             await _retrying("remove old queries to hosts", sweep)
+
+    async def _watch_certificate(self) -> None:
+        """New connections check the files too; here, so that files that cannot be used are logged without any."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            self.reload_certificate(now=False)
+
+    def reload_certificate(self, *, now: bool = True) -> None:
+        """Use changed TLS files for new connections; open ones stay."""
+        if self._options.tls is not None:
+            self._options.tls.watch.check(now=now)
 
     # --- connections ----------------------------------------------------------------------------------------------
 
@@ -338,9 +361,13 @@ def run(conf: cfg.ConfigOpts) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)  # the feed's records are many and without cycles: collecting often finds nothing
+    server = FeedServer(db, Credentials(db), host_reports(backend), options)
+    process = ServerProcess(db, conf.host, FEED, server.describe)
+    process.start()
     try:
-        asyncio.run(_serve(FeedServer(db, Credentials(db), host_reports(backend), options)))
+        asyncio.run(_serve(server))
     finally:
+        process.stop()
         backend.close()
 
 
@@ -355,4 +382,6 @@ async def _serve(server: FeedServer) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored in the child of a server, which restarts it
+        loop.add_signal_handler(signal.SIGHUP, server.reload_certificate)
     await server.run(stop)
