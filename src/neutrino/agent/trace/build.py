@@ -9,10 +9,12 @@ from neutrino.agent.l3.role import L3Role
 from neutrino.agent.role import Role
 from neutrino.agent.trace.drift import ObjectDrift
 from neutrino.agent.trace.host_objects import HostObjects
+from neutrino.agent.trace.hybrid import HybridFilter
 from neutrino.agent.trace.local import LocalPorts
 from neutrino.agent.trace.namespaces import NamespaceWalk
 from neutrino.agent.trace.tracer import HostTracer
 from neutrino.dataplane.inspection.real import RealInspection
+from neutrino.dataplane.iptables.real import RealIptables
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.model.roles import DHCP
 
@@ -29,7 +31,7 @@ def build(context: RoleContext, roles: Sequence[Role]) -> HostTracer | None:
     return HostTracer(
         l2,
         inspection,
-        LocalPorts(netlink, inspection, objects.find),
+        LocalPorts(netlink, inspection, objects.find, HybridFilter(RealIptables(), netlink)),
         NamespaceWalk(netlink, inspection, objects.find_mac, objects.is_standby, objects.find_translation),
         ObjectDrift(l2.reconciler.openflow.read_flows, objects.find_changes),
         roles,

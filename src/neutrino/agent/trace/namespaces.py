@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from neutrino.agent.trace import nft
-from neutrino.agent.trace.connections import TracedConnections, choose
+from neutrino.agent.trace.netfilter import nft
+from neutrino.agent.trace.netfilter.connections import TracedConnections, choose
 from neutrino.agent.trace.owners import NOBODY, Owner
 from neutrino.agent.trace.packets import WITH_PORTS, connection_tuple, describe, version
 from neutrino.agent.trace.switch import SwitchState
