@@ -108,6 +108,7 @@ class SwitchWalk:
         self._trail = trail
         self._options = state.view.desired.options
         self._traces = 0
+        self._flooded = False  # the trace at hand passed FLOOD
         self.deliveries: list[Delivery] = []
 
     def run(self, at: AtSwitch) -> None:
@@ -118,6 +119,8 @@ class SwitchWalk:
     def _follow(self, found: SwitchTrace, packet: Packet, tags: Tags, in_port: int, bridge: str, text: str) -> None:
         self._traces += 1
         drifted = self._observe(found, packet, text, in_port, bridge)
+        flood = pipeline.FLOOD.name
+        self._flooded = any(table_name(self._options, each.bridge, each.table) == flood for each in found.lookups)
         left = copies(found.actions, tags)
         for each in self._leaving(left, packet):
             self._leave(each)
@@ -230,7 +233,8 @@ class SwitchWalk:
                     packet, Cause.PACKET_TOO_BIG, f"{packet.size} bytes; the tunnel to {peer} takes {most}"
                 )
             else:
-                self._trail.leave(packet, _tunnel_point(peer, copy.tunnel.number, kind))
+                note = "the destination MAC is unknown: flooded" if self._flooded else ""
+                self._trail.leave(packet, _tunnel_point(peer, copy.tunnel.number, kind), note)
             return
         physical = next((name for name, bridge in self._options.bridge_mappings if bridge == port.bridge), None)
         row = self._state.interfaces.get(port.name)
