@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from neutrino.model.trace import Cause, HostAnswer, Question
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
-from neutrino.server.trace.ask import NoAnswer
+from neutrino.server.trace.ask import Ask, AskOnce, NoAnswer
+from neutrino.server.trace.host_ask import HostAsk
 from neutrino.server.trace.plugin import Traces
 from neutrino.server.trace.tracer import AT_ONCE, Tracer
 from tests.api.agents import set_clock, switch
@@ -34,7 +35,17 @@ def hosts(server: Server) -> None:
     l3_agent(server, "trace-3")
 
 
-def active(server: Server, *tables: sa.Table) -> None:
+@pytest.fixture(autouse=True)
+def no_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No host is connected here: the answer is the server's alone, without waiting, unless a test has an `Ask`."""
+
+    def once(ask: Ask) -> Ask | None:
+        return None if isinstance(ask, HostAsk) else AskOnce(ask)
+
+    monkeypatch.setattr("neutrino.server.trace.tracer.AskOnce", once)
+
+
+def active(server: Server) -> None:
     """All ports that are bound are wired; all floating IPs are applied."""
     with server.db.transaction() as tx:
         tx.execute(sa.update(t.ports).where(t.ports.c.host != "").values(status="ACTIVE"))
