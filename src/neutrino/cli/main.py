@@ -21,6 +21,7 @@ COMMANDS = {
     "host": "neutrino.cli.database:host",
     "agent": "neutrino.cli.agent:agent",
     "metadata": "neutrino.cli.main:metadata_proxy",
+    "doctor": "neutrino.cli.doctor.command:doctor",
     "status": "neutrino.cli.status.command:status",
     "vm": "neutrino.cli.lab:vm",
     "lab": "neutrino.cli.lab:lab",
@@ -93,6 +94,14 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--watch", action="store_true", help="a live screen, until q")
     status.add_argument("--all", action="store_true", help="list all hosts, also many without problems")
     status.add_argument("--host", metavar="NAME", help="list this host only")
+
+    doctor = commands.add_parser("doctor", parents=[config], help="check this machine as a server or a host")
+    role = doctor.add_mutually_exclusive_group()
+    role.add_argument("--server", action="store_true", help="the files are a server's (default: by their content)")
+    role.add_argument("--host", action="store_true", help="the files are an agent's")
+    doctor.add_argument("--only", metavar="CHECKS", help="these checks only, separated by commas")
+    doctor.add_argument("--list", action="store_true", help="list the checks")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
 
     _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
     _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
