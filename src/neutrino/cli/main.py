@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from neutrino import __version__
 from neutrino.cli import cloud
 from neutrino.cli.errors import flush_output, open_standard_streams, output_error, report
+from neutrino.cli.history.command import add_arguments as add_history
+from neutrino.cli.pki import arguments as pki
+from neutrino.cli.trace import arguments as trace
 
 SBIN = "/usr/sbin:/sbin"
 # The function of each command, which returns an exit status other than 0, or None. Imported when it is called, as
@@ -20,11 +23,14 @@ COMMANDS = {
     "db": "neutrino.cli.database:database",
     "host": "neutrino.cli.database:host",
     "agent": "neutrino.cli.agent:agent",
+    "history": "neutrino.cli.history.command:history",
+    "pki": "neutrino.cli.pki.command:pki",
     "metadata": "neutrino.cli.main:metadata_proxy",
     "doctor": "neutrino.cli.doctor.command:doctor",
     "status": "neutrino.cli.status.command:status",
     "vm": "neutrino.cli.lab:vm",
     "lab": "neutrino.cli.lab:lab",
+    "trace": "neutrino.cli.trace.command:trace",
 }
 DEFAULT_LAB = "/run/neutrino-lab"
 VM_ACTIONS = ("create", "exec", "delete", "list")
@@ -94,6 +100,8 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--watch", action="store_true", help="a live screen, until q")
     status.add_argument("--all", action="store_true", help="list all hosts, also many without problems")
     status.add_argument("--host", metavar="NAME", help="list this host only")
+    add_history(commands.add_parser("history", help="show the changes of an object, with their requests"))
+    pki.add_arguments(commands.add_parser("pki", help="a small certificate authority, for installations without one"))
 
     doctor = commands.add_parser("doctor", parents=[config], help="check this machine as a server or a host")
     role = doctor.add_mutually_exclusive_group()
@@ -104,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print JSON")
 
     _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
+    trace.add_arguments(commands.add_parser("trace", help="trace a packet: why it arrives or not"))
     _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
 
     metadata = commands.add_parser("metadata")  # started by the agent; without help, argparse does not list it

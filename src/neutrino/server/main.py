@@ -15,9 +15,8 @@ from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
-from oslo_log import log
 
-from neutrino import private
+from neutrino import logs, private
 from neutrino.configuration import findings
 from neutrino.server import config
 from neutrino.server.access import tags
@@ -37,6 +36,7 @@ from neutrino.server.db.tables import metadata
 from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.events import nova
 from neutrino.server.events.notifications import notifier_from_conf
+from neutrino.server.history import Changes
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.ip_availability import IpAvailability
@@ -108,6 +108,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     routes = [
         *discovery_routes(CORE, aliases),
         *quota_api.routes(authorizer),
+        *Changes(db).routes(authorizer),
         *tags.tag_routes(db, authorizer, tagged),
         *Status(db, registry).routes(authorizer),
         *placement_routes(db, authorizer, dhcp, core.networks.listing, partial(agents.serving, NETWORKS)),
@@ -168,7 +169,7 @@ def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentSc
 
 def application(server: Server) -> Any:
     """The WSGI application of an assembled server, in the process that serves requests."""
-    log.setup(server.conf, "neutrino")
+    logs.setup(server.conf)
     begin(server)
     # Everything up to here lives as long as the process: without the freeze the collector would walk it again and again,
     # and with the default threshold it would run every few hundred rows of a list.

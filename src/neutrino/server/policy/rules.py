@@ -249,6 +249,20 @@ FIREWALL = {
     **dict.fromkeys(("insert_rule", "remove_rule"), ADMIN_OR_MEMBER),
 }
 
+HISTORY = {"get_change": ADMIN_OR_READER}
+
 DEFAULTS = (
-    BASE | NETWORK | SUBNET | PORT | ADDRESSES | SECURITY_GROUP | ACCESS | HOSTS | ROUTER | FLOATINGIP | QOS | FIREWALL
+    BASE
+    | NETWORK
+    | SUBNET
+    | PORT
+    | ADDRESSES
+    | SECURITY_GROUP
+    | ACCESS
+    | HOSTS
+    | ROUTER
+    | FLOATINGIP
+    | QOS
+    | FIREWALL
+    | HISTORY
 )
