@@ -121,6 +121,6 @@ def passes(machine: Machine, local: str, address: str, family: int, size: int) -
 def _ping(machine: Machine, local: str, address: str, family: int, size: int) -> tuple[bool, str]:
     """Two packets of this size in bytes with their IP header, not to be fragmented (0: small ones); and the output."""
     data = size - IP_HEADER[family] - ICMP_HEADER if size else SMALL
-    options = ["-n", "-c", "2", "-i", "0.2", "-W", "1", "-w", "2", "-M", "do", "-s", str(data), "-I", local]
+    options = ["-n", "-c", "2", "-i", "0.2", "-W", "0.5", "-M", "do", "-s", str(data), "-I", local]
     done = machine.run(["ping", f"-{family}", *options, address], 5)
     return done.status == 0, done.out + done.error
