@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from oslo_config import cfg
 
+from neutrino import logs
 from neutrino.cli import preflight
 from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
@@ -41,6 +42,8 @@ def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str =
     preflight.check_port(conf.bind_host, conf.bind_port, f"stop what listens there, or {port_fix}")
     preflight.check_feed_addresses(feed_addresses)
     logging.basicConfig(level=log_level, format=LOG_FORMAT, force=True)  # oslo.log has set a handler without a format
+    if logs.is_configured(conf):
+        logs.setup(conf)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     _set_log_level(conf)
     logging.getLogger("stevedore").setLevel(logging.ERROR)  # a plugin that does not load is in our own error
@@ -155,12 +158,10 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
 
 
 def feed(conf: cfg.ConfigOpts) -> None:
-    from oslo_log import log
-
     from neutrino.server.feed.server import run
 
     try:
-        log.setup(conf, "neutrino")
+        logs.setup(conf)
         run(conf)
     except OSError as error:
         raise CommandError(f"the feed cannot be served: {error}") from None

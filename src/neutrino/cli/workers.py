@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from multiprocessing.util import Finalize
 from typing import Any
 
 import sqlalchemy as sa
@@ -128,6 +129,8 @@ def application() -> Any:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=_forward_sigterm, name="SIGTERM", daemon=True).start()
     assert _server is not None
+    # Granian's workers are multiprocessing's, which run finalizers at a regular end, and no atexit handlers.
+    Finalize(None, _server.process.stop, exitpriority=0)
     return application_of(_server)
 
 

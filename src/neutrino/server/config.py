@@ -194,7 +194,12 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             "tls_cert_file", default=None, help="Certificate of the feed, for addresses other than this machine's."
         ),
         cfg.StrOpt("tls_key_file", default=None, help="Its key."),
-        cfg.IntOpt("keep_changes", default=3600, min=60, help="Seconds for which rows of the change log are kept."),
+        cfg.IntOpt(
+            "keep_changes",
+            default=86400,
+            min=60,
+            help="Seconds for which rows of the change log are kept: hosts need minutes, `neutrino history` has no more.",
+        ),
         cfg.FloatOpt("poll_interval", default=0.05, min=0.001, help="Seconds between polls of MariaDB for changes."),
         cfg.FloatOpt(
             "sqlite_poll_interval", default=0.02, min=0.001, help="The same for SQLite if inotify is not available."

@@ -10,6 +10,7 @@ from oslo_config import cfg
 from oslo_middleware import cors, healthcheck, http_proxy_to_wsgi
 from oslo_middleware import request_id as words
 
+from neutrino import request_ids
 from neutrino.server import config
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
@@ -109,7 +110,11 @@ def _with_request_id(app: Wsgi) -> Wsgi:
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             return start_response(status, [*headers, (words.HTTP_RESP_HEADER_REQUEST_ID, name)], *rest)
 
-        return app(environ, start)
+        token = request_ids.CURRENT.set(name)
+        try:
+            return app(environ, start)
+        finally:
+            request_ids.CURRENT.reset(token)
 
     return named
 

@@ -21,7 +21,7 @@ from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
 from neutrino import private
 from neutrino.feed.address import Address, short_path
-from neutrino.feed.messages import MAX_BYTES
+from neutrino.feed.messages import MAX_BYTES, Answer, HostReport, Query
 from neutrino.server.backend import build_backend, host_reports
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
@@ -37,9 +37,13 @@ from neutrino.server.feed.records import Records
 from neutrino.server.feed.reports.reports import ReportBatches, Reports
 from neutrino.server.feed.stores import ServedKind
 from neutrino.server.feed.wake import wake
+from neutrino.server.hosts.queries import KIND as QUERY
+from neutrino.server.hosts.queries import OpenQueries
+from neutrino.server.status.processes import FEED, ServerProcess
 from neutrino.tls import CHECK_SECONDS, ReloadingContext
 
 T = TypeVar("T")
+HostQuery = tuple[str, Query]  # host and query
 LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 COMPACT_SECONDS = 60.0
@@ -91,9 +95,15 @@ class FeedServer:
         self._unsettled = asyncio.Event()  # distributed routers may need ports or statuses of ports
         self._batches = ReportBatches(functools.partial(self._run, self._writing, reports.write), options.report_delay)
         self._sessions: set[Session] = set()
+        self._queries = OpenQueries(db)
         self._database = ""  # identity of the database whose positions we send
         self.fanout = Fanout(kinds)
         self.listening: list[Address] = []  # with the ports that the kernel chose
+
+    def describe(self) -> dict[str, Any]:
+        """What `GET /v2.0/status` shows of this process; called from a thread of its own."""
+        hosts = {session.host for session in tuple(self._sessions)}
+        return {"connected_hosts": len(hosts), "position": self.fanout.position}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""
@@ -127,18 +137,20 @@ class FeedServer:
 
     async def _read_everything(self) -> None:
         """Start from a new fan-out. Connected hosts are closed: they reconnect and are compared with it."""
-        position, identity, records = await self._run(self._reading, self._load)
+        position, identity, records, queries = await self._run(self._reading, self._load)
         fanout = Fanout(self._kinds)
         fanout.apply(records)
         fanout.position = position
         self.fanout, self._database = fanout, identity
+        self._queries.add(queries)
         await self._admission.refresh()
         await self._close(self._sessions, "the server has read everything again")
 
-    def _load(self) -> tuple[int, str, Records]:
+    def _load(self) -> tuple[int, str, Records, list[HostQuery]]:
         head = self._log.head()  # before the records: what is committed while they are read gets a later position
         with self._db.read() as connection:
-            return head.position, head.identity, read_all(connection, self._readers)
+            records = read_all(connection, self._readers)
+            return head.position, head.identity, records, self._queries.read(connection)
 
     async def _follow(self) -> None:
         pace = Pace()
@@ -159,11 +171,18 @@ class FeedServer:
 
     async def _step(self) -> bool:
         """Apply the next changes; whether there may be more."""
-        rows, records = await self._run(self._reading, self._next, self.fanout.position)
+        rows, records, queries = await self._run(self._reading, self._next, self.fanout.position)
         if not rows:
             return False
-        self.fanout.apply(records)
+        self.fanout.apply(records, {(row.kind, row.object_id): row.request_id for row in rows if row.request_id})
         self.fanout.position = rows[-1].position
+        if queries:
+            self._ask(queries)
+        if LOG.isEnabledFor(logging.DEBUG):
+            for row in rows:
+                LOG.debug(
+                    "change %d: %s %s by %s", row.position, row.kind, row.object_id, row.request_id or "no request"
+                )
         # Ports of distributed routers follow from many rows: `settle` looks at all of them, in a task of its own.
         for by_host in records.get("router", {}).values():
             if by_host is None or any(router.distributed for router in by_host.values()):  # None: deleted, of any kind
@@ -174,15 +193,27 @@ class FeedServer:
             await self._close(withdrawn, WITHDRAWN)
         return len(rows) >= BATCH
 
-    def _next(self, position: int) -> tuple[list[Row], Records]:
+    def _next(self, position: int) -> tuple[list[Row], Records, list[HostQuery]]:
         self._log.sequence()
         with self._db.read() as connection:
             rows = self._log.after(connection, position)
             records = read_changed(connection, self._readers, rows, self.fanout.networks_of) if rows else {}
+            asked = [row.object_id for row in rows if row.kind == QUERY]
+            queries = self._queries.read(connection, asked) if asked else []
         # After the rows were read: rows removed in between would otherwise be missed without notice.
         if rows and self._log.head().removed > position:
             raise LogTruncated
-        return rows, records
+        return rows, records, queries
+
+    def _ask(self, queries: Sequence[HostQuery]) -> None:
+        """Queue queries for their hosts, and keep them for hosts that connect while they are open."""
+        self._queries.add(queries)
+        by_host: dict[str, list[Query]] = {}
+        for host, query in queries:
+            by_host.setdefault(host, []).append(query)
+        for session in self._sessions:
+            if session.is_welcome and session.host in by_host:
+                session.ask(by_host[session.host])
 
     async def _settle(self) -> None:
         work = functools.partial(self._run, self._writing, self._reports.settle)
@@ -193,10 +224,12 @@ class FeedServer:
             self._unsettled.clear()
 
     async def _compact(self) -> None:
-        work = functools.partial(self._run, self._writing, self._log.compact, self._options.keep_changes)
+        compact = functools.partial(self._run, self._writing, self._log.compact, self._options.keep_changes)
+        sweep = functools.partial(self._run, self._writing, self._queries.sweep)
         while True:
             await asyncio.sleep(COMPACT_SECONDS * (0.5 + random.random()))  # jitter: several processes do this
-            await _retrying("remove old rows of the change log", work)
+            await _retrying("remove old rows of the change log", compact)
+            await _retrying("remove old queries to hosts", sweep)
 
     async def _watch_certificate(self) -> None:
         """New connections check the files too; here, so that files that cannot be used are logged without any."""
@@ -268,12 +301,19 @@ class FeedServer:
         if sum(session.host == host for session in self._sessions) >= MAX_SESSIONS:
             await connection.close(1013, "too many connections of this host")  # try again later
             return
-        session = Session(connection, host, credential, self.fanout, self._batches.take)
+        session = Session(connection, host, credential, self.fanout, self._write_reports, self._queries.of)
         self._sessions.add(session)
         try:
             await session.run(self._options.server, self._database)
         finally:
             self._sessions.discard(session)
+
+    async def _write_reports(self, host: str, reports: Sequence[HostReport]) -> list[str]:
+        refusals = await self._batches.take(host, reports)
+        for report in reports:
+            if isinstance(report, Answer):
+                self._queries.answered(host, report.id)
+        return refusals
 
     async def _close(self, sessions: Iterable[Session], reason: str) -> None:
         closing = tuple(sessions)  # a session that ends leaves the set
@@ -321,9 +361,13 @@ def run(conf: cfg.ConfigOpts) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)  # the feed's records are many and without cycles: collecting often finds nothing
+    server = FeedServer(db, Credentials(db), host_reports(backend), options)
+    process = ServerProcess(db, conf.host, FEED, server.describe)
+    process.start()
     try:
-        asyncio.run(_serve(FeedServer(db, Credentials(db), host_reports(backend), options)))
+        asyncio.run(_serve(server))
     finally:
+        process.stop()
         backend.close()
 
 

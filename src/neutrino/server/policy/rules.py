@@ -169,6 +169,7 @@ HOSTS = {
     "get_l3-agents": ADMIN,
     "get_availability_zone": "role:reader",
     "get_network_ip_availability": ADMIN_OR_SERVICE,
+    "get_status": ADMIN,
 }
 
 PARENT_MEMBER = any_of(ADMIN, "role:member and rule:ext_parent_owner")
@@ -248,6 +249,20 @@ FIREWALL = {
     **dict.fromkeys(("insert_rule", "remove_rule"), ADMIN_OR_MEMBER),
 }
 
+HISTORY = {"get_change": ADMIN_OR_READER}
+
 DEFAULTS = (
-    BASE | NETWORK | SUBNET | PORT | ADDRESSES | SECURITY_GROUP | ACCESS | HOSTS | ROUTER | FLOATINGIP | QOS | FIREWALL
+    BASE
+    | NETWORK
+    | SUBNET
+    | PORT
+    | ADDRESSES
+    | SECURITY_GROUP
+    | ACCESS
+    | HOSTS
+    | ROUTER
+    | FLOATINGIP
+    | QOS
+    | FIREWALL
+    | HISTORY
 )
