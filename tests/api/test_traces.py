@@ -17,7 +17,7 @@ from neutrino.server.main import Server
 from neutrino.server.trace.ask import Ask, AskOnce, NoAnswer
 from neutrino.server.trace.host_ask import HostAsk
 from neutrino.server.trace.plugin import Traces
-from neutrino.server.trace.tracer import AT_ONCE, Tracer
+from neutrino.server.trace.tracer import Tracer
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
 from tests.api.firewalls import policy_with
@@ -25,6 +25,7 @@ from tests.api.l3 import attach, gateway, inside, l3_agent, outside
 from tests.api.test_driver_contract import queries
 
 Object = dict[str, Any]
+AT_ONCE = 3
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 
 
@@ -416,7 +417,7 @@ def test_a_trace_is_not_stored(api: Api, server: Server) -> None:
 
 
 def tracer_of(server: Server, ask: Callable[..., HostAnswer] | None) -> Traces:
-    return Traces(Tracer(server.db, server.registry, ask))
+    return Traces(Tracer(server.db, server.registry, ask, at_once=AT_ONCE))
 
 
 def values_of(**given: Any) -> Object:

@@ -2,7 +2,8 @@
 
 `Tracer` gets the database, the agent registry and `Ask`; without an `Ask` (None) the answer is the server's alone. The
 composition root (`server/main.py`) binds the real `Ask`, which sends queries to hosts; `collect.follow` asks host by host.
-The number of traces at once is bounded per process: each holds a thread while it waits for hosts.
+The number of traces at once is bounded per process: each holds a thread while it waits for hosts, and other requests need
+one too.
 """
 
 import threading
@@ -16,7 +17,7 @@ from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
-from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_HW, VIF_UNBOUND
 from neutrino.server.trace import visible
 from neutrino.server.trace.ask import Ask, AskOnce
 from neutrino.server.trace.collect import Collected, directory, follow
@@ -26,7 +27,6 @@ from neutrino.server.trace.path import Origin, compute, compute_return
 from neutrino.server.trace.snapshot import newest_change, read_snapshot
 from neutrino.server.trace.values import Hop, Path, Snapshot
 
-AT_ONCE: Final = 4
 SECONDS: Final = 10.0  # for all hosts together
 Values = Mapping[str, Any]
 Object = dict[str, Any]
@@ -48,7 +48,11 @@ class Tracer:
     ask: Ask | None = None
     seconds: float = SECONDS
     clock: Callable[[], float] = time.monotonic
-    _slots: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(AT_ONCE))
+    at_once: int = 1
+    _slots: threading.BoundedSemaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._slots = threading.BoundedSemaphore(self.at_once)
 
     def owner(self, context: Context, values: Values) -> str:
         """The project whose trace it is."""
@@ -57,7 +61,7 @@ class Tracer:
 
     def trace(self, context: Context, values: Values) -> Object:
         if not self._slots.acquire(blocking=False):
-            raise errors.TooManyTraces(limit=AT_ONCE)
+            raise errors.TooManyTraces(limit=self.at_once)
         try:
             return self._trace(context, values)
         finally:
@@ -71,13 +75,18 @@ class Tracer:
         flows = bool(values["flows"]) and context.is_admin
         project = None if context.is_admin else ends.project_id
         path = compute(snapshot, ends.origin, ends.packet, project_id=project)
+        path = visible.without_forged(path, ends.origin.port_id, context, snapshot)
         # One for both directions: the way back does not wait again for a host that has not answered.
         ask = AskOnce(self.ask) if self.ask is not None else None
+        if visible.is_dropped_by_others(path, context, snapshot):
+            ask = None  # the time that hosts take would tell an address in use from a free one
         there = self._direction(snapshot, ends.origin, path, ask, deadline, flows)
         back: Direction | None = None
         if there.result.verdict is not Verdict.DROPPED and there.path.verdict is not Verdict.DROPPED:
             answer = compute_return(snapshot, there.path, project)
             if answer is not None:
+                if visible.is_dropped_by_others(answer, context, snapshot):
+                    ask = None
                 origin = Origin(port_id=there.path.end_port_id, network_id=there.path.end_network_id)
                 back = self._direction(snapshot, origin, answer, ask, deadline, flows)
         return _response(context, values, ends, snapshot, there, back, flows)
@@ -87,12 +96,12 @@ class Tracer:
     ) -> Direction:
         collected, newest = Collected(), 0
         if ask is not None:
+            # Before the hosts are asked: a change after the question is no lag.
+            with self.db.read() as connection:
+                newest = newest_change(connection, {step.resource_id for step in path.steps if step.resource_id})
             start = _first(snapshot, origin, path)
             places = directory(snapshot, ends_outside=bool(path.end_network_id))
             collected = follow(start, places, ask, self.clock, deadline, flows=flows)
-            ids = {step.resource_id for step in path.steps if step.resource_id}
-            with self.db.read() as connection:
-                newest = newest_change(connection, ids)
         return Direction(path, collected, compare(path, collected, snapshot, newest))
 
 
@@ -101,7 +110,7 @@ def _first(snapshot: Snapshot, origin: Origin, path: Path) -> Hop | None:
     if path.hops:
         return path.hops[0]
     port = snapshot.ports.get(origin.port_id)
-    if port is None or not port.port.host or port.port.vif_type in (VIF_UNBOUND, VIF_FAILED):
+    if port is None or not port.port.host or port.port.vif_type in (VIF_UNBOUND, VIF_FAILED, VIF_HW):
         return None
     return Hop(host=port.port.host, packet=path.packet, entry=Point(kind=PointKind.PORT, port_id=port.id))
 
