@@ -235,7 +235,7 @@ def test_firewall_groups_and_qos_policies_are_read(api: Api, server: Server) -> 
     one = instance(api, server, network, qos_policy_id=policy["id"])
     two = instance(api, server, network)
     made = trace(api, source_port_id=one["id"], destination_port_id=two["id"])
-    assert "Qos policy slow: at most 1000 kbit/s." in [step["text"] for step in made["steps"]]
+    assert "QoS policy slow: at most 1000 kbit/s." in [step["text"] for step in made["steps"]]
     denied = policy_with(api, {"action": "deny", "protocol": "icmp"})
     api.make("firewall_group", name="wall", ingress_firewall_policy_id=denied["id"], ports=[two["id"]])
     made = trace(api, source_port_id=one["id"], destination_port_id=two["id"])
