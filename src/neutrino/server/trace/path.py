@@ -139,7 +139,7 @@ def first_hop(walk: Walk, port: TracedPort) -> Onward | None:
 def _next_hop(subnet: Subnet, destination: str) -> str | None:
     routes = [route for route in subnet.host_routes if contains(route[0], destination)]
     if routes:
-        return max(routes, key=lambda route: ip_network(route[0]).prefixlen)[1]
+        return max(routes, key=lambda route: ip_network(route[0], strict=False).prefixlen)[1]
     return subnet.gateway_ip
 
 

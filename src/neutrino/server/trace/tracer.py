@@ -6,6 +6,7 @@ The number of traces at once is bounded per process: each holds a thread while i
 one too.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -28,6 +29,8 @@ from neutrino.server.trace.snapshot import newest_change, read_snapshot
 from neutrino.server.trace.values import Hop, Path, Snapshot
 
 SECONDS: Final = 10.0  # for all hosts together
+ATTEMPTS: Final = 3
+LOG = logging.getLogger(__name__)
 Values = Mapping[str, Any]
 Object = dict[str, Any]
 
@@ -68,13 +71,10 @@ class Tracer:
             self._slots.release()
 
     def _trace(self, context: Context, values: Values) -> Object:
-        with self.db.read() as connection:
-            ends = resolve(connection, context, values)
-            snapshot = read_snapshot(connection, self.registry, ends.seeds)
         deadline = self.clock() + self.seconds
         flows = bool(values["flows"]) and context.is_admin
-        project = None if context.is_admin else ends.project_id
-        path = compute(snapshot, ends.origin, ends.packet, project_id=project)
+        ends, snapshot, path = self._compute(context, values)
+        project = _project(context, ends)
         path = visible.without_forged(path, ends.origin.port_id, context, snapshot)
         # One for both directions: the way back does not wait again for a host that has not answered.
         ask = AskOnce(self.ask) if self.ask is not None else None
@@ -91,6 +91,18 @@ class Tracer:
                 back = self._direction(snapshot, origin, answer, ask, deadline, flows)
         return _response(context, values, ends, snapshot, there, back, flows)
 
+    def _compute(self, context: Context, values: Values) -> tuple[Endpoints, Snapshot, Path]:
+        """The path, from a snapshot that is consistent: it is read in several statements, between which objects change."""
+        for _ in range(ATTEMPTS):
+            with self.db.read() as connection:
+                ends = resolve(connection, context, values)
+                snapshot = read_snapshot(connection, self.registry, ends.seeds)
+            try:
+                return ends, snapshot, compute(snapshot, ends.origin, ends.packet, project_id=_project(context, ends))
+            except LookupError:  # an object refers to one that was deleted, or created, meanwhile
+                LOG.warning("trace: objects have changed while they were read", exc_info=True)
+        raise errors.HTTPServiceUnavailable("The objects of the trace are being changed: try again.")
+
     def _direction(
         self, snapshot: Snapshot, origin: Origin, path: Path, ask: Ask | None, deadline: float, flows: bool
     ) -> Direction:
@@ -103,6 +115,11 @@ class Tracer:
             places = directory(snapshot, ends_outside=bool(path.end_network_id))
             collected = follow(start, places, ask, self.clock, deadline, flows=flows)
         return Direction(path, collected, compare(path, collected, snapshot, newest))
+
+
+def _project(context: Context, ends: Endpoints) -> str | None:
+    """The project whose objects the path may follow outside; None: all."""
+    return None if context.is_admin else ends.project_id
 
 
 def _first(snapshot: Snapshot, origin: Origin, path: Path) -> Hop | None:
