@@ -25,6 +25,7 @@ _DEVICE = struct.Struct("=BxHiII")
 _RTM_GETROUTE, _RTN_LOCAL, _RTN_UNICAST = 26, 2, 1
 _RTA_SRC, _RTA_IIF, _RTA_METRICS, _RTA_MARK = 2, 3, 8, 16
 _RTAX_MTU = 2
+_RTM_F_LOOKUP_TABLE = 0x1000  # answer with the table in which the route was found
 _NUD_FAILED, _NUD_INCOMPLETE = 0x20, 0x01
 _SPOOFED = (errno.EXDEV, errno.EINVAL)  # rp_filter; a martian source
 _REFUSED = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.ENOENT, errno.ESRCH)
@@ -62,7 +63,7 @@ class RealInspection:
         family, bits = (socket.AF_INET6, 128) if ":" in destination else (socket.AF_INET, 32)
         with self._netlink(namespace) as netlink:
             incoming = number(_RTA_IIF, _index(netlink, device)) if device else b""
-            head = _ROUTE.pack(family, bits, bits if source else 0, 0, 0, 0, 0, 0, 0)
+            head = _ROUTE.pack(family, bits, bits if source else 0, 0, 0, 0, 0, 0, _RTM_F_LOOKUP_TABLE)
             body = ip(linux.RTA_DST, destination) + ip(_RTA_SRC, source) + incoming
             body += number(_RTA_MARK, mark) if mark else b""
             try:
