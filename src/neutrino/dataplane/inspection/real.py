@@ -60,16 +60,18 @@ class RealInspection:
     # --- the kernel ---
 
     def route(self, namespace: str, source: str, destination: str, device: str, mark: int = 0) -> api.Route:
-        family, bits = (socket.AF_INET6, 128) if ":" in destination else (socket.AF_INET, 32)
+        family, bits, flags = (socket.AF_INET, 32, _RTM_F_LOOKUP_TABLE)
+        if ":" in destination:
+            family, bits, flags = socket.AF_INET6, 128, 0  # answers with the table anyway, and refuses the flag
         with self._netlink(namespace) as netlink:
             incoming = number(_RTA_IIF, _index(netlink, device)) if device else b""
-            head = _ROUTE.pack(family, bits, bits if source else 0, 0, 0, 0, 0, 0, _RTM_F_LOOKUP_TABLE)
+            head = _ROUTE.pack(family, bits, bits if source else 0, 0, 0, 0, 0, 0, flags)
             body = ip(linux.RTA_DST, destination) + ip(_RTA_SRC, source) + incoming
             body += number(_RTA_MARK, mark) if mark else b""
             try:
                 found = netlink.get(_RTM_GETROUTE, head + body)
             except OSError as error:
-                if error.errno in _SPOOFED and device:
+                if error.errno in _SPOOFED and device and family == socket.AF_INET:  # IPv6 has no such filter
                     return api.Route(refused=str(error.strerror), spoofed=True)
                 if error.errno in _REFUSED:
                     return api.Route(refused=str(error.strerror))
