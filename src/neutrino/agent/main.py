@@ -18,13 +18,15 @@ from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.l2 import build as l2
 from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
-from neutrino.agent.queries import Queries
+from neutrino.agent.queries import Handler, Queries, typed
 from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
+from neutrino.agent.trace import build as trace
 from neutrino.configuration import findings
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
+from neutrino.model.trace import QUERY, Question
 from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)
@@ -70,8 +72,9 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
     current = [conf]  # replaced by SIGHUP
     reporter = loop.Reporter(client, lambda: float(current[0].agent.report_interval))
-    roles = _roles(RoleContext(conf, client, switch, intervals, reporter.soon))
-    queries = Queries(client, {})
+    context = RoleContext(conf, client, switch, intervals, reporter.soon)
+    roles = _roles(context)
+    queries = Queries(client, _query_handlers(context, roles))
     client.on_query(queries.take)
     stop = asyncio.Event()
     events = asyncio.get_running_loop()
@@ -126,6 +129,12 @@ def _roles(context: RoleContext) -> list[Role]:
         "metadata": metadata.build,
     }
     return [build(context) for name, build in builders.items() if name in context.conf.roles]
+
+
+def _query_handlers(context: RoleContext, roles: Sequence[Role]) -> dict[str, Handler]:
+    """What the server may ask this host, by the kind of the query."""
+    tracer = trace.build(context, roles)
+    return {QUERY: typed(Question, tracer.answer)} if tracer is not None else {}
 
 
 def _log_options(conf: cfg.ConfigOpts) -> None:
