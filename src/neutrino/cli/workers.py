@@ -77,8 +77,11 @@ class Supervisor(Granian):  # type: ignore[misc,valid-type]
     a private method, as granian has no other hook.
     """
 
+    deaths = 0  # of workers, for metrics
+
     def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
         super()._respawn_workers(workers, spawn_target, target_loader, delay)
+        self.deaths += len(workers)
         now = time.monotonic()
         deaths: deque[float] = self.__dict__.setdefault("_deaths", deque(maxlen=MAX_DEATHS))
         deaths.extend(now for _ in workers)
