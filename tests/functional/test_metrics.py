@@ -75,9 +75,11 @@ def test_requests_of_all_workers_are_summed_up(server: Neutrino, api: Caller) ->
     expected = max(0.0, before.value(name, status="2xx", **labels)) + 6  # the first value is none
     after = wait_for(
         metrics_of(server),
-        lambda now: now.value(name, status="2xx", **labels) == expected
-        and now.value(name, resource="networks", method="GET", status="4xx") >= 1
-        and now.value(name, resource="other", status="4xx") >= 1,
+        lambda now: (
+            now.value(name, status="2xx", **labels) == expected
+            and now.value(name, resource="networks", method="GET", status="4xx") >= 1
+            and now.value(name, resource="other", status="4xx") >= 1
+        ),
         "the counts of both workers",
     )
     assert after.value("neutrino_api_workers") == 2

@@ -6,7 +6,6 @@ import fcntl
 import logging
 import os
 import signal
-import ssl
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.l2 import build as l2
 from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
+from neutrino.agent.queries import Queries
 from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
 from neutrino.configuration import findings
@@ -28,6 +28,7 @@ from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.metrics.instruments import start
 from neutrino.metrics.listener import serving
+from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)
 CACHE = "feed.json"
@@ -74,6 +75,8 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     current = [conf]  # replaced by SIGHUP
     reporter = loop.Reporter(client, lambda: float(current[0].agent.report_interval))
     roles = _roles(RoleContext(conf, client, switch, intervals, reporter.soon))
+    queries = Queries(client, {})
+    client.on_query(queries.take)
     stop = asyncio.Event()
     events = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -85,6 +88,7 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     try:
         await loop.run(client, roles, reporter, stop, conf.agent.quitting_rpc_timeout)
     finally:
+        await queries.close()
         await asyncio.to_thread(switch.close)
 
 
@@ -96,12 +100,7 @@ def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
     for address in addresses:
         if not address.tls and not address.is_local:  # anybody on the way could read the credential
             raise RefusedToStart(f"[feed] server: {address} is another machine, and without TLS: use wss://")
-    tls = None
-    if any(address.tls for address in addresses):
-        try:
-            tls = ssl.create_default_context(cafile=conf.feed.ca_file)
-        except OSError as error:
-            raise RefusedToStart(f"[feed] ca_file={conf.feed.ca_file}: {error}") from None
+    tls = ClientContext(conf.feed.ca_file) if any(address.tls for address in addresses) else None
     try:
         credential = Path(conf.feed.credential_file).read_text().strip()
     except OSError as error:

@@ -10,7 +10,6 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from oslo_config import cfg
@@ -20,6 +19,7 @@ from neutrino.cli import preflight
 from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.configuration import findings
+from neutrino.errors import RefusedToStart
 from neutrino.feed.address import Address
 from neutrino.metrics import catalog, exposition
 from neutrino.metrics.instruments import start
@@ -70,10 +70,11 @@ def run(
     quiet: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT, with `children` as further child processes. `quiet`: no log of granian."""
-    from granian.constants import Interfaces, SSLProtocols
+    from granian.constants import Interfaces
     from granian.log import LogLevels
 
     from neutrino.cli import workers
+    from neutrino.cli.api_tls import ApiCertificate, granian_options
 
     encryption = tls.api_tls(conf)
     files = [os.path.abspath(name) for name in config_files]
@@ -89,11 +90,7 @@ def run(
         workers=conf.api_workers or os.cpu_count() or 1,
         blocking_threads=config.api_threads(conf),
         backlog=1024,
-        ssl_cert=Path(encryption.cert_file) if encryption else None,
-        ssl_key=Path(encryption.key_file) if encryption else None,
-        ssl_ca=Path(encryption.ca_file) if encryption and encryption.ca_file else None,
-        ssl_client_verify=bool(encryption and encryption.ca_file),
-        ssl_protocol_min=SSLProtocols(encryption.lowest_version if encryption else "tls1.2"),
+        **granian_options(encryption),
         log_access=False,
         log_level=LogLevels.warning if quiet else LogLevels.info,
         workers_kill_timeout=10,
@@ -105,8 +102,13 @@ def run(
     api.on_reload(lambda: _reload(files))
     with contextlib.ExitStack() as stack:
         _start_metrics(conf, api, stack)
+        if encryption:
+            certificate = ApiCertificate(api, encryption)
+            stack.enter_context(certificate)
+            api.on_reload(lambda: certificate.reload(workers.loaded()))
         if conf.feed.run:
-            api.on_reload(stack.enter_context(ChildProcess("feed", lambda: feed(workers.loaded()))).restart)
+            child = stack.enter_context(ChildProcess("feed", lambda: feed(workers.loaded())))
+            api.on_reload(lambda: _restart_feed(child))
         for name, work in (children or {}).items():
             stack.enter_context(ChildProcess(name, work))
         api.serve()
@@ -135,6 +137,17 @@ def _reload(files: Sequence[str]) -> None:
         return
     _set_log_level(workers.loaded())
     workers.report()
+
+
+def _restart_feed(child: ChildProcess) -> None:
+    from neutrino.cli import workers
+
+    try:
+        _feed_addresses(workers.loaded())
+    except RefusedToStart as error:
+        LOG.error("the feed is not restarted and continues with its previous options: %s", error)
+        return
+    child.restart()
 
 
 def _set_log_level(conf: cfg.ConfigOpts) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from neutrino import request_ids
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.desired import HostState, why_silent
-from neutrino.agent.l2.reconciler import Outcome, Reconciler
+from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
 from neutrino.agent.l2.statistics import statistics
 from neutrino.agent.measures import Measure, of_loop
 from neutrino.agent.queue import WorkQueue
@@ -131,6 +131,12 @@ class L2Role:
             return await asyncio.to_thread(self.reconciler.find, self._host_state(), complete=self.feed.is_synced)
         except OpenFlowError as error:
             return Drift(self.name, problems={self.bridge: str(error)})
+
+    async def view(self) -> View:
+        """The desired state and the owners of flows, between two reconciliations."""
+        complete = self._synced or self.feed.is_synced
+        async with self._busy:
+            return await asyncio.to_thread(self.reconciler.view, self._host_state(), complete=complete)
 
     # --- reconciliation ----------------------------------------------------------------------------------------------
 

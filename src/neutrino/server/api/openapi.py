@@ -437,6 +437,7 @@ def _other_operations() -> dict[tuple[str, str], Json]:
             _operation("GET", router_agents, "Agents of a router", agents),
             _operation("GET", topology, "The default network of a project, created on first use", topology_schema),
             _operation("DELETE", topology, "Delete the topology"),
+            _operation("GET", f"{PREFIX}/status", "Servers, hosts, problems and counts", _object(status=OBJECT)),
         ]
     )
     operations["GET", topology]["responses"]["409"] = _ref("responses", ERRORS["409"][0])  # this GET may create objects

@@ -505,7 +505,7 @@ host_queries = table(
     text(255, "host", index=True),
     text(32, "kind"),
     sa.Column("question", Json, nullable=False),
-    sa.Column("expires_at", sa.Float, nullable=False),  # seconds since the epoch
+    sa.Column("expires_at", sa.Double, nullable=False),  # seconds since the epoch
     sa.Column("answer", Json, nullable=True),
     text(2000, "error", nullable=True),
 )

@@ -169,7 +169,11 @@ HOSTS = {
     "get_l3-agents": ADMIN,
     "get_availability_zone": "role:reader",
     "get_network_ip_availability": ADMIN_OR_SERVICE,
+    "get_status": ADMIN,
 }
+
+# The project of a trace is that of its sender or, from outside, of its receiver.
+TRACE = {"create_trace": ADMIN_OR_MEMBER, "get_trace": "rule:regular_user"}
 
 PARENT_MEMBER = any_of(ADMIN, "role:member and rule:ext_parent_owner")
 PARENT_READER = any_of(ADMIN, "role:reader and rule:ext_parent_owner")
@@ -259,6 +263,7 @@ DEFAULTS = (
     | SECURITY_GROUP
     | ACCESS
     | HOSTS
+    | TRACE
     | ROUTER
     | FLOATINGIP
     | QOS
