@@ -26,6 +26,7 @@ from neutrino.configuration import findings
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
+from neutrino.notify import notify
 
 LOG = logging.getLogger(__name__)
 CACHE = "feed.json"
@@ -78,6 +79,7 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     events.add_signal_handler(signal.SIGHUP, lambda: _reload(current, files, intervals, reporter))
     LOG.info("neutrino agent %s on %s, roles %s", __version__, conf.host, ", ".join(conf.roles))
     findings.report(conf, findings.AGENT, server_options)
+    notify("READY=1")  # not after `synced`: an agent that waits for its server keeps the host as it is
     try:
         await loop.run(client, roles, reporter, stop, conf.agent.quitting_rpc_timeout)
     finally:

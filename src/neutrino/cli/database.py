@@ -13,6 +13,7 @@ import msgspec
 from oslo_config import cfg
 
 from neutrino.cli.errors import INVALID, CommandError
+from neutrino.cli.installed import SERVER_FILE, become_owner, default_files
 from neutrino.model.roles import LEAST, parse_roles
 from neutrino.server.config import configuration, database_url
 from neutrino.server.db import schema
@@ -38,7 +39,8 @@ def opened(conf: cfg.ConfigOpts, *, check_schema: bool = True) -> Iterator[Datab
 def database(args: argparse.Namespace) -> int | None:
     from neutrino.server.quota.plugin import recount
 
-    conf = configuration(args.config_file)
+    conf = configuration(default_files(args.config_file, SERVER_FILE))
+    become_owner(conf.state_path)
     if args.action == "verify":
         return verify(conf)
     with opened(conf, check_schema=False) as db:
@@ -82,7 +84,9 @@ def host(args: argparse.Namespace) -> None:
         roles = parse_roles(args.roles) if args.roles is not None else LEAST
     except ValueError as error:
         raise CommandError(f"--roles: {error}", INVALID) from None
-    with opened(configuration(args.config_file)) as db:
+    conf = configuration(default_files(args.config_file, SERVER_FILE))
+    become_owner(conf.state_path)
+    with opened(conf) as db:
         credentials = Credentials(db)
         if action == "add":
             print(credentials.add(name, roles))

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from oslo_config import cfg
@@ -17,8 +17,10 @@ from oslo_config import cfg
 from neutrino.cli import preflight
 from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
+from neutrino.cli.installed import SERVER_FILE, default_files
 from neutrino.configuration import findings
 from neutrino.feed.address import Address
+from neutrino.notify import notify
 from neutrino.server import config, tls
 from neutrino.server.feed.connections.listeners import addresses, server_tls
 
@@ -27,7 +29,8 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def serve(args: argparse.Namespace) -> None:
-    run(prepare(args.config_file), args.config_file)
+    files = default_files(args.config_file, SERVER_FILE)
+    run(prepare(files), files)
 
 
 def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str = "set bind_port") -> cfg.ConfigOpts:
@@ -101,6 +104,7 @@ def run(
             api.on_reload(stack.enter_context(ChildProcess("feed", lambda: feed(workers.loaded()))).restart)
         for name, work in (children or {}).items():
             stack.enter_context(ChildProcess(name, work))
+        workers.notify_when_ready(conf.bind_host, conf.bind_port)
         api.serve()
 
 
@@ -127,13 +131,14 @@ def _set_log_level(conf: cfg.ConfigOpts) -> None:
 
 def serve_feed(args: argparse.Namespace) -> None:
     """`neutrino feed`: all checks, then the feed until SIGTERM or SIGINT."""
-    preflight.check_files(args.config_file)
-    conf = config.configuration(args.config_file)
+    files = default_files(args.config_file, SERVER_FILE)
+    preflight.check_files(files)
+    conf = config.configuration(files)
     config.check_values(conf)
     findings.refuse(conf, findings.SERVER)
     preflight.check_feed_addresses(_feed_addresses(conf))
     preflight.check_database(conf)
-    feed(conf)
+    feed(conf, lambda: notify("READY=1"))
 
 
 def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
@@ -141,13 +146,13 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
     return addresses(conf)
 
 
-def feed(conf: cfg.ConfigOpts) -> None:
+def feed(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None) -> None:
     from oslo_log import log
 
     from neutrino.server.feed.server import run
 
     try:
         log.setup(conf, "neutrino")
-        run(conf)
+        run(conf, ready)
     except OSError as error:
         raise CommandError(f"the feed cannot be served: {error}") from None

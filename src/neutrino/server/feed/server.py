@@ -94,6 +94,7 @@ class FeedServer:
         self._database = ""  # identity of the database whose positions we send
         self.fanout = Fanout(kinds)
         self.listening: list[Address] = []  # with the ports that the kernel chose
+        self.on_listening: Callable[[], object] = lambda: None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""
@@ -244,6 +245,7 @@ class FeedServer:
                 address = replace(address, port=next(iter(listening.sockets)).getsockname()[1])
             self.listening.append(address)
             LOG.info("the feed listens on %s", address)
+            self.on_listening()
             async with listening:
                 yield
 
@@ -297,8 +299,8 @@ def _options(conf: cfg.ConfigOpts) -> FeedOptions:
     )
 
 
-def run(conf: cfg.ConfigOpts) -> None:
-    """Serve the feed until SIGTERM or SIGINT."""
+def run(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None) -> None:
+    """Serve the feed until SIGTERM or SIGINT. `ready` is called once it listens."""
     logging.getLogger("websockets").setLevel(logging.WARNING)
     options = _options(conf)
     private.close_directory(conf.state_path)
@@ -310,7 +312,9 @@ def run(conf: cfg.ConfigOpts) -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)  # the feed's records are many and without cycles: collecting often finds nothing
     try:
-        asyncio.run(_serve(FeedServer(db, Credentials(db), host_reports(backend), options)))
+        server = FeedServer(db, Credentials(db), host_reports(backend), options)
+        server.on_listening = ready
+        asyncio.run(_serve(server))
     finally:
         backend.close()
 
