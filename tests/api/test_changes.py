@@ -85,37 +85,44 @@ def test_a_subnet_that_changes_ports(api: Api, log: Log) -> None:
 def test_groups_and_rules(api: Api, log: Log) -> None:
     point = log.last()
     group = api.make("security_group", name="g")
-    assert {(r.kind, r.object_id) for r in log.since(point)} == {("security_group", group["id"])}
-    with log.leaves(("security_group", group["id"], False)):
-        rule = api.make("security_group_rule", security_group_id=group["id"], direction="ingress")
+    rules = [("security_group_rule", rule["id"]) for rule in group["security_group_rules"]]
+    assert {(r.kind, r.object_id) for r in log.since(point)} == {("security_group", group["id"]), *rules}
+    point = log.last()
+    rule = api.make("security_group_rule", security_group_id=group["id"], direction="ingress")
+    made = {(r.kind, r.object_id, r.created, r.deleted) for r in log.since(point)}
+    assert made == {("security_group", group["id"], False, False), ("security_group_rule", rule["id"], True, False)}
     with log.leaves(("security_group", group["id"], False)):
         api.change("security_group", group["id"], name="h")
-    with log.leaves(("security_group", group["id"], False)):
+    with log.leaves(("security_group", group["id"], False), ("security_group_rule", rule["id"], True)):
         api.delete(f"/security-group-rules/{rule['id']}").expect(204)
-    with log.leaves(("security_group", group["id"], True)):
+    with log.leaves(("security_group", group["id"], True), *((*each, True) for each in rules)):
         api.delete(f"/security-groups/{group['id']}").expect(204)
 
 
 def test_sharing_and_tags(api: Api, log: Log) -> None:
     network = api.network()
     body = {"object_type": "network", "object_id": network["id"], "target_tenant": "x", "action": "access_as_shared"}
-    with log.leaves(("network", network["id"], False)):
-        policy = api.make("rbac_policy", **body)
-    with log.leaves(("network", network["id"], False)):
+    point = log.last()
+    policy = api.make("rbac_policy", **body)
+    shared = {(r.kind, r.object_id) for r in log.since(point)}
+    assert shared == {("network", network["id"]), ("rbac_policy", policy["id"])}
+    with log.leaves(("network", network["id"], False), ("rbac_policy", policy["id"], True)):
         api.delete(f"/rbac-policies/{policy['id']}").expect(204)
     with log.leaves(("network", network["id"], False)):
         api.put(f"/networks/{network['id']}/tags/red").expect(201)
 
 
-def test_objects_that_hosts_do_not_get_are_not_logged(api: Api, log: Log) -> None:
-    group = api.make("security_group", name="g")
-    body = {"object_type": "security_group", "object_id": group["id"], "action": "access_as_shared"}
-    with log.leaves():
-        scope = api.make("address_scope", name="s", ip_version=4)
-        pool = api.make("subnetpool", name="p", prefixes=["10.0.0.0/16"], address_scope_id=scope["id"])
+def test_objects_that_hosts_do_not_get_have_a_history(api: Api, log: Log) -> None:
+    point = log.last()
+    scope = api.make("address_scope", name="s", ip_version=4)
+    pool = api.make("subnetpool", name="p", prefixes=["10.0.0.0/16"], address_scope_id=scope["id"])
+    made = [(r.kind, r.object_id) for r in log.since(point) if r.created]
+    assert made == [("address_scope", scope["id"]), ("subnetpool", pool["id"])]
+    with log.leaves(("subnetpool", pool["id"], False)):
         api.put(f"/subnetpools/{pool['id']}/tags/red").expect(201)
-        api.make("rbac_policy", **body, target_tenant="x")
+    with log.leaves(("subnetpool", pool["id"], True)):
         api.delete(f"/subnetpools/{pool['id']}").expect(204)
+    with log.leaves(("address_scope", scope["id"], True)):
         api.delete(f"/address-scopes/{scope['id']}").expect(204)
 
 

@@ -9,7 +9,6 @@ import ipaddress
 import os
 import signal
 import socket
-import ssl
 import subprocess
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from neutrino.feed.messages import Hello, Problem, Refused, Welcome
 from neutrino.model.agents import OVS, AgentState
 from neutrino.server.config import OPTIONS
 from neutrino.server.feed.server import RETRY_SECONDS
+from neutrino.tls import ClientContext
 from tests.bench.memory import alive, tree
 from tests.support.feed import until
 from tests.support.feed_raw import Raw
@@ -272,7 +272,7 @@ def test_tls(tmp_path: Path) -> None:
     with Neutrino(settings) as server:
         credential = command(server, "add", "h1")
         address = Address(host="127.0.0.1", port=port, tls=True)
-        trusting = ssl.create_default_context(cafile=cert_file)
+        trusting = ClientContext(str(cert_file))
         good = FeedClient(ClientOptions(address, "h1", credential, tls=trusting, first_delay=0.05, longest_delay=0.2))
         doubting = FeedClient(ClientOptions(address, "h1", credential, first_delay=0.05, longest_delay=0.2))
 

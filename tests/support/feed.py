@@ -25,6 +25,7 @@ from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, one_word
 from neutrino.server.feed.server import FeedOptions, FeedServer
 from neutrino.server.feed.stores import ServedKind
+from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
@@ -73,7 +74,8 @@ async def serving(
         "subnet": one_word(delegation.set_prefix),
         "firewall_group": FirewallStatus(server.db).take,
     }
-    reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle)
+    answered = OpenQueries(server.db).take_answer
+    reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle, answered)
     how = replace(FeedOptions("server-1", [address], keep_changes=3600, report_delay=0.01), **settings)
     made = FeedServer(server.db, Credentials(server.db), reports, how, kinds)
     stop = asyncio.Event()

@@ -8,13 +8,14 @@ import pytest
 
 from neutrino.errors import RefusedToStart
 from neutrino.server import config
-from neutrino.server.tls import ApiTls, api_tls
+from neutrino.server.tls import TLS13, api_tls
+from neutrino.tls import TlsFiles
 from tests.support.certificates import Authority
 
 AUTHORITY = Authority()
 
 
-def tls(directory: Path, *, use_ssl: bool = True, **options: str) -> ApiTls | None:
+def tls(directory: Path, *, use_ssl: bool = True, **options: str) -> TlsFiles | None:
     lines = "".join(f"{name} = {value}\n" for name, value in options.items())
     (directory / "tls.conf").write_text(f"[DEFAULT]\nuse_ssl = {use_ssl}\n[ssl]\n{lines}")
     return api_tls(config.configuration([str(directory / "tls.conf")]))
@@ -31,11 +32,11 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_settings(tmp_path: Path, files: dict[str, str]) -> None:
-    assert tls(tmp_path, **files) == ApiTls(files["cert_file"], files["key_file"], None, "tls1.2")
-    assert tls(tmp_path, **files, version="SSLv23", ca_file=str(tmp_path / "ca.pem")) == ApiTls(
-        files["cert_file"], files["key_file"], str(tmp_path / "ca.pem"), "tls1.2"
+    assert tls(tmp_path, **files) == TlsFiles(files["cert_file"], files["key_file"])
+    assert tls(tmp_path, **files, version="SSLv23", ca_file=str(tmp_path / "ca.pem")) == TlsFiles(
+        files["cert_file"], files["key_file"], str(tmp_path / "ca.pem")
     )
-    assert tls(tmp_path, **files, version="TLSv1_3") == ApiTls(files["cert_file"], files["key_file"], None, "tls1.3")
+    assert tls(tmp_path, **files, version="TLSv1_3") == TlsFiles(files["cert_file"], files["key_file"], lowest=TLS13)
 
 
 def test_without_use_ssl_there_is_none_and_files_are_reported(

@@ -100,7 +100,7 @@ def test_a_rendered_page_reads_as_the_help_text(tmp_path: Path) -> None:
 # --- completion -------------------------------------------------------------------------------------------------------
 
 BASH_CASES = (
-    (["s"], {"server"}),
+    (["serv"], {"server"}),
     (["agent", ""], {"run", "verify"}),
     (["vm", ""], {"create", "exec", "delete", "list"}),
     (["lab", "up", "--datap"], {"--datapath"}),
@@ -165,7 +165,7 @@ def test_completion_takes_no_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["s"], {"server", "status"}),
+        (["s"], {"server"}),
         (["vm", ""], {"create", "exec", "delete", "list"}),
         (["lab", "up", "--datapath", ""], {"system", "netdev"}),
         (["config", "sample", ""], {"server", "agent"}),
@@ -185,8 +185,8 @@ def test_zsh_completes(words: list[str], expected: set[str], tmp_path: Path) -> 
     """
     done = subprocess.run(["zsh", "-f", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    known = {each.path[-1] for each in ROOT.commands} if len(words) == 1 else expected
-    assert expected & known <= set(done.stdout.split())
+    # zsh itself filters by the word that is being typed.
+    assert expected <= set(done.stdout.split())
 
 
 def test_fish_has_a_line_for_each_command_and_option() -> None:

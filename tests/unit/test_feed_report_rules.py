@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from neutrino.agent.config import configuration
@@ -13,14 +14,14 @@ from neutrino.agent.dhcp import build as dhcp_build
 from neutrino.agent.l2 import build as l2_build
 from neutrino.agent.l3 import build as l3_build
 from neutrino.agent.metadata import build as metadata_build
-from neutrino.feed.messages import HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status
+from neutrino.feed.messages import Answer, HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status, encode_one
 from neutrino.model import agents as words
 from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
 from neutrino.model.kinds import KINDS
 from neutrino.model.roles import LEAST, ROLES, parse_roles
 from neutrino.server.feed.connections.admission import FAILURE_SECONDS, FAILURES, LoginLimits, source_address
-from neutrino.server.feed.reports.rules import MAX_TEXT, refusal
+from neutrino.server.feed.reports.rules import MAX_ANSWER, MAX_ERROR, MAX_TEXT, refusal
 
 PORT = "5c0fd3b1-1111-4444-8888-000000000001"
 OVS = AgentState(words.OVS, "neutron-openvswitch-agent", "h1", "N/A", configurations={"tunneling_ip": "192.0.2.1"})
@@ -57,6 +58,8 @@ GOOD: list[HostMessage] = [
     Status(serial=1, kind="firewall_group", id=PORT, status="ERROR", revision=3, role="l3", reason="nft\nfailed"),
     Status(serial=1, kind="firewall_group", id=PORT, status="INACTIVE"),
     Problem(serial=1, kind="port", id=PORT, text="it cannot be"),
+    Answer(serial=1, id=PORT, result=msgspec.Raw(b'{"exits":[{"note":"\xc3\xa9"}]}')),
+    Answer(serial=1, id=PORT, error="no switch"),
 ]
 BAD: list[tuple[HostMessage, str]] = [
     *(
@@ -115,15 +118,28 @@ BAD: list[tuple[HostMessage, str]] = [
     (Status(serial=1, kind="subnet", id=PORT, status="2001:db8::1/64"), "no prefix"),
     (Problem(serial=1, kind="port", id=PORT, text="x" * (MAX_TEXT + 1)), "characters"),
     (Problem(serial=1, kind="a\nb", id=PORT, text="x"), "printable"),
+    (Answer(serial=1, id="x" * 37), "no id"),
+    (Answer(serial=1, id=PORT, error="x" * (MAX_ERROR + 1)), "error"),
+    (Answer(serial=1, id=PORT, error="a\nb"), "error"),
+    (Answer(serial=1, id=PORT, result=msgspec.Raw(b'"' + b"x" * MAX_ANSWER + b'"')), "result"),
+    *(
+        (Answer(serial=1, id=PORT, result=msgspec.Raw(data)), "JSON")
+        for data in (b"", b'"\x00"', b'"\xff"', b"{", b"[1 2]")
+    ),
 ]
 
 
-@pytest.mark.parametrize("message", GOOD, ids=str)
+def name(value: object) -> str:
+    """The same in every process of a test run, unlike the representation of raw JSON."""
+    return value if isinstance(value, str) else encode_one(value).decode(errors="replace")[:60]
+
+
+@pytest.mark.parametrize("message", GOOD, ids=name)
 def test_valid_messages_are_accepted(message: HostMessage) -> None:
     assert refusal(message, "h1", ROLES) == ""
 
 
-@pytest.mark.parametrize(("message", "reason"), BAD, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("message", "reason"), BAD, ids=name)
 def test_invalid_messages_are_refused_with_the_reason(message: HostMessage, reason: str) -> None:
     found = refusal(message, "h1", ROLES)
     assert reason in found

@@ -85,7 +85,7 @@ def test_a_policy_increments_the_revision_of_its_network(rbac_setup: RbacSetup) 
     with rbac_setup.db.read() as connection:
         c = t.changes.c
         logged = connection.execute(sa.select(c.kind, c.object_id).order_by(c.id)).all()
-    assert logged == [("network", network)] * 3
+    assert logged == [("rbac_policy", made["id"]), ("network", network)] * 3
 
 
 def test_what_cannot_be_shared(rbac_setup: RbacSetup) -> None:

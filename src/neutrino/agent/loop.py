@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from neutrino import request_ids
 from neutrino.agent.role import Drift, Role
 from neutrino.feed.client import FeedClient
 
@@ -78,8 +79,10 @@ async def run(
 
 async def _dispatch(client: FeedClient, roles: Sequence[Role]) -> None:
     async for change in client.changes():
+        request_ids.CURRENT.set(change.request_id)  # work queues keep it with the keys
         for role in roles:
             role.changed(change)  # only queues keys, so no role delays another
+        request_ids.CURRENT.set("")
 
 
 async def find_drift(

@@ -6,20 +6,19 @@ import fcntl
 import logging
 import os
 import signal
-import ssl
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from oslo_config import cfg
-from oslo_log import log
 
-from neutrino import __version__, private
+from neutrino import __version__, logs, private
 from neutrino.agent import config, loop
 from neutrino.agent.context import Intervals, RoleContext
 from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.l2 import build as l2
 from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
+from neutrino.agent.queries import Queries
 from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
 from neutrino.configuration import findings
@@ -27,6 +26,7 @@ from neutrino.errors import RefusedToStart
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.notify import notify
+from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)
 CACHE = "feed.json"
@@ -38,7 +38,7 @@ def run(files: Sequence[str], server_options: Callable[[], findings.Groups] = tu
     """Run the agent until SIGTERM or SIGINT. `server_options`: of the server, whose files are often given to agents too."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # its default action would end an agent that is still starting
     conf = _configuration(files)
-    log.setup(conf, "neutrino")
+    logs.setup(conf)
     _log_options(conf)
     with _own_state(Path(conf.state_path)):
         asyncio.run(_run(conf, files, server_options))
@@ -72,6 +72,8 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     current = [conf]  # replaced by SIGHUP
     reporter = loop.Reporter(client, lambda: float(current[0].agent.report_interval))
     roles = _roles(RoleContext(conf, client, switch, intervals, reporter.soon))
+    queries = Queries(client, {})
+    client.on_query(queries.take)
     stop = asyncio.Event()
     events = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -83,6 +85,7 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     try:
         await loop.run(client, roles, reporter, stop, conf.agent.quitting_rpc_timeout)
     finally:
+        await queries.close()
         await asyncio.to_thread(switch.close)
 
 
@@ -94,12 +97,7 @@ def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
     for address in addresses:
         if not address.tls and not address.is_local:  # anybody on the way could read the credential
             raise RefusedToStart(f"[feed] server: {address} is another machine, and without TLS: use wss://")
-    tls = None
-    if any(address.tls for address in addresses):
-        try:
-            tls = ssl.create_default_context(cafile=conf.feed.ca_file)
-        except OSError as error:
-            raise RefusedToStart(f"[feed] ca_file={conf.feed.ca_file}: {error}") from None
+    tls = ClientContext(conf.feed.ca_file) if any(address.tls for address in addresses) else None
     try:
         credential = Path(conf.feed.credential_file).read_text().strip()
     except OSError as error:
@@ -150,7 +148,7 @@ def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Inte
     waiting = [f"[{group}] {name}" for group, name in changed if (group, name) not in config.RELOADED]
     if waiting:
         LOG.warning("these options need a restart of the agent: %s", ", ".join(sorted(waiting)))
-    log.setup(conf, "neutrino")
+    logs.setup(conf)
     _log_options(conf)
     current[0] = conf
     # Roles read these before each wait, so they take effect without a restart.

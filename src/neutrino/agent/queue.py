@@ -11,6 +11,8 @@ import itertools
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from neutrino import request_ids
+
 K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY, LONGEST_DELAY = 0.1, 30.0  # seconds
@@ -30,6 +32,7 @@ class WorkQueue(Generic[K]):
         self._again: dict[K, int] = {}  # put while a worker had it → priority
         self._failures: dict[K, int] = {}
         self._delayed: dict[K, asyncio.TimerHandle] = {}
+        self._requests: dict[K, str] = {}  # ids of the newest requests for which keys were put
         self._ready = asyncio.Event()
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
@@ -54,6 +57,7 @@ class WorkQueue(Generic[K]):
 
     def put(self, key: K, priority: int = USUAL) -> None:
         """Queue a key. One that waits after a failure is tried at once, as its state may have changed."""
+        self.note_request(key)
         timer = self._delayed.pop(key, None)
         if timer is not None:
             timer.cancel()
@@ -68,7 +72,13 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._heap, (priority, turn, key))
         self._ready.set()
 
+    def note_request(self, key: K) -> None:
+        """Keep the current request id for the next work on this key, whose log lines then show it."""
+        if request_id := request_ids.get():
+            self._requests[key] = request_id
+
     async def get(self) -> K:
+        """The next key; the calling task works for the request that caused it from then on."""
         while True:
             while self._heap:
                 priority, turn, key = heapq.heappop(self._heap)
@@ -76,6 +86,7 @@ class WorkQueue(Generic[K]):
                 if self._waiting.get(key) == (priority, turn):
                     del self._waiting[key]
                     self._working.add(key)
+                    request_ids.CURRENT.set(self._requests.pop(key, ""))
                     return key
             self._ready.clear()
             await self._ready.wait()

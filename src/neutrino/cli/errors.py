@@ -10,6 +10,7 @@ from neutrino.lab.errors import LabError
 
 INVALID = RefusedToStart.exit_status
 DEBUG = "NEUTRINO_DEBUG"
+BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 class CommandError(OperatorError):
@@ -45,6 +46,47 @@ def one_line(error: object) -> str:
     """The error's text in one line, without SQLAlchemy's link to its own documentation."""
     lines = [line.strip() for line in str(error).splitlines()]
     return " ".join(line for line in lines if line and not line.startswith("(Background on this error at"))
+
+
+# --- standard streams -------------------------------------------------------------------------------------------------
+
+
+def open_standard_streams() -> None:
+    """Open /dev/null for standard streams that are closed: the next file, as a database, would get their number."""
+    for number, mode, name in ((0, "r", "stdin"), (1, "w", "stdout"), (2, "w", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def flush_output() -> int:
+    """Write what is buffered for standard output; returns the exit status if that fails, else 0."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return _output_lost(error)
+    return 0
+
+
+def output_error(error: OSError) -> int:
+    """The exit status after an error that may be one of writing to standard output; any other is raised again."""
+    try:
+        sys.stdout.flush()
+    except OSError as lost:
+        return _output_lost(lost)
+    raise error
+
+
+def _output_lost(error: OSError) -> int:
+    # Python flushes once more at its end, and would print that error with a traceback.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE  # the reader, such as `head`, has enough
+    print_error(f"the output cannot be written: {error.strerror or error}")
+    return OperatorError.exit_status
 
 
 def unwind_on_sigterm() -> None:

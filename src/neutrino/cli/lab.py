@@ -6,7 +6,7 @@ import argparse
 import os
 import shlex
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import msgspec
 from neutrino.cli import installed, preflight
 from neutrino.cli.errors import INVALID, CommandError, unwind_on_sigterm
 from neutrino.cli.main import DEFAULT_LAB
+from neutrino.cli.tables import table
 from neutrino.cli.up.machine import RUN_FILE, find_running
 from neutrino.cli.up.next_steps import client, find_client, program
 from neutrino.lab import build
@@ -138,9 +139,9 @@ def read_status(lab: Lab) -> tuple[str, bool]:
         vms = str(sum(vm.host == host for vm in lab.vms.all()))
         hosts.append((host, underlay, "alive" if alive else "not alive", agent, f"{switch}, {database}", vms))
     server = f"{'responds' if responds else 'does not respond'}, server process {lab.processes.pid(SERVER) or 'none'}"
-    lines = [f"API {lab.settings.url} {server}, files in {lab.paths.state}", "", *_table(HOST_COLUMNS, hosts)]
+    lines = [f"API {lab.settings.url} {server}, files in {lab.paths.state}", "", *table(HOST_COLUMNS, hosts)]
     if vms_shown := [(vm.name, vm.host, vm.port_id, *_port(lab, vm.port_id, responds)) for vm in lab.vms.all()]:
-        lines += ["", *_table(VM_COLUMNS, vms_shown)]
+        lines += ["", *table(VM_COLUMNS, vms_shown)]
     return "\n".join(lines), healthy
 
 
@@ -161,13 +162,6 @@ def _port(lab: Lab, port_id: str, responds: bool) -> tuple[str, str]:
     except ApiError:
         return "-", "port deleted"
     return ",".join(fixed["ip_address"] for fixed in port["fixed_ips"]) or "-", port["status"]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
-    ]
 
 
 # --- neutrino vm ------------------------------------------------------------------------------------------------------

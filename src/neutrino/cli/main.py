@@ -7,7 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from neutrino import __version__
-from neutrino.cli.errors import report
+from neutrino.cli import cloud
+from neutrino.cli.errors import flush_output, open_standard_streams, output_error, report
+from neutrino.cli.history.command import add_arguments as add_history
+from neutrino.cli.pki import arguments as pki
+from neutrino.cli.trace import arguments as trace
 
 SBIN = "/usr/sbin:/sbin"
 # The function of each command, which returns an exit status other than 0, or None. Imported when it is called, as
@@ -19,30 +23,47 @@ COMMANDS = {
     "db": "neutrino.cli.database:database",
     "host": "neutrino.cli.database:host",
     "agent": "neutrino.cli.agent:agent",
+    "history": "neutrino.cli.history.command:history",
+    "pki": "neutrino.cli.pki.command:pki",
     "metadata": "neutrino.cli.main:metadata_proxy",
+    "doctor": "neutrino.cli.doctor.command:doctor",
+    "status": "neutrino.cli.status.command:status",
     "vm": "neutrino.cli.lab:vm",
     "lab": "neutrino.cli.lab:lab",
     "config": "neutrino.cli.sample:config",
     "completion": "neutrino.cli.documents.completion:completion",
+    "trace": "neutrino.cli.trace.command:trace",
 }
 DEFAULT_LAB = "/run/neutrino-lab"
 VM_ACTIONS = ("create", "exec", "delete", "list")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = build_parser().parse_args(_with_vm_action(sys.argv[1:] if argv is None else argv))
-    path = os.environ.get("PATH", os.defpath)
-    # `su` without `-` keeps the PATH of a user, without sbin. Not for the server, whose environment must stay untouched:
-    # setproctitle, which names its processes, fails if the first variable was replaced.
-    if args.command not in ("server", "feed") and not path.endswith(SBIN):
-        os.environ["PATH"] = f"{path}:{SBIN}"
+    open_standard_streams()
     try:
-        status: int | None = pkgutil.resolve_name(COMMANDS[args.command])(args)
-        return status or 0
+        return _run(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         return report(error)
+
+
+def _run(argv: Sequence[str]) -> int:
+    try:
+        args = build_parser().parse_args(_with_vm_action(argv))
+        path = os.environ.get("PATH", os.defpath)
+        # `su` without `-` keeps the PATH of a user, without sbin. Not for the server, whose environment must stay
+        # untouched: setproctitle, which names its processes, fails if the first variable was replaced.
+        if args.command not in ("server", "feed") and not path.endswith(SBIN):
+            os.environ["PATH"] = f"{path}:{SBIN}"
+        status: int | None = pkgutil.resolve_name(COMMANDS[args.command])(args)
+    except OSError as error:
+        # Output is buffered, so that an error of writing it may appear here or below.
+        return output_error(error)
+    except SystemExit:  # of argparse, after --help or an error
+        flush_output()
+        raise
+    return flush_output() or status or 0
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -76,7 +97,24 @@ def build_parser() -> argparse.ArgumentParser:
     agent.add_argument("--dry-run", action="store_true", help="print the planned changes without applying them")
     agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference must last")
 
+    status = commands.add_parser("status", help="show the state of servers, hosts and objects, and all problems")
+    cloud.add_arguments(status)
+    status.add_argument("--watch", action="store_true", help="a live screen, until q")
+    status.add_argument("--all", action="store_true", help="list all hosts, also many without problems")
+    status.add_argument("--host", metavar="NAME", help="list this host only")
+    add_history(commands.add_parser("history", help="show the changes of an object, with their requests"))
+    pki.add_arguments(commands.add_parser("pki", help="a small certificate authority, for installations without one"))
+
+    doctor = commands.add_parser("doctor", parents=[config], help="check this machine as a server or a host")
+    role = doctor.add_mutually_exclusive_group()
+    role.add_argument("--server", action="store_true", help="the files are a server's (default: by their content)")
+    role.add_argument("--host", action="store_true", help="the files are an agent's")
+    doctor.add_argument("--only", metavar="CHECKS", help="these checks only, separated by commas")
+    doctor.add_argument("--list", action="store_true", help="list the checks")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
+
     _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
+    trace.add_arguments(commands.add_parser("trace", help="trace a packet: why it arrives or not"))
     _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
 
     sample = commands.add_parser(

@@ -10,15 +10,16 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from oslo_config import cfg
 
+from neutrino import logs
 from neutrino.cli import preflight
 from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.installed import SERVER_FILE, default_files
 from neutrino.configuration import findings
+from neutrino.errors import RefusedToStart
 from neutrino.feed.address import Address
 from neutrino.notify import notify
 from neutrino.server import config, tls
@@ -44,6 +45,8 @@ def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str =
     preflight.check_port(conf.bind_host, conf.bind_port, f"stop what listens there, or {port_fix}")
     preflight.check_feed_addresses(feed_addresses)
     logging.basicConfig(level=log_level, format=LOG_FORMAT, force=True)  # oslo.log has set a handler without a format
+    if logs.is_configured(conf):
+        logs.setup(conf)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     _set_log_level(conf)
     logging.getLogger("stevedore").setLevel(logging.ERROR)  # a plugin that does not load is in our own error
@@ -66,10 +69,11 @@ def run(
     quiet: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT, with `children` as further child processes. `quiet`: no log of granian."""
-    from granian.constants import Interfaces, SSLProtocols
+    from granian.constants import Interfaces
     from granian.log import LogLevels
 
     from neutrino.cli import workers
+    from neutrino.cli.api_tls import ApiCertificate, granian_options
 
     encryption = tls.api_tls(conf)
     files = [os.path.abspath(name) for name in config_files]
@@ -85,11 +89,7 @@ def run(
         workers=conf.api_workers or os.cpu_count() or 1,
         blocking_threads=config.api_threads(conf),
         backlog=1024,
-        ssl_cert=Path(encryption.cert_file) if encryption else None,
-        ssl_key=Path(encryption.key_file) if encryption else None,
-        ssl_ca=Path(encryption.ca_file) if encryption and encryption.ca_file else None,
-        ssl_client_verify=bool(encryption and encryption.ca_file),
-        ssl_protocol_min=SSLProtocols(encryption.lowest_version if encryption else "tls1.2"),
+        **granian_options(encryption),
         log_access=False,
         log_level=LogLevels.warning if quiet else LogLevels.info,
         workers_kill_timeout=10,
@@ -100,8 +100,13 @@ def run(
     # First, as granian calls them in this order: the feed restarts with the configuration that is loaded then.
     api.on_reload(lambda: _reload(files))
     with contextlib.ExitStack() as stack:
+        if encryption:
+            certificate = ApiCertificate(api, encryption)
+            stack.enter_context(certificate)
+            api.on_reload(lambda: certificate.reload(workers.loaded()))
         if conf.feed.run:
-            api.on_reload(stack.enter_context(ChildProcess("feed", lambda: feed(workers.loaded()))).restart)
+            child = stack.enter_context(ChildProcess("feed", lambda: feed(workers.loaded())))
+            api.on_reload(lambda: _restart_feed(child))
         for name, work in (children or {}).items():
             stack.enter_context(ChildProcess(name, work))
         workers.notify_when_ready(conf.bind_host, conf.bind_port)
@@ -119,6 +124,17 @@ def _reload(files: Sequence[str]) -> None:
         return
     _set_log_level(workers.loaded())
     workers.report()
+
+
+def _restart_feed(child: ChildProcess) -> None:
+    from neutrino.cli import workers
+
+    try:
+        _feed_addresses(workers.loaded())
+    except RefusedToStart as error:
+        LOG.error("the feed is not restarted and continues with its previous options: %s", error)
+        return
+    child.restart()
 
 
 def _set_log_level(conf: cfg.ConfigOpts) -> None:
@@ -147,12 +163,10 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
 
 
 def feed(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None) -> None:
-    from oslo_log import log
-
     from neutrino.server.feed.server import run
 
     try:
-        log.setup(conf, "neutrino")
+        logs.setup(conf)
         run(conf, ready)
     except OSError as error:
         raise CommandError(f"the feed cannot be served: {error}") from None

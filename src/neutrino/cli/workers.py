@@ -12,7 +12,8 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from multiprocessing.util import Finalize
 from typing import Any
 
 import sqlalchemy as sa
@@ -73,14 +74,38 @@ def _agent_options() -> Groups:
 
 
 class Supervisor(Granian):  # type: ignore[misc,valid-type]
-    """Granian's server with a higher limit on worker deaths.
+    """Granian's server with a higher limit on worker deaths, and with replacement of workers without a reload.
 
     Granian treats two deaths of one worker within seconds as a crash loop and stops. A worker that the OOM killer ended
     twice must not take the network API down: here workers are respawned until MAX_DEATHS died within a minute. Overrides
-    a private method, as granian has no other hook.
+    private methods, as granian has no other hooks.
     """
 
+    before_respawn: Callable[[], None] | None = None  # called in the thread that forks
+    _is_hangup = False
+
+    def signal_handler_reload(self, *args: Any, **more: Any) -> None:
+        self._is_hangup = True
+        super().signal_handler_reload(*args, **more)
+
+    def replace_workers(self) -> None:
+        """Start new workers and end the old ones gracefully, one by one. From any thread."""
+        super().signal_handler_reload()
+
+    def _reload(self, spawn_target: Any, target_loader: Any) -> None:
+        hooks: list[Any] = self.__dict__["hooks_reload"]
+        # Cleared before the hooks run: a signal that arrives meanwhile causes another reload.
+        is_hangup, self._is_hangup = self._is_hangup, False
+        if not is_hangup:  # the configuration is not read again, and the feed keeps its connections
+            self.hooks_reload = []
+        try:
+            super()._reload(spawn_target, target_loader)
+        finally:
+            self.hooks_reload = hooks
+
     def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
+        if self.before_respawn is not None:
+            self.before_respawn()
         super()._respawn_workers(workers, spawn_target, target_loader, delay)
         now = time.monotonic()
         deaths: deque[float] = self.__dict__.setdefault("_deaths", deque(maxlen=MAX_DEATHS))
@@ -131,6 +156,8 @@ def application() -> Any:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=_forward_sigterm, name="SIGTERM", daemon=True).start()
     assert _server is not None
+    # Granian's workers are multiprocessing's, which run finalizers at a regular end, and no atexit handlers.
+    Finalize(None, _server.process.stop, exitpriority=0)
     built = application_of(_server)
     if _ready is not None:
         os.write(_ready[1], b".")

@@ -16,7 +16,7 @@ import contextlib
 import logging
 import os
 import random
-import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from neutrino.feed.address import Address, short_path
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import AgentState
 from neutrino.model.kinds import KINDS, Kind
+from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)
 REFUSED_FAILURES = 12  # a refusal counts as this many failed attempts: an immediate retry would be refused too
@@ -46,7 +47,7 @@ class ClientOptions:
     credential: str
     roles: tuple[str, ...] = ()
     release: str = ""
-    tls: ssl.SSLContext | None = None
+    tls: ClientContext | None = None  # by default the system's CAs
     first_delay: float = 0.1  # seconds before the first retry
     longest_delay: float = 15.0
     heartbeat: float = 10.0  # seconds between WebSocket pings, in both directions
@@ -82,8 +83,8 @@ class UnacknowledgedReports:
         self._unsent[subject] = None
 
     def _drop_one(self) -> None:
-        """Errors are for the log alone; other reports change the state of ports and routers, so they go last."""
-        errors = (subject for subject in self._reports if subject[0] == "error")
+        """Errors are for the log, answers for a caller who waits a moment; the others are states of ports and routers."""
+        errors = (subject for subject in self._reports if subject[0] in ("error", "answer"))
         oldest = next(errors, next(iter(self._reports)))
         del self._reports[oldest]
         self._unsent.pop(oldest, None)
@@ -103,6 +104,10 @@ class UnacknowledgedReports:
         if subject is not None and subject not in self._unsent:
             del self._reports[subject]
 
+    def forget(self, subject: Subject) -> None:
+        self._reports.pop(subject, None)
+        self._unsent.pop(subject, None)
+
     def reconnected(self) -> None:
         """Send all of them again, in the order in which they were made."""
         self._unsent = dict.fromkeys(self._reports)
@@ -118,6 +123,7 @@ class FeedClient:
         kinds: Mapping[str, Kind] = KINDS,
     ) -> None:
         self._options = options
+        self._tls = options.tls or ClientContext(None)
         self._cache = cache
         self._jitter = jitter
         self._reports = UnacknowledgedReports()
@@ -131,6 +137,8 @@ class FeedClient:
         self._attempt = 0
         self._on_synced: list[Callable[[], None]] = []
         self._position_is_new = False
+        self._on_query: Callable[[m.Query], None] = self._refuse_query
+        self._answers: dict[str, float] = {}  # unacknowledged: until when the asking process waits
         self.state = State(kinds, self._report_problem)
         self.connected = False
         if cache is not None:
@@ -202,6 +210,26 @@ class FeedClient:
     def error(self, kind: str, key: str, text: str) -> None:
         self._report(("error", kind, key), m.Problem(kind=kind, id=key, text=text))
 
+    def on_query(self, handler: Callable[[m.Query], None]) -> None:
+        """Call `handler` with each query of the server; it returns at once, and calls `answer` later."""
+        self._on_query = handler
+
+    def answer(self, query_id: str, ends: float, result: bytes = b"null", error: str = "") -> None:
+        """Answer a query with JSON, or with the error because of which there is none. `ends`: monotonic time."""
+        self._forget_late_answers()
+        self._answers[query_id] = ends
+        self._report(("answer", query_id), m.Answer(id=query_id, result=msgspec.Raw(result), error=error))
+
+    def _forget_late_answers(self) -> None:
+        """The asking process waits no more: such an answer would only be sent in vain in the next connection."""
+        now = time.monotonic()
+        for query_id in [query_id for query_id, ends in self._answers.items() if ends <= now]:
+            del self._answers[query_id]
+            self._reports.forget(("answer", query_id))
+
+    def _refuse_query(self, query: m.Query) -> None:
+        self.answer(query.id, time.monotonic() + query.seconds, error="this process answers no queries")
+
     @property
     def unacknowledged(self) -> int:
         """The number of reports that the server has not acknowledged."""
@@ -235,7 +263,9 @@ class FeedClient:
         except InvalidStatus as error:
             body = error.response.body.decode(errors="replace").strip() if error.response.body else ""
             self._log_lost(f"the server refuses this host: {body or error}")
-        except (OSError, InvalidHandshake, ConnectionClosed, TimeoutError) as error:
+        except OSError as error:
+            self._log_lost(self._tls.explain(error) or type(error).__name__)
+        except (InvalidHandshake, ConnectionClosed) as error:
             self._log_lost(str(error) or type(error).__name__)
         finally:
             self.connected = False
@@ -265,8 +295,7 @@ class FeedClient:
         if address.path:
             with short_path(address.path) as path:
                 return await unix_connect(path, **how)
-        tls = (options.tls or ssl.create_default_context()) if address.tls else None
-        return await connect(str(address), ssl=tls, **how)
+        return await connect(str(address), ssl=self._tls() if address.tls else None, **how)
 
     async def _talk(self, connection: ClientConnection) -> None:
         hello = m.Hello(
@@ -304,10 +333,13 @@ class FeedClient:
                 LOG.warning("error from the server: %s", message.text)
             case m.Ack():
                 self._reports.acknowledge(message.serial)
+            case m.Query():
+                self._on_query(message)
             case _:
                 if isinstance(message, m.Welcome):
                     LOG.info("connected to %s at %s", message.server or "the server", self._address)
                     self.connected = True
+                    self._forget_late_answers()
                     self._reports.reconnected()
                     self._has_reports.set()
                 self.state.apply(message)

@@ -127,18 +127,24 @@ class Refused(Message, frozen=True, kw_only=True, omit_defaults=True, tag="refus
     reason: str
 
 
-class Put(Message, frozen=True, kw_only=True, omit_defaults=True, tag="put"):
+class Change(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of what changes an object. `request_id`: of the newest API request that caused it; empty: unknown, or none."""
+
+    request_id: str = ""
+
+
+class Put(Change, frozen=True, kw_only=True, omit_defaults=True, tag="put"):
     kind: str
     object: msgspec.Raw
     digest: str = ""
 
 
-class Gone(Message, frozen=True, kw_only=True, omit_defaults=True, tag="gone"):
+class Gone(Change, frozen=True, kw_only=True, omit_defaults=True, tag="gone"):
     kind: str
     id: str
 
 
-class Members(Message, frozen=True, kw_only=True, omit_defaults=True, tag="members"):
+class Members(Change, frozen=True, kw_only=True, omit_defaults=True, tag="members"):
     """Difference of a security group's members; `digest` is that of all members after it."""
 
     id: str
@@ -147,7 +153,7 @@ class Members(Message, frozen=True, kw_only=True, omit_defaults=True, tag="membe
     digest: str = ""
 
 
-class Entries(Message, frozen=True, kw_only=True, omit_defaults=True, tag="entries"):
+class Entries(Change, frozen=True, kw_only=True, omit_defaults=True, tag="entries"):
     """All forwarding entries of a network by id; the host deletes its others of that network."""
 
     network_id: str

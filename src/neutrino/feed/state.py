@@ -29,6 +29,7 @@ class StateChange:
     id: str
     old: Any
     new: Any
+    request_id: str = ""  # of the newest API request that caused it; empty: unknown, or none
 
 
 class _Identified(msgspec.Struct):
@@ -56,8 +57,9 @@ class State:
         self._database = ""
         self._digests: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
         self._entries: dict[str, str] = {}  # network id → digest of its forwarding entries; empty: unknown
-        self._deletions: dict[Key, None] = {}  # deferred until `synced`
+        self._deletions: dict[Key, str] = {}  # deferred until `synced`, with their request ids
         self._changed: dict[Key, Object | None] = {}  # → the value when the change was last taken
+        self._requests: dict[Key, str] = {}  # ids of the requests that caused pending changes
         # Invalid objects with the reason. The last valid value stays in place: a malformed update must not remove a port.
         self.problems: dict[Key, str] = {}
         self._on_problem = on_problem
@@ -83,7 +85,7 @@ class State:
             case Put():
                 self._put(message)
             case Gone():
-                self._delete(message.kind, message.id)
+                self._delete(message.kind, message.id, message.request_id)
             case Members():
                 self._change_members(message)
             case Entries():
@@ -97,25 +99,25 @@ class State:
         if value is None:
             return
         self._deletions.pop((kind, value.id), None)  # `gone`, and then back in scope before `synced`
-        self._set(kind, value.id, value)
+        self._set(kind, value.id, value, message.request_id)
         if kind == ENTRIES:
             # Unknown until `synced`: a connection lost before that must not leave a partial set with a valid digest.
             self._entries[value.network_id] = ""  # type: ignore[attr-defined]
         else:  # a group without its invalid members is not what the digest stands for
             self._digests[kind][value.id] = message.digest if is_complete else ""
 
-    def _delete(self, kind: str, key: str) -> None:
+    def _delete(self, kind: str, key: str, request_id: str) -> None:
         if kind not in self.objects or (key not in self.objects[kind] and (kind, key) not in self.problems):
             return
         if not self.is_synced:
-            self._deletions[kind, key] = None
+            self._deletions[kind, key] = request_id
             return
         self.problems.pop((kind, key), None)
         if key not in self.objects[kind]:
             return
         if kind == ENTRIES:
             self._entries[self.objects[kind][key].network_id] = ""
-        self._set(kind, key, None)
+        self._set(kind, key, None, request_id)
         self._digests[kind].pop(key, None)
 
     def _change_members(self, message: Members) -> None:
@@ -125,7 +127,7 @@ class State:
             if reason:
                 self._add_problem(MEMBERS, message.id, reason)
             members = (known.members - frozenset(message.removed)) | added
-            self._set(MEMBERS, message.id, msgspec.structs.replace(known, members=members))
+            self._set(MEMBERS, message.id, msgspec.structs.replace(known, members=members), message.request_id)
             # Without the invalid members the digest does not match: the next connection sends the whole group again.
             self._digests[MEMBERS][message.id] = "" if reason else message.digest
 
@@ -135,15 +137,15 @@ class State:
         kept = set(message.ids)
         for key in present:
             if key not in kept:
-                self._delete(ENTRIES, key)
+                self._delete(ENTRIES, key, message.request_id)
             else:
                 self._deletions.pop((ENTRIES, key), None)
 
     def _synced(self, message: Synced) -> None:
         self.is_synced = True
         deletions, self._deletions = self._deletions, {}
-        for kind, key in deletions:
-            self._delete(kind, key)
+        for (kind, key), request_id in deletions.items():
+            self._delete(kind, key, request_id)
         for network_id, digest in message.entries.items():
             if digest:
                 self._entries[network_id] = digest
@@ -183,7 +185,7 @@ class State:
 
     # --- changes --------------------------------------------------------------------------------------------------
 
-    def _set(self, kind: str, key: str, value: Object | None) -> None:
+    def _set(self, kind: str, key: str, value: Object | None, request_id: str = "") -> None:
         old = self.objects[kind].get(key)
         if old == value:
             return
@@ -192,6 +194,8 @@ class State:
         else:
             self.objects[kind][key] = value
         self._changed.setdefault((kind, key), old)  # the value that the consumer last saw
+        if request_id:
+            self._requests[kind, key] = request_id
 
     @property
     def has_changes(self) -> bool:
@@ -202,9 +206,9 @@ class State:
         while self._changed:
             kind, key = next(iter(self._changed))
             old = self._changed.pop((kind, key))
-            new = self.objects[kind].get(key)
+            new, request_id = self.objects[kind].get(key), self._requests.pop((kind, key), "")
             if old != new:
-                return StateChange(kind, key, old, new)
+                return StateChange(kind, key, old, new, request_id)
         return None
 
     # --- digests and cache ----------------------------------------------------------------------------------------

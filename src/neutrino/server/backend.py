@@ -17,6 +17,7 @@ from neutrino.server.events import nova
 from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, TakeStatus, one_word
+from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.plugin import build_services
 from neutrino.server.quota.quotas import Quotas
@@ -62,12 +63,12 @@ def host_reports(backend: Backend) -> Reports:
     """Handlers of the hosts' reports, for the feed process."""
     services, dhcp = backend.services, backend.dhcp
     db, registry, provisioning = services.db, services.registry, services.core.provisioning
-    plugins = services.conf.service_plugins
+    plugins, answered = services.conf.service_plugins, OpenQueries(db).take_answer
     statuses: dict[str, TakeStatus] = {}
     if "firewall_v2" in plugins:
         statuses["firewall_group"] = FirewallStatus(db).take
     if "router" not in plugins:
-        return Reports(registry, dhcp.reported, provisioning, statuses)
+        return Reports(registry, dhcp.reported, provisioning, statuses, answered=answered)
     l3 = build_services(services)
     distributed = DistributedPortStatus(db, provisioning)
     statuses |= {kind: one_word(set_status) for kind, set_status in l3.statuses.items()}
@@ -81,4 +82,4 @@ def host_reports(backend: Backend) -> Reports:
         l3.dvr.settle()
         distributed.settle()
 
-    return Reports(registry, reported, distributed, statuses, settle)
+    return Reports(registry, reported, distributed, statuses, settle, answered)

@@ -14,6 +14,7 @@ from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.fwaas import config as firewall
 from neutrino.server.l3.config import OPTIONS as L3
+from neutrino.server.ui import config as ui
 
 # Neutron's defaults. Those of port forwardings, address groups and firewall rules bound the nft elements and flows that a
 # project costs its hosts.
@@ -137,6 +138,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.StrOpt("control_exchange", default="neutron", help="The exchange that notifications are sent to."),
     ],
     "ssl": tls.OPTIONS,
+    ui.GROUP: ui.OPTIONS,
     "database": [
         cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL; by default an SQLite file in state_path."),
         cfg.BoolOpt("auto_upgrade", default=True, help="Bring the schema up to date when the server starts."),
@@ -201,7 +203,12 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             "tls_cert_file", default=None, help="Certificate of the feed, for addresses other than this machine's."
         ),
         cfg.StrOpt("tls_key_file", default=None, help="Its key."),
-        cfg.IntOpt("keep_changes", default=3600, min=60, help="Seconds for which rows of the change log are kept."),
+        cfg.IntOpt(
+            "keep_changes",
+            default=86400,
+            min=60,
+            help="Seconds for which rows of the change log are kept: hosts need minutes, `neutrino history` has no more.",
+        ),
         cfg.FloatOpt("poll_interval", default=0.05, min=0.001, help="Seconds between polls of MariaDB for changes."),
         cfg.FloatOpt(
             "sqlite_poll_interval", default=0.02, min=0.001, help="The same for SQLite if inotify is not available."

@@ -15,9 +15,8 @@ from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
-from oslo_log import log
 
-from neutrino import private
+from neutrino import logs, private
 from neutrino.configuration import findings
 from neutrino.server import config
 from neutrino.server.access import tags
@@ -37,6 +36,7 @@ from neutrino.server.db.tables import metadata
 from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.events import nova
 from neutrino.server.events.notifications import notifier_from_conf
+from neutrino.server.history import Changes
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.ip_availability import IpAvailability
@@ -49,6 +49,10 @@ from neutrino.server.scheduling.placements import NETWORKS
 from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.services import load
+from neutrino.server.status.processes import API, ProcessSweep, ServerProcess
+from neutrino.server.status.routes import Status
+from neutrino.server.trace import plugin as traces
+from neutrino.server.trace.tracer import Tracer
 
 LOG = logging.getLogger(__name__)
 
@@ -66,6 +70,7 @@ class Server:
     close: Callable[[], None]
     stop: threading.Event  # set by `close`
     service_plugins: Mapping[str, Any]  # by their names in the configuration
+    process: ServerProcess  # the row of this process, written from `begin` on
 
 
 def assemble(conf: cfg.ConfigOpts) -> Server:
@@ -90,6 +95,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         agents,
         AvailabilityZones(db),
         IpAvailability(db),
+        traces.build(Tracer(db, registry)),
         *further,
     ]
     quota_api = QuotaPlugin(db, quotas)
@@ -105,7 +111,9 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     routes = [
         *discovery_routes(CORE, aliases),
         *quota_api.routes(authorizer),
+        *Changes(db).routes(authorizer),
         *tags.tag_routes(db, authorizer, tagged),
+        *Status(db, registry).routes(authorizer),
         *placement_routes(db, authorizer, dhcp, core.networks.listing, partial(agents.serving, NETWORKS)),
         *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
@@ -115,14 +123,16 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     max_body, noauth = conf.oslo_middleware.max_request_body_size, conf.auth_strategy == "noauth"
     app = build_app(routes, authentication, max_body=max_body, typed=noauth, public=public)
     stop = threading.Event()
+    process = ServerProcess(db, conf.host, API, lambda: {"threads": config.api_threads(conf)})
 
     def close() -> None:
         stop.set()
+        process.stop()
         if notifier is not None:
             notifier.queue.close()
         backend.close()
 
-    return Server(wrap(app, conf), conf, db, core, registry, dhcp, close, stop, service_plugins)
+    return Server(wrap(app, conf), conf, db, core, registry, dhcp, close, stop, service_plugins, process)
 
 
 def report(server: Server, agent_options: Callable[[], findings.Groups] = tuple) -> None:
@@ -132,7 +142,7 @@ def report(server: Server, agent_options: Callable[[], findings.Groups] = tuple)
 
 
 def begin(server: Server) -> None:
-    """Open the database, replay the journal of dead processes, and start the failover threads."""
+    """Open the database, replay the journal of dead processes, and start the threads: failover, the row of this process."""
     conf = server.conf
     private.close_directory(conf.state_path)
     schema.ensure(server.db, upgrade=conf.database.auto_upgrade)
@@ -142,8 +152,11 @@ def begin(server: Server) -> None:
         LOG.warning("replayed %s operations that another process had left unfinished", replayed)
     # Random, because every worker sweeps: all at once would compete for the same rows.
     interval = conf.agent_down_time * (0.4 + 0.2 * random.random())
-    sweeper = Sweeper(_schedulers(server.scheduler, server.service_plugins), server.registry, interval, server.stop)
+    tasks = {"rows of ended processes": ProcessSweep(server.db).sweep}
+    schedulers = _schedulers(server.scheduler, server.service_plugins)
+    sweeper = Sweeper(schedulers, server.registry, interval, server.stop, tasks)
     threading.Thread(target=sweeper.run, daemon=True, name="sweeper").start()
+    server.process.start()
 
 
 def _table(resource: Resource) -> sa.Table:
@@ -159,7 +172,7 @@ def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentSc
 
 def application(server: Server) -> Any:
     """The WSGI application of an assembled server, in the process that serves requests."""
-    log.setup(server.conf, "neutrino")
+    logs.setup(server.conf)
     begin(server)
     # Everything up to here lives as long as the process: without the freeze the collector would walk it again and again,
     # and with the default threshold it would run every few hundred rows of a list.

@@ -75,6 +75,16 @@ class Outcome:
     ancillary: frozenset[str] = frozenset()  # wired ports on bridges that are not ours
 
 
+@dataclasses.dataclass(frozen=True)
+class View:
+    """The desired state as it would be applied now, for packet traces."""
+
+    snapshot: Snapshot
+    desired: Desired
+    flows: Mapping[str, Mapping[FlowKey, Flow]]  # by bridge
+    owners: Mapping[int, str]  # by cookie
+
+
 @dataclasses.dataclass(eq=False)
 class Reconciler:
     """Blocking, and for one thread at a time."""
@@ -189,6 +199,14 @@ class Reconciler:
                 plans.append(self.hybrid.plan(desired))
             problems |= {**contributed.problems, **desired.problems, **rendered.problems}
         return Drift(L2, "\n".join(filter(None, (each.text() for each in plans))), problems)
+
+    def view(self, host_state: HostState, *, complete: bool) -> View:
+        """What is desired now, and the owners of flows; nothing is changed."""
+        snapshot = self.ovsdb().read()
+        desired = self._resolve(host_state, snapshot, complete)
+        rendered = self._renderer.render(desired)
+        owners = {key: owner for bridge in rendered.flows for key, owner in self._renderer.owners(bridge).items()}
+        return View(snapshot, desired, rendered.flows, owners)
 
     def _configure(
         self, difference: bridges.ConfigurationPlan, before: Snapshot | None = None, *, settle: float = 0.0

@@ -13,9 +13,10 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
+from neutrino import request_ids
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.desired import HostState, why_silent
-from neutrino.agent.l2.reconciler import Outcome, Reconciler
+from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
 from neutrino.agent.l2.statistics import statistics
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
@@ -29,6 +30,7 @@ from neutrino.model.kinds import kinds_for
 from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
+PORT = "port"
 RECONCILE = "reconcile"  # the only key in the work queue
 NUMBERING_SECONDS = 0.5  # an event follows when the switch has numbered its ports; this is for a missed one
 FLUSH_SECONDS = 1.0  # between flushes of the megaflow cache
@@ -67,6 +69,8 @@ class L2Role:
         self._ancillary: frozenset[str] = frozenset()  # those of them on bridges that are not ours
         self._problems: dict[str, str] = {}  # ports reported as down, with the reason
         self._reported = False  # whether every port has been reported once
+        # By port the request that changed it last: the port may be plugged, and so wired, long after it.
+        self._requests: dict[str, str] = {}
         self._faults: Mapping[str, str] = {}
         self._dataplane = "down: not connected yet"
         self._last_repair: dict[str, object] = {}
@@ -75,7 +79,10 @@ class L2Role:
     # --- the agent's interface ---------------------------------------------------------------------------------------
 
     def changed(self, change: StateChange) -> None:
-        """Ignored: `synced` follows, and a reconciliation covers everything."""
+        """Only its request is kept: `synced` follows, and a reconciliation covers everything."""
+        self._queue.note_request(RECONCILE)
+        if change.kind == PORT and change.request_id:
+            self._requests[change.id] = change.request_id
 
     def synced(self) -> None:
         self._synced = True  # for good: later the state loses an object only over a synced connection
@@ -110,6 +117,12 @@ class L2Role:
             return await asyncio.to_thread(self.reconciler.find, self._host_state(), complete=self.feed.is_synced)
         except OpenFlowError as error:
             return Drift(self.name, problems={self.bridge: str(error)})
+
+    async def view(self) -> View:
+        """The desired state and the owners of flows, between two reconciliations."""
+        complete = self._synced or self.feed.is_synced
+        async with self._busy:
+            return await asyncio.to_thread(self.reconciler.view, self._host_state(), complete=complete)
 
     # --- reconciliation ----------------------------------------------------------------------------------------------
 
@@ -210,6 +223,7 @@ class L2Role:
         for port_id, revision in outcome.wired.items():
             if self._up.get(port_id) != revision:
                 self.feed.port_up(port_id, revision)
+                self._log_port("port %s is wired as of revision %d", port_id, revision)
                 self._up[port_id] = revision
         if not complete:  # the cache may have ports that have left this host
             return
@@ -217,7 +231,10 @@ class L2Role:
             if port_id not in outcome.wired and port.active:  # an inactive binding: the port is up on another host
                 intended = why_silent(port, host_state.networks) is not None
                 self._report_down(port_id, outcome.problems.get(port_id), intended=intended)
+        for port_id in self._up.keys() - outcome.wired.keys() - host_state.ports.keys():
+            self._log_port("port %s has left this host: it is not wired any more", port_id)
         self._up = {port_id: self._up[port_id] for port_id in outcome.wired}
+        self._requests = {key: text for key, text in self._requests.items() if key in host_state.ports}
         self._problems = {key: text for key, text in outcome.problems.items() if host_state.ports[key].active}
         self._statuses.applied(self.name, self._statuses_of(host_state, outcome))
         if not self._reported:
@@ -228,6 +245,12 @@ class L2Role:
                 LOG.error("%s: %s", name, reason)
                 self.feed.error("l2", name, reason)
         self._faults = outcome.faults
+
+    def _log_port(self, text: str, port_id: str, *more: object) -> None:
+        """Log what was done for a port, with the request that changed it last; at the agent's start at DEBUG."""
+        token = request_ids.CURRENT.set(self._requests.get(port_id) or request_ids.get())
+        LOG.log(logging.INFO if self._reported else logging.DEBUG, text, port_id, *more)
+        request_ids.CURRENT.reset(token)
 
     def _statuses_of(self, host_state: HostState, outcome: Outcome) -> frozenset[ObjectStatus]:
         found: set[ObjectStatus] = set()

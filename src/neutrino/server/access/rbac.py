@@ -108,6 +108,7 @@ class RbacPolicies(ViewCollection):
         with self.db.transaction() as tx:
             # Stale if another request has changed or deleted it since it was read.
             tx.change(sa.update(t.rbac_policies).where(_as_read(before)).values(target_project=after["target_tenant"]))
+            tx.log(t.rbac_policies, before)
             _touch(tx, after)
         return after
 
@@ -120,6 +121,7 @@ class RbacPolicies(ViewCollection):
         with self.db.transaction() as tx:
             tx.change(sa.delete(t.rbac_policies).where(_as_read(before)))
             tx.use("rbac_policy", before["project_id"], -1)
+            tx.log(t.rbac_policies, before, deleted=True)
             _touch(tx, before, external=False if last else None, must_exist=False)
 
 

@@ -50,3 +50,4 @@ def _delete(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> None:
         tx.execute(sa.delete(t.rbac_policies).where(c.id.in_([row.id for row in found])))
     for row in found:
         tx.use("rbac_policy", row.project_id, -1)
+        tx.log(t.rbac_policies, row._asdict(), deleted=True)

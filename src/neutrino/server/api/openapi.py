@@ -14,6 +14,7 @@ from msgspec import UNSET
 from neutrino.server.api import types as t
 from neutrino.server.api.catalog import Served
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource
+from neutrino.server.api.resources.change import CHANGE
 from neutrino.server.api.resources.common import MAX_TAGS
 from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.routes import PREFIX, Route
@@ -86,7 +87,11 @@ def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequenc
         "tags": [{"name": name} for name in dict.fromkeys(_section(path) for path in paths)],
         "paths": paths,
         "components": {
-            "schemas": {**_COMMON, **{k: v for s in served for k, v in _schemas(s.resource).items()}},
+            "schemas": {
+                **_COMMON,
+                **_schemas(CHANGE),
+                **{k: v for s in served for k, v in _schemas(s.resource).items()},
+            },
             "responses": {name: _answer(_schema_ref("Error"), text) for name, text in ERRORS.values()},
             "parameters": _PARAMETERS,
             "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
@@ -398,6 +403,20 @@ def _other_operations() -> dict[tuple[str, str], Json]:
             _operation("GET", PREFIX, "The core resources", _object(resources=_array(OBJECT))),
             _operation("GET", extensions, "List extensions", _object(extensions=_array(extension))),
             _operation("GET", f"{extensions}/{{key}}", "Show an extension", _object(extension=extension)),
+            _operation(
+                "GET",
+                f"{PREFIX}/changes",
+                "Changes of objects in the order of their commits",
+                _object(
+                    changes=_array(_schema_ref("Change")), position={"type": "integer"}, removed={"type": "integer"}
+                ),
+                parameters=[
+                    _query("after", t.Integer(min=0).schema(), "The changes after this position."),
+                    _query("object_id", STRING, "The changes of this object."),
+                    _query("kind", _array(STRING), "The changes of objects of these kinds."),
+                    _ref("parameters", "limit"),
+                ],
+            ),
             _operation("GET", quotas, "Projects with limits of their own", _object(quotas=_array(OBJECT))),
             _operation("GET", f"{quotas}/tenant", "The caller's project", tenant),
             _operation("GET", f"{quotas}/project", "The caller's project", project),
@@ -418,6 +437,7 @@ def _other_operations() -> dict[tuple[str, str], Json]:
             _operation("GET", router_agents, "Agents of a router", agents),
             _operation("GET", topology, "The default network of a project, created on first use", topology_schema),
             _operation("DELETE", topology, "Delete the topology"),
+            _operation("GET", f"{PREFIX}/status", "Servers, hosts, problems and counts", _object(status=OBJECT)),
         ]
     )
     operations["GET", topology]["responses"]["409"] = _ref("responses", ERRORS["409"][0])  # this GET may create objects

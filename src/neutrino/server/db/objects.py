@@ -100,14 +100,14 @@ def update_row(
         stamp = {name: values[name] for name in stamp}
     row = as_row(table, {**values, **stamp}, renamed)
     tx.change(_update(table), {**row, "as_read": before["id"], "revision_as_read": before["revision_number"]})
-    tx.log(table, before["id"])
+    tx.log(table, before)
     return stamp
 
 
 def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> None:
     """Delete an object if it has not changed since `before` was read; it does not count against a quota any more."""
     tx.change(_delete(table), {"as_read": before["id"], "revision_as_read": before["revision_number"]})
-    tx.log(table, before["id"], deleted=True)
+    tx.log(table, before, deleted=True)
     if table in t.QUOTAS:
         tx.use(t.QUOTAS[table], before["project_id"], -1)
 

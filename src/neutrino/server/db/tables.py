@@ -505,7 +505,7 @@ host_queries = table(
     text(255, "host", index=True),
     text(32, "kind"),
     sa.Column("question", Json, nullable=False),
-    sa.Column("expires_at", sa.Float, nullable=False),  # seconds since the epoch
+    sa.Column("expires_at", sa.Double, nullable=False),  # seconds since the epoch
     sa.Column("answer", Json, nullable=True),
     text(2000, "error", nullable=True),
 )
@@ -581,6 +581,16 @@ LOGGED: dict[sa.Table, str] = {
     firewall_policies: "firewall_policy",
     firewall_rules: "firewall_rule",
 }
+# Further tables whose changes are logged, for the history of their objects. The feed has no reader for these kinds.
+HISTORY: dict[sa.Table, str] = LOGGED | {
+    floatingips: "floatingip",
+    port_forwardings: "port_forwarding",
+    security_group_rules: "security_group_rule",
+    subnetpools: "subnetpool",
+    address_scopes: "address_scope",
+    rbac_policies: "rbac_policy",
+}
+HISTORY_ONLY = frozenset(HISTORY.values()) - frozenset(LOGGED.values())
 
 # The tables whose rows count against a project's quota, by the quota's name. Plugins add theirs.
 COUNTED: dict[str, sa.FromClause] = {

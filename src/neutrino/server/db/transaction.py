@@ -2,16 +2,19 @@
 
 `record` collects changes for the change log, `use` collects changes of quota usage. `flush` writes both at the end, so that
 the row locks of counters, which all writers of a project need, are held only during the commit.
+
+The change log is what the feed reads, and the history of objects: its rows name the action, the project and the request.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, CursorResult
 
+from neutrino import request_ids
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 
@@ -29,10 +32,18 @@ class Stale(Exception):
     """What a write depends on has changed since it was read: read and decide again."""
 
 
+class Change(NamedTuple):
+    """A change of an object within one transaction."""
+
+    created: bool
+    deleted: bool
+    project_id: str | None  # None: unknown
+
+
 class Transaction:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._changes: dict[tuple[str, str], bool] = {}  # kind and id of an object: whether it is deleted
+        self._changes: dict[tuple[str, str], Change] = {}  # by kind and id of the object
         self._usage: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], int] = {}
         self.callbacks: list[Callable[[], object]] = []  # after the commit
@@ -52,7 +63,7 @@ class Transaction:
     def insert(
         self, table: sa.Table, rows: Sequence[Mapping[str, Any]], limits: Mapping[str, int] | None = None
     ) -> None:
-        """Insert rows with equal columns, and log them if hosts get them. The statement is cached per table.
+        """Insert rows with equal columns, and log them if their table has a history. The statement is cached per table.
 
         With `limits`, by project, they count against the quotas; a project without a limit there is unlimited.
         """
@@ -61,22 +72,29 @@ class Transaction:
         if limits is not None:
             for row in rows:
                 self.use(t.QUOTAS[table], row["project_id"], 1, limits.get(row["project_id"], UNLIMITED))
-        if table in t.LOGGED:
-            for row in rows:
-                self.log(table, row["id"])
-
-    def log(self, table: sa.Table, object_id: str, *, deleted: bool = False) -> None:
-        """Log a change of a row, if hosts get the objects of its table.
-
-        Called by `insert`, `update_row` and `delete_row`, so that no write can forget it.
-        """
-        kind = t.LOGGED.get(table)
+        kind = t.HISTORY.get(table)
         if kind is not None:
-            self.record(kind, object_id, deleted=deleted)
+            for row in rows:
+                self._changes[kind, row["id"]] = Change(True, False, row.get("project_id"))
 
-    def record(self, kind: str, object_id: str, *, deleted: bool = False) -> None:
-        """Log a change of an object for the hosts, once per transaction. Only kinds that the feed reads are logged."""
-        self._changes[kind, object_id] = deleted
+    def log(self, table: sa.Table, row: Mapping[str, Any], *, deleted: bool = False) -> None:
+        """Log a change of a row, given with its id and, if known, its project, unless its table has no history.
+
+        Called by `update_row` and `delete_row`, so that no write can forget it; `insert` does the same.
+        """
+        kind = t.HISTORY.get(table)
+        if kind is not None:
+            self.record(kind, row["id"], row.get("project_id"), deleted=deleted)
+
+    def record(
+        self, kind: str, object_id: str, project_id: str | None = None, *, created: bool = False, deleted: bool = False
+    ) -> None:
+        """Log a change of an object, once per transaction: the feed reads it, and the object's history shows it."""
+        before = self._changes.get((kind, object_id))
+        if before is None:
+            self._changes[kind, object_id] = Change(created, deleted, project_id)
+        else:
+            self._changes[kind, object_id] = Change(before.created, deleted, project_id or before.project_id)
 
     def use(self, resource: str, project_id: str, amount: int, limit: int = UNLIMITED) -> None:
         """Add `amount` (which may be negative) to a project's usage of a resource, up to `limit`."""
@@ -91,10 +109,18 @@ class Transaction:
     def flush(self) -> bool:
         """Write the change log rows and the counters; returns whether the feed has something to read."""
         if self._changes:
-            at = now()
+            at, request_id = now(), request_ids.get() or None
             rows: list[dict[str, Any]] = [
-                {"kind": kind, "object_id": key, "deleted": deleted, "at": at}
-                for (kind, key), deleted in self._changes.items()
+                {
+                    "kind": kind,
+                    "object_id": key,
+                    "created": change.created,
+                    "deleted": change.deleted,
+                    "at": at,
+                    "project_id": change.project_id,
+                    "request_id": request_id,
+                }
+                for (kind, key), change in self._changes.items()
             ]
             if self.connection.dialect.name == "sqlite":
                 self._assign_positions(rows)
@@ -102,7 +128,7 @@ class Transaction:
         for key in sorted(self._usage):  # the same order in all writers, so that they cannot deadlock
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
-        return bool(self._changes)
+        return any(kind not in t.HISTORY_ONLY for kind, _ in self._changes)
 
     def _assign_positions(self, rows: Sequence[dict[str, Any]]) -> None:
         """SQLite has one writer, so the order of commits is known here, and the feed need not assign the positions."""

@@ -28,7 +28,7 @@ _c, _h = t.changes.c, t.change_head.c
 _HEAD = sa.select(_h.identity, _h.position, _h.removed).where(_h.id == 1)
 _PENDING = sa.select(_c.id).where(_c.position.is_(None)).order_by(_c.id).limit(BATCH)
 _AFTER = (
-    sa.select(_c.position, _c.kind, _c.object_id)
+    sa.select(_c.position, _c.kind, _c.object_id, _c.request_id)
     .where(_c.position > sa.bindparam("after", type_=sa.BigInteger))
     .order_by(_c.position)
     .limit(BATCH)
@@ -48,6 +48,7 @@ class Row:
     position: int
     kind: str
     object_id: str
+    request_id: str | None = None
 
 
 @dataclass(frozen=True)

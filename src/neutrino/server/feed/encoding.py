@@ -60,6 +60,11 @@ def _put(kind: str, raw: bytes, digest: str) -> bytes:
     return encode_one(Put(kind=kind, object=msgspec.Raw(raw), digest=digest))
 
 
+def with_request_id(encoded: bytes, request_id: str) -> bytes:
+    """An encoded message with the request that caused it. Added here, as the encoding is shared by hosts and requests."""
+    return b'%b,"request_id":%b}' % (encoded[:-1], encode_one(request_id))
+
+
 def gone(kind: str, key: str) -> bytes:
     return encode_one(Gone(kind=kind, id=key))
 

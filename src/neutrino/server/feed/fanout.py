@@ -14,12 +14,13 @@ from neutrino.feed.messages import Synced, encode_one, frame
 from neutrino.model.roles import ROLES
 from neutrino.model.state import Object
 from neutrino.server.feed.dhcp_scope import DhcpScope
-from neutrino.server.feed.encoding import gone
+from neutrino.server.feed.encoding import gone, with_request_id
 from neutrino.server.feed.kinds import SERVED_KINDS
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.stores import ForwardingEntries, HostObjects, Pending, ServedKind, Store, Watchers
-from neutrino.server.feed.subscriptions import Subscriptions
+from neutrino.server.feed.subscriptions import Subscriptions, Topic
 
+NO_REQUESTS: Final[Mapping[Topic, str]] = {}
 FRAME_BYTES: Final = 64 * 1024  # a frame is closed at this size, so that one host does not hold up the others
 
 
@@ -43,8 +44,13 @@ class Fanout:
         self._sources["agent"].append(self._dhcp.put_agent)
         self._sources["port"].append(self._dhcp.put_port)
 
-    def apply(self, records: Records) -> None:
-        """Take new values of records; None: the object was deleted."""
+    def apply(self, records: Records, requests: Mapping[Topic, str] = NO_REQUESTS) -> None:
+        """Take new values of records; None: the object was deleted. `requests`: what caused changes, by kind and id."""
+        cause = self._watchers.cause
+        # Records that are read because of others, as a router because of its port, have the request of the batch, if it is
+        # one: under load there are several, and a wrong one would be worse than none.
+        several = set(requests.values())
+        common = several.pop() if len(several) == 1 else ""
         for source, takers in self._sources.items():
             known = self._records[source]
             for key, record in records.get(source, {}).items():
@@ -55,10 +61,13 @@ class Fanout:
                     del known[key]
                 else:
                     known[key] = record
+                cause.request_id = requests.get((source, key), common)
                 for take in takers:
                     take(key, before, record)
         # Once per batch: a network created with its ports would otherwise be recomputed for each of them.
+        cause.request_id = common
         self._dhcp.settle()
+        cause.request_id = ""
 
     def networks_of(self, port_ids: Collection[str]) -> frozenset[str]:
         """The networks of these ports as last applied: also of ports that the database has no longer."""
@@ -82,7 +91,7 @@ class Fanout:
     ) -> Pending:
         """The queue of a host, in which everything is due that differs from what the host has. Changes call `wake`."""
         kinds = frozenset(kind for kind, store in self._stores.items() if store.kind.is_for(roles))
-        pending = Pending(host, kinds, wake)
+        pending = Pending(host, kinds, wake, cause=self._watchers.cause)
         self._watchers.add(pending)
         for kind, store in self._stores.items():
             # Nothing of kinds for other roles: a host drops what it got while its credential still had the role.
@@ -107,12 +116,13 @@ class Fanout:
         for (kind, key), due in pending.due.items():
             if due is None:
                 item = self._stores[kind].lookup(pending.host, key) if kind in pending.kinds else None
-                parts.append(gone(kind, key) if item is None else item.encoded())
-                size += len(parts[-1])
+                messages: Sequence[bytes] = (gone(kind, key) if item is None else item.encoded(),)
             else:
                 messages = self._stores[kind].messages(pending, key, due)
-                parts += messages
-                size += sum(map(len, messages))
+            if request_id := pending.requests.get((kind, key)):
+                messages = [with_request_id(message, request_id) for message in messages]
+            parts += messages
+            size += sum(map(len, messages))
             taken += 1
             if size >= FRAME_BYTES:
                 break

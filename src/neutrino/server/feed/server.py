@@ -10,7 +10,6 @@ import os
 import random
 import resource
 import signal
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,7 @@ from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
 from neutrino import private
 from neutrino.feed.address import Address, short_path
-from neutrino.feed.messages import MAX_BYTES
+from neutrino.feed.messages import MAX_BYTES, Answer, HostReport, Query
 from neutrino.server.backend import build_backend, host_reports
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
@@ -38,8 +37,13 @@ from neutrino.server.feed.records import Records
 from neutrino.server.feed.reports.reports import ReportBatches, Reports
 from neutrino.server.feed.stores import ServedKind
 from neutrino.server.feed.wake import wake
+from neutrino.server.hosts.queries import KIND as QUERY
+from neutrino.server.hosts.queries import OpenQueries
+from neutrino.server.status.processes import FEED, ServerProcess
+from neutrino.tls import CHECK_SECONDS, ReloadingContext
 
 T = TypeVar("T")
+HostQuery = tuple[str, Query]  # host and query
 LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 COMPACT_SECONDS = 60.0
@@ -54,7 +58,7 @@ WITHDRAWN = "the credential is not valid any more"
 class FeedOptions:
     server: str  # name of this machine, for the hosts' logs
     addresses: Sequence[Address]
-    tls: ssl.SSLContext | None = None
+    tls: ReloadingContext | None = None
     keep_changes: float = 3600.0  # seconds that change-log rows are kept
     interval: float = 0.05
     sqlite_interval: float = 0.02
@@ -91,10 +95,16 @@ class FeedServer:
         self._unsettled = asyncio.Event()  # distributed routers may need ports or statuses of ports
         self._batches = ReportBatches(functools.partial(self._run, self._writing, reports.write), options.report_delay)
         self._sessions: set[Session] = set()
+        self._queries = OpenQueries(db)
         self._database = ""  # identity of the database whose positions we send
         self.fanout = Fanout(kinds)
         self.listening: list[Address] = []  # with the ports that the kernel chose
         self.on_listening: Callable[[], object] = lambda: None
+
+    def describe(self) -> dict[str, Any]:
+        """What `GET /v2.0/status` shows of this process; called from a thread of its own."""
+        hosts = {session.host for session in tuple(self._sessions)}
+        return {"connected_hosts": len(hosts), "position": self.fanout.position}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""
@@ -106,6 +116,7 @@ class FeedServer:
             self._settle(),
             self._compact(),
             self._batches.run(),
+            self._watch_certificate(),
             stop.wait(),
         )
         tasks = [asyncio.create_task(one) for one in work]
@@ -127,18 +138,20 @@ class FeedServer:
 
     async def _read_everything(self) -> None:
         """Start from a new fan-out. Connected hosts are closed: they reconnect and are compared with it."""
-        position, identity, records = await self._run(self._reading, self._load)
+        position, identity, records, queries = await self._run(self._reading, self._load)
         fanout = Fanout(self._kinds)
         fanout.apply(records)
         fanout.position = position
         self.fanout, self._database = fanout, identity
+        self._queries.add(queries)
         await self._admission.refresh()
         await self._close(self._sessions, "the server has read everything again")
 
-    def _load(self) -> tuple[int, str, Records]:
+    def _load(self) -> tuple[int, str, Records, list[HostQuery]]:
         head = self._log.head()  # before the records: what is committed while they are read gets a later position
         with self._db.read() as connection:
-            return head.position, head.identity, read_all(connection, self._readers)
+            records = read_all(connection, self._readers)
+            return head.position, head.identity, records, self._queries.read(connection)
 
     async def _follow(self) -> None:
         pace = Pace()
@@ -159,11 +172,18 @@ class FeedServer:
 
     async def _step(self) -> bool:
         """Apply the next changes; whether there may be more."""
-        rows, records = await self._run(self._reading, self._next, self.fanout.position)
+        rows, records, queries = await self._run(self._reading, self._next, self.fanout.position)
         if not rows:
             return False
-        self.fanout.apply(records)
+        self.fanout.apply(records, {(row.kind, row.object_id): row.request_id for row in rows if row.request_id})
         self.fanout.position = rows[-1].position
+        if queries:
+            self._ask(queries)
+        if LOG.isEnabledFor(logging.DEBUG):
+            for row in rows:
+                LOG.debug(
+                    "change %d: %s %s by %s", row.position, row.kind, row.object_id, row.request_id or "no request"
+                )
         # Ports of distributed routers follow from many rows: `settle` looks at all of them, in a task of its own.
         for by_host in records.get("router", {}).values():
             if by_host is None or any(router.distributed for router in by_host.values()):  # None: deleted, of any kind
@@ -174,15 +194,27 @@ class FeedServer:
             await self._close(withdrawn, WITHDRAWN)
         return len(rows) >= BATCH
 
-    def _next(self, position: int) -> tuple[list[Row], Records]:
+    def _next(self, position: int) -> tuple[list[Row], Records, list[HostQuery]]:
         self._log.sequence()
         with self._db.read() as connection:
             rows = self._log.after(connection, position)
             records = read_changed(connection, self._readers, rows, self.fanout.networks_of) if rows else {}
+            asked = [row.object_id for row in rows if row.kind == QUERY]
+            queries = self._queries.read(connection, asked) if asked else []
         # After the rows were read: rows removed in between would otherwise be missed without notice.
         if rows and self._log.head().removed > position:
             raise LogTruncated
-        return rows, records
+        return rows, records, queries
+
+    def _ask(self, queries: Sequence[HostQuery]) -> None:
+        """Queue queries for their hosts, and keep them for hosts that connect while they are open."""
+        self._queries.add(queries)
+        by_host: dict[str, list[Query]] = {}
+        for host, query in queries:
+            by_host.setdefault(host, []).append(query)
+        for session in self._sessions:
+            if session.is_welcome and session.host in by_host:
+                session.ask(by_host[session.host])
 
     async def _settle(self) -> None:
         work = functools.partial(self._run, self._writing, self._reports.settle)
@@ -193,10 +225,23 @@ class FeedServer:
             self._unsettled.clear()
 
     async def _compact(self) -> None:
-        work = functools.partial(self._run, self._writing, self._log.compact, self._options.keep_changes)
+        compact = functools.partial(self._run, self._writing, self._log.compact, self._options.keep_changes)
+        sweep = functools.partial(self._run, self._writing, self._queries.sweep)
         while True:
             await asyncio.sleep(COMPACT_SECONDS * (0.5 + random.random()))  # jitter: several processes do this
-            await _retrying("remove old rows of the change log", work)
+            await _retrying("remove old rows of the change log", compact)
+            await _retrying("remove old queries to hosts", sweep)
+
+    async def _watch_certificate(self) -> None:
+        """New connections check the files too; here, so that files that cannot be used are logged without any."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            self.reload_certificate(now=False)
+
+    def reload_certificate(self, *, now: bool = True) -> None:
+        """Use changed TLS files for new connections; open ones stay."""
+        if self._options.tls is not None:
+            self._options.tls.watch.check(now=now)
 
     # --- connections ----------------------------------------------------------------------------------------------
 
@@ -258,12 +303,19 @@ class FeedServer:
         if sum(session.host == host for session in self._sessions) >= MAX_SESSIONS:
             await connection.close(1013, "too many connections of this host")  # try again later
             return
-        session = Session(connection, host, credential, self.fanout, self._batches.take)
+        session = Session(connection, host, credential, self.fanout, self._write_reports, self._queries.of)
         self._sessions.add(session)
         try:
             await session.run(self._options.server, self._database)
         finally:
             self._sessions.discard(session)
+
+    async def _write_reports(self, host: str, reports: Sequence[HostReport]) -> list[str]:
+        refusals = await self._batches.take(host, reports)
+        for report in reports:
+            if isinstance(report, Answer):
+                self._queries.answered(host, report.id)
+        return refusals
 
     async def _close(self, sessions: Iterable[Session], reason: str) -> None:
         closing = tuple(sessions)  # a session that ends leaves the set
@@ -311,11 +363,14 @@ def run(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None) -> Non
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)  # the feed's records are many and without cycles: collecting often finds nothing
+    server = FeedServer(db, Credentials(db), host_reports(backend), options)
+    process = ServerProcess(db, conf.host, FEED, server.describe)
+    process.start()
     try:
-        server = FeedServer(db, Credentials(db), host_reports(backend), options)
         server.on_listening = ready
         asyncio.run(_serve(server))
     finally:
+        process.stop()
         backend.close()
 
 
@@ -330,4 +385,6 @@ async def _serve(server: FeedServer) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored in the child of a server, which restarts it
+        loop.add_signal_handler(signal.SIGHUP, server.reload_certificate)
     await server.run(stop)

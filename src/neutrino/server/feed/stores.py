@@ -59,27 +59,40 @@ Due = MemberDifference | str | None
 
 
 @dataclass(slots=True, eq=False)
+class Cause:
+    """The request that causes the change which is being applied; empty: none, or unknown."""
+
+    request_id: str = ""
+
+
+@dataclass(slots=True, eq=False)
 class Pending:
     host: str
     kinds: frozenset[str]  # that the roles of the host's credential consume: others are never sent
     wake: Callable[[], None]
     due: dict[tuple[str, str], Due] = field(default_factory=dict)  # by kind and key
     digests: set[str] = field(default_factory=set)  # networks whose digest of forwarding entries `synced` has to carry
+    cause: Cause = field(default_factory=Cause)
+    requests: dict[tuple[str, str], str] = field(default_factory=dict)  # of what is due: the newest that caused it
 
     def __len__(self) -> int:
         return len(self.due)
 
     def touch(self, kind: str, key: str, due: Due = None) -> None:
         self.due[kind, key] = due
+        if self.cause.request_id:
+            self.requests[kind, key] = self.cause.request_id
         self.wake()
 
     def remove_first(self, number: int) -> None:
         """Remove what is sent."""
         if number == len(self.due):
             self.due.clear()
+            self.requests.clear()
         else:
             for sent in list(islice(self.due, number)):
                 del self.due[sent]
+                self.requests.pop(sent, None)
 
 
 class Watchers:
@@ -87,6 +100,7 @@ class Watchers:
 
     def __init__(self) -> None:
         self._by_host: dict[str, list[Pending]] = {}
+        self.cause = Cause()
 
     def add(self, pending: Pending) -> None:
         self._by_host.setdefault(pending.host, []).append(pending)

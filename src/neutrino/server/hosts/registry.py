@@ -128,7 +128,7 @@ class Registry:
             **_columns(state),
         }
         tx.execute(sa.insert(t.agents).values(row))
-        tx.record("agent", row["id"])
+        tx.record("agent", row["id"], created=True)
         LOG.info("%s on %s is new", *_key(state))
         return Report(row["id"], *_key(state), AgentStatus.NEW, state.start_flag)
 

@@ -105,6 +105,8 @@ def _remove_translations(
             tx.execute(sa.delete(t.port_forwardings).where(_fw.id.in_(ids)))
         for one in found:
             tx.use("port_forwarding", one["project_id"], -len(gone[one["id"]]))
+            for key in gone[one["id"]]:
+                tx.log(t.port_forwardings, {"id": key, "project_id": one["project_id"]}, deleted=True)
             update_row(tx, t.floatingips, one, _without(one, before["id"], gone[one["id"]]))
         for router_id in routers:  # hosts get floating IPs as a part of their router
             tx.record("router", router_id)

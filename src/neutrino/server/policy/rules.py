@@ -169,7 +169,11 @@ HOSTS = {
     "get_l3-agents": ADMIN,
     "get_availability_zone": "role:reader",
     "get_network_ip_availability": ADMIN_OR_SERVICE,
+    "get_status": ADMIN,
 }
+
+# The project of a trace is that of its sender or, from outside, of its receiver.
+TRACE = {"create_trace": ADMIN_OR_MEMBER, "get_trace": "rule:regular_user"}
 
 PARENT_MEMBER = any_of(ADMIN, "role:member and rule:ext_parent_owner")
 PARENT_READER = any_of(ADMIN, "role:reader and rule:ext_parent_owner")
@@ -248,6 +252,21 @@ FIREWALL = {
     **dict.fromkeys(("insert_rule", "remove_rule"), ADMIN_OR_MEMBER),
 }
 
+HISTORY = {"get_change": ADMIN_OR_READER}
+
 DEFAULTS = (
-    BASE | NETWORK | SUBNET | PORT | ADDRESSES | SECURITY_GROUP | ACCESS | HOSTS | ROUTER | FLOATINGIP | QOS | FIREWALL
+    BASE
+    | NETWORK
+    | SUBNET
+    | PORT
+    | ADDRESSES
+    | SECURITY_GROUP
+    | ACCESS
+    | HOSTS
+    | TRACE
+    | ROUTER
+    | FLOATINGIP
+    | QOS
+    | FIREWALL
+    | HISTORY
 )

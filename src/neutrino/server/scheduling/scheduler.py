@@ -14,8 +14,8 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from neutrino.server import errors
@@ -151,6 +151,9 @@ class Sweeper:
     registry: Registry
     interval: float
     stop: threading.Event
+    tasks: Mapping[str, Callable[[], object]] = field(
+        default_factory=dict
+    )  # what else is removed when it is old, by name
 
     def __post_init__(self) -> None:
         self._last = self.registry.clock()
@@ -160,6 +163,11 @@ class Sweeper:
         """Sweep until the event is set."""
         while not self.stop.wait(self.interval):
             self.sweep()
+            for name, task in self.tasks.items():
+                try:
+                    task()
+                except Exception:
+                    LOG.exception("%s could not be removed; next try in %s s", name, self.interval)
 
     def sweep(self) -> None:
         if not self._may_judge():

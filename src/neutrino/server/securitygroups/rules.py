@@ -45,7 +45,7 @@ _EQUAL = sa.select(_r.id).where(
 _DELETE = sa.delete(t.security_group_rules).where(_r.id == _KEY)
 _UNTAG = sa.delete(t.tags).where(_tags.object_id == _KEY)
 _TOUCHES = sa.or_(_r.security_group_id == _KEY, _r.remote_group_id == _KEY)
-_TOUCHING = sa.select(_r.project_id, _r.security_group_id).where(_TOUCHES)
+_TOUCHING = sa.select(_r.id, _r.project_id, _r.security_group_id).where(_TOUCHES)
 _UNTAG_TOUCHING = sa.delete(t.tags).where(_tags.object_id.in_(sa.select(_r.id).where(_TOUCHES)))
 _DELETE_TOUCHING = sa.delete(t.security_group_rules).where(_TOUCHES)
 
@@ -105,6 +105,7 @@ class SecurityGroupRules(ViewCollection):
             tx.change(_DELETE, {"key": key})
             tx.execute(_UNTAG, {"key": key})
             tx.use(QUOTA, rule["project_id"], -1)
+            tx.log(t.security_group_rules, rule, deleted=True)
 
 
 # --- parts of other transactions --------------------------------------------------------------------------------------
@@ -143,6 +144,8 @@ def remove_rules_touching(tx: Transaction, group_id: str) -> None:
     tx.execute(_UNTAG_TOUCHING, {"key": group_id})
     # Stale if a rule was added since: its quota and its group's revision would be missed.
     tx.change(_DELETE_TOUCHING, {"key": group_id}, rows=len(touching))
+    for row in touching:
+        tx.log(t.security_group_rules, row._asdict(), deleted=True)
     for project_id, count in Counter(row.project_id for row in touching).items():
         tx.use(QUOTA, project_id, -count)
 

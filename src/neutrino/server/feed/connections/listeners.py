@@ -6,7 +6,6 @@ Imports little: the supervising process checks the options with it.
 import errno
 import fcntl
 import os
-import ssl
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from oslo_config import cfg
 from neutrino import private
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import Address, BadAddress, parse
+from neutrino.tls import ReloadingContext, reloading_context
 
 
 def addresses(conf: cfg.ConfigOpts) -> list[Address]:
@@ -41,15 +41,14 @@ def addresses(conf: cfg.ConfigOpts) -> list[Address]:
     return out
 
 
-def server_tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
-    if not conf.feed.tls_cert_file:
+def server_tls(conf: cfg.ConfigOpts) -> ReloadingContext | None:
+    """TLS of the feed, whose files are read again when they change; None without TLS, or RefusedToStart."""
+    options = conf.feed
+    if not options.tls_cert_file:
+        if options.tls_key_file:
+            raise RefusedToStart("[feed] tls_key_file is set, and tls_cert_file is not")
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(conf.feed.tls_cert_file, conf.feed.tls_key_file)
-    except (OSError, ssl.SSLError) as error:
-        raise RefusedToStart(f"[feed] the TLS certificate cannot be used: {error}") from None
-    return context
+    return reloading_context(options.tls_cert_file, options.tls_key_file or options.tls_cert_file, group="feed")
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,16 +28,25 @@ WriteReports = Callable[[str, Sequence[m.HostReport]], Awaitable[list[str]]]
 
 class Session:
     def __init__(
-        self, connection: ServerConnection, host: str, credential: HostCredential, fanout: Fanout, write: WriteReports
+        self,
+        connection: ServerConnection,
+        host: str,
+        credential: HostCredential,
+        fanout: Fanout,
+        write: WriteReports,
+        open_queries: Callable[[str], Iterable[m.Query]] = lambda host: (),
     ) -> None:
         self._connection = connection
         self.host = host
         self.credential = credential
         self._fanout = fanout
         self._write = write
+        self._open_queries = open_queries
         self._due = asyncio.Event()
         self.pending = Pending(host, frozenset(), self._due.set)  # nothing is due before `hello`
         self._synced_position = 0  # of the last `synced`
+        self._queries: list[m.Query] = []  # to send
+        self.is_welcome = False  # `hello` was accepted
 
     async def run(self, server: str, database: str) -> None:
         try:
@@ -49,6 +58,8 @@ class Session:
                 cursor = m.Cursor(database, self._fanout.position)
                 await self._send([m.Welcome(cursor=cursor, version=min(hello.version, m.VERSION), server=server)])
                 del hello  # its digests are large, and the connection is long
+                self.is_welcome = True  # with the next line: a query is sent by it, or by the server from now on
+                self.ask(self._open_queries(self.host))
                 await self._talk()
         except ConnectionClosed:
             pass
@@ -104,6 +115,12 @@ class Session:
     async def close(self, reason: str) -> None:
         await self._connection.close(1012, reason)  # service restart: the host reconnects
 
+    def ask(self, queries: Iterable[m.Query]) -> None:
+        """Send queries, after everything that is due now: the host then answers with the newest state."""
+        self._queries += queries
+        if self._queries:
+            self._due.set()
+
     async def _talk(self) -> None:
         sender = asyncio.create_task(self._send_frames())
         sender.add_done_callback(self._sender_ended)
@@ -124,6 +141,7 @@ class Session:
         while True:
             await self._due.wait()
             self._due.clear()
+            queries, self._queries = self._queries, []
             is_last = False
             while not is_last:
                 data, is_last = self._fanout.next_frame(self.pending)
@@ -131,6 +149,8 @@ class Session:
                     self._synced_position = self._fanout.position
                 await self._connection.send(data, text=True)
                 await asyncio.sleep(0)  # let other sessions run: a large snapshot must not hold them up
+            if queries:
+                await self._send(queries)
 
     def _sender_ended(self, sender: asyncio.Task[None]) -> None:
         """The sender died: force the host to reconnect, or it would stay connected and never get a change again."""

@@ -82,6 +82,7 @@ class FirewallStatus:
             # Not a new revision: hosts would report on it again, without end.
             current = sa.and_(_g.id == message.id, _g.revision_number == group.revision_number)
             tx.change(sa.update(t.firewall_groups).where(current).values(status=status))
+            tx.log(t.firewall_groups, {"id": message.id})
         return True
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from neutrino.feed.messages import HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status
+from neutrino.feed.messages import Answer, HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status
 from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
 
@@ -20,6 +20,8 @@ MAX_STATES: Final = len(role.AGENT_TYPES)
 MAX_ID: Final = 36  # a UUID, and the columns of ids
 MAX_TEXT: Final = 64 * 1024  # of a reason, and of an agent's configurations as JSON
 MAX_NAME: Final = 255
+MAX_ANSWER: Final = 1024 * 1024  # bytes of an answer to a query
+MAX_ERROR: Final = 2000  # characters of an error instead of an answer: the column
 MAX_ENTRIES: Final = 1000  # of a list or a mapping
 MAX_NUMBER: Final = 2**63 - 1
 STATUSES: Final[Mapping[str, frozenset[str]]] = {
@@ -85,9 +87,23 @@ def _needed_roles_and_fault(message: HostMessage) -> tuple[frozenset[str], str]:
         case Status():
             fault = _id(message.id) or _status(message) or _number(message.revision) or _text(message.reason)
             return _reporters(message), fault
+        case Answer():
+            return frozenset(), _id(message.id) or _answer(message)
         case Problem():
             return frozenset(), _text(message.text) or _name(message.kind) or _name(message.id)
     return frozenset(), ""
+
+
+def _answer(message: Answer) -> str:
+    if len(message.error) > MAX_ERROR or not message.error.isprintable():
+        return f"error: a printable text of at most {MAX_ERROR} characters is needed"
+    if len(bytes(message.result)) > MAX_ANSWER:
+        return f"result: {len(bytes(message.result))} bytes are more than the {MAX_ANSWER} that are allowed"
+    try:
+        msgspec.json.decode(message.result)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return "result: it is not JSON"
+    return ""
 
 
 def _reporters(message: Status) -> frozenset[str]:

@@ -193,7 +193,7 @@ class FloatingIps:
             bump_routers(tx, association.routers)
             if now["qos_policy_id"] != before["qos_policy_id"] and now["router_id"] is not None:
                 # Hosts get it as a part of the router, which is the same for clients.
-                tx.log(t.routers, now["router_id"])
+                tx.log(t.routers, {"id": now["router_id"]})
             tx.after_commit(self.notify, before, now, {**_by_id(left), **_by_id(association.port)})
         return _api_floating_ip(now, association.port)
 
@@ -342,7 +342,7 @@ def set_floating_ip_status(db: Database, host: str, key: str, status: str) -> bo
     A host may report about floating IPs of routers that are scheduled to its L3 agent, and about those of distributed
     routers whose port is bound to it; other reports change nothing.
     """
-    floating_ip = sa.select(_f.status, _f.router_id, _f.revision_number).where(_f.id == key)
+    floating_ip = sa.select(_f.status, _f.router_id, _f.revision_number, _f.project_id).where(_f.id == key)
     on_host = sa.and_(_g.host == host, _g.agent_type == words.L3)
     serving = sa.select(_b.router_id).join(t.agents, _g.id == _b.agent_id).where(on_host)
     local = (
@@ -362,6 +362,9 @@ def set_floating_ip_status(db: Database, host: str, key: str, status: str) -> bo
             # Stale report if the floating IP has moved since: its new host reports again. The revision identifies the
             # association that hosts report about, so the status itself does not raise it.
             same = sa.and_(_f.id == key, _f.revision_number == row.revision_number)
-            return bool(tx.execute(sa.update(t.floatingips).where(same).values(status=status)).rowcount)
+            changed = bool(tx.execute(sa.update(t.floatingips).where(same).values(status=status)).rowcount)
+            if changed:
+                tx.log(t.floatingips, {"id": key, "project_id": row.project_id})
+            return changed
 
     return db.retrying(attempt)

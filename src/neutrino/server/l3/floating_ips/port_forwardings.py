@@ -71,6 +71,7 @@ class PortForwardings(ChildViewCollection):
                 tx.use(QUOTA, project_id, 1, limit)
             else:  # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
                 tx.change(sa.update(t.port_forwardings).where(_c.id == key).values(row))
+            tx.log(t.port_forwardings, {"id": new["id"], "project_id": project_id})
             listed = {one["id"]: one for one in floating_ip["port_forwardings"]}
             listed[new["id"]] = _in_floating_ip(new)
             after = {"port_forwardings": list(listed.values()), "router_id": router.id}
@@ -88,6 +89,7 @@ class PortForwardings(ChildViewCollection):
             routers = revision_of(connection, floating_ip["router_id"])
         with self.db.transaction() as tx:
             tx.execute(sa.delete(t.port_forwardings).where(_c.id == key))
+            tx.log(t.port_forwardings, {"id": key, "project_id": floating_ip["project_id"]}, deleted=True)
             left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
             after = {"port_forwardings": left, "router_id": floating_ip["router_id"] if left else None}
             update_row(tx, t.floatingips, floating_ip, after)

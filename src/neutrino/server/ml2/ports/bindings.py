@@ -78,7 +78,7 @@ class PortBindings:
             row = self._bound(connection, port, network, values["host"], values)
         with self.operations.write([_context("create", row, port, network)]) as tx:
             tx.insert(t.port_bindings, [as_row(t.port_bindings, row)])
-            tx.record("port", port_id)
+            tx.record("port", port_id, port["project_id"])
         return _api(row)
 
     @retried
@@ -94,7 +94,7 @@ class PortBindings:
             where = [_b.port_id == port_id, _b.host == host, _b.status == INACTIVE]
             # Stale if it was activated or deleted meanwhile: an ACTIVE binding must not change under the port.
             tx.change(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
-            tx.record("port", port_id)
+            tx.record("port", port_id, port["project_id"])
         return _api(row)
 
     @retried
@@ -115,7 +115,7 @@ class PortBindings:
             if after is not None:
                 update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
                 provisioning.block(tx, port_id, ())
-            tx.record("port", port_id)
+            tx.record("port", port_id, port["project_id"])
 
     @retried
     def activate(self, context: Context, port_id: str, host: str, body: Any) -> Object:

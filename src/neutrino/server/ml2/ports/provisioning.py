@@ -181,7 +181,7 @@ class Provisioning:
             tx.execute(sa.update(t.ports).where(_p.id.in_([row.id for row in rows])).values(values))
         contexts = []
         for row in rows:
-            tx.record("port", row.id)
+            tx.record("port", row.id, ports[row.id].get("project_id"))
             before = {**ports[row.id], "status": row.status}
             after = {**before, "status": status, "revision_number": row.revision_number + 1}
             network = networks.get(before["network_id"], {"id": before["network_id"]})

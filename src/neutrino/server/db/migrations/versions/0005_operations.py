@@ -30,7 +30,7 @@ def upgrade() -> None:
             sa.Column("host", sa.String(255), nullable=False, index=True),
             sa.Column("kind", sa.String(32), nullable=False),
             sa.Column("question", Json, nullable=False),
-            sa.Column("expires_at", sa.Float, nullable=False),
+            sa.Column("expires_at", sa.Double, nullable=False),
             sa.Column("answer", Json, nullable=True),
             sa.Column("error", sa.String(2000), nullable=True),
         ],

@@ -1,0 +1,41 @@
+"""Differences from the desired state, of the objects that a packet passed."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+from neutrino.agent.l2.extension_api import COOKIE_MASK
+from neutrino.agent.trace.owners import parse_owner
+from neutrino.agent.trace.switch import SwitchState
+from neutrino.agent.trace.trail import MAX_DRIFT, Trail
+from neutrino.dataplane.openflow.api import Flow
+
+_WHOLE = COOKIE_MASK | 0xFFFFFFFF
+ReadFlows = Callable[[str, int, int], frozenset[Flow]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectDrift:
+    """Compares the flows of ports and networks, and the namespaces of routers. Blocking."""
+
+    read_flows: ReadFlows
+    find_router: Callable[[str], Sequence[str]] = lambda router_id: ()  # planned changes of a router that is here
+
+    def __call__(self, trail: Trail, state: SwitchState) -> list[str]:
+        lines: list[str] = []
+        for each in (*self._flows(trail, state), *self._routers(trail)):
+            lines += each
+            if len(lines) >= MAX_DRIFT:
+                break
+        return lines
+
+    def _flows(self, trail: Trail, state: SwitchState) -> Iterator[list[str]]:
+        bridges = {each.where for each in trail.observations if each.source == "openflow"}
+        for cookie, owner in state.view.owners.items():
+            kind, object_id = parse_owner(owner)
+            if kind in ("port", "network") and object_id in trail.objects:
+                for bridge in sorted(bridges & state.view.flows.keys()):
+                    yield state.flows.owner_differences(bridge, cookie, self.read_flows(bridge, cookie, _WHOLE))
+
+    def _routers(self, trail: Trail) -> Iterator[list[str]]:
+        for router_id in sorted({each.owner_id for each in trail.observations if each.owner_kind == "router"}):
+            yield [*self.find_router(router_id)]

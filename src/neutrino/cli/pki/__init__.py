@@ -1,0 +1,1 @@
+"""`neutrino pki`: a small certificate authority for installations without one."""

@@ -1,0 +1,1 @@
+"""`neutrino trace`: why a packet arrives or not."""

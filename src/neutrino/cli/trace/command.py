@@ -1,0 +1,106 @@
+"""`neutrino trace`: finds the ports that are named, asks the API, and prints the answer."""
+
+import argparse
+import ipaddress
+import json
+import sys
+import uuid
+
+from neutrino.cli import cloud
+from neutrino.cli.cloud import ApiError, Cloud, Object
+from neutrino.cli.errors import INVALID, CommandError
+from neutrino.cli.trace.arguments import EXTERNAL
+from neutrino.cli.trace.render import Style, render
+
+MAX_CANDIDATES = 10
+UNKNOWN = 3
+_STATUS = {"delivered": 0, "dropped": 1}
+
+
+def trace(args: argparse.Namespace) -> int:
+    _check(args)
+    try:
+        api = cloud.connect(args)
+        found = api.post("/v2.0/traces", {"trace": request(api, args)})["trace"]
+    except ApiError as error:
+        raise CommandError(str(error), INVALID if error.status < 500 else UNKNOWN) from None
+    except CommandError as error:  # 1 would mean that the packet is dropped
+        raise CommandError(str(error), error.exit_status if error.exit_status != 1 else UNKNOWN) from None
+    if args.json:
+        print(json.dumps(found, indent=2))
+    else:
+        print(render(found, Style(colours=sys.stdout.isatty()), flows=args.flows))
+    return exit_status(found)
+
+
+def exit_status(trace: Object) -> int:
+    """By the worse of both directions: a drop is certain, whatever is unknown about the other direction."""
+    verdicts = [trace["verdict"], *([trace["return_verdict"]] if trace.get("return_verdict") else [])]
+    statuses = {_STATUS.get(verdict, UNKNOWN) for verdict in verdicts}
+    return 1 if 1 in statuses else max(statuses)
+
+
+def _check(args: argparse.Namespace) -> None:
+    if (args.source is None) == (args.origin is None):
+        raise CommandError("give either SOURCE or --from external", INVALID)
+
+
+def request(api: Cloud, args: argparse.Namespace) -> Object:
+    """The attributes of the trace."""
+    source: Object = {"source": EXTERNAL} if args.origin else {"source_port_id": port_id(api, args.source, "SOURCE")}
+    given = {
+        "protocol": args.protocol,
+        "source_port": args.source_port,
+        "destination_port": args.port,
+        "source_address": args.source_address,
+        "source_mac": args.source_mac,
+        "ip_version": args.ip_version,
+        "packet_size": args.size,
+        "flows": args.flows or None,
+    }
+    return source | _destination(api, args.destination) | {k: value for k, value in given.items() if value is not None}
+
+
+def _destination(api: Cloud, text: str) -> Object:
+    """An address is sent as it is: which port has it depends on where the packet comes from."""
+    if is_address(text):
+        return {"destination_address": text}
+    return {"destination_port_id": port_id(api, text, "--to")}
+
+
+def port_id(api: Cloud, text: str, argument: str) -> str:
+    """The port with this id, name or fixed IP."""
+    if is_address(text):
+        found = list(api.list("ports", fixed_ips=f"ip_address={text}"))
+    else:
+        found = list(api.list("ports", id=text)) if _is_id(text) else []
+        found = found or list(api.list("ports", name=text))
+    if not found:
+        raise CommandError(f"{argument}: there is no port {text}, by id, name or fixed IP", INVALID)
+    if len(found) > 1:
+        several = "; ".join(map(_described, found[:MAX_CANDIDATES]))
+        more = f"; and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
+        raise CommandError(f"{argument}: {len(found)} ports match {text}, name one by its id: {several}{more}", INVALID)
+    return str(found[0]["id"])
+
+
+def _described(port: Object) -> str:
+    addresses = ", ".join(fixed["ip_address"] for fixed in port["fixed_ips"]) or "no address"
+    name = f" {port['name']}" if port.get("name") else ""
+    return f"{port['id']}{name} ({addresses}, network {port['network_id']})"
+
+
+def is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_id(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,112 @@
+"""The text of a trace: its steps in both directions, the verdict, the cause and what to do about it. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neutrino.cli.trace.advice import ADVICE
+
+Object = Mapping[str, Any]
+_COLOURS = {"pass": "32", "drop": "31;1", "change": "36", "info": "2"}
+_VERDICTS = {"delivered": "32;1", "dropped": "31;1", "unknown": "33;1"}
+WIDTH = 6  # of the column with the result of a step
+
+
+@dataclass(frozen=True)
+class Style:
+    colours: bool = False
+
+    def paint(self, text: str, code: str) -> str:
+        return f"\033[{code}m{text}\033[0m" if self.colours and code else text
+
+
+PLAIN = Style()
+
+
+def render(trace: Object, style: Style = PLAIN, *, flows: bool = False) -> str:
+    lines = [_title(trace), ""]
+    lines += _steps(trace.get("steps") or (), style, flows)
+    if trace.get("return_verdict"):
+        lines += ["", "reply:", *_steps(trace.get("return_steps") or (), style, flows)]
+    lines += ["", *_verdict(trace, style)]
+    lines += _listed("drift: hosts differ from the desired state", trace.get("drift"), style)
+    lines += _listed("lag: changes that hosts have not applied yet", trace.get("lag"), style)
+    lines += _listed("differences between the server's data and the dataplane", trace.get("differences"), style)
+    lines += _hosts(trace.get("hosts"))
+    return "\n".join(map(printable, lines)) if not style.colours else "\n".join(lines)
+
+
+def printable(text: object) -> str:
+    """Without control characters: names are chosen by users, and could move the cursor of a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in str(text))
+
+
+def _title(trace: Object) -> str:
+    source = trace.get("source_port_id") or trace.get("source") or ""
+    destination = trace.get("destination_port_id") or trace.get("destination_address") or ""
+    address = f" ({trace['source_address']})" if trace.get("source_address") else ""
+    target = trace.get("destination_address")
+    to = f" ({target})" if target and target != destination else ""
+    port = f" port {trace['destination_port']}" if trace.get("destination_port") is not None else ""
+    return printable(f"{trace.get('protocol') or 'ip'} from {source}{address} to {destination}{to}{port}")
+
+
+def _steps(steps: Iterable[Object], style: Style, flows: bool) -> list[str]:
+    lines, host = [], None
+    for step in steps:
+        if (step.get("host") or "") != host:
+            host = step.get("host") or ""
+            lines.append(f" on {printable(host)}" if host else " between hosts")
+        result = str(step.get("result") or "")
+        word = style.paint(printable(result).ljust(WIDTH), _COLOURS.get(result, ""))
+        lines.append(f"  {word} {printable(step.get('kind'))}{_object(step)}: {printable(step.get('text'))}")
+        if flows:
+            lines += [f"         {style.paint(printable(flow), '2')}" for flow in step.get("flows") or ()]
+    return lines
+
+
+def _object(step: Object) -> str:
+    name = step.get("resource_name") or step.get("resource_id")
+    if not name:
+        return ""
+    return printable(f" [{str(step.get('resource_type') or '').replace('_', ' ')} {name}]")
+
+
+def _verdict(trace: Object, style: Style) -> list[str]:
+    lines = [_sentence("verdict", trace["verdict"], trace.get("cause"), style)]
+    if trace.get("summary"):
+        lines.append(f"  {printable(trace['summary'])}")
+    causes = [trace.get("cause")]
+    if trace.get("return_verdict"):
+        lines.append(_sentence("reply", trace["return_verdict"], trace.get("return_cause"), style))
+        causes.append(trace.get("return_cause"))
+    lines += [f"  to do: {ADVICE[cause]}" for cause in dict.fromkeys(map(str, causes)) if cause in ADVICE]
+    return lines
+
+
+def _sentence(label: str, verdict: str, cause: str | None, style: Style) -> str:
+    word = style.paint(printable(verdict), _VERDICTS.get(verdict, ""))
+    return f"{label}: {word}{f' ({printable(cause)})' if cause else ''}"
+
+
+def _listed(title: str, entries: Sequence[object] | None, style: Style) -> list[str]:
+    if not entries:
+        return []
+    return ["", style.paint(title, "33"), *(f"  {_words(entry)}" for entry in entries)]
+
+
+def _words(entry: object) -> str:
+    if isinstance(entry, Mapping):
+        parts = [f"{key}: {_words(value)}" for key, value in entry.items() if value not in (None, "", [], {})]
+        return ", ".join(parts)
+    if isinstance(entry, list | tuple):
+        return "; ".join(map(_words, entry))
+    return printable(entry)
+
+
+def _hosts(hosts: Mapping[str, Any] | None) -> list[str]:
+    """Hosts that gave no answer."""
+    silent = [(name, host) for name, host in (hosts or {}).items() if isinstance(host, Mapping) and host.get("error")]
+    if not silent:
+        return []
+    return ["", "hosts without an answer", *(f"  {printable(n)}: {printable(h['error'])}" for n, h in silent)]

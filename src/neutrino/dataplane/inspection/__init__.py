@@ -1,0 +1,1 @@
+"""Asks the dataplane what it would do with a packet; nothing is changed."""

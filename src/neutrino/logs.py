@@ -1,0 +1,35 @@
+"""Logs of all processes: oslo.log with its options (text or JSON; file, syslog, journal), and the request id in each line.
+
+oslo.log shows a context in its formats (`logging_context_format_string`) and in JSON (`context`). Its own contexts are kept
+per thread, and agents work in asyncio tasks: here a log record gets the request id of its thread or task.
+"""
+
+import logging
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from neutrino import request_ids
+
+
+class ContextRecord(logging.LogRecord):
+    """A log record with the request that the current thread or task works for, and its caller."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        request_id = request_ids.get()
+        if request_id:
+            self.context = {"request_id": request_id, **request_ids.CALLER.get()}
+
+
+def setup(conf: cfg.ConfigOpts) -> None:
+    """Set up the logs of this process by the options of oslo.log."""
+    log.setup(conf, "neutrino")
+    logging.setLogRecordFactory(ContextRecord)
+
+
+def is_configured(conf: cfg.ConfigOpts) -> bool:
+    """Whether the operator has chosen where logs go, or their form; else a supervising process logs to standard error."""
+    names = ("log_file", "log_dir", "use_json", "use_syslog", "use_journal", "log_config_append")
+    return any(getattr(conf, name) for name in names)

@@ -1,0 +1,130 @@
+"""The rows of server processes: each API worker and each feed process writes the time to its own row.
+
+One short statement every INTERVAL seconds, in a thread: no request writes or waits. A process that ends deletes its row; of
+one that was killed the row stays until a new process of the same machine finds its pid gone, or a sweep finds it too old.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sa
+
+from neutrino import __version__
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import new_id
+from neutrino.server.db.session import Database, retried
+from neutrino.server.hosts.registry import timestamp
+
+LOG = logging.getLogger(__name__)
+API: Final = "api"
+FEED: Final = "feed"
+INTERVAL: Final = 10.0
+SILENT_AFTER: Final = 45.0  # seconds without a write: the process hangs, or was killed with its machine
+REMOVED_AFTER: Final = 3600.0
+STOP_SECONDS: Final = 2.0
+START: Final = "start"  # in `details`: by it a pid that was given to another program is told apart
+_c = t.server_processes.c
+Details = Callable[[], Mapping[str, Any]]
+
+
+@dataclass(eq=False)
+class ServerProcess:
+    """The row of this process. Started in the process itself: a thread does not survive a fork."""
+
+    db: Database
+    host: str
+    kind: str
+    details: Details = dict
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._started_at = ""
+        self.id = ""  # given at the start: what is assembled before a fork is shared by several processes
+
+    def start(self) -> None:
+        self.id = new_id()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="server-process")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and delete the row; nothing if it was not started. Call it before the database is closed."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(STOP_SECONDS)
+            self._thread = None
+            self._try(self.remove)
+
+    def _run(self) -> None:
+        self._try(self.remove_ended)
+        while not self._stop.is_set():
+            self._try(self.write)
+            self._stop.wait(INTERVAL)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """A database that does not respond must not end the thread, and is logged by the requests that need it."""
+        try:
+            work()
+        except Exception as error:
+            LOG.debug("the row of this process is not written: %s", error)
+
+    @retried
+    def write(self) -> None:
+        now = timestamp(self.clock())
+        self._started_at = self._started_at or now
+        details = msgspec.json.encode({START: start_ticks(os.getpid()), **self.details()}).decode()
+        with self.db.transaction() as tx:
+            changed = sa.update(t.server_processes).where(_c.id == self.id).values(seen_at=now, details=details)
+            if not tx.execute(changed).rowcount:  # the first time, or after a sweep removed it
+                row = {"id": self.id, "host": self.host, "kind": self.kind, "pid": os.getpid(), "release": __version__}
+                row |= {"started_at": self._started_at, "seen_at": now, "details": details}
+                tx.execute(sa.insert(t.server_processes).values(row))
+
+    @retried
+    def remove(self) -> None:
+        with self.db.transaction() as tx:
+            tx.execute(sa.delete(t.server_processes).where(_c.id == self.id))
+
+    @retried
+    def remove_ended(self) -> None:
+        """Delete the rows of processes of this machine that have ended without deleting theirs."""
+        with self.db.read() as connection:
+            rows = connection.execute(sa.select(_c.id, _c.pid, _c.details).where(_c.host == self.host)).all()
+        ended = [row.id for row in rows if start_ticks(row.pid) != msgspec.json.decode(row.details).get(START)]
+        if ended:
+            with self.db.transaction() as tx:
+                tx.execute(sa.delete(t.server_processes).where(_c.id.in_(ended)))
+
+
+@dataclass(frozen=True)
+class ProcessSweep:
+    """Deletes rows that no process has written for a long time."""
+
+    db: Database
+    clock: Callable[[], float] = time.time
+
+    @retried
+    def sweep(self) -> None:
+        old = _c.seen_at < timestamp(self.clock() - REMOVED_AFTER)
+        with self.db.read() as connection:  # first: nearly always there is nothing to delete
+            ids = list(connection.execute(sa.select(_c.id).where(old)).scalars())
+        if ids:
+            with self.db.transaction() as tx:
+                tx.execute(sa.delete(t.server_processes).where(_c.id.in_(ids), old))
+
+
+def start_ticks(pid: int) -> int | None:
+    """The start time of a process in clock ticks since boot; None if there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(text.rpartition(")")[2].split()[19])  # field 22; the name before may contain spaces

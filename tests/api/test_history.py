@@ -1,0 +1,135 @@
+"""GET /v2.0/changes: the history of objects from the change log, with the request that made each change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from neutrino.server.db import tables as t
+from neutrino.server.feed.change_log import ChangeLog
+from neutrino.server.main import Server
+from tests.api.agents import switch
+from tests.api.client import Api, Response
+
+
+@pytest.fixture(autouse=True)
+def feed(server: Server) -> ChangeLog:
+    """The feed's part: it gives positions, which SQLite's writers give themselves once the head exists."""
+    log = ChangeLog(server.db)
+    log.head()
+    return log
+
+
+def changes(api: Api, feed: ChangeLog, **query: Any) -> list[dict[str, Any]]:
+    feed.sequence()
+    found: list[dict[str, Any]] = api.get("/changes", query).expect(200).body["changes"]
+    return found
+
+
+def request_id(response: Response) -> str:
+    return next(value for name, value in response.headers.items() if name.lower() == "x-openstack-request-id")
+
+
+def test_the_history_of_a_port(api: Api, feed: ChangeLog) -> None:
+    network = api.network()
+    created = api.post("/ports", {"port": {"network_id": network["id"]}}).expect(201)
+    key = created.body["port"]["id"]
+    updated = api.put(f"/ports/{key}", {"port": {"name": "web"}}).expect(200)
+    deleted = api.delete(f"/ports/{key}").expect(204)
+    rows = changes(api, feed, object_id=key)
+    assert [(row["action"], row["request_id"]) for row in rows] == [
+        ("created", request_id(created)),
+        ("updated", request_id(updated)),
+        ("deleted", request_id(deleted)),
+    ]
+    assert {(row["kind"], row["object_id"], row["project_id"]) for row in rows} == {("port", key, api.project)}
+    assert [row["position"] for row in rows] == sorted(row["position"] for row in rows)
+    assert all(row["at"].endswith("Z") and len(row["at"]) == 20 for row in rows)
+
+
+def test_a_client_follows_the_log(api: Api, feed: ChangeLog) -> None:
+    api.all("/security-groups")  # the project's default group is there
+    feed.sequence()
+    head = api.get("/changes").expect(200).body
+    assert head["changes"] == []
+    network = api.network()
+    subnet = api.subnet(network)
+    feed.sequence()
+    after = api.get("/changes", {"after": head["position"]}).expect(200).body
+    kinds = [row["kind"] for row in after["changes"]]
+    assert sorted(kinds) == ["network", "network", "subnet"]
+    assert kinds[0] == "network"
+    assert after["position"] == after["changes"][-1]["position"] == head["position"] + 3
+    first = api.get("/changes", {"after": head["position"], "limit": 1}).expect(200).body["changes"]
+    assert first == after["changes"][:1]
+    only = api.get("/changes", {"after": head["position"], "kind": "subnet"}).expect(200).body["changes"]
+    assert [row["object_id"] for row in only] == [subnet["id"]]
+    assert api.get("/changes", {"after": after["position"]}).expect(200).body["changes"] == []
+
+
+def test_members_see_their_project(api: Api, admin: Api, feed: ChangeLog, server: Server) -> None:
+    feed.sequence()
+    start = api.get("/changes").body["position"]
+    network = api.network()
+    stranger = api.as_stranger()
+    other = stranger.network()
+    switch(server, "h9")  # an agent: of no project
+    feed.sequence()
+    assert {row["object_id"] for row in changes(api, feed, after=start, kind="network")} == {network["id"]}
+    assert {row["object_id"] for row in changes(stranger, feed, after=start, kind="network")} == {other["id"]}
+    every = changes(admin, feed, after=start)
+    assert {network["id"], other["id"]} < {row["object_id"] for row in every}
+    assert [row["action"] for row in every if row["kind"] == "agent"] == ["created"]
+    assert changes(stranger, feed, object_id=network["id"]) == []
+
+
+def test_changes_by_hosts(server: Server, api: Api, admin: Api, feed: ChangeLog) -> None:
+    """A report of a host has no request id, and members see it though the report does not name their project."""
+    switch(server, "h1")
+    port = admin.port(api.network(), project_id=api.project, binding__host_id="h1", device_owner="compute:nova")
+    server.core.provisioning.complete(port["id"], "L2", "h1")
+    rows = changes(api, feed, object_id=port["id"])
+    assert [(row["action"], bool(row["request_id"])) for row in rows] == [("created", True), ("updated", False)]
+    with server.db.transaction() as tx:  # as by a write that does not know the project
+        tx.record("port", port["id"])
+    assert len(changes(api, feed, object_id=port["id"])) == 3
+    assert changes(api.as_stranger(), feed, object_id=port["id"]) == []
+
+
+def test_floating_ips(api: Api, admin: Api, feed: ChangeLog) -> None:
+    external = admin.make("network", router__external=True)
+    admin.subnet(external, "203.0.113.0/24")
+    floating_ip = api.make("floatingip", floating_network_id=external["id"])
+    api.change("floatingip", floating_ip["id"], description="x")
+    api.delete(f"/floatingips/{floating_ip['id']}").expect(204)
+    rows = changes(api, feed, object_id=floating_ip["id"])
+    assert [row["action"] for row in rows] == ["created", "updated", "deleted"]
+
+
+def test_removed_rows(server: Server, api: Api, feed: ChangeLog) -> None:
+    network = api.network()
+    feed.sequence()
+    head = api.get("/changes").body["position"]
+    with server.db.transaction() as tx:
+        tx.execute(sa.update(t.changes).values(at="2001-01-01T00:00:00Z"))
+    feed.compact(3600)
+    body = api.get("/changes", {"object_id": network["id"]}).expect(200).body
+    assert body == {"changes": [], "position": head, "removed": head}
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [({"after": "x"}, "after"), ({"after": "-1"}, "after"), ({"limit": "ten"}, "limit"), ({"port": "x"}, "port"),
+     ({"after": "1" * 30}, "after"), ({"after": 0, "kind": "a\x00"}, "kind")],
+)  # fmt: skip
+def test_bad_parameters(api: Api, query: dict[str, Any], name: str) -> None:
+    assert name in api.get("/changes", query).refused(400, "HTTPBadRequest").message
+
+
+def test_other_verbs_and_fields(api: Api, feed: ChangeLog) -> None:
+    network = api.network()
+    api.post("/changes", {"change": {}}).expect(405)
+    assert changes(api, feed, object_id=network["id"], fields="action") == [{"action": "created"}]
+    assert changes(api, feed, after=0, kind="host_credential") == []

@@ -1,0 +1,263 @@
+"""GET /v2.0/status: servers, hosts, counts and problems, for administrators only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from neutrino import __version__
+from neutrino.model.agents import DHCP, OVS
+from neutrino.server.db import schema
+from neutrino.server.db import tables as t
+from neutrino.server.main import Server
+from neutrino.server.status.processes import FEED, ProcessSweep, ServerProcess
+from tests.api.agents import report, set_clock, switch
+from tests.api.client import Api
+
+
+@pytest.fixture
+def fresh(server: Server) -> Iterator[tuple[Server, Api]]:
+    """The module's server without any row: a new server for each test would take longer than the tests."""
+    clock = server.registry.clock
+    with server.db.transaction() as tx:
+        for table in reversed(t.metadata.sorted_tables):
+            tx.execute(sa.delete(table))
+    yield server, Api(server.app).as_admin()
+    server.registry.clock = clock
+
+
+def shown(admin: Api, **query: str) -> dict[str, Any]:
+    found: dict[str, Any] = admin.get("/status", query).expect(200).body["status"]
+    return found
+
+
+def texts(status: dict[str, Any]) -> list[str]:
+    return [problem["what"] for problem in status["problems"]]
+
+
+@contextmanager
+def queries(server: Server) -> Iterator[list[str]]:
+    made: list[str] = []
+
+    def count(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        made.append(statement)
+
+    engine = server.db._reads
+    sa.event.listen(engine, "before_cursor_execute", count)
+    yield made
+    sa.event.remove(engine, "before_cursor_execute", count)
+
+
+def feed_process(server: Server, host: str = "server-1", **details: Any) -> ServerProcess:
+    made = ServerProcess(server.db, host, FEED, lambda: details)
+    made.id = f"feed-{host}"
+    made.write()
+    return made
+
+
+def test_it_is_for_administrators(server: Server, api: Api, admin: Api) -> None:
+    api.get("/status").refused(403)
+    admin.get("/status").expect(200)
+    admin.get("/status", {"limit": "many"}).refused(400)
+    admin.get("/status", {"limit": "0"}).refused(400)
+    admin.get("/status", {"problems": "perhaps"}).refused(400)
+    refused = admin.get("/status", {"hots": "h1"}).refused(400)
+    assert "hots" in refused.body["NeutronError"]["message"]
+
+
+def test_an_empty_service(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    server.process.write()
+    status = shown(admin)
+    assert (status["verdict"], status["problems"], status["release"]) == ("ok", [], __version__)
+    assert status["database"]["dialect"] == server.db.dialect
+    assert status["database"]["schema_version"] == schema.HEAD
+    assert status["database"]["round_trip_ms"] >= 0
+    (process,) = status["servers"][0]["processes"]
+    assert (process["kind"], process["pid"], process["alive"]) == ("api", os.getpid(), True)
+    assert status["hosts"] == []
+    assert status["ports"] == {"total": 0, "by_status": {}, "by_binding": {"bound": 0, "unbound": 0, "failed": 0}}
+
+
+def test_hosts_with_their_agents(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    feed_process(server, connected_hosts=2)
+    switch(server, "h1", dataplane="up", feed_behind=3, last_repair={"at": "now"})
+    report(server, DHCP, "h1")
+    switch(server, "h2", dataplane="down: no Open vSwitch", problems={"port p1": "no such device"}, feed_behind=500)
+    status = shown(admin)
+    assert status["feed"]["connected_hosts"] == 2
+    assert [host["name"] for host in status["hosts"]] == ["h1", "h2"]
+    one, two = status["hosts"]
+    assert [agent["role"] for agent in one["agents"]] == ["dhcp", "l2"]
+    l2 = one["agents"][1]
+    assert (l2["alive"], l2["dataplane"], l2["feed_behind"], l2["last_repair"]) == (True, "up", 3, {"at": "now"})
+    assert one["problems"] == []
+    assert two["agents"][0]["dataplane_reason"] == "no Open vSwitch"
+    assert status["verdict"] == "degraded"
+    assert texts(status) == [
+        f"{OVS} on h2: the dataplane is down: no Open vSwitch",
+        f"{OVS} on h2: port p1: no such device",
+        f"{OVS} on h2: 500 changes behind",
+    ]
+    assert two["problems"] == texts(status)
+    assert all(problem["meaning"] and problem["fix"] for problem in status["problems"])
+    assert status["agents"]["l2"] == {"total": 2, "alive": 2, "disabled": 0}
+
+
+def test_hosts_are_listed_in_pages(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    feed_process(server)
+    for name in ("h1", "h2", "h3"):
+        switch(server, name, dataplane="up" if name != "h2" else "down: no reason")
+    first = shown(admin, limit="2")
+    assert ([host["name"] for host in first["hosts"]], first["hosts_left"], first["hosts_total"]) == (
+        ["h1", "h2"],
+        1,
+        3,
+    )
+    rest = shown(admin, limit="2", marker="h2")
+    assert ([host["name"] for host in rest["hosts"]], rest["hosts_left"]) == (["h3"], 0)
+    assert [host["name"] for host in shown(admin, problems="true")["hosts"]] == ["h2"]
+    assert [host["name"] for host in shown(admin, host="h3")["hosts"]] == ["h3"]
+    assert shown(admin, host="h3")["verdict"] == "degraded"
+
+
+def test_an_agent_that_does_not_report(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    made = switch(server, "h1", dataplane="up", problems={"x": "old"})
+    assert shown(admin)["hosts_alive"] == 1
+    set_clock(server, 200)
+    status = shown(admin)
+    assert status["hosts_alive"] == 0
+    dead = next(problem for problem in status["problems"] if problem["resource_type"] == "agent")
+    assert dead["resource_id"] == made.agent_id
+    assert dead["what"].startswith(f"{OVS} on h1: no report for 2")
+    assert "neutrino agent" in dead["fix"]
+    assert not [text for text in texts(status) if "old" in text], "the last report of a dead agent is out of date"
+
+
+def test_hosts_without_a_feed_process(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    switch(server, "h1", dataplane="up")
+    assert texts(shown(admin)) == ["no feed process runs"]
+    process = feed_process(server)
+    assert texts(shown(admin)) == []
+    process.remove()
+    assert texts(shown(admin)) == ["no feed process runs"]
+
+
+def test_a_process_that_is_silent(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    feed_process(server, "server-2")
+    set_clock(server, 60)
+    silent = [text for text in texts(shown(admin)) if "server-2" in text]
+    assert silent == [f"the feed process {os.getpid()} on server-2 has not written for {silent[0].split()[-2]} s"]
+    clock = server.registry.clock
+    ProcessSweep(server.db, clock).sweep()
+    assert [row["host"] for row in shown(admin)["feed"]["processes"]] == ["server-2"], "kept for an hour"
+    ProcessSweep(server.db, lambda: clock() + 3600).sweep()
+    assert shown(admin)["feed"]["processes"] == []
+
+
+def test_rows_of_processes_that_ended_on_this_machine_are_removed_at_a_start(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    row = {"id": "killed", "host": "server-1", "kind": "feed", "pid": 2**22 + 1, "release": "0"}
+    row |= {"started_at": "2026-01-01T00:00:00Z", "seen_at": "2026-01-01T00:00:00Z", "details": '{"start":5}'}
+    elsewhere = {**row, "id": "elsewhere", "host": "server-9"}
+    reused = {**row, "id": "reused", "pid": os.getpid()}  # the pid is another process's now
+    with server.db.transaction() as tx:
+        tx.execute(sa.insert(t.server_processes).values([row, elsewhere, reused]))
+    ServerProcess(server.db, "server-1", FEED).remove_ended()
+    assert [each["id"] for each in shown(admin)["feed"]["processes"]] == ["elsewhere"]
+
+
+def test_servers_of_different_releases(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    server.process.write()
+    feed_process(server)
+    with server.db.transaction() as tx:
+        tx.execute(sa.update(t.server_processes).where(t.server_processes.c.kind == FEED).values(release="9.9"))
+    status = shown(admin)
+    assert texts(status) == [f"the servers run different releases: {__version__}, 9.9"]
+    assert status["verdict"] == "ok", "expected during an upgrade"
+
+
+def test_two_hosts_with_one_tunnel_address(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    feed_process(server)
+    switch(server, "h1", tunneling_ip="192.0.2.1")
+    switch(server, "h2", tunneling_ip="192.0.2.2")
+    with server.db.transaction() as tx:  # as two first reports at once would leave it
+        first = sa.select(t.agents.c.configurations).where(t.agents.c.host == "h1")
+        value = tx.execute(first).scalar()
+        tx.execute(sa.update(t.agents).where(t.agents.c.host == "h2").values(configurations=value))
+    assert texts(shown(admin)) == ["hosts h1, h2 have the same tunnel address 192.0.2.1"]
+
+
+def test_objects_with_a_problem(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    feed_process(server)
+    network = admin.network(name="blue")
+    admin.subnet(network)
+    for number in range(12):
+        admin.port(network, name=f"p{number}", **{"binding:host_id": "nowhere"})
+    status = shown(admin)
+    assert status["ports"]["by_binding"]["failed"] == 12
+    assert status["ports"]["total"] == 12
+    found = texts(status)
+    assert f"network blue ({network['id']}): it has DHCP, and no DHCP agent serves it" in found
+    assert sum("(host nowhere): the binding failed" in text for text in found) == 10
+    assert "2 more ports: the binding failed" in found
+
+
+def test_routers_and_floating_ips(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    feed_process(server)
+    network = admin.network()
+    subnet = admin.subnet(network, enable_dhcp=False)
+    router = admin.make("router", name="edge")
+    admin.put(f"/routers/{router['id']}/add_router_interface", {"subnet_id": subnet["id"]}).expect(200)
+    assert f"router edge ({router['id']}): no L3 agent hosts it" in texts(shown(admin))
+    agent = switch(server, "h1")
+    with server.db.transaction() as tx:
+        tx.execute(sa.update(t.routers).values(ha=True, status="ERROR"))
+        placed = {"router_id": router["id"], "agent_id": agent.agent_id, "ha_state": "standby"}
+        tx.execute(sa.insert(t.router_l3_agents).values(placed))
+    status = shown(admin)
+    assert f"router edge ({router['id']}): no instance is active" in texts(status)
+    assert f"router edge ({router['id']}): its status is ERROR" in texts(status)
+    assert status["routers"]["ha_states"] == {"one_active": 0, "none_active": 1, "several_active": 0}
+    with server.db.transaction() as tx:
+        tx.execute(sa.update(t.router_l3_agents).values(ha_state="active"))
+        tx.execute(sa.update(t.routers).values(status="ACTIVE"))
+    status = shown(admin)
+    assert texts(status) == []
+    assert status["routers"]["ha_states"]["one_active"] == 1
+
+
+def test_an_old_schema(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    with server.db.engine().begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
+    assert texts(shown(admin)) == [f"the database has schema version 0001, this release needs {schema.HEAD}"]
+    with server.db.engine().begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = :head"), {"head": schema.HEAD})
+
+
+def test_the_number_of_queries_does_not_depend_on_hosts_and_objects(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    with queries(server) as before:
+        shown(admin)
+    network = admin.network()
+    for number in range(20):
+        switch(server, f"h{number}", dataplane="down: x")
+        admin.port(network)
+    with queries(server) as after:
+        shown(admin)
+    assert len(before) == len(after) <= 25
