@@ -30,6 +30,7 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.metrics.instruments import start
 from neutrino.metrics.listener import serving
 from neutrino.model.trace import QUERY, Question
+from neutrino.notify import notify
 from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     measures.watch(client, roles)
     LOG.info("neutrino agent %s on %s, roles %s", __version__, conf.host, ", ".join(conf.roles))
     findings.report(conf, findings.AGENT, server_options)
+    notify("READY=1")  # not after `synced`: an agent that waits for its server keeps the host as it is
     try:
         await loop.run(client, roles, reporter, stop, conf.agent.quitting_rpc_timeout)
     finally:
