@@ -26,6 +26,7 @@ COMMANDS = {
     "history": "neutrino.cli.history.command:history",
     "pki": "neutrino.cli.pki.command:pki",
     "metadata": "neutrino.cli.main:metadata_proxy",
+    "doctor": "neutrino.cli.doctor.command:doctor",
     "status": "neutrino.cli.status.command:status",
     "vm": "neutrino.cli.lab:vm",
     "lab": "neutrino.cli.lab:lab",
@@ -101,6 +102,14 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--host", metavar="NAME", help="list this host only")
     add_history(commands.add_parser("history", help="show the changes of an object, with their requests"))
     pki.add_arguments(commands.add_parser("pki", help="a small certificate authority, for installations without one"))
+
+    doctor = commands.add_parser("doctor", parents=[config], help="check this machine as a server or a host")
+    role = doctor.add_mutually_exclusive_group()
+    role.add_argument("--server", action="store_true", help="the files are a server's (default: by their content)")
+    role.add_argument("--host", action="store_true", help="the files are an agent's")
+    doctor.add_argument("--only", metavar="CHECKS", help="these checks only, separated by commas")
+    doctor.add_argument("--list", action="store_true", help="list the checks")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
 
     _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
     trace.add_arguments(commands.add_parser("trace", help="trace a packet: why it arrives or not"))

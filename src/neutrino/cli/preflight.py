@@ -99,11 +99,11 @@ def _open_database(conf: cfg.ConfigOpts) -> str:
     except schema.WrongSchema as error:
         return str(error)
     except (sa.exc.SQLAlchemyError, errors.ApiError, OSError) as error:
-        return f"the database {shown} cannot be used: {_cause(error)}; check [database] connection and its server"
+        return f"the database {shown} cannot be used: {cause(error)}; check [database] connection and its server"
     return ""
 
 
-def _cause(error: BaseException) -> str:
+def cause(error: BaseException) -> str:
     """The driver's message; SQLAlchemy's adds the statement and a link."""
     cause: BaseException | None = error
     while cause is not None:

@@ -14,6 +14,7 @@ from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.fwaas import config as firewall
 from neutrino.server.l3.config import OPTIONS as L3
+from neutrino.server.ui import config as ui
 
 # Neutron's defaults. Those of port forwardings, address groups and firewall rules bound the nft elements and flows that a
 # project costs its hosts.
@@ -132,6 +133,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.StrOpt("control_exchange", default="neutron", help="The exchange that notifications are sent to."),
     ],
     "ssl": tls.OPTIONS,
+    ui.GROUP: ui.OPTIONS,
     "database": [
         cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL; by default an SQLite file in state_path."),
         cfg.BoolOpt("auto_upgrade", default=True, help="Bring the schema up to date when the server starts."),

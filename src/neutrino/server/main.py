@@ -51,6 +51,8 @@ from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.services import load
 from neutrino.server.status.processes import API, ProcessSweep, ServerProcess
 from neutrino.server.status.routes import Status
+from neutrino.server.trace import plugin as traces
+from neutrino.server.trace.tracer import Tracer
 
 LOG = logging.getLogger(__name__)
 
@@ -93,6 +95,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         agents,
         AvailabilityZones(db),
         IpAvailability(db),
+        traces.build(Tracer(db, registry)),
         *further,
     ]
     quota_api = QuotaPlugin(db, quotas)

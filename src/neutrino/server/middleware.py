@@ -12,6 +12,7 @@ from oslo_middleware import request_id as words
 
 from neutrino import request_ids
 from neutrino.server import config
+from neutrino.server.ui import app as ui
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
 HEALTH = "/healthcheck"
@@ -26,19 +27,38 @@ OPEN = ("", "/", "/openapi.json")  # paths without authentication
 
 def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     """The application inside its middleware, from the inside out: authentication, proxy headers, the guard against web
-    pages (which needs the Host header before proxy headers replace it), request ids, CORS, health check.
+    pages (which needs the Host header before proxy headers replace it), the topology page, request ids, CORS, health check.
     """
-    inner = _authenticated(app, conf) if conf.auth_strategy == "keystone" else app
-    conf.register_opts(http_proxy_to_wsgi.OPTS, "oslo_middleware")
-    if conf.oslo_middleware.enable_proxy_headers_parsing:
-        inner = http_proxy_to_wsgi.HTTPProxyToWSGI(inner, conf)
+    inner = _behind_proxy(_authenticated(app, conf) if conf.auth_strategy == "keystone" else app, conf)
     if conf.auth_strategy == "noauth":
         inner = _not_from_web_pages(inner, conf)
+    page = ui.build_page(conf)
+    if page is not None:
+        # Outside the guard: a link of another site may lead to the page, which has no data of its own.
+        inner = _below(ui.PREFIX, _behind_proxy(page, conf), inner)
     inner = _with_request_id(inner)
     if _origins(conf):
         inner = cors.CORS(inner, conf)
     health = healthcheck.Healthcheck(inner, conf)
     return _by_path((HEALTH,), health, inner)
+
+
+def _behind_proxy(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
+    conf.register_opts(http_proxy_to_wsgi.OPTS, "oslo_middleware")
+    if not conf.oslo_middleware.enable_proxy_headers_parsing:
+        return app
+    proxied: Wsgi = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
+    return proxied
+
+
+def _below(prefix: str, special: Wsgi, other: Wsgi) -> Wsgi:
+    folder = f"{prefix}/"
+
+    def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        path = environ.get("PATH_INFO", "")
+        return (special if path.startswith(folder) or path == prefix else other)(environ, start_response)
+
+    return dispatch
 
 
 def _by_path(paths: Collection[str], special: Wsgi, other: Wsgi) -> Wsgi:

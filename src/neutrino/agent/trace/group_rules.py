@@ -29,6 +29,18 @@ def allowing(
                 yield group_id, rule
 
 
+def allowing_any(desired: Desired, port: Port, packet: Packet, direction: str) -> Iterator[tuple[str, Rule]]:
+    """Group ids and rules that allow a packet, whichever flow or chain they are in."""
+    other = ip_address(packet.source if direction == "ingress" else packet.destination)
+    for group_id in port.security_groups:
+        group = desired.host_state.security_groups.get(group_id)
+        for rule in group.rules if group is not None else ():
+            if rule.direction == direction and _matches(rule, packet):
+                members = desired.remotes.get(_remote(rule) or "", frozenset())
+                if _remote(rule) is None or any(other in ip_network(each, strict=False) for each in members):
+                    yield group_id, rule
+
+
 def describe(rule: Rule, group_id: str) -> str:
     remote = _remote(rule)
     kind, _, key = remote.partition(":") if remote else ("", "", "")

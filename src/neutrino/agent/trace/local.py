@@ -26,7 +26,7 @@ FindNamespace = Callable[[str], tuple[str, str] | None]
 class PortFilter(Protocol):
     """The firewall on the Linux bridge of a hybrid port."""
 
-    def passes(self, port: Port, packet: Packet, direction: str, trail: Trail) -> bool:
+    def passes(self, port: Port, packet: Packet, direction: str, state: SwitchState, trail: Trail) -> bool:
         """Whether the packet passes; if not, its exit is on the trail. Blocking."""
         ...
 
@@ -49,7 +49,7 @@ class LocalPorts:
             if (silent := silent_cause(desired, port_id)) is not None:
                 trail.drop(packet, *silent)
                 return None
-            if not self.filter.passes(port, packet, "egress", trail):
+            if not self.filter.passes(port, packet, "egress", state, trail):
                 return None
         return AtSwitch(device.bridge, device.ofport, packet)
 
@@ -65,7 +65,7 @@ class LocalPorts:
             return [AtDevice(*inside, packet)]
         port = state.view.desired.host_state.ports.get(port_id)
         if port is not None and port.hybrid_plug and self.filter is not None:
-            if not self.filter.passes(port, packet, "ingress", trail):
+            if not self.filter.passes(port, packet, "ingress", state, trail):
                 return []
         elif delivery.port.kind in _KERNEL_KINDS and not self._receives(name, packet, trail):
             return []

@@ -26,6 +26,7 @@ from neutrino.model.trace import Cause, Packet, Point, PointKind
 
 MAX_TRACES = 24  # of one packet in the switch: copies of a flooded packet multiply
 TUNNEL_TYPES = ("vxlan", "gre", "geneve")
+_UNKNOWN_MAC_TABLES = ("TRANSIENT", "ACCEPTED_EGRESS_NORMAL")
 _RULES = {"RULES_EGRESS": "egress", "RULES_INGRESS": "ingress"}
 _NO_NEIGHBOUR = "neighbor cache miss for "
 _NO_PORT = "onexistent output port"
@@ -108,6 +109,7 @@ class SwitchWalk:
         self._trail = trail
         self._options = state.view.desired.options
         self._traces = 0
+        self._flooded = False  # the trace at hand passed FLOOD
         self.deliveries: list[Delivery] = []
 
     def run(self, at: AtSwitch) -> None:
@@ -118,8 +120,17 @@ class SwitchWalk:
     def _follow(self, found: SwitchTrace, packet: Packet, tags: Tags, in_port: int, bridge: str, text: str) -> None:
         self._traces += 1
         drifted = self._observe(found, packet, text, in_port, bridge)
-        left = copies(found.actions, tags)
-        for each in self._leaving(left, packet):
+        flood = pipeline.FLOOD.name
+        self._flooded = any(table_name(self._options, each.bridge, each.table) == flood for each in found.lookups)
+        left = [
+            each
+            for each in self._leaving(copies(found.actions, tags), packet)
+            if not self._is_flooded_here(each, found)
+        ]
+        if (silent := self._silent_receiver(found, packet)) is not None:
+            self._trail.drop(packet, *silent)
+            return
+        for each in left:
             self._leave(each)
         unresolved = self._leave_unresolved(found, packet)
         for fork in found.forks if self._traces < MAX_TRACES else ():
@@ -194,6 +205,34 @@ class SwitchWalk:
 
     # --- how it ends --------------------------------------------------------------------------------------------------
 
+    def _is_flooded_here(self, left: tuple[Packet, Copy, SwitchPort], found: SwitchTrace) -> bool:
+        """Whether a copy goes to the own device of a physical network's bridge because the bridge floods the packet."""
+        port = left[2]
+        learned = any("forwarding to learned port" in note for note in found.notes)
+        return port.is_local and port.bridge in dict(self._options.bridge_mappings).values() and not learned
+
+    def _silent_receiver(self, found: SwitchTrace, packet: Packet) -> tuple[Cause, str] | None:
+        """Why the receiver gets nothing, where it is a port of this host that must not talk: its MAC counts as unknown."""
+        desired = self._state.view.desired
+        for lookup in found.lookups:
+            name = table_name(self._options, lookup.bridge, lookup.table)
+            if name not in _UNKNOWN_MAC_TABLES or lookup.bridge != self._options.integration_bridge:
+                continue
+            kind, network_id = self._state.owner(lookup.cookie)
+            for port in desired.host_state.ports.values() if kind == "network" else ():
+                if port.network_id == network_id and port.mac_address.lower() == packet.eth_dst.lower():
+                    known = any(each.id == port.id for each in desired.ports)
+                    found_silent = silent_cause(desired, port.id)
+                    if found_silent is not None:
+                        return found_silent[0], f"receiving port {port.id}: {found_silent[1]}"
+                    if not known:
+                        self._trail.objects.add(port.id)
+                        plugged = port.id in desired.plugged.ports
+                        cause = Cause.PORT_NOT_WIRED if plugged else Cause.NO_DEVICE
+                        reason = desired.problems.get(port.id, "its device is not plugged")
+                        return cause, f"receiving port {port.id}: {reason}"
+        return None
+
     def _leaving(self, left: list[Copy], packet: Packet) -> Iterator[tuple[Packet, Copy, SwitchPort]]:
         for copy in left:
             changes = {
@@ -230,14 +269,14 @@ class SwitchWalk:
                     packet, Cause.PACKET_TOO_BIG, f"{packet.size} bytes; the tunnel to {peer} takes {most}"
                 )
             else:
-                self._trail.leave(packet, _tunnel_point(peer, copy.tunnel.number, kind))
+                note = "the destination MAC is unknown: flooded" if self._flooded else ""
+                self._trail.leave(packet, _tunnel_point(peer, copy.tunnel.number, kind), note)
             return
         physical = next((name for name, bridge in self._options.bridge_mappings if bridge == port.bridge), None)
         row = self._state.interfaces.get(port.name)
         if port.is_local:
-            if physical is None:
-                self._trail.consume(packet, f"to the host's own device {port.name}")
-            return  # a bridge of a physical network floods to its own device too
+            self._trail.consume(packet, f"to the host's own device {port.name}")
+            return
         if physical is not None and (row is None or "iface-id" not in row[1].external_ids):
             tag = copy.tags[0] if copy.tags else None
             point = Point(kind=PointKind.PHYSICAL, physical_network=physical, segmentation_id=tag)
@@ -261,22 +300,11 @@ class SwitchWalk:
         if not entry:
             entry = self._state.patch_into(lookup.bridge, [each.bridge for each in found.lookups])
         cause, note = cause_of(self._state.view.desired, lookup, packet, entry)
-        receiver = self._receiver(packet, lookup)
-        if receiver and (silent := silent_cause(self._state.view.desired, receiver)) is not None:
-            cause, note = silent[0], f"receiving port {receiver}: {silent[1]}"
         if drifted:
             cause, note = Cause.DRIFT, f"flows differ from the desired state; else: {note}"
         elif not lookup.missed and not is_ours(lookup.cookie):
             cause, note = Cause.DRIFT, "a flow that is not this agent's drops it"
         self._trail.drop(packet, cause, note)
-
-    def _receiver(self, packet: Packet, lookup: Lookup) -> str:
-        """The port of this host with the packet's destination MAC, where that MAC was not found."""
-        name = table_name(self._options, lookup.bridge, lookup.table)
-        if name not in ("TRANSIENT", "ACCEPTED_EGRESS_NORMAL", "FLOOD", "TO_LEARNED"):
-            return ""
-        ports = self._state.view.desired.host_state.ports.values()
-        return next((each.id for each in ports if each.mac_address.lower() == packet.eth_dst.lower()), "")
 
 
 def _tunnel_point(peer: str, number: int, kind: str) -> Point:

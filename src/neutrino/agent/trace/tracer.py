@@ -55,13 +55,16 @@ class HostTracer:
     drift: Drift
     roles: Sequence[Role] = ()
 
+    def __post_init__(self) -> None:
+        self._busy = asyncio.Lock()  # one question at a time: they share the host's programs and remembered connections
+
     async def answer(self, question: Question) -> HostAnswer:
         """Follow a packet. A dataplane that does not answer is an exit of its own, not an error."""
         if fault := _fault(question):
             raise BadQuestion(fault)
         trail = Trail(with_texts=question.flows)
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(SECONDS), self._busy:
                 view = await self.switching.view()
                 state = await asyncio.to_thread(self._follow, question, view, trail)
         except TimeoutError:
@@ -88,10 +91,12 @@ class HostTracer:
             places.append(entry)
         for _ in range(MAX_PLACES):
             if not places:
-                return state
+                break
             places += self._pass(places.pop(0), state, trail)
         for place in places:
             trail.drop(place.packet, Cause.TTL_EXPIRED, f"the packet has not left this host after {MAX_PLACES} steps")
+        if not trail.exits:  # every device that got a copy has ignored it
+            trail.drop(question.packet, Cause.NO_SUCH_ADDRESS, f"no device here has MAC {question.packet.eth_dst}")
         return state
 
     def _enter(self, question: Question, state: SwitchState, trail: Trail) -> Place | None:

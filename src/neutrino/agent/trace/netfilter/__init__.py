@@ -1,0 +1,1 @@
+"""Evaluators of netfilter rules, and connections. Pure."""
