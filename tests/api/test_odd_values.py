@@ -134,6 +134,7 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
         "minimum_bandwidth_rule": {"min_kbps": 1000},
         "packet_rate_limit_rule": {"max_kpps": 10},
         "minimum_packet_rate_rule": {"min_kpps": 10},
+        "trace": {"source_port_id": ids["port"], "destination_address": "10.0.0.1"},
     }
     return values.get(resource.name, {})
 
@@ -153,7 +154,7 @@ def fails(resource: Resource, caller: Api, ids: dict[str, str]) -> Iterator[str]
         made = caller.post(path, {resource.name: {**sensible(resource, ids), attribute.name: value}})
         if made.status >= 500:
             yield f"POST {path} {attribute.name}={json.dumps(value)[:80]}: {made.status}"
-        elif made.status == 201:
+        elif made.status == 201 and "delete" in resource.verbs:
             gone = caller.delete(f"{path}/{escaped(made.body[resource.name][resource.key])}")
             if gone.status >= 500:
                 yield f"DELETE after {attribute.name}={json.dumps(value)[:80]}: {gone.status}"

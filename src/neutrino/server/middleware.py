@@ -1,17 +1,16 @@
-"""WSGI middleware in front of the application: request ids, health check, CORS, Keystone, guard against web pages."""
+"""WSGI middleware in front of the application: health check, CORS, Keystone, guard against web pages."""
 
 import json
 import re
-import uuid
 from collections.abc import Callable, Collection
 from typing import Any
 
 from oslo_config import cfg
 from oslo_middleware import cors, healthcheck, http_proxy_to_wsgi
-from oslo_middleware import request_id as words
 
-from neutrino import request_ids
 from neutrino.server import config
+from neutrino.server.requests import observed
+from neutrino.server.ui import app as ui
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
 HEALTH = "/healthcheck"
@@ -26,19 +25,38 @@ OPEN = ("", "/", "/openapi.json")  # paths without authentication
 
 def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     """The application inside its middleware, from the inside out: authentication, proxy headers, the guard against web
-    pages (which needs the Host header before proxy headers replace it), request ids, CORS, health check.
+    pages (which needs the Host header before proxy headers replace it), the topology page, request ids, CORS, health check.
     """
-    inner = _authenticated(app, conf) if conf.auth_strategy == "keystone" else app
-    conf.register_opts(http_proxy_to_wsgi.OPTS, "oslo_middleware")
-    if conf.oslo_middleware.enable_proxy_headers_parsing:
-        inner = http_proxy_to_wsgi.HTTPProxyToWSGI(inner, conf)
+    inner = _behind_proxy(_authenticated(app, conf) if conf.auth_strategy == "keystone" else app, conf)
     if conf.auth_strategy == "noauth":
         inner = _not_from_web_pages(inner, conf)
-    inner = _with_request_id(inner)
+    page = ui.build_page(conf)
+    if page is not None:
+        # Outside the guard: a link of another site may lead to the page, which has no data of its own.
+        inner = _below(ui.PREFIX, _behind_proxy(page, conf), inner)
+    inner = observed(inner, conf.log_requests)
     if _origins(conf):
         inner = cors.CORS(inner, conf)
     health = healthcheck.Healthcheck(inner, conf)
     return _by_path((HEALTH,), health, inner)
+
+
+def _behind_proxy(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
+    conf.register_opts(http_proxy_to_wsgi.OPTS, "oslo_middleware")
+    if not conf.oslo_middleware.enable_proxy_headers_parsing:
+        return app
+    proxied: Wsgi = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
+    return proxied
+
+
+def _below(prefix: str, special: Wsgi, other: Wsgi) -> Wsgi:
+    folder = f"{prefix}/"
+
+    def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        path = environ.get("PATH_INFO", "")
+        return (special if path.startswith(folder) or path == prefix else other)(environ, start_response)
+
+    return dispatch
 
 
 def _by_path(paths: Collection[str], special: Wsgi, other: Wsgi) -> Wsgi:
@@ -90,33 +108,6 @@ def _not_from_web_pages(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
         return [body]
 
     return guarded
-
-
-def _with_request_id(app: Wsgi) -> Wsgi:
-    """A request id for every request, in the environment and the answer, and the caller's global request id.
-
-    Same headers as oslo.middleware, whose class uses webob: parsing and writing each request and answer again was a
-    fifth of the time to show a port.
-    """
-    callers = "HTTP_" + words.INBOUND_HEADER.upper().replace("-", "_")
-    form = re.compile(words.ID_FORMAT)
-
-    def named(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        name = f"req-{uuid.uuid4()}"
-        environ[words.ENV_REQUEST_ID] = name
-        if form.match(environ.get(callers, "")):
-            environ[words.GLOBAL_REQ_ID] = environ[callers]
-
-        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
-            return start_response(status, [*headers, (words.HTTP_RESP_HEADER_REQUEST_ID, name)], *rest)
-
-        token = request_ids.CURRENT.set(name)
-        try:
-            return app(environ, start)
-        finally:
-            request_ids.CURRENT.reset(token)
-
-    return named
 
 
 def _origins(conf: cfg.ConfigOpts) -> frozenset[str]:

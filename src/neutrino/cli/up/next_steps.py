@@ -82,6 +82,7 @@ def _restore(instances: Instances, vm: Vm) -> None:
 def _text(run: Run, external: str) -> str:
     log = run.state / "log"
     lines = ["", f"The Networking API v2.0 is on {run.url}: {NO_AUTH if run.no_auth else KEYSTONE}."]
+    lines.append(f"The topology page is on {run.url}/ui/: networks, hosts, health and packet traces in a browser.")
     if run.host:
         lines.append(f"Networks are wired by Open vSwitch ({DATAPATHS[run.datapath]}); logs are in {log}.")
         if external:

@@ -172,6 +172,9 @@ HOSTS = {
     "get_status": ADMIN,
 }
 
+# The project of a trace is that of its sender or, from outside, of its receiver.
+TRACE = {"create_trace": ADMIN_OR_MEMBER, "get_trace": "rule:regular_user"}
+
 PARENT_MEMBER = any_of(ADMIN, "role:member and rule:ext_parent_owner")
 PARENT_READER = any_of(ADMIN, "role:reader and rule:ext_parent_owner")
 ROUTER = {
@@ -260,6 +263,7 @@ DEFAULTS = (
     | SECURITY_GROUP
     | ACCESS
     | HOSTS
+    | TRACE
     | ROUTER
     | FLOATINGIP
     | QOS

@@ -104,7 +104,7 @@ def read_router_hosts(connection: Connection, ports: Ids) -> RouterHosts:
     rows = list(read_rows(connection, statement, _rp.port_id, ports))
     if not rows:
         return RouterHosts({}, {})
-    central = _placements(connection, sorted({row.router_id for row in rows}))
+    central = read_placements(connection, sorted({row.router_id for row in rows}))
     replicated = {r.port_id: frozenset(central[r.router_id]) for r in rows if r.router_id in central}
     interfaces = {row.port_id: row.router_id for row in rows if row.is_distributed}
     routers = sorted(set(interfaces.values()))
@@ -135,7 +135,7 @@ def read_local_hosts(connection: Connection, ids: Ids, modes: AgentModes) -> dic
 
 
 def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, RouterRecord]]:
-    placements = _placements(connection, ids)
+    placements = read_placements(connection, ids)
     modes = read_agent_modes(connection)
     local = read_local_hosts(connection, ids, modes)
     served = placements.keys() | local.keys()
@@ -143,25 +143,11 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
         return
     wanted = ids if ids is None else [router_id for router_id in ids if router_id in served]
     ports = _router_ports(connection, wanted)
-    gateways = _agent_gateways(connection, ports) if local else {}
-    parts = {
-        field: grouped(connection, statement, column, wanted, value)
-        for field, (statement, column, value) in _PARTS.items()
-    }
-    for row in read_rows(connection, _ROUTERS, _r.id, wanted):
+    gateways = read_agent_gateways(connection, _gateway_networks(ports)) if local else {}
+    for row, base in _bases(connection, wanted, ports):
         if row.id not in served:
             continue
         own = ports[row.id]
-        base = build(
-            m.Router,
-            row,
-            gateway=next((port for kind, port in own if kind == layout.GATEWAY), None),
-            interfaces=tuple(port for kind, port in own if kind in layout.INTERFACES),
-            snat_interfaces=tuple(_filtered_snat_interfaces(own)),
-            routes=_routes.decode(row.routes),
-            ha=None,  # set for each host
-            **{field: tuple(values[row.id]) for field, values in parts.items()},
-        )
         ha_ports = {port.id: port for kind, port in own if kind == layout.HA_PORT}
         central = dict(_by_host(base, row, placements.get(row.id, {}), ha_ports))
         if not base.distributed:
@@ -173,6 +159,32 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
         for host, router in central.items() if base.gateway is not None else ():
             by_host[host] = msgspec.structs.replace(by_host[host], ha=router.ha)
         yield row.id, by_host
+
+
+def read_bases(connection: Connection, ids: Ids) -> dict[str, tuple[m.Router, bool]]:
+    """Routers by id, scheduled or not, as they are without a host, and whether each is HA."""
+    rows = _bases(connection, ids, _router_ports(connection, ids))
+    return {row.id: (base, bool(row.ha)) for row, base in rows}
+
+
+def _bases(connection: Connection, ids: Ids, ports: Interfaces) -> Iterator[tuple[Any, m.Router]]:
+    parts = {
+        field: grouped(connection, statement, column, ids, value)
+        for field, (statement, column, value) in _PARTS.items()
+    }
+    for row in read_rows(connection, _ROUTERS, _r.id, ids):
+        own = ports[row.id]
+        base = build(
+            m.Router,
+            row,
+            gateway=next((port for kind, port in own if kind == layout.GATEWAY), None),
+            interfaces=tuple(port for kind, port in own if kind in layout.INTERFACES),
+            snat_interfaces=tuple(_filtered_snat_interfaces(own)),
+            routes=_routes.decode(row.routes),
+            ha=None,  # set for each host
+            **{field: tuple(values[row.id]) for field, values in parts.items()},
+        )
+        yield row, base
 
 
 def _by_host(
@@ -200,7 +212,7 @@ def _priority(port_id: str) -> int:
     return _LOWEST_PRIORITY + zlib.crc32(port_id.encode()) % _PRIORITIES
 
 
-def _placements(connection: Connection, ids: Ids) -> dict[str, dict[str, Placement]]:
+def read_placements(connection: Connection, ids: Ids) -> dict[str, dict[str, Placement]]:
     """Router → the hosts whose agents it is scheduled to; agents with admin_state_up=False do not serve it."""
     statement = (
         sa.select(_ra.router_id, _ra.ha_port_id, _ra.ha_state, _a.host)
@@ -273,9 +285,12 @@ def _filtered_snat_interfaces(ports: Sequence[tuple[str, m.RouterInterface]]) ->
             yield msgspec.structs.replace(port, firewall_group_id=group)
 
 
-def _agent_gateways(connection: Connection, ports: Interfaces) -> dict[str, dict[str, m.RouterInterface]]:
+def _gateway_networks(ports: Interfaces) -> set[str]:
+    return {port.network_id for own in ports.values() for kind, port in own if kind == layout.GATEWAY}
+
+
+def read_agent_gateways(connection: Connection, networks: Collection[str]) -> dict[str, dict[str, m.RouterInterface]]:
     """External network → host → the agent gateway port by which the host's floating IPs reach that network."""
-    networks = {port.network_id for own in ports.values() for kind, port in own if kind == layout.GATEWAY}
     labels = sa.literal("").label("router_id"), sa.literal(layout.GATEWAY).label("port_type")
     statement = (
         select(m.RouterInterface, t.ports, *labels, _p.fixed_ips, _p.host, _n.mtu)

@@ -1,0 +1,231 @@
+"""Checks of the agent on a host: the feed with this credential, the clock, the cache, drift and orphans. All reading."""
+
+import contextlib
+import fcntl
+import http.client
+import logging
+import os
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from neutrino.agent.dhcp.network import NAMESPACE_KIND
+from neutrino.agent.l3.names import FIP_KIND, ROUTER_KIND, SNAT_KIND
+from neutrino.cli.doctor import kinds
+from neutrino.cli.doctor.finding import Finding
+from neutrino.cli.doctor.host import has_net_admin
+from neutrino.cli.doctor.openvswitch import read as read_switch
+from neutrino.cli.doctor.ovsdb_client import NotReachable, several
+from neutrino.cli.doctor.subject import CACHE, Subject
+from neutrino.cli.errors import one_line
+from neutrino.dataplane.ovsdb.api import OvsdbError
+from neutrino.errors import OperatorError
+from neutrino.feed.address import Address, parse, short_path
+from neutrino.feed.messages import HOST_HEADER
+
+SECONDS: Final = 5.0
+SKEW_SECONDS: Final = 5.0
+SETTLE_SECONDS: Final = 3.0  # a change that the running agent is applying is no drift
+MAX_LISTED: Final = 5
+NAMESPACES = "/run/netns"
+
+
+# --- the feed ---------------------------------------------------------------------------------------------------------
+
+
+def feed(subject: Subject) -> Iterator[Finding]:
+    """Each configured server: reachable, trusted, accepting this host's credential, with the same clock."""
+    conf = subject.conf
+    try:
+        credential = Path(conf.feed.credential_file).read_text().strip()
+    except OSError:  # the check of files states it
+        return
+    for text in conf.feed.server:
+        address = parse(text, tls=True)
+        try:
+            status, body, date = _upgrade(address, conf, credential)
+        except ssl.SSLCertVerificationError as error:
+            yield kinds.FEED_UNTRUSTED(f"{address}: {error.verify_message}")
+            continue
+        except (OSError, http.client.HTTPException) as error:
+            yield kinds.FEED_UNREACHABLE(
+                f"{address}: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
+            )
+            continue
+        if status in (401, 403):
+            yield kinds.FEED_REFUSED(f"{address} refuses the credential of host {conf.host}: {body or status}")
+        elif status != http.client.SWITCHING_PROTOCOLS:
+            yield kinds.FEED_UNREACHABLE(f"{address} responds with {status}: {body or 'it is not the feed'}")
+        yield from clock_finding(address, date, subject.machine.now())
+
+
+class _Connection(http.client.HTTPConnection):
+    """An HTTP connection on a socket that is connected already."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        super().__init__("feed")
+        self.sock = connected
+
+
+def _upgrade(address: Address, conf: Any, credential: str) -> tuple[int, str, str]:
+    """Request the WebSocket as the agent does, and close it: status, the text of a refusal, and the server's date."""
+    with contextlib.ExitStack() as stack:
+        if address.path:
+            connected = stack.enter_context(socket.socket(socket.AF_UNIX))
+            connected.settimeout(SECONDS)
+            connected.connect(stack.enter_context(short_path(address.path)))
+        else:
+            connected = stack.enter_context(socket.create_connection((address.host, address.port), SECONDS))
+        if address.tls:
+            context = ssl.create_default_context(cafile=conf.feed.ca_file)
+            connected = stack.enter_context(context.wrap_socket(connected, server_hostname=address.host))
+        headers = {HOST_HEADER: conf.host, "Authorization": f"Bearer {credential}", "Upgrade": "websocket"}
+        headers |= {
+            "Connection": "Upgrade",
+            "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "bmV1dHJpbm8gZG9jdG9yIQ==",
+        }
+        connection = _Connection(connected)
+        connection.request("GET", "/", headers=headers)
+        response = connection.getresponse()
+        is_open = response.status == http.client.SWITCHING_PROTOCOLS  # its body is the feed, and has no end
+        body = "" if is_open else response.read(500).decode(errors="replace").strip()
+        return response.status, one_line(body), response.headers.get("Date", "")
+
+
+def clock_finding(address: object, date: str, now: float) -> Iterator[Finding]:
+    try:
+        skew = parsedate_to_datetime(date).timestamp() - now
+    except (TypeError, ValueError):  # no date
+        return
+    if abs(skew) > SKEW_SECONDS:
+        ahead = "ahead of" if skew > 0 else "behind"
+        yield kinds.CLOCK_SERVER(f"the clock of the server at {address} is {abs(skew):.0f} s {ahead} this machine's")
+
+
+# --- the agent's state ------------------------------------------------------------------------------------------------
+
+
+def agent(subject: Subject) -> Iterator[Finding]:
+    cache = subject.state_path / CACHE
+    since = ""
+    if not cache.exists():
+        yield kinds.NEVER_SYNCED(f"there is no {cache}")
+    elif subject.state is None:
+        yield kinds.CACHE_DAMAGED(f"{cache} cannot be read")
+    else:
+        since = time.strftime(
+            ", the last change was received at %Y-%m-%d %H:%M UTC", time.gmtime(cache.stat().st_mtime)
+        )
+    if not is_running(subject.state_path):
+        yield kinds.AGENT_DOWN(f"no agent runs with state_path = {subject.state_path}{since}")
+
+
+def is_running(state: Path) -> bool:
+    """Whether an agent holds the lock of the state directory."""
+    try:
+        descriptor = os.open(state / "agent.lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def drift(subject: Subject) -> Iterator[Finding]:
+    """What the agent would change now. Of a running agent only differences that last count."""
+    if not has_net_admin(subject.machine) or not subject.conf.feed.credential_file:
+        return  # stated by the check of privileges
+    try:
+        found, synced = _find(subject)
+        if synced and any(each.plan for each in found) and is_running(subject.state_path):
+            time.sleep(SETTLE_SECONDS)
+            found, synced = _find(subject)
+    except (OvsdbError, OperatorError) as error:
+        yield kinds.DRIFT_UNKNOWN(f"the host could not be compared: {one_line(error)}")
+        return
+    if not synced:
+        yield kinds.DRIFT_UNKNOWN("the server did not give the desired state of this host")
+        return
+    for each in found:
+        lines = each.plan.splitlines()
+        if lines:
+            more = f"; … {len(lines) - MAX_LISTED} more" if len(lines) > MAX_LISTED else ""
+            shown = "; ".join(line.strip() for line in lines[:MAX_LISTED])
+            yield kinds.DRIFT(f"role {each.role}: {len(lines)} differences: {shown}{more}")
+        for name, reason in sorted(each.problems.items())[:MAX_LISTED]:
+            yield kinds.NOT_APPLIED(f"role {each.role}: {name}: {reason}")
+
+
+def _find(subject: Subject) -> tuple[Any, bool]:
+    from neutrino.agent import main
+
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        return main.find(subject.files)
+    finally:
+        logging.disable(before)
+
+
+# --- orphans ----------------------------------------------------------------------------------------------------------
+
+
+def orphans(subject: Subject) -> Iterator[Finding]:
+    """Namespaces and switch ports of objects that this host does not have. Without a cache nothing is known of them."""
+    state, conf = subject.state, subject.conf
+    if state is None:
+        return
+    served = {
+        NAMESPACE_KIND: set(state.objects["dhcp_network"]) | set(state.objects["network"]),
+        ROUTER_KIND: set(state.objects["router"]),
+        SNAT_KIND: set(state.objects["router"]),
+        FIP_KIND: _networks_of(state.objects["router"].values()),
+    }
+    for name in sorted(os.listdir(NAMESPACES)) if os.path.isdir(NAMESPACES) else ():
+        for kind, known in served.items():
+            if (key := kind.object_id(name)) and key not in known:
+                yield kinds.ORPHAN_NAMESPACE(f"namespace {name}: this host does not serve {key}", name=name)
+    try:
+        rows = read_switch(subject)
+    except NotReachable:  # the check of Open vSwitch states it
+        return
+    by_uuid = {row["_uuid"]: row for row in rows["Interface"]}
+    ports = {row["_uuid"]: several(row["interfaces"]) for row in rows["Port"]}
+    for bridge in rows["Bridge"]:
+        if bridge["name"] != conf.ovs.integration_bridge:
+            continue
+        plugged = (
+            by_uuid[each] for port in several(bridge["ports"]) for each in ports.get(port, ()) if each in by_uuid
+        )
+        for row in sorted(plugged, key=lambda row: str(row["name"])):
+            port_id = (row.get("external_ids") or {}).get("iface-id")
+            if port_id and port_id not in state.objects["port"]:
+                text = f"port {row['name']} of {bridge['name']} is for API port {port_id}"
+                yield kinds.ORPHAN_PORT(f"{text}, which is not on this host", name=row["name"])
+
+
+def _networks_of(routers: Any) -> set[str]:
+    """All networks that the routers have a port on."""
+
+    def walk(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                if name == "network_id" and isinstance(inner, str):
+                    yield inner
+                yield from walk(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from walk(inner)
+
+    return {each for router in routers for each in walk(msgspec.to_builtins(router))}

@@ -1,0 +1,110 @@
+"""`neutrino doctor`: checks of this machine as a server or a host, each finding with its meaning and its fix.
+
+Exit status: 0 no findings (notes do not count), 1 findings, 2 wrong arguments.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import msgspec
+
+from neutrino.cli import preflight
+from neutrino.cli.doctor.checks import CHECKS, Check
+from neutrino.cli.doctor.finding import ERROR, HOST, NOTE, SERVER, WARNING, Finding, Severity
+from neutrino.cli.doctor.run import Result, run_all
+from neutrino.cli.doctor.subject import AGENT_FILE, SERVER_FILE, Subject, subjects
+from neutrino.cli.errors import INVALID, CommandError, flush_output
+from neutrino.cli.tables import printable, table
+
+_CLEAR = "\r\x1b[K"
+_ORDER: Sequence[Severity] = (ERROR, WARNING, NOTE)
+
+
+def doctor(args: argparse.Namespace) -> int:
+    if args.list:
+        rows = [(check.name, ", ".join(check.applies_to), check.text) for check in CHECKS]
+        print("\n".join(table(("CHECK", "OF", "LOOKS AT"), rows)))
+        return 0
+    chosen = _chosen(args.only)
+    preflight.check_files(args.config_file)
+    role = SERVER if args.server else (HOST if args.host else "")
+    examined = subjects(args.config_file, role)
+    if not examined:
+        paths = {"": f"{SERVER_FILE} or {AGENT_FILE}", SERVER: SERVER_FILE, HOST: AGENT_FILE}[role]
+        raise CommandError(f"there is no {paths}: give the configuration with --config-file", INVALID)
+    is_shown = sys.stderr.isatty() and not args.json
+    results = run_all(examined, chosen, _progress if is_shown else lambda subject, check: None)
+    if is_shown:
+        print(_CLEAR, end="", file=sys.stderr, flush=True)
+    found = [each for result in results for each in result.findings if each.severity != NOTE]
+    print(as_json(results) if args.json else "\n".join(render(results, _width())))
+    status = flush_output() or (1 if found else 0)
+    if any(each.kind == "check-timed-out" for each in found):
+        os._exit(status)  # a thread that hangs would keep the interpreter from ending
+    return status
+
+
+def _chosen(names: str | None) -> Sequence[Check]:
+    if not names:
+        return CHECKS
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    known = {check.name for check in CHECKS}
+    if unknown := [name for name in wanted if name not in known]:
+        raise CommandError(f"--only: there is no check {unknown[0]}; --list lists them", INVALID)
+    return [check for check in CHECKS if check.name in wanted]
+
+
+def _progress(subject: Subject, check: Check) -> None:
+    text = f"{subject.role}: {check.name}: {check.text} …"
+    print(f"{_CLEAR}{text[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
+
+
+def render(results: Sequence[Result], width: int) -> list[str]:
+    lines = []
+    pairs = [(result, each) for result in results for each in result.findings]
+    for severity in _ORDER:
+        for result, finding in pairs:
+            if finding.severity == severity:
+                lines += [*_finding(result, finding, width), ""]
+    for result in results:
+        if result.skipped:
+            lines.append(f"{result.subject}: {result.check} was not checked: {result.skipped}")
+    return [printable(line) for line in [*lines, _summary(results)]]
+
+
+def _finding(result: Result, finding: Finding, width: int) -> list[str]:
+    texts = (f"{finding.severity.upper()} {finding.what}", finding.meaning, f"Fix: {finding.fix}")
+    lines = []
+    for number, text in enumerate(texts):
+        indent = "  " if number else ""
+        lines += textwrap.wrap(text, max(width, 20), initial_indent=indent, subsequent_indent="    ")
+    lines[-1] += f"  [{result.check}]" if len(lines[-1]) + len(result.check) + 4 <= width else ""
+    return lines
+
+
+def _summary(results: Sequence[Result]) -> str:
+    found = [each.severity for result in results for each in result.findings]
+    ran = [f"{result.subject} {result.check}" for result in results if not result.skipped]
+    roles = " and ".join(dict.fromkeys(result.subject for result in results))
+    if not any(each != NOTE for each in found):
+        notes = f", {found.count(NOTE)} notes" if found else ""
+        return f"{len(ran)} checks of this {roles}: no findings{notes}"
+    counts = ", ".join(f"{found.count(each)} {each}s" for each in _ORDER if found.count(each))
+    return f"{len(ran)} checks of this {roles}: {counts}"
+
+
+def as_json(results: Sequence[Result]) -> str:
+    checks = [
+        {"subject": r.subject, "check": r.check, "skipped": r.skipped, "findings": len(r.findings)} for r in results
+    ]
+    findings = [{"subject": r.subject, "check": r.check, **asdict(each)} for r in results for each in r.findings]
+    return msgspec.json.format(msgspec.json.encode({"findings": findings, "checks": checks})).decode()

@@ -1,0 +1,184 @@
+"""Checks of files and disks: state directories, secrets, certificates, free space. Of servers and hosts."""
+
+import os
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from neutrino.cli.doctor import kinds
+from neutrino.cli.doctor.finding import SERVER, Finding
+from neutrino.cli.doctor.subject import Subject
+
+DAYS: Final = 30  # before the end of a certificate
+LOW_SHARE, FULL_SHARE = 0.05, 0.01  # of a file system
+LOW_BYTES, FULL_BYTES = 500 * 2**20, 20 * 2**20
+SECRET_OPTIONS: Final = frozenset(
+    {("database", "connection"), ("DEFAULT", "metadata_proxy_shared_secret"), ("keystone_authtoken", "password")}
+    | {("nova", "password"), ("DEFAULT", "transport_url"), ("oslo_messaging_notifications", "transport_url")}
+)
+
+
+def files(subject: Subject) -> Iterator[Finding]:
+    """State directory, and files whose content is secret."""
+    yield from _state(subject.state_path)
+    for option, path in secret_files(subject):
+        reason = _unreadable(path)
+        if reason:
+            yield kinds.FILE_UNREADABLE(f"{option} = {path}: {reason}")
+        elif os.stat(path).st_mode & (stat.S_IROTH | stat.S_IWOTH):
+            yield kinds.SECRET_READABLE(f"{option} = {path} can be accessed by every user", path=path)
+
+
+def secret_files(subject: Subject) -> list[tuple[str, str]]:
+    conf = subject.conf
+    found: list[tuple[str, Any]] = []
+    if subject.role == SERVER:
+        found += [("[ssl] key_file", conf.ssl.key_file if conf.use_ssl else "")]
+        found += [("[feed] tls_key_file", conf.feed.tls_key_file)]
+        database = sqlite_file(conf)
+        found += [("the database", database)] if database and os.path.exists(database) else []
+    else:
+        found += [("[feed] credential_file", conf.feed.credential_file)]
+        found += [("nova_client_priv_key", conf.get("nova_client_priv_key"))]
+    found += [("configuration file", path) for path in subject.files if _has_secret(path)]
+    return [(option, str(path)) for option, path in found if path]
+
+
+def _has_secret(path: str) -> bool:
+    from oslo_config import cfg
+
+    from neutrino.configuration.findings import given
+
+    conf = cfg.ConfigOpts()
+    try:
+        conf([], default_config_files=[path], default_config_dirs=[])
+    except cfg.Error:
+        return False
+    # A database without a password, such as an SQLite file, is no secret.
+    return any(
+        option in SECRET_OPTIONS and (option[1] != "connection" or "@" in values[-1])
+        for option, values in given(conf).items()
+    )
+
+
+def _unreadable(path: str) -> str:
+    try:
+        with open(path, "rb"):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _state(path: Path) -> Iterator[Finding]:
+    if not path.exists():
+        parent = next((each for each in path.parents if each.exists()), Path("/"))
+        if not os.access(parent, os.W_OK):
+            yield kinds.STATE_UNUSABLE(f"state_path = {path} does not exist and cannot be created in {parent}")
+    elif not path.is_dir():
+        yield kinds.STATE_UNUSABLE(f"state_path = {path} is not a directory")
+    elif not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        yield kinds.STATE_UNUSABLE(f"state_path = {path} cannot be written by this user")
+
+
+# --- disk space -------------------------------------------------------------------------------------------------------
+
+
+def disk(subject: Subject) -> Iterator[Finding]:
+    conf, seen = subject.conf, set()
+    paths = [("state_path", str(subject.state_path)), ("the log", conf.get("log_dir") or conf.get("log_file"))]
+    if subject.role == SERVER and (database := sqlite_file(conf)):
+        paths.append(("the database", os.path.dirname(database)))
+    for what, path in paths:
+        place = _existing(path) if path else None
+        if place is None or (device := os.stat(place).st_dev) in seen:
+            continue
+        seen.add(device)
+        size, free = subject.machine.free(str(place))
+        text = f"{what} in {path}: {free / 2**20:.0f} MiB of {size / 2**30:.1f} GiB are free"
+        if free < min(FULL_BYTES, size * FULL_SHARE):
+            yield kinds.DISK_FULL(text)
+        elif free < min(LOW_BYTES, size * LOW_SHARE):
+            yield kinds.DISK_LOW(text)
+
+
+def _existing(path: str) -> Path | None:
+    """The path, or the closest directory above it that exists."""
+    full = Path(path).absolute()
+    return next((each for each in (full, *full.parents) if each.exists()), None)
+
+
+def sqlite_file(conf: Any) -> str:
+    """The database's file; empty for a database server."""
+    import sqlalchemy as sa
+
+    from neutrino.server.config import database_url
+
+    url = sa.make_url(database_url(conf))
+    return str(url.database or "") if url.get_backend_name() == "sqlite" else ""
+
+
+# --- certificates -----------------------------------------------------------------------------------------------------
+
+
+def certificates(subject: Subject) -> Iterator[Finding]:
+    now = datetime.fromtimestamp(subject.machine.now(), UTC)
+    for option, path, key in certificate_files(subject):
+        yield from examine_certificate(option, path, key, now)
+
+
+def certificate_files(subject: Subject) -> list[tuple[str, str, str]]:
+    """Option, path, and the path of the key if it has one."""
+    conf = subject.conf
+    found: list[tuple[str, Any, Any]] = []
+    if subject.role == SERVER:
+        if conf.use_ssl:
+            found += [
+                ("[ssl] cert_file", conf.ssl.cert_file, conf.ssl.key_file),
+                ("[ssl] ca_file", conf.ssl.ca_file, ""),
+            ]
+        found += [("[feed] tls_cert_file", conf.feed.tls_cert_file, conf.feed.tls_key_file)]
+        found += [("[oslo_messaging_rabbit] ssl_ca_file", conf.oslo_messaging_rabbit.ssl_ca_file, "")]
+        found += [(f"[{group}] cafile", _option(conf, group, "cafile"), "") for group in ("keystone_authtoken", "nova")]
+    else:
+        found += [("[feed] ca_file", conf.feed.ca_file, "")]
+        found += [("nova_client_cert", conf.get("nova_client_cert"), conf.get("nova_client_priv_key"))]
+        found += [("auth_ca_cert", conf.get("auth_ca_cert"), "")]
+    return [(option, str(path), str(key or "")) for option, path, key in found if path]
+
+
+def _option(conf: Any, group: str, name: str) -> Any:
+    """The value of a library's option as the files have it; libraries register theirs late."""
+    from neutrino.configuration.findings import given
+
+    return given(conf).get((group, name), [""])[-1]
+
+
+def examine_certificate(option: str, path: str, key: str, now: datetime) -> Iterator[Finding]:
+    import ssl
+
+    from cryptography import x509
+
+    shown = f"{option} = {path}"
+    try:
+        found = x509.load_pem_x509_certificates(Path(path).read_bytes())
+        if key:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path, key, lambda: "")
+    except OSError as error:  # an SSLError too
+        reason = getattr(error, "reason", None) or error.strerror or str(error)
+        yield kinds.CERTIFICATE_UNUSABLE(f"{shown}: {str(reason).replace('_', ' ').lower()}")
+        return
+    except ValueError as error:
+        yield kinds.CERTIFICATE_UNUSABLE(f"{shown}: {error}")
+        return
+    for each in found:
+        name = each.subject.rfc4514_string() or "without a name"
+        end, begin = each.not_valid_after_utc, each.not_valid_before_utc
+        if end <= now:
+            yield kinds.CERTIFICATE_EXPIRED(f"{shown}: {name} expired on {end:%Y-%m-%d %H:%M} UTC")
+        elif begin > now:
+            yield kinds.CERTIFICATE_EARLY(f"{shown}: {name} is valid from {begin:%Y-%m-%d %H:%M} UTC on")
+        elif (end - now).total_seconds() < DAYS * 86400:
+            days = int((end - now).total_seconds() // 86400)
+            yield kinds.CERTIFICATE_EXPIRES(f"{shown}: {name} expires on {end:%Y-%m-%d %H:%M} UTC, in {days} days")

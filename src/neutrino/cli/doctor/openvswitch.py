@@ -1,0 +1,127 @@
+"""Checks of Open vSwitch on a host: reachable, version, datapaths, bridges, interfaces and tunnels. All reading."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from neutrino.cli.doctor import kinds
+from neutrino.cli.doctor.finding import Finding
+from neutrino.cli.doctor.host import as_numbers, version
+from neutrino.cli.doctor.ovsdb_client import NotReachable, Row, select, several
+from neutrino.cli.doctor.subject import Subject
+from neutrino.feed.address import short_path
+
+OLDEST: Final = "2.17"
+TUNNEL_TYPES: Final = ("vxlan", "geneve", "gre", "ip6gre")
+TABLES: Final = {
+    "Open_vSwitch": ("ovs_version", "datapath_types", "iface_types"),
+    "Bridge": ("name", "datapath_type", "ports"),
+    "Port": ("_uuid", "name", "interfaces"),
+    "Interface": ("_uuid", "name", "type", "ofport", "error", "options", "external_ids", "statistics"),
+}
+MANY_PACKETS: Final = 100
+SECONDS: Final = 3.0
+
+
+def read(subject: Subject) -> dict[str, list[Row]]:
+    return select(subject.conf.ovs.ovsdb_connection, TABLES)
+
+
+def openvswitch(subject: Subject) -> Iterator[Finding]:
+    conf = subject.conf
+    try:
+        rows = read(subject)
+    except NotReachable as error:
+        yield kinds.OVSDB_UNREACHABLE(f"{conf.ovs.ovsdb_connection}: {error}")
+        return
+    if reason := switch_error(conf.ovs.run_directory):
+        yield kinds.VSWITCHD_DOWN(f"ovs-vswitchd does not respond in {conf.ovs.run_directory}: {reason}")
+    (root,) = rows["Open_vSwitch"] or [{}]
+    found = version(str(root.get("ovs_version") or ""))
+    if found and as_numbers(found) < as_numbers(OLDEST):
+        yield kinds.OVS_OLD(f"Open vSwitch has version {found}", version=OLDEST)
+    wanted, datapaths = conf.ovs.datapath_type, several(root.get("datapath_types"))
+    if datapaths and wanted not in datapaths and wanted != "dummy":
+        yield kinds.DATAPATH_MISSING(
+            f"[ovs] datapath_type = {wanted}, and the switch supports {', '.join(sorted(datapaths))}"
+        )
+    yield from _bridges(conf, rows["Bridge"])
+    yield from _interfaces(rows["Interface"])
+
+
+def switch_error(run_directory: str) -> str:
+    """Why the switch's control socket does not respond; empty if it does."""
+    try:
+        number = int((Path(run_directory) / "ovs-vswitchd.pid").read_text())
+        with socket.socket(socket.AF_UNIX) as probe, short_path(f"{run_directory}/ovs-vswitchd.{number}.ctl") as path:
+            probe.settimeout(SECONDS)
+            probe.connect(path)
+    except FileNotFoundError as error:
+        return f"there is no {Path(error.filename or 'ovs-vswitchd.pid').name}"
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""
+
+
+def _bridges(conf: Any, rows: list[Row]) -> Iterator[Finding]:
+    from neutrino.agent.config import bridge_mappings
+
+    bridges = {row["name"]: row.get("datapath_type") or "system" for row in rows}
+    wanted = conf.ovs.datapath_type
+    mapped = bridge_mappings(conf)
+    for network, bridge in mapped:
+        if bridge not in bridges:
+            yield kinds.BRIDGE_MISSING(
+                f"bridge {bridge} of physical network {network} does not exist", bridge=bridge, network=network
+            )
+    for bridge in (conf.ovs.integration_bridge, conf.ovs.tunnel_bridge, *(bridge for _, bridge in mapped)):
+        if bridge in bridges and bridges[bridge] != wanted:
+            yield kinds.DATAPATH_DIFFERS(
+                f"bridge {bridge} has the datapath {bridges[bridge]}, and [ovs] datapath_type is {wanted}",
+                bridge=bridge,
+                datapath=wanted,
+            )
+
+
+def _interfaces(rows: list[Row]) -> Iterator[Finding]:
+    for row in sorted(rows, key=lambda row: str(row["name"])):
+        if row.get("type") not in TUNNEL_TYPES and (reason := _error(row)):
+            yield kinds.INTERFACE_ERROR(f"interface {row['name']}: {reason}")
+
+
+def _error(row: Row) -> str:
+    if row.get("error"):
+        return str(row["error"])
+    return "the switch could not add it" if row.get("ofport") == -1 else ""
+
+
+def tunnels(subject: Subject) -> Iterator[Finding]:
+    """Whether tunnels exist and pass packets, by the switch's own counters: nothing is sent through them."""
+    try:
+        rows = read(subject)["Interface"]
+    except NotReachable:  # the check of Open vSwitch states it
+        return
+    peers = _peers(subject)
+    for row in sorted(rows, key=lambda row: str(row["name"])):
+        if row.get("type") not in TUNNEL_TYPES:
+            continue
+        remote = (row.get("options") or {}).get("remote_ip", "?")
+        shown = f"tunnel {row['name']} ({row['type']}) to {peers.get(remote, 'host')} at {remote}"
+        if reason := _error(row):
+            yield kinds.TUNNEL_ERROR(f"{shown}: {reason}")
+            continue
+        counters = row.get("statistics") or {}
+        sent, received = counters.get("tx_packets", 0), counters.get("rx_packets", 0)
+        if sent >= MANY_PACKETS and not received:
+            yield kinds.TUNNEL_ONE_WAY(f"{shown}: {sent} packets sent, none received")
+        lost = counters.get("tx_errors", 0) + counters.get("tx_dropped", 0)
+        if lost:
+            yield kinds.TUNNEL_DROPS(f"{shown}: {lost} packets could not be sent, {sent} were")
+
+
+def _peers(subject: Subject) -> dict[str, str]:
+    """Hosts by their tunnel address."""
+    state = subject.state
+    hosts = state.objects["host"].values() if state is not None else ()
+    return {host.tunneling_ip: f"host {host.id}" for host in hosts if host.tunneling_ip}

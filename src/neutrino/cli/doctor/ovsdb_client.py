@@ -1,0 +1,90 @@
+"""Reads rows of the Open vSwitch database by one JSON-RPC request (RFC 7047), without its programs."""
+
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from neutrino.feed.address import short_path
+
+Row = dict[str, Any]
+SECONDS: Final = 5.0
+MAX_BYTES: Final = 64 * 2**20
+DATABASE: Final = "Open_vSwitch"
+
+
+class NotReachable(Exception):
+    """The database does not respond, or refuses the request."""
+
+
+def select(address: str, tables: Mapping[str, Sequence[str]], seconds: float = SECONDS) -> dict[str, list[Row]]:
+    """The given columns of all rows of each table."""
+    operations = [
+        {"op": "select", "table": table, "where": [], "columns": list(columns)} for table, columns in tables.items()
+    ]
+    request = {"method": "transact", "params": [DATABASE, *operations], "id": 0}
+    try:
+        answer = _exchange(address, msgspec.json.encode(request), seconds)
+    except (OSError, ValueError) as error:
+        raise NotReachable(str(getattr(error, "strerror", None) or error)) from None
+    results = answer.get("result")
+    if answer.get("error") or not isinstance(results, list):
+        raise NotReachable(f"the database refuses the request: {answer.get('error')}")
+    found = {}
+    for table, result in zip(tables, results, strict=False):
+        if "rows" not in result:
+            raise NotReachable(f"table {table}: {result.get('details') or result.get('error')}")
+        found[table] = [{name: plain(value) for name, value in row.items()} for row in result["rows"]]
+    return found
+
+
+def _exchange(address: str, request: bytes, seconds: float) -> Row:
+    kind, _, rest = address.partition(":")
+    if kind == "unix":
+        with short_path(rest) as path, socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(seconds)
+            connection.connect(path)
+            return _ask(connection, request)
+    if kind != "tcp":
+        raise ValueError(f"{address} is neither unix:/path nor tcp:host:port")
+    host, _, port = rest.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), seconds) as connection:
+        connection.settimeout(seconds)
+        return _ask(connection, request)
+
+
+def _ask(connection: socket.socket, request: bytes) -> Row:
+    connection.sendall(request)
+    data = bytearray()
+    while len(data) < MAX_BYTES:
+        part = connection.recv(1 << 16)
+        if not part:
+            raise ConnectionError("the connection was closed")
+        data += part
+        if data.endswith(b"}"):  # possibly the end of the answer: the protocol has no lengths
+            try:
+                found: Row = msgspec.json.decode(bytes(data))
+            except msgspec.DecodeError:
+                continue
+            return found
+    raise ValueError("the answer is too long")
+
+
+def plain(value: Any) -> Any:
+    """A value of RFC 7047 as a plain one: a set as a list, or as its only member or None where it has no more than one."""
+    if isinstance(value, list) and len(value) == 2:
+        kind, inner = value
+        if kind == "set":
+            members = [plain(each) for each in inner]
+            return members if len(members) > 1 else (members[0] if members else None)
+        if kind == "map":
+            return {str(key): item for key, item in inner}
+        if kind in ("uuid", "named-uuid"):
+            return inner
+    return value
+
+
+def several(value: Any) -> list[Any]:
+    """A set that `plain` may have made a single value."""
+    return [] if value is None else (value if isinstance(value, list) else [value])

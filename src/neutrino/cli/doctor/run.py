@@ -1,0 +1,70 @@
+"""Runs checks: each in a thread with a time limit; one that fails or hangs is a finding of its own."""
+
+import os
+import pkgutil
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from neutrino.cli.doctor import kinds
+from neutrino.cli.doctor.checks import CONFIGURATION, Check
+from neutrino.cli.doctor.finding import Finding
+from neutrino.cli.doctor.subject import Subject
+from neutrino.cli.errors import DEBUG, one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    subject: str  # server or host
+    check: str
+    findings: tuple[Finding, ...]
+    skipped: str = ""  # why it did not run
+
+
+Progress = Callable[[Subject, Check], None]
+
+
+def run_all(
+    subjects: Sequence[Subject], checks: Iterable[Check], progress: Progress = lambda subject, check: None
+) -> list[Result]:
+    results, chosen = [], tuple(checks)
+    for subject in subjects:
+        invalid = ""
+        for check in chosen:
+            if subject.role not in check.applies_to:
+                continue
+            if invalid:
+                results.append(Result(subject.role, check.name, (), invalid))
+                continue
+            progress(subject, check)
+            findings = run(check, subject)
+            results.append(Result(subject.role, check.name, findings))
+            if check == CONFIGURATION and any(each.kind == kinds.CONFIGURATION_INVALID.name for each in findings):
+                invalid = "the configuration is invalid"
+    return results
+
+
+def run(check: Check, subject: Subject) -> tuple[Finding, ...]:
+    """The findings so far of a check that ends in time or not."""
+    found: list[Finding] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for each in pkgutil.resolve_name(check.function)(subject):
+                found.append(each)
+        except BaseException as error:  # SystemExit too: whatever ends the check is a finding
+            failure.append(error)
+
+    thread = threading.Thread(target=work, daemon=True, name=check.name)
+    thread.start()
+    thread.join(check.seconds)
+    if thread.is_alive():
+        return (*found, kinds.CHECK_TIMED_OUT(f"check {check.name} did not end within {check.seconds:g} s"))
+    if failure:
+        if os.environ.get(DEBUG):
+            traceback.print_exception(failure[0])
+        reason = f"{type(failure[0]).__name__}: {one_line(failure[0])}"
+        return (*found, kinds.CHECK_FAILED(f"check {check.name} failed: {reason}"))
+    return tuple(found)

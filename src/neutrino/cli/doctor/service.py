@@ -1,0 +1,207 @@
+"""Checks of a server: its database, the clocks, its listeners, Keystone, and the state of the whole service."""
+
+import contextlib
+import logging
+import os
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from neutrino.cli.doctor import kinds
+from neutrino.cli.doctor.files import sqlite_file
+from neutrino.cli.doctor.finding import Finding
+from neutrino.cli.doctor.subject import Subject
+from neutrino.cli.preflight import cause
+from neutrino.feed.address import Address, short_path
+from neutrino.server import config, errors
+from neutrino.server.db import schema
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from neutrino.server.feed.connections.listeners import addresses
+
+SKEW_SECONDS: Final = 5.0
+CONNECT_SECONDS: Final = 3.0
+LARGE_FILE: Final = 2**30  # bytes: reading all of a larger database would take longer than a check may
+MAX_LISTED: Final = 10
+_NOW = {
+    "postgresql": sa.text("SELECT extract(epoch FROM clock_timestamp())"),
+    "mysql": sa.text("SELECT UNIX_TIMESTAMP(NOW(6))"),
+    "mariadb": sa.text("SELECT UNIX_TIMESTAMP(NOW(6))"),
+}
+
+
+@contextlib.contextmanager
+def _opened(conf: Any) -> Iterator[Database]:
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # an error is a finding
+    db = Database(config.database_url(conf))
+    try:
+        yield db
+    finally:
+        db.close()
+        logging.disable(before)
+
+
+def database(subject: Subject) -> Iterator[Finding]:
+    """Reachable, of this release's schema, and consistent. Nothing is upgraded."""
+    conf = subject.conf
+    path = sqlite_file(conf)
+    if path and not os.path.exists(path):  # connecting would create it
+        yield kinds.SCHEMA_OLD(f"the database {path} does not exist yet")
+        return
+    with _opened(conf) as db:
+        shown = path or db.url.render_as_string(hide_password=True)
+        try:
+            found = schema.version(db)
+        except (sa.exc.SQLAlchemyError, errors.ApiError, OSError) as error:
+            yield kinds.DATABASE_UNREACHABLE(f"the database {shown} cannot be used: {cause(error)}")
+            return
+        if found != schema.HEAD:
+            text = f"the database has schema version {found or 'none'}, this release has {schema.HEAD}"
+            yield (kinds.SCHEMA_NEW if found is not None and found > schema.HEAD else kinds.SCHEMA_OLD)(text)
+            return
+        yield from _clock(subject, db)
+        if path and os.path.getsize(path) < LARGE_FILE and (damage := list(_damage(db, path))):
+            yield from damage
+            return
+        yield from _duplicates(db)
+        yield from _quotas(db)
+
+
+def _clock(subject: Subject, db: Database) -> Iterator[Finding]:
+    query = _NOW.get(db.dialect)
+    if query is None:  # SQLite is on this machine
+        return
+    with db.read() as connection:
+        skew = float(connection.execute(query).scalar() or 0) - subject.machine.now()
+    yield from clock_finding(skew)
+
+
+def clock_finding(skew: float) -> Iterator[Finding]:
+    if abs(skew) > SKEW_SECONDS:
+        ahead = "ahead of" if skew > 0 else "behind"
+        yield kinds.CLOCK_DATABASE(f"the clock of the database is {abs(skew):.0f} s {ahead} this machine's")
+
+
+def _damage(db: Database, path: str) -> Iterator[Finding]:
+    try:
+        with db.read() as connection:
+            found = str(connection.execute(sa.text("PRAGMA quick_check(1)")).scalar())
+    except sa.exc.DatabaseError as error:
+        found = cause(error)
+    if found != "ok":
+        yield kinds.DATABASE_DAMAGED(f"{path}: {found}")
+
+
+def _duplicates(db: Database) -> Iterator[Finding]:
+    """By network, not by subnet: the primary key admits an address once in each subnet."""
+    c = t.ip_allocations.c
+    query = (
+        sa.select(c.network_id, c.ip_address, sa.func.count().label("number"))
+        .group_by(c.network_id, c.ip_address)
+        .having(sa.func.count() > 1)
+        .limit(MAX_LISTED)
+    )
+    with db.read() as connection:
+        rows = connection.execute(query).all()
+    for row in rows:
+        yield kinds.ADDRESS_DUPLICATE(f"network {row.network_id}: {row.number} ports have the address {row.ip_address}")
+
+
+def _quotas(db: Database) -> Iterator[Finding]:
+    """Counters that differ from the number of objects. A writer in between would be one difference: it is read twice."""
+    with db.read() as connection:
+        first = _wrong_counters(connection)
+        wrong = first & _wrong_counters(connection) if first else set()
+    for project, resource, used, number in sorted(wrong)[:MAX_LISTED]:
+        yield kinds.QUOTA_WRONG(f"project {project} has {number} of {resource}, and its counter is {used}")
+
+
+def _wrong_counters(connection: sa.Connection) -> set[tuple[str, str, int, int]]:
+    stored = {(row.project_id, row.resource): int(row.used) for row in connection.execute(sa.select(t.quota_usages))}
+    actual = {
+        (row.project_id, resource): int(row.number)
+        for resource, table in t.COUNTED.items()
+        if any(key[1] == resource for key in stored)
+        for row in connection.execute(
+            sa.select(table.c.project_id, sa.func.count().label("number")).group_by(table.c.project_id)
+        )
+    }
+    return {
+        (*key, used, actual.get(key, 0))
+        for key, used in stored.items()
+        if key[1] in t.COUNTED and used != actual.get(key, 0)
+    }
+
+
+def service(subject: Subject) -> Iterator[Finding]:
+    """The problems of the whole service, as `neutrino status` has them."""
+    from neutrino.server.status import facts, problems
+
+    conf, path = subject.conf, sqlite_file(subject.conf)
+    if path and not os.path.exists(path):
+        return
+    with _opened(conf) as db:
+        try:
+            if schema.version(db) != schema.HEAD:
+                return
+            found = problems.find(facts.read(db, subject.machine.now()), conf.agent_down_time, schema.HEAD)
+        except (sa.exc.SQLAlchemyError, errors.ApiError):  # the check of the database states it
+            return
+    for each in found[:MAX_LISTED]:
+        yield Finding(kinds.SERVICE_PROBLEM.name, each.severity, each.what, each.meaning, each.fix)
+
+
+# --- listeners --------------------------------------------------------------------------------------------------------
+
+
+def listeners(subject: Subject) -> Iterator[Finding]:
+    conf = subject.conf
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(conf.bind_host, conf.bind_host)  # noqa: S104
+    if reason := connection_error(Address(host=host, port=conf.bind_port)):
+        yield kinds.API_SILENT(f"the API does not listen on {conf.bind_host} port {conf.bind_port}: {reason}")
+    for address in addresses(conf) if conf.feed.run else ():
+        if reason := connection_error(address):
+            yield kinds.FEED_SILENT(f"the feed does not listen on {address}: {reason}")
+
+
+def connection_error(address: Address) -> str:
+    """Why no connection can be made; empty if it can."""
+    try:
+        if address.path:
+            with socket.socket(socket.AF_UNIX) as probe, short_path(address.path) as path:
+                probe.settimeout(CONNECT_SECONDS)
+                probe.connect(path)
+        else:
+            socket.create_connection((address.host, address.port), CONNECT_SECONDS).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def keystone(subject: Subject) -> Iterator[Finding]:
+    from neutrino.configuration.findings import given
+
+    conf = subject.conf
+    values = given(conf)
+    urls = values.get(("keystone_authtoken", "auth_url")) or values.get(("keystone_authtoken", "www_authenticate_uri"))
+    if conf.auth_strategy != "keystone" or not urls:
+        return
+    url = urls[-1].strip()
+    if not url.startswith(("http://", "https://")):
+        yield kinds.KEYSTONE_UNREACHABLE(f"[keystone_authtoken] auth_url = {url} is not an HTTP address")
+        return
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        opener.open(url, timeout=CONNECT_SECONDS).close()
+    except urllib.error.HTTPError as error:  # it responds; 300 is the list of versions
+        if error.code >= 500:
+            yield kinds.KEYSTONE_UNREACHABLE(f"Keystone at {url} responds with {error.code}")
+    except OSError as error:
+        reason = getattr(error, "reason", None) or error
+        if "CERTIFICATE_VERIFY_FAILED" not in str(reason):  # its CA is the middleware's to know
+            yield kinds.KEYSTONE_UNREACHABLE(f"Keystone at {url} does not respond: {reason}")

@@ -1,0 +1,346 @@
+"""The path of a packet by the server's data: a pure function of a snapshot, the sender and the packet.
+
+from a port       first hop: on-link, host route, or the subnet's gateway → `steps.ports.SENDING`
+from outside      the external network
+then, until it ends:
+    who has the next address on this network?
+        a router          → `routing.cross`: the next network
+        another port      → `ports.REACHABLE` → switched to its host → `ports.RECEIVING` → delivered
+        nobody            → dropped; on an external network: it leaves to the outside
+"""
+
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+import msgspec
+
+from neutrino.model.state import Subnet
+from neutrino.model.trace import Cause, Packet, Verdict
+from neutrino.server.trace.steps import ports
+from neutrino.server.trace.steps.nat import answer_to, is_forwarded, scope
+from neutrino.server.trace.steps.parts import Part, central_part, check_router, is_local, local_part
+from neutrino.server.trace.steps.routing import METADATA, Onward, cross, interface_of
+from neutrino.server.trace.steps.switching import arrive, check_mtu, leave, port_with, switch_to
+from neutrino.server.trace.steps.walk import (
+    Dropped,
+    Subject,
+    Walk,
+    contains,
+    of_network,
+    of_port,
+    of_router,
+    of_subnet,
+    same,
+)
+from neutrino.server.trace.values import NOTHING, Passed, Path, Snapshot, TracedFloatingIp, TracedPort, TracedRouter
+
+MAX_ROUTERS = 16
+OUTSIDE_MAC = "02:00:00:00:00:01"  # of a machine outside, which the server does not know
+UNKNOWN_MAC = "02:00:00:00:00:02"  # of an address that no port has
+_DHCP = "network:dhcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a packet starts: at a port, or outside of an external network."""
+
+    port_id: str = ""
+    network_id: str = ""
+    towards: str = ""  # from outside: the port that it is for, if known
+
+
+def compute(
+    snapshot: Snapshot, origin: Origin, packet: Packet, before: Passed = NOTHING, project_id: str | None = None
+) -> Path:
+    """The path; with a project, one that ends at external networks where an object of another project follows.
+
+    Otherwise a member could tell which addresses outside are floating IPs and routers of other projects.
+    """
+    walk = Walk(snapshot, packet, before, project_id=project_id)
+    try:
+        _follow(walk, _start(walk, origin))
+    except Dropped:
+        return _path(walk, Verdict.DROPPED, walk.steps[-1].cause)
+    if walk.doubts:
+        return _path(walk, Verdict.UNKNOWN, walk.doubts[0])
+    return _path(walk, Verdict.DELIVERED, Cause.NONE)
+
+
+def compute_return(snapshot: Snapshot, forward: Path, project_id: str | None = None) -> Path | None:
+    """The path of the answer to a packet that arrived; None where nothing of ours answers."""
+    if forward.end_router_id and not forward.end_port_id:
+        return None  # the router answers by the way that the packet came
+    reply = answer_to(forward.packet)
+    start = Origin(port_id=forward.end_port_id, network_id=forward.end_network_id)
+    return compute(snapshot, start, reply, forward.passed, project_id)
+
+
+def _path(walk: Walk, verdict: Verdict, cause: Cause) -> Path:
+    return Path(
+        steps=tuple(walk.steps),
+        verdict=verdict,
+        cause=cause,
+        packet=walk.packet,
+        hops=tuple(walk.hops),
+        end_port_id=walk.end_port_id,
+        end_network_id=walk.end_network_id,
+        end_router_id=walk.end_router_id,
+        passed=walk.passed,
+    )
+
+
+# --- the first hop ----------------------------------------------------------------------------------------------------
+
+
+def _start(walk: Walk, origin: Origin) -> Onward:
+    if not origin.port_id and not origin.network_id:
+        port = walk.snapshot.ports[origin.towards]
+        text = f"No router with an external gateway is on a subnet of {of_port(port)}: the outside does not reach it."
+        walk.drops("external", of_port(port), Cause.NO_FLOATING_IP, text)
+    if not origin.port_id:
+        subject = of_network(walk, origin.network_id)
+        walk.informs("external", subject, f"Enters at the outside of {subject}.")
+        return Onward(origin.network_id, walk.packet.destination)
+    port = walk.snapshot.ports[origin.port_id]
+    onward = first_hop(walk, port)
+    _address(walk, port, onward)
+    ports.check(walk, port, ports.SENDING)
+    if onward is None:
+        subject = of_port(port)
+        text = (
+            f"{walk.packet.destination} is on no subnet of {subject}, and these have neither gateway nor route to it."
+        )
+        walk.drops("first-hop", subject, Cause.NO_ROUTER, text)
+    check_mtu(walk, port.port.network_id)
+    return onward
+
+
+def first_hop(walk: Walk, port: TracedPort) -> Onward | None:
+    """Where the instance sends the packet: it has the routes that DHCP or router advertisements gave it."""
+    network = walk.snapshot.networks[port.port.network_id]
+    own = [s for s in network.subnets if s.id in {fixed.subnet_id for fixed in port.port.fixed_ips}]
+    destination = walk.packet.destination
+    if ip_address(destination).is_link_local and ":" in destination:
+        return Onward(network.id, destination)
+    own = [subnet for subnet in own if subnet.ip_version == walk.version]
+    own.sort(key=lambda subnet: not contains(subnet.cidr, walk.packet.source))  # the source's subnet first
+    if any(contains(subnet.cidr, destination) for subnet in own):
+        return Onward(network.id, destination)
+    for subnet in own:
+        if (hop := _next_hop(subnet, destination)) is not None:
+            if destination == METADATA[0] and port_with(walk, network.id, hop) is None:
+                continue
+            return Onward(network.id, hop, subnet.id)
+    if destination == METADATA[0]:
+        return _isolated_metadata(walk, port)
+    return None
+
+
+def _next_hop(subnet: Subnet, destination: str) -> str | None:
+    routes = [route for route in subnet.host_routes if contains(route[0], destination)]
+    if routes:
+        return max(routes, key=lambda route: ip_network(route[0]).prefixlen)[1]
+    return subnet.gateway_ip
+
+
+def _isolated_metadata(walk: Walk, port: TracedPort) -> Onward | None:
+    """On a network without router, the DHCP server's namespace answers metadata requests, if so configured."""
+    for each in walk.snapshot.ports.values():
+        if each.port.network_id == port.port.network_id and each.port.device_owner == _DHCP and each.port.fixed_ips:
+            return Onward(port.port.network_id, each.port.fixed_ips[0].ip_address)
+    return None
+
+
+def _address(walk: Walk, port: TracedPort, onward: Onward | None) -> None:
+    """Set the MAC addresses of the packet as the sender does."""
+    target = _receiver(walk, onward) if onward is not None else None
+    mac = target.port.mac_address if target is not None else UNKNOWN_MAC
+    source = walk.packet.eth_src if walk.packet.eth_src not in ("", OUTSIDE_MAC) and not walk.packet.reply else ""
+    walk.packet = msgspec.structs.replace(walk.packet, eth_src=source or port.port.mac_address, eth_dst=mac)
+
+
+def _receiver(walk: Walk, onward: Onward) -> TracedPort | None:
+    found = port_with(walk, onward.network_id, onward.address)
+    if found is None and onward.address == METADATA[1]:
+        # Every internal interface of a router with IPv6 has the metadata address, else the DHCP server's namespace.
+        several = [p for p in walk.snapshot.ports.values() if p.port.network_id == onward.network_id]
+        has_ipv6 = [p for p in several if any(":" in fixed.ip_address for fixed in p.port.fixed_ips)]
+        routers = [p for p in has_ipv6 if p.router_id]
+        servers = [p for p in several if p.port.device_owner == _DHCP]
+        return next(iter([*routers, *servers]), None)
+    return found
+
+
+# --- from network to network ------------------------------------------------------------------------------------------
+
+
+def _follow(walk: Walk, onward: Onward) -> None:
+    seen: set[tuple[str, str, str]] = set()
+    for _ in range(MAX_ROUTERS):
+        place = (onward.network_id, onward.address, walk.packet.destination)
+        if place in seen:
+            break
+        seen.add(place)
+        following = _advance(walk, onward)
+        if following is None:
+            return
+        onward = following
+    subject = of_network(walk, onward.network_id)
+    walk.drops("route", subject, Cause.TTL_EXPIRED, f"The packet comes back to {subject}: a routing loop.")
+
+
+def _advance(walk: Walk, onward: Onward) -> Onward | None:
+    """Take the packet to the next address; None: it has arrived."""
+    network = walk.snapshot.networks[onward.network_id]
+    fip = _floating_ip(walk, onward) if network.external else None
+    port = _receiver(walk, onward)
+    if network.external and walk.host and walk.project_id is not None:
+        owners = {each.project_id for each in (fip, port) if each is not None}
+        owners |= {r.router.project_id for r in walk.snapshot.routers.values() if port and r.id == port.router_id}
+        if walk.project_id not in owners:
+            _leave(walk, onward)
+            return None
+    if fip is not None:
+        return _to_floating_ip(walk, onward, fip)
+    if port is None:
+        router = _routed_from_outside(walk, onward) if network.external and not walk.host else None
+        if router is not None:
+            return _to_fixed_address(walk, onward, router)
+        _to_nobody(walk, onward)
+        return None
+    router = walk.snapshot.routers.get(port.router_id)
+    if router is not None:
+        return _to_router(walk, onward, port, router)
+    _to_port(walk, onward, port)
+    return None
+
+
+def _to_port(walk: Walk, onward: Onward, port: TracedPort) -> None:
+    ports.check(walk, port, ports.REACHABLE)
+    walk.packet = msgspec.structs.replace(walk.packet, eth_dst=port.port.mac_address)
+    _move(walk, onward.network_id, port.port.host, port)
+    ports.check(walk, port, ports.RECEIVING)
+    walk.end_port_id = port.id
+    subject = of_port(port)
+    if walk.packet.destination in METADATA and port.port.device_owner == _DHCP:
+        text = f"The DHCP server's namespace on host {walk.host} answers, if enable_isolated_metadata is set."
+        public = "The DHCP server's namespace answers, if isolated metadata is enabled."
+        walk.passes("metadata", subject, text, public)
+    elif not same(onward.address, walk.packet.destination):
+        text = f"{subject.title} is the next hop: whether its instance forwards the packet is not known."
+        walk.doubts_host("next-hop", subject, Cause.OTHER, text)
+    else:
+        walk.passes("delivered", subject, f"Delivered to {subject} on host {walk.host}.", f"Delivered to {subject}.")
+
+
+def _to_nobody(walk: Walk, onward: Onward) -> None:
+    network, subject = walk.snapshot.networks[onward.network_id], of_network(walk, onward.network_id)
+    if network.external and walk.host:
+        return _leave(walk, onward)
+    if network.external:
+        text = f"No floating IP, router or port of {subject} has address {onward.address}."
+        walk.drops("external", subject, Cause.NO_SUCH_ADDRESS, text)
+    if onward.gateway_of:
+        gateway = of_subnet(walk, onward.gateway_of)
+        text = f"No router has address {onward.address}, by which {gateway} leads to {walk.packet.destination}."
+        walk.drops("first-hop", gateway, Cause.NO_ROUTER, text)
+    text = f"No port of {subject} has address {onward.address}."
+    walk.drops("switching", subject, Cause.NO_SUCH_ADDRESS, text)
+
+
+def _leave(walk: Walk, onward: Onward) -> None:
+    walk.packet = msgspec.structs.replace(walk.packet, eth_dst=OUTSIDE_MAC)
+    leave(walk, onward.network_id)
+    walk.end_network_id = onward.network_id
+
+
+def _move(walk: Walk, network_id: str, host: str, port: TracedPort | None) -> None:
+    if walk.host:
+        switch_to(walk, network_id, host, port)
+    else:
+        arrive(walk, network_id, host)
+
+
+# --- into routers -----------------------------------------------------------------------------------------------------
+
+
+def _to_router(walk: Walk, onward: Onward, port: TracedPort, router: TracedRouter) -> Onward | None:
+    check_router(walk, router)
+    interface = interface_of(router.router, port.id)
+    if interface is None:
+        text = f"Port {port.id} of {of_router(router)} forwards no packets."
+        walk.drops("router", of_router(router), Cause.NO_ROUTE, text)
+    is_gateway = router.router.gateway is not None and interface.id == router.router.gateway.id
+    walk.packet = msgspec.structs.replace(walk.packet, eth_dst=interface.mac_address)
+    part: Part
+    if router.router.distributed and not is_gateway and interface in router.router.interfaces:
+        part = local_part(walk, router, walk.host)
+        subject = of_router(router)
+        text = f"{subject.title} is distributed: packets are routed on host {walk.host}."
+        walk.informs("dvr", subject, text, f"{subject.title} is distributed: packets are routed on the sender's host.")
+    else:
+        part = central_part(walk, router)
+        _move(walk, onward.network_id, part.host, port)
+    return cross(walk, part, None if is_gateway else interface)
+
+
+def _routed_from_outside(walk: Walk, onward: Onward) -> TracedRouter | None:
+    """The router on an external network that has a subnet with the address behind it."""
+    for router in walk.snapshot.routers.values():
+        gateway = router.router.gateway
+        if gateway is not None and gateway.network_id == onward.network_id:
+            several = (address.cidr for each in router.router.interfaces for address in each.addresses)
+            if any(contains(cidr, onward.address) for cidr in several):
+                return router
+    return None
+
+
+def _to_fixed_address(walk: Walk, onward: Onward, router: TracedRouter) -> Onward | None:
+    """From outside to a fixed address: it is routed there if the router does not hide it behind its own."""
+    base, subject = router.router, of_router(router)
+    assert base.gateway is not None
+    inside = next(each for each in base.interfaces if any(contains(a.cidr, onward.address) for a in each.addresses))
+    shared_scope = scope(inside, 4) is not None and scope(inside, 4) == scope(base.gateway, 4)
+    if walk.version == 4 and base.enable_snat and not shared_scope:
+        text = f"{onward.address} is behind {subject}, and no floating IP or port forwarding leads to it from outside."
+        walk.drops("floating-ip", subject, Cause.NO_FLOATING_IP, text)
+    check_router(walk, router)
+    part = central_part(walk, router)
+    walk.packet = msgspec.structs.replace(walk.packet, eth_dst=base.gateway.mac_address)
+    _move(walk, onward.network_id, part.host, walk.snapshot.ports.get(base.gateway.id))
+    return cross(walk, part, None)
+
+
+def _floating_ip(walk: Walk, onward: Onward) -> TracedFloatingIp | None:
+    for fip in walk.snapshot.floating_ips.values():
+        if fip.floating_network_id == onward.network_id and same(fip.floating_ip_address, onward.address):
+            return fip
+    return None
+
+
+def _to_floating_ip(walk: Walk, onward: Onward, fip: TracedFloatingIp) -> Onward | None:
+    """A packet on an external network to a floating IP: the router that translates it answers for the address."""
+    subject = Subject("floatingip", fip.id, fip.floating_ip_address, fip.project_id)
+    router = walk.snapshot.routers.get(fip.router_id)
+    if router is None:
+        text = f"Floating IP {fip.floating_ip_address} is associated with no port and has no port forwardings."
+        walk.drops("floating-ip", subject, Cause.NO_FLOATING_IP, text)
+    check_router(walk, router)
+    entry = next((each for each in router.router.floating_ips if each.id == fip.id), None)
+    if entry is not None and is_local(walk, router, entry):
+        part = local_part(walk, router, entry.host)
+    else:
+        part = central_part(walk, router)
+    gateway = part.outside
+    if gateway is not None:
+        walk.packet = msgspec.structs.replace(walk.packet, eth_dst=gateway.mac_address)
+    known = walk.snapshot.ports.get(gateway.id) if gateway is not None else None
+    _move(walk, onward.network_id, part.host, known)
+    if entry is None and not walk.packet.reply and not _forwarded(walk, part):
+        text = f"Floating IP {fip.floating_ip_address} has no port forwarding for this protocol and port."
+        walk.drops("floating-ip", subject, Cause.NO_FLOATING_IP, text)
+    return cross(walk, part, None)
+
+
+def _forwarded(walk: Walk, part: Part) -> bool:
+    return any(is_forwarded(each, walk.packet) for each in part.forwardings)

@@ -1,0 +1,350 @@
+"""Reads the objects of one trace: a bounded number of queries, whatever the size of the cloud.
+
+From the networks of sender and receiver, routers and the networks behind them are followed, round by round. An external
+network is read and not followed: it may have the routers of all projects. What is on it is found by its address.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model import agents as words
+from neutrino.model import state as m
+from neutrino.server.db import tables as t
+from neutrino.server.feed.readers import l2
+from neutrino.server.feed.readers.firewalls import PORT_GROUP, read_firewall_groups
+from neutrino.server.feed.readers.qos import read_policies
+from neutrino.server.feed.readers.routers import (
+    read_agent_gateways,
+    read_agent_modes,
+    read_bases,
+    read_local_hosts,
+    read_placements,
+)
+from neutrino.server.feed.readers.rows import build, decode_fixed_ips, read_ids, read_rows, select, texts
+from neutrino.server.hosts.registry import Registry
+from neutrino.server.trace.values import (
+    Named,
+    Placement,
+    Snapshot,
+    TracedFloatingIp,
+    TracedHost,
+    TracedPort,
+    TracedRouter,
+)
+
+MAX_ROUNDS: Final = 4  # routers one behind the other
+MAX_ROUTERS: Final = 64
+MAX_PAIRS: Final = 1000  # ports with allowed address pairs on the networks of a trace
+_p, _n, _rp, _al, _f = t.ports.c, t.networks.c, t.router_ports.c, t.ip_allocations.c, t.floatingips.c
+_b, _blocks, _pf, _psg, _a = (
+    t.port_bindings.c,
+    t.provisioning_blocks.c,
+    t.port_forwardings.c,
+    t.port_security_groups.c,
+    t.agents.c,
+)
+_pairs = msgspec.json.Decoder(tuple[m.AddressPair, ...])
+_decode = msgspec.json.decode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeds:
+    """Where a trace begins and ends."""
+
+    port_ids: frozenset[str] = frozenset()
+    network_ids: frozenset[str] = frozenset()
+    router_ids: frozenset[str] = frozenset()
+    addresses: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Found:
+    """Ids and addresses that are found on the way."""
+
+    ports: set[str] = field(default_factory=set)
+    networks: set[str] = field(default_factory=set)
+    external: set[str] = field(default_factory=set)
+    routers: set[str] = field(default_factory=set)
+    addresses: set[str] = field(default_factory=set)
+
+
+def read_snapshot(connection: Connection, registry: Registry, seeds: Seeds) -> Snapshot:
+    found = _Found(set(seeds.port_ids), set(seeds.network_ids), addresses=set(seeds.addresses))
+    found.routers |= seeds.router_ids
+    found.networks |= read_ids(connection, sa.select(_p.network_id), _p.id, found.ports)
+    # A floating IP that the packet is for, or that a port has: its router may be another than the sender's.
+    floating = _floating_ips(connection, found)
+    found.routers |= {fip.router_id for fip in floating.values() if fip.router_id}
+    _follow(connection, found)
+    bases = read_bases(connection, sorted(found.routers))
+    networks = {key: record.network for key, record in l2.read_networks(connection, sorted(found.networks))}
+    found.addresses |= {route.nexthop for base, _ in bases.values() for route in base.routes}
+    subnets = [subnet for network in networks.values() for subnet in network.subnets]
+    found.addresses |= {subnet.gateway_ip for subnet in subnets if subnet.gateway_ip}
+    found.addresses |= {hop for subnet in subnets for _, hop in subnet.host_routes}
+    found.addresses |= {fip.fixed_ip_address for fip in floating.values() if fip.fixed_ip_address}
+    forwardings = _forwardings(connection, floating)
+    found.addresses |= {row.internal_ip_address for row in forwardings}
+    by_address = _ports_with(connection, found)
+    new = read_ids(connection, sa.select(_rp.router_id), _rp.port_id, by_address) - found.routers
+    if new:  # the gateway of another router on an external network
+        found.routers |= new
+        _follow(connection, found)
+        bases = read_bases(connection, sorted(found.routers))
+        networks = {key: record.network for key, record in l2.read_networks(connection, sorted(found.networks))}
+    floating |= _floating_ips(connection, found, of_routers=True)
+    ports = _ports(connection, found, by_address)
+    routers = _routers(connection, bases)
+    hosts = _hosts(connection, registry, _host_names(ports.values(), routers.values()))
+    return _with_rules(
+        connection,
+        found,
+        Snapshot(
+            ports=ports,
+            networks=networks,
+            routers=routers,
+            floating_ips=floating,
+            forwardings={row.id: row.floatingip_id for row in forwardings},
+            hosts=hosts,
+        ),
+    )
+
+
+def newest_change(connection: Connection, object_ids: Collection[str]) -> int:
+    """The position of the newest change of these objects in the change log; 0: none is known."""
+    c = t.changes.c
+    newest = 0
+    statement = sa.select(c.position)
+    for row in read_rows(connection, statement, c.object_id, sorted(object_ids)):
+        # A change without a position was committed a moment ago: no host can have it yet.
+        newest = max(newest, row.position if row.position is not None else 2**62)
+    return newest
+
+
+# --- routers and networks ---------------------------------------------------------------------------------------------
+
+
+def _follow(connection: Connection, found: _Found) -> None:
+    external = sa.select(_n.id).where(_n.external.is_(True))
+    on_networks = sa.select(_rp.router_id).join(t.ports, _p.id == _rp.port_id)
+    of_routers = sa.select(_p.network_id).join(t.router_ports, _rp.port_id == _p.id)
+    done: set[str] = set()
+    for _ in range(MAX_ROUNDS):
+        found.networks |= read_ids(connection, of_routers, _rp.router_id, sorted(found.routers))
+        found.external |= read_ids(connection, external, _n.id, sorted(found.networks))
+        new = found.networks - found.external - done
+        if not new or len(found.routers) >= MAX_ROUTERS:
+            return
+        done |= new
+        routers = sorted(read_ids(connection, on_networks, _p.network_id, sorted(new)) - found.routers)
+        found.routers |= set(routers[: MAX_ROUTERS - len(found.routers)])
+
+
+def _routers(connection: Connection, bases: Mapping[str, Any]) -> dict[str, TracedRouter]:
+    ids = sorted(bases)
+    placements = read_placements(connection, ids) if ids else {}
+    local: Mapping[str, frozenset[str]] = {}
+    gateways: Mapping[str, Any] = {}
+    distributed = sorted(key for key, (base, _) in bases.items() if base.distributed)
+    if distributed:
+        local = read_local_hosts(connection, distributed, read_agent_modes(connection))
+        outside = {base.gateway.network_id for base, _ in bases.values() if base.distributed and base.gateway}
+        gateways = read_agent_gateways(connection, outside)
+    return {
+        key: TracedRouter(
+            router=base,
+            is_ha=is_ha,
+            placements=tuple(Placement(host, state) for host, (_, state) in placements.get(key, {}).items()),
+            local_hosts=local.get(key, frozenset()),
+            agent_gateways=gateways.get(base.gateway.network_id, {}) if base.gateway is not None else {},
+        )
+        for key, (base, is_ha) in bases.items()
+    }
+
+
+def _floating_ips(connection: Connection, found: _Found, *, of_routers: bool = False) -> dict[str, TracedFloatingIp]:
+    statement = sa.select(
+        *(_f.id, _f.project_id, _f.floating_network_id, _f.floating_ip_address, _f.router_id, _f.port_id),
+        *(_f.fixed_ip_address, _f.status),
+    )
+    if of_routers:
+        rows = list(read_rows(connection, statement, _f.router_id, sorted(found.routers)))
+    else:
+        rows = list(read_rows(connection, statement, _f.floating_ip_address, sorted(found.addresses)))
+        rows += read_rows(connection, statement, _f.port_id, sorted(found.ports))
+    optional = ("router_id", "port_id", "fixed_ip_address")
+    return {row.id: build(TracedFloatingIp, row, **{n: getattr(row, n) or "" for n in optional}) for row in rows}
+
+
+def _forwardings(connection: Connection, floating: Mapping[str, TracedFloatingIp]) -> list[Any]:
+    statement = sa.select(_pf.id, _pf.floatingip_id, _pf.internal_ip_address, _pf.internal_port_id)
+    return list(read_rows(connection, statement, _pf.floatingip_id, sorted(floating)))
+
+
+# --- ports ------------------------------------------------------------------------------------------------------------
+
+_PORTS = select(
+    m.Port,
+    t.ports,
+    *(_p.name, _p.project_id, _p.status, PORT_GROUP),
+    *(_p.fixed_ips, _p.allowed_address_pairs, _p.security_groups),
+    _rp.router_id,
+).outerjoin(t.router_ports, _rp.port_id == _p.id)
+
+
+def _ports_with(connection: Connection, found: _Found) -> set[str]:
+    """The ports of these networks that have one of the addresses."""
+    statement = sa.select(_al.port_id).where(_al.ip_address.in_(sorted(found.addresses)))
+    return read_ids(connection, statement, _al.network_id, sorted(found.networks)) if found.addresses else set()
+
+
+def _ports(connection: Connection, found: _Found, by_address: Collection[str]) -> dict[str, TracedPort]:
+    ids = found.ports | set(by_address)
+    ids |= read_ids(connection, sa.select(_rp.port_id), _rp.router_id, sorted(found.routers))
+    internal = sorted(found.networks - found.external)
+    servers = sa.select(_p.id).where(_p.device_owner == "network:dhcp")
+    ids |= read_ids(connection, servers, _p.network_id, internal)
+    pairs = sa.select(_p.id).where(_p.allowed_address_pairs != "[]").order_by(_p.id).limit(MAX_PAIRS)
+    ids |= read_ids(connection, pairs, _p.network_id, internal)
+    ordered = sorted(ids)
+    bindings = {
+        row.port_id: row
+        for row in read_rows(
+            connection, sa.select(_b.port_id, _b.levels).where(_b.status == "ACTIVE"), _b.port_id, ordered
+        )
+    }
+    blocks: dict[str, set[str]] = {}
+    for row in read_rows(connection, sa.select(_blocks.port_id, _blocks.component), _blocks.port_id, ordered):
+        blocks.setdefault(row.port_id, set()).add(row.component)
+    rows = read_rows(connection, _PORTS, _p.id, ordered)
+    return {row.id: _port(row, bindings.get(row.id), blocks.get(row.id, set())) for row in rows}
+
+
+def _port(row: Any, binding: Any, blocks: Collection[str]) -> TracedPort:
+    levels = _decode(binding.levels) if binding is not None else []
+    port = build(
+        m.Port,
+        row,
+        fixed_ips=decode_fixed_ips(row.fixed_ips),
+        allowed_address_pairs=_pairs.decode(row.allowed_address_pairs),
+        security_groups=texts.decode(row.security_groups),
+        qos_policy_id=row.qos_policy_id or "",
+        segment_id=str(levels[-1]["segment_id"]) if levels else "",
+    )
+    return TracedPort(
+        port=port,
+        name=row.name,
+        project_id=row.project_id,
+        status=row.status,
+        blocks=frozenset(blocks),
+        router_id=row.router_id or "",
+    )
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+def _with_rules(connection: Connection, found: _Found, base: Snapshot) -> Snapshot:
+    """The snapshot with security groups, firewall groups, QoS policies and names."""
+    ports = [port for port in base.ports.values() if not port.router_id]
+    groups = dict(l2.read_security_groups(connection, sorted({g for port in ports for g in port.port.security_groups})))
+    rules = [rule for group in groups.values() for rule in group.rules]
+    remote = {rule.remote_group_id for rule in rules if rule.remote_group_id}
+    address_groups = {rule.remote_address_group_id for rule in rules if rule.remote_address_group_id}
+    routers = [router.router for router in base.routers.values()]
+    interfaces = [
+        each for r in routers for each in (*r.interfaces, *r.snat_interfaces, *((r.gateway,) if r.gateway else ()))
+    ]
+    firewalls = {port.port.firewall_group_id for port in ports} | {each.firewall_group_id for each in interfaces}
+    policies = {port.port.qos_policy_id for port in ports}
+    policies |= {network.qos_policy_id for network in base.networks.values()}
+    policies |= {router.gateway_qos_policy_id for router in routers}
+    policies |= {fip.qos_policy_id for router in routers for fip in router.floating_ips}
+    addresses = found.addresses | {f.ip_address for p in base.ports.values() for f in p.port.fixed_ips}
+    addresses |= {fip.floating_ip_address for fip in base.floating_ips.values()}
+    subnets = {subnet.id for network in base.networks.values() for subnet in network.subnets}
+    named = dict(_names(connection, t.security_groups, groups))
+    named |= _names(connection, t.firewall_groups, firewalls - {""})
+    named |= _names(connection, t.qos_policies, policies - {""})
+    named |= _names(connection, t.subnets, subnets)
+    return Snapshot(
+        **(
+            {name: getattr(base, name) for name in base.__dataclass_fields__}
+            | {
+                "security_groups": groups,
+                "members": _members(connection, sorted(remote), sorted(addresses)),
+                "address_groups": dict(l2.read_address_groups(connection, sorted(address_groups))),
+                "firewall_groups": dict(read_firewall_groups(connection, sorted(firewalls - {""}))),
+                "qos_policies": dict(read_policies(connection, sorted(policies - {""}))),
+                "named": named,
+            }
+        )
+    )
+
+
+def _members(
+    connection: Connection, groups: Collection[str], addresses: Iterable[str]
+) -> dict[str, frozenset[m.Member]]:
+    """The members of remote groups, of which only those with one of the addresses are read: a group may be large."""
+    has_address = [_p.fixed_ips.contains(f'"{address}"', autoescape=True) for address in addresses]
+    statement = (
+        sa.select(_psg.security_group_id, _p.mac_address, _p.fixed_ips, _p.allowed_address_pairs)
+        .join(t.ports, _p.id == _psg.port_id)
+        .where(sa.or_(_p.allowed_address_pairs != "[]", *has_address))
+    )
+    found: dict[str, set[m.Member]] = {}
+    for row in read_rows(connection, statement, _psg.security_group_id, groups):
+        several = found.setdefault(row.security_group_id, set())
+        several |= {m.Member(f.ip_address, row.mac_address) for f in decode_fixed_ips(row.fixed_ips)}
+        several |= {m.Member(p.ip_address, p.mac_address) for p in _pairs.decode(row.allowed_address_pairs)}
+    return {group: frozenset(members) for group, members in found.items()}
+
+
+def _names(connection: Connection, table: sa.Table, ids: Collection[str]) -> Iterator[tuple[str, Named]]:
+    statement = sa.select(table.c.id, table.c.name, table.c.project_id)
+    for row in read_rows(connection, statement, table.c.id, sorted(ids)):
+        yield row.id, Named(row.name, row.project_id)
+
+
+# --- hosts ------------------------------------------------------------------------------------------------------------
+
+
+def _host_names(ports: Iterable[TracedPort], routers: Iterable[TracedRouter]) -> set[str]:
+    names = {port.port.host for port in ports if port.port.host}
+    for router in routers:
+        names |= {placement.host for placement in router.placements} | router.local_hosts
+        names |= {fip.host for fip in router.router.floating_ips if fip.host}
+    return names
+
+
+def _hosts(connection: Connection, registry: Registry, names: Collection[str]) -> dict[str, TracedHost]:
+    statement = sa.select(_a.host, _a.agent_type, _a.configurations, _a.heartbeat_timestamp)
+    agents: dict[str, dict[str, Any]] = {}
+    for row in read_rows(connection, statement, _a.host, sorted(names)):
+        agents.setdefault(row.host, {})[row.agent_type] = row
+    return {name: _host(name, registry, agents.get(name, {})) for name in names}
+
+
+def _host(name: str, registry: Registry, agents: Mapping[str, Any]) -> TracedHost:
+    l2_agent, l3_agent = agents.get(words.OVS), agents.get(words.L3)
+    reported = _decode(l2_agent.configurations) if l2_agent is not None else {}
+    routing = _decode(l3_agent.configurations) if l3_agent is not None else {}
+    mappings, types = reported.get(words.BRIDGE_MAPPINGS), reported.get(words.TUNNEL_TYPES)
+    behind = reported.get(words.FEED_BEHIND)
+    return TracedHost(
+        name=name,
+        alive=l2_agent is not None and registry.alive(l2_agent._mapping),
+        l3_alive=l3_agent is not None and registry.alive(l3_agent._mapping),
+        last_report=l2_agent.heartbeat_timestamp if l2_agent is not None else "",
+        tunneling_ip=str(reported.get(words.TUNNELING_IP) or ""),
+        tunnel_types=tuple(map(str, types)) if isinstance(types, list) else (),
+        physical_networks=tuple(map(str, mappings)) if isinstance(mappings, dict) else (),
+        agent_mode=str(routing.get(words.AGENT_MODE) or ""),
+        dataplane=str(reported.get(words.DATAPLANE) or "up"),
+        behind=behind if isinstance(behind, int) else 0,
+    )

@@ -1,0 +1,204 @@
+"""Address translation in a part of a router: floating IPs, port forwardings, SNAT, and the way back. Pure.
+
+    before routing   DNAT of a packet to a port forwarding or a floating IP; a reply to a translated source gets it back
+    after routing    SNAT to the floating IP of the source, or to the router's address; a reply from a translated
+                     destination gets its address back
+
+A packet that is translated and leaves by an internal interface again (hairpin) gets another source, so that its reply comes
+back through the router. IPv6 is never translated.
+"""
+
+from typing import Any
+
+import msgspec
+
+from neutrino.model.routing import FloatingIp, PortForwarding, RouterInterface
+from neutrino.model.trace import Cause, Packet
+from neutrino.server.api.resources.common import PROTOCOLS
+from neutrino.server.trace.steps.filters import EGRESS, INGRESS, WITH_PORTS
+from neutrino.server.trace.steps.parts import Part
+from neutrino.server.trace.steps.ports import inform_of_policy
+from neutrino.server.trace.steps.walk import Subject, Walk, of_router, same
+from neutrino.server.trace.values import Translation
+
+
+def scope(interface: RouterInterface | None, version: int) -> str | None:
+    """The address scope of an interface's network; None: none."""
+    addresses = interface.addresses if interface is not None else ()
+    return next((each.address_scope_id for each in addresses if each.version == version), None)
+
+
+# --- before routing ---------------------------------------------------------------------------------------------------
+
+
+def before_routing(walk: Walk, part: Part, *, from_outside: bool) -> bool:
+    """Translate the destination; whether it was."""
+    if walk.packet.reply:
+        return _source_back(walk, part)
+    if walk.version == 6 or (part.local and not from_outside):
+        return False
+    for forwarding in part.forwardings:
+        if is_forwarded(forwarding, walk.packet):
+            _forward(walk, part, forwarding)
+            return True
+    for fip in part.floating_ips:
+        if same(fip.floating_ip_address, walk.packet.destination):
+            _to_fixed(walk, part, fip)
+            return True
+    return False
+
+
+def is_forwarded(forwarding: PortForwarding, packet: Packet) -> bool:
+    number = PROTOCOLS.get(forwarding.protocol)
+    return (
+        same(forwarding.external_ip_address, packet.destination)
+        and number == packet.protocol
+        and packet.protocol in WITH_PORTS
+        and forwarding.external_port_first <= packet.destination_port <= forwarding.external_port_last
+    )
+
+
+def _forward(walk: Walk, part: Part, forwarding: PortForwarding) -> None:
+    packet = walk.packet
+    offset = packet.destination_port - forwarding.external_port_first
+    one = forwarding.internal_port_first == forwarding.internal_port_last
+    port = forwarding.internal_port_first + (0 if one else offset)
+    fip = walk.snapshot.floating_ips.get(walk.snapshot.forwardings.get(forwarding.id, ""))
+    project = fip.project_id if fip is not None else part.router.router.project_id
+    subject = Subject("port_forwarding", forwarding.id, "", project)
+    text = (
+        f"Port forwarding {forwarding.id}: {packet.destination} port {packet.destination_port} → "
+        f"{forwarding.internal_ip_address} port {port}."
+    )
+    inform_of_policy(walk, forwarding.qos_policy_id, INGRESS)
+    _translate(walk, part, "dnat", subject, text, destination=forwarding.internal_ip_address, destination_port=port)
+
+
+def _to_fixed(walk: Walk, part: Part, fip: FloatingIp) -> None:
+    subject = _of_fip(walk, part, fip)
+    known = walk.snapshot.floating_ips.get(fip.id)
+    if known is not None and known.status != "ACTIVE":
+        text = f"Floating IP {fip.floating_ip_address} is {known.status}: host {part.host} has not applied it."
+        public = f"Floating IP {fip.floating_ip_address} is {known.status}: its host has not applied it."
+        walk.drops("floating-ip", subject, Cause.FLOATING_IP_DOWN, text, public)
+    inform_of_policy(walk, fip.qos_policy_id, INGRESS)
+    text = f"Floating IP {fip.floating_ip_address} → {fip.fixed_ip_address}."
+    _translate(walk, part, "dnat", subject, text, destination=fip.fixed_ip_address)
+
+
+def _source_back(walk: Walk, part: Part) -> bool:
+    for done in reversed(walk.before.translations):
+        if done.kind == "snat" and (done.router_id, done.part) == part.key and _answers(done.after, walk.packet):
+            fields: dict[str, Any] = {"destination": done.before.source}
+            if walk.packet.protocol in WITH_PORTS:
+                fields["destination_port"] = done.before.source_port
+            subject = Subject(done.resource_type, done.resource_id, "", done.project_id)
+            text = f"A reply: {walk.packet.destination} is translated back to {done.before.source}."
+            walk.changes("nat", subject, text, **fields)
+            return True
+    return False
+
+
+def _answers(sent: Packet, reply: Packet) -> bool:
+    return same(sent.source, reply.destination)
+
+
+# --- after routing ----------------------------------------------------------------------------------------------------
+
+
+def after_routing(walk: Walk, part: Part, entry: RouterInterface | None, *, to_outside: bool, translated: bool) -> None:
+    """Translate the source; `entry` is None for packets from outside."""
+    if walk.packet.reply:
+        return _destination_back(walk, part)
+    if walk.version == 6 or entry is None or not (to_outside or translated):
+        return None
+    own = sorted(
+        (fip for fip in part.floating_ips if same(fip.fixed_ip_address, walk.packet.source)),
+        key=lambda fip: fip.floating_ip_address,
+    )
+    if own:
+        subject = _of_fip(walk, part, own[0])
+        inform_of_policy(walk, own[0].qos_policy_id, EGRESS)
+        text = f"Source {walk.packet.source} → floating IP {own[0].floating_ip_address}."
+        return _translate(walk, part, "snat", subject, text, source=own[0].floating_ip_address)
+    if part.local:
+        return None
+    base, subject = part.router.router, of_router(part.router)
+    address = snat_address(part)
+    if address is None:
+        text = f"{subject.title} does not translate sources (enable_snat is false): {walk.packet.source} stays."
+        return walk.informs("snat", subject, text)
+    if to_outside and scope(entry, 4) is not None and scope(entry, 4) == scope(part.outside, 4):
+        text = f"Source {walk.packet.source} stays: its network is in the address scope of the external network."
+        return walk.informs("snat", subject, text)
+    inform_of_policy(walk, base.gateway_qos_policy_id, EGRESS)
+    word = "" if to_outside else " As it goes back inside, the reply has to come back through the router."
+    text = f"SNAT by {subject}: source {walk.packet.source} → {address}.{word}"
+    return _translate(walk, part, "snat", subject, text, source=address)
+
+
+def snat_address(part: Part) -> str | None:
+    addresses = part.outside.addresses if part.outside is not None and part.router.router.enable_snat else ()
+    return next((each.ip_address for each in addresses if each.version == 4), None)
+
+
+def _destination_back(walk: Walk, part: Part) -> None:
+    for done in walk.before.translations:
+        is_own = done.kind == "dnat" and (done.router_id, done.part) == part.key
+        if is_own and same(done.after.destination, walk.packet.source):
+            fields: dict[str, Any] = {"source": done.before.destination}
+            if walk.packet.protocol in WITH_PORTS:
+                fields["source_port"] = done.before.destination_port
+            subject = Subject(done.resource_type, done.resource_id, "", done.project_id)
+            text = f"A reply: source {walk.packet.source} is translated back to {done.before.destination}."
+            return walk.changes("nat", subject, text, **fields)
+    return None
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+def _translate(walk: Walk, part: Part, kind: str, subject: Subject, text: str, **fields: Any) -> None:
+    before = walk.packet
+    walk.changes("nat" if kind == "dnat" else "snat", subject, text, **fields)
+    walk.translations.append(
+        Translation(
+            router_id=part.router.id,
+            part=part.name,
+            kind=kind,
+            before=before,
+            after=walk.packet,
+            resource_type=subject.type,
+            resource_id=subject.id,
+            project_id=subject.project_id,
+        )
+    )
+
+
+def _of_fip(walk: Walk, part: Part, fip: FloatingIp) -> Subject:
+    known = walk.snapshot.floating_ips.get(fip.id)
+    project = known.project_id if known is not None else part.router.router.project_id
+    return Subject("floatingip", fip.id, fip.floating_ip_address, project)
+
+
+def is_translated(walk: Walk, part: Part) -> bool:
+    """Whether the connection of a reply was translated in this part."""
+    return any((done.router_id, done.part) == part.key for done in walk.before.translations)
+
+
+def answer_to(packet: Packet) -> Packet:
+    """The packet that answers, at the place where the other one arrived."""
+    echo = {8: 0, 128: 129}
+    swap = packet.protocol in WITH_PORTS
+    kind = echo.get(packet.destination_port, packet.destination_port)
+    return msgspec.structs.replace(
+        packet,
+        eth_src=packet.eth_dst,
+        eth_dst=packet.eth_src,
+        source=packet.destination,
+        destination=packet.source,
+        source_port=packet.destination_port if swap else packet.source_port,
+        destination_port=packet.source_port if swap else kind,
+        ttl=64,
+        reply=True,
+    )

@@ -1,0 +1,210 @@
+"""A packet inside a part of a router: routes, address scopes, firewall groups, translation, in this order. Pure.
+
+destination translated → router's own address, metadata → route → address scopes → firewall groups
+→ source translated → MTU → next hop
+"""
+
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+from neutrino.model.routing import Router, RouterInterface
+from neutrino.model.trace import Cause
+from neutrino.server.trace.steps import nat
+from neutrino.server.trace.steps.filters import EGRESS, INGRESS, TCP, firewall_group
+from neutrino.server.trace.steps.parts import SNAT, Part, central_part, check_agent
+from neutrino.server.trace.steps.switching import check_mtu, switch_to
+from neutrino.server.trace.steps.walk import Subject, Walk, contains, of_port, of_router, same
+
+METADATA = ("169.254.169.254", "fe80::a9fe:a9fe")
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """Where the packet goes next: an address on a network."""
+
+    network_id: str
+    address: str
+    gateway_of: str = ""  # the subnet whose gateway it is: for an instance that sends
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    interface: RouterInterface
+    next_hop: str
+    prefix: str
+    kind: str  # "interface", "extra route", "default route"
+    to_outside: bool
+
+
+def cross(walk: Walk, part: Part, entry: RouterInterface | None) -> Onward | None:
+    """Take the packet through a part of a router; None: the router itself answers. `entry` None: from outside."""
+    subject = of_router(part.router)
+    check_agent(walk, part.router, part.host)
+    translated = nat.before_routing(walk, part, from_outside=entry is None)
+    if not translated and _is_own(walk, part, entry):
+        walk.end_router_id = part.router.id
+        return None
+    if entry is not None and not entry.admin_state_up:
+        _drop_interface(walk, entry)
+    route = find_route(part, walk.packet.destination)
+    if route is None and part.local:
+        return _outward(walk, part, entry, translated)
+    if route is None:
+        why = "it has no gateway" if part.outside is None else "its gateway has no default route of this IP version"
+        text = f"{subject.title} has no route to {walk.packet.destination}, and {why}."
+        walk.drops("route", subject, Cause.NO_ROUTE, text)
+    return _forward(walk, part, entry, route, translated)
+
+
+def find_route(part: Part, destination: str) -> Route | None:
+    """The route with the longest prefix: of an interface, an extra route, or the gateway's default."""
+    version = 6 if ":" in destination else 4
+    found: list[Route] = []
+    outside = part.outside if not part.local else None
+    several = [(each, False) for each in part.inside] + ([(outside, True)] if outside is not None else [])
+    for interface, is_outside in several:
+        on_link = [address.cidr for address in interface.addresses] + list(interface.other_subnets)
+        found += [Route(interface, destination, cidr, "interface", is_outside) for cidr in on_link]
+        for route in part.router.router.routes:
+            if any(contains(cidr, route.nexthop) for cidr in on_link):
+                found.append(Route(interface, route.nexthop, route.destination, "extra route", is_outside))
+    if outside is not None:
+        gateways = (a.gateway_ip for a in outside.addresses if a.version == version and a.gateway_ip)
+        default = next(gateways, None)
+        if default is not None:
+            found.append(Route(outside, default, "::/0" if version == 6 else "0.0.0.0/0", "default route", True))
+    matching = [route for route in found if contains(route.prefix, destination)]
+    # An on-link subnet wins over an extra route of the same length, which wins over the default route.
+    order = ("interface", "extra route", "default route")
+    return max(matching, key=lambda r: (ip_network(r.prefix).prefixlen, -order.index(r.kind)), default=None)
+
+
+def _forward(
+    walk: Walk, part: Part, entry: RouterInterface | None, route: Route, translated: bool, *, filtered: bool = True
+) -> Onward:
+    subject = of_router(part.router)
+    if not route.interface.admin_state_up:
+        _drop_interface(walk, route.interface)
+    hop = "" if same(route.next_hop, walk.packet.destination) else f" to next hop {route.next_hop}"
+    place = "its gateway" if route.to_outside else f"its interface {_subject(walk, route.interface).id}"
+    what = f"{route.kind} {route.prefix} by {place}{hop}."
+    walk.passes("route", subject, f"{subject.title} on host {part.host}: {what}", f"{subject.title}: {what}")
+    _scopes(walk, part, entry, route, translated)
+    if filtered:
+        came = entry if entry is not None else part.outside
+        if came is not None:
+            firewall_group(walk, came.firewall_group_id, EGRESS, _subject(walk, came))
+        firewall_group(walk, route.interface.firewall_group_id, INGRESS, _subject(walk, route.interface))
+    nat.after_routing(walk, part, entry, to_outside=route.to_outside, translated=translated)
+    check_mtu(walk, route.interface.network_id)
+    if walk.packet.ttl <= 1:
+        walk.drops("route", subject, Cause.TTL_EXPIRED, f"The TTL has expired in {subject}: a routing loop.")
+    walk.changes(
+        "forward",
+        subject,
+        f"Leaves {subject} with MAC address {route.interface.mac_address}.",
+        eth_src=route.interface.mac_address,
+        ttl=walk.packet.ttl - 1,
+    )
+    return Onward(route.interface.network_id, route.next_hop)
+
+
+def _outward(walk: Walk, part: Part, entry: RouterInterface | None, translated: bool) -> Onward | None:
+    """From a distributed router on an instance's host to the outside: a floating IP by the host itself, else by SNAT."""
+    subject, base = of_router(part.router), part.router.router
+    has_fip = any(same(fip.fixed_ip_address, walk.packet.source) for fip in part.floating_ips)
+    if base.gateway is None:
+        text = f"{subject.title} has no route to {walk.packet.destination}, and it has no gateway."
+        walk.drops("route", subject, Cause.NO_ROUTE, text)
+    if has_fip and part.outside is not None:
+        text = f"{subject.title} is distributed: the floating IP is translated on host {part.host}."
+        public = f"{subject.title} is distributed: the floating IP is translated on the host of its port."
+        walk.informs("dvr", subject, text, public)
+        address = next((a for a in base.gateway.addresses if a.version == 4), None)
+        on_link = address is not None and contains(address.cidr, walk.packet.destination)
+        hop = walk.packet.destination if on_link or address is None else address.gateway_ip or walk.packet.destination
+        route = Route(part.outside, hop, "0.0.0.0/0", "default route", True)
+        return _forward(walk, part, entry, route, translated)
+    central = central_part(walk, part.router)
+    subnets = {address.subnet_id for address in entry.addresses} if entry is not None else set()
+    port = next((p for p in central.inside if subnets & {a.subnet_id for a in p.addresses}), None)
+    if port is None:
+        text = f"{subject.title} has no SNAT port on the sender's subnet."
+        walk.drops("route", subject, Cause.NO_ROUTE, text)
+    walk.changes(
+        "dvr",
+        subject,
+        f"{subject.title} is distributed: without a floating IP, packets leave by its SNAT part on host {central.host}.",
+        f"{subject.title} is distributed: without a floating IP, packets leave by its SNAT part.",
+        eth_dst=port.mac_address,
+        ttl=walk.packet.ttl - 1,
+    )
+    switch_to(walk, port.network_id, central.host, walk.snapshot.ports.get(port.id))
+    return cross(walk, central, port)
+
+
+# --- what a router does not forward -----------------------------------------------------------------------------------
+
+
+def _is_own(walk: Walk, part: Part, entry: RouterInterface | None) -> bool:
+    """Whether the packet is for the router itself, or a metadata request, which it answers."""
+    subject, packet = of_router(part.router), walk.packet
+    if any(same(packet.destination, each) for each in METADATA):
+        on_subnet = entry is not None and any(contains(a.cidr, packet.source) for a in entry.addresses)
+        if part.name == SNAT or packet.protocol != TCP or packet.destination_port != 80:
+            text = f"{subject.title} answers {packet.destination} for TCP port 80 alone, the metadata service."
+            walk.drops("metadata", subject, Cause.NO_ROUTE, text)
+        if not on_subnet and ":" not in packet.source:
+            text = f"{packet.source} is on no subnet of the interface by which it came: metadata is not served to it."
+            walk.drops("metadata", subject, Cause.ADDRESS_SPOOFED, text)
+        text = f"{subject.title} passes it to the metadata proxy on host {part.host}."
+        walk.passes("metadata", subject, text, f"{subject.title} passes it to the metadata proxy.")
+        return True
+    own = [*part.inside, *([part.outside] if part.outside is not None else [])]
+    if not any(same(address.ip_address, packet.destination) for each in own for address in each.addresses):
+        return False
+    walk.passes("delivered", subject, f"{packet.destination} is an address of {subject}, which answers itself.")
+    return True
+
+
+def _scopes(walk: Walk, part: Part, entry: RouterInterface | None, route: Route, translated: bool) -> None:
+    version = walk.version
+    came = nat.scope(entry if entry is not None else part.outside, version)
+    goes = nat.scope(route.interface, version)
+    if came == goes or translated or (part.local and (entry is None or route.to_outside)):
+        return
+    if walk.packet.reply and nat.is_translated(walk, part):
+        return
+    if route.to_outside and version == 4 and (nat.snat_address(part) or _has_floating_ip(walk, part)):
+        return
+    delegated = {each.subnet_id for each in part.router.router.delegations}
+    inner = route.interface if entry is None else entry
+    if delegated & {address.subnet_id for address in inner.addresses}:
+        return
+    subject = of_router(part.router)
+    text = f"{subject.title} does not forward from {_scope_words(came)} to {_scope_words(goes)} without translation."
+    walk.drops("address-scope", subject, Cause.ADDRESS_SCOPE, text)
+
+
+def _has_floating_ip(walk: Walk, part: Part) -> bool:
+    return any(same(fip.fixed_ip_address, walk.packet.source) for fip in part.floating_ips)
+
+
+def _scope_words(scope: str | None) -> str:
+    return f"address scope {scope}" if scope else "a network without address scope"
+
+
+def _drop_interface(walk: Walk, interface: RouterInterface) -> None:
+    subject = _subject(walk, interface)
+    text = f"Router interface {subject.id} is administratively down: admin_state_up is false."
+    walk.drops("router", subject, Cause.PORT_ADMIN_DOWN, text)
+
+
+def _subject(walk: Walk, interface: RouterInterface) -> Subject:
+    port = walk.snapshot.ports.get(interface.id)
+    return of_port(port) if port is not None else Subject("port", interface.id)
+
+
+def interface_of(router: Router, port_id: str) -> RouterInterface | None:
+    several = [*router.interfaces, *router.snat_interfaces, *([router.gateway] if router.gateway is not None else [])]
+    return next((each for each in several if each.id == port_id), None)

@@ -1,0 +1,192 @@
+"""Login of the page at Keystone, on behalf of the browser: Keystone answers no requests of other sites' pages (CORS).
+
+The credentials go to Keystone's v3 API and nowhere else: they are neither logged nor kept. The browser gets the token, and
+sends it with every request of the API as any other client does.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from oslo_config import cfg
+
+LOG = logging.getLogger(__name__)
+GROUP = "keystone_authtoken"
+SECONDS = 15.0  # for each request to Keystone; requests has no timeout by default
+MAX_PROJECTS = 2_000
+DEFAULT_DOMAIN = "default"  # id of the domain that keystone-manage bootstrap creates, with the name Default
+
+
+class Refused(Exception):
+    """Keystone does not accept the credentials. The text says nothing about which of them is wrong."""
+
+
+class Unavailable(Exception):
+    """Keystone cannot be asked."""
+
+
+class Credentials(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What the form sends. Domains and projects are names; project_id precedes the project's name."""
+
+    method: str  # "password", "token" or "application_credential"
+    user: str = ""
+    password: str = ""
+    user_domain: str = ""
+    project: str = ""
+    project_domain: str = ""
+    project_id: str = ""
+    token: str = ""
+    credential_id: str = ""
+    secret: str = ""
+
+    def __post_init__(self) -> None:
+        required = {
+            "password": {"user": self.user, "password": self.password},
+            "token": {"token": self.token},
+            "application_credential": {"credential_id": self.credential_id, "secret": self.secret},
+        }
+        if self.method not in required:
+            raise ValueError(f"method is one of {', '.join(required)}")
+        for name, value in required[self.method].items():
+            if not value:
+                raise ValueError(f"{name} is missing")
+
+
+class Session(msgspec.Struct, kw_only=True):
+    """A login. Without a project, the token has no scope, and `projects` are those to choose from."""
+
+    token: str
+    expires_at: str
+    user: str
+    user_id: str
+    project: str | None
+    project_id: str | None
+    roles: list[str]
+    projects: list[dict[str, str]]  # id and name of those that the user may choose, as far as Keystone lists them
+
+
+Login = Callable[[Credentials], Session]
+
+
+def keystone_login(conf: cfg.ConfigOpts) -> Login:
+    """A login with the Keystone of [keystone_authtoken], whose options keystonemiddleware registers."""
+
+    def login(credentials: Credentials) -> Session:
+        from keystoneauth1 import exceptions
+
+        try:
+            return _login(_session(conf), _auth_url(conf), credentials)
+        except exceptions.HttpError as error:
+            if error.http_status >= 500:
+                LOG.warning("Keystone answered a login of the page with HTTP %s", error.http_status)
+                raise Unavailable from None
+            raise Refused from None
+        except exceptions.MissingAuthMethods:  # several factors: a token can be pasted instead
+            raise Refused from None
+        except exceptions.ClientException as error:
+            # The class only: texts of some exceptions repeat the request.
+            LOG.warning("Keystone cannot be used for a login of the page: %s", type(error).__name__)
+            raise Unavailable from None
+
+    return login
+
+
+def _auth_url(conf: cfg.ConfigOpts) -> str:
+    from keystoneauth1 import exceptions, loading
+
+    try:
+        loading.register_auth_conf_options(conf, GROUP)
+        url = getattr(loading.load_auth_from_conf_options(conf, GROUP), "auth_url", None)
+    except exceptions.AuthPluginException:
+        url = None
+    url = (url or conf[GROUP].www_authenticate_uri or "").rstrip("/")
+    if not url:
+        LOG.warning("logins of the page need [%s] auth_url, which is not set", GROUP)
+        raise Unavailable
+    return url if url.endswith("/v3") else f"{url}/v3"
+
+
+def _session(conf: cfg.ConfigOpts) -> Any:
+    from keystoneauth1 import session
+
+    options = conf[GROUP]
+    return session.Session(
+        verify=False if options.insecure else options.cafile or True,
+        cert=(options.certfile, options.keyfile) if options.certfile and options.keyfile else options.certfile,
+        timeout=SECONDS,
+        user_agent="neutrino",
+    )
+
+
+def _login(session: Any, url: str, given: Credentials) -> Session:
+    from keystoneauth1.identity import v3
+
+    scope = _scope(given)
+    if given.method == "token" and not scope:
+        token = _validated(session, url, given.token)
+    else:
+        common: dict[str, Any] = {"auth_url": url, "include_catalog": False, **scope}
+        auth: Any
+        if given.method == "password":
+            common |= _domain("user_domain", given.user_domain)
+            auth = v3.Password(username=given.user, password=given.password, **common)
+        elif given.method == "token":
+            auth = v3.Token(token=given.token, **common)
+        else:  # the credential decides the project
+            auth = v3.ApplicationCredential(
+                auth_url=url,
+                application_credential_id=given.credential_id,
+                application_credential_secret=given.secret,
+            )
+        access = auth.get_access(session)
+        token = {"id": access.auth_token, **access._data["token"]}
+    projects = _projects(session, url, token["id"])
+    project = token.get("project") or {}
+    if not project and not scope and len(projects) == 1 and given.method != "application_credential":
+        only = Credentials(method="token", token=token["id"], project_id=projects[0]["id"])
+        return _login(session, url, only)
+    return Session(
+        token=token["id"],
+        expires_at=token.get("expires_at") or "",
+        user=token["user"].get("name", ""),
+        user_id=token["user"].get("id", ""),
+        project=project.get("name"),
+        project_id=project.get("id"),
+        roles=[role["name"] for role in token.get("roles", ())],
+        projects=projects,
+    )
+
+
+def _scope(given: Credentials) -> dict[str, str]:
+    if given.project_id:
+        return {"project_id": given.project_id}
+    if given.project:
+        return {"project_name": given.project, **_domain("project_domain", given.project_domain)}
+    return {}
+
+
+def _domain(prefix: str, name: str) -> dict[str, str]:
+    if name.lower() in ("", DEFAULT_DOMAIN):  # people write its id or its name
+        return {f"{prefix}_id": DEFAULT_DOMAIN}
+    return {f"{prefix}_name": name}
+
+
+def _validated(session: Any, url: str, token: str) -> Mapping[str, Any]:
+    """A token that is used as it is: a new one, made from it, would need the permission to rescope."""
+    headers = {"X-Auth-Token": token, "X-Subject-Token": token, "Accept": "application/json"}
+    response = session.get(f"{url}/auth/tokens?nocatalog", headers=headers, authenticated=False, log=False)
+    return {"id": token, **response.json()["token"]}
+
+
+def _projects(session: Any, url: str, token: str) -> list[dict[str, str]]:
+    """The projects that the user may choose. A login works without the list, so errors are ignored."""
+    from keystoneauth1 import exceptions
+
+    headers = {"X-Auth-Token": token, "Accept": "application/json"}
+    try:
+        response = session.get(f"{url}/auth/projects", headers=headers, authenticated=False, log=False)
+        found = response.json()["projects"]
+        return [{"id": each["id"], "name": each["name"]} for each in found if each.get("enabled")][:MAX_PROJECTS]
+    except (exceptions.ClientException, LookupError, ValueError, TypeError):
+        return []

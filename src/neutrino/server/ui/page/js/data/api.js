@@ -1,0 +1,92 @@
+/** Requests to the Networking API, with the caller's token. */
+
+import { KINDS, answerKey } from './kinds.js';
+
+const PAGE = 1000;
+const IDS = 40; // ids in one request: addresses of requests have a limit
+const SECONDS = 30;
+
+export class ApiError extends Error {
+  /** @param {number} status 0: no answer */
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export class Api {
+  /**
+   * @param {URL} root of the server; behind a proxy it may have a path
+   * @param {() => string} token empty without authentication
+   */
+  constructor(root, token) {
+    this.root = root;
+    this.token = token;
+  }
+
+  get(path, params = []) {
+    return this.request('GET', path, { params });
+  }
+
+  async request(method, path, { params = [], body = undefined } = {}) {
+    const url = new URL(path, this.root);
+    for (const [name, value] of params) url.searchParams.append(name, value);
+    const headers = { Accept: 'application/json' };
+    const token = this.token();
+    if (token) headers['X-Auth-Token'] = token;
+    if (body !== undefined) headers['Content-Type'] = 'application/json';
+    const options = { method, headers, cache: 'no-store', credentials: 'omit', redirect: 'error', referrerPolicy: 'no-referrer' };
+    let response;
+    let content;
+    try {
+      const signal = AbortSignal.timeout(SECONDS * 1000);
+      response = await fetch(url, { ...options, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+      content = await response.text();
+    } catch (error) {
+      const late = error instanceof DOMException && error.name === 'TimeoutError';
+      throw new ApiError(0, late ? `The server did not answer within ${SECONDS} seconds.` : 'The server does not answer.');
+    }
+    if (!response.ok) throw new ApiError(response.status, messageOf(response, content));
+    try {
+      return content ? JSON.parse(content) : {};
+    } catch {
+      throw new ApiError(response.status, 'The answer is not JSON: it may come from a proxy.');
+    }
+  }
+
+  /** All objects of a kind that the caller may see, page by page. */
+  async list(kind, { fields = KINDS[kind].fields, filters = [] } = {}) {
+    const found = [];
+    const asked = [...fields.map((field) => ['fields', field]), ...filters, ['limit', String(PAGE)]];
+    let marker = null;
+    for (;;) {
+      const answer = await this.get(`v2.0/${KINDS[kind].collection}`, marker ? [...asked, ['marker', marker]] : asked);
+      const rows = answer[answerKey(kind)];
+      found.push(...rows);
+      const more = (answer[`${answerKey(kind)}_links`] ?? []).some((link) => link.rel === 'next');
+      if (!more || rows.length === 0) return found;
+      marker = rows[rows.length - 1].id;
+    }
+  }
+
+  /** Objects by their ids; those that do not exist, or that the caller may not see, are missing. */
+  async listByIds(kind, ids) {
+    const found = [];
+    for (let at = 0; at < ids.length; at += IDS) {
+      found.push(...(await this.list(kind, { filters: ids.slice(at, at + IDS).map((id) => ['id', id]) })));
+    }
+    return found;
+  }
+}
+
+function messageOf(response, content) {
+  try {
+    const body = JSON.parse(content);
+    const found = body.NeutronError ?? body.error ?? body;
+    const message = typeof found === 'string' ? found : found.message;
+    if (message) return String(message);
+  } catch {
+    // Not from the API itself, such as a proxy's page.
+  }
+  return `The server answered ${response.status} ${response.statusText}`.trim();
+}

@@ -1,0 +1,101 @@
+/**
+ * Hosts with their agents, ports and tunnels, as a pure function.
+ *
+ * @typedef {'ok' | 'warn' | 'bad' | 'off'} Health
+ * @typedef {{name: string, agents: any[], ports: any[], health: Health, tunnelIp: string, tunnelTypes: string[],
+ *   zone: string}} Host
+ * @typedef {{a: string, b: string, networks: string[], types: string[], health: Health}} Tunnel
+ */
+
+const TUNNEL_TYPES = new Set(['vxlan', 'gre', 'geneve']);
+const RANK = { ok: 0, off: 0, warn: 1, bad: 2 };
+
+export function worst(values) {
+  return values.reduce((found, value) => (RANK[value] > RANK[found] ? value : found), 'ok');
+}
+
+/** @returns {Health} */
+export function agentHealth(agent) {
+  const own = agent.configurations ?? {};
+  if (!agent.alive) return agent.admin_state_up === false ? 'off' : 'bad';
+  if (typeof own.dataplane === 'string' && own.dataplane.startsWith('down')) return 'bad';
+  if (problemsOf(agent).length > 0 || own.feed_behind > 0) return 'warn';
+  return agent.admin_state_up === false ? 'off' : 'ok';
+}
+
+/** Problems that an agent reports: [object, reason] */
+export function problemsOf(agent) {
+  const found = agent.configurations?.problems;
+  return found && typeof found === 'object' ? Object.entries(found).map(([name, reason]) => [name, String(reason)]) : [];
+}
+
+/** @returns {Host[]} in the order of their names */
+export function buildHosts(agents, ports) {
+  const found = new Map();
+  const host = (name) => {
+    if (!found.has(name)) {
+      found.set(name, { name, agents: [], ports: [], health: 'ok', tunnelIp: '', tunnelTypes: [], zone: '' });
+    }
+    return found.get(name);
+  };
+  for (const agent of agents) {
+    const each = host(agent.host);
+    each.agents.push(agent);
+    each.tunnelIp ||= agent.configurations?.tunneling_ip ?? '';
+    if (agent.configurations?.tunnel_types?.length) each.tunnelTypes = agent.configurations.tunnel_types;
+    each.zone ||= agent.availability_zone ?? '';
+  }
+  for (const port of ports) if (port['binding:host_id']) host(port['binding:host_id']).ports.push(port);
+  for (const each of found.values()) {
+    each.agents.sort((a, b) => (a.agent_type < b.agent_type ? -1 : 1));
+    each.health = each.agents.length ? worst(each.agents.map(agentHealth)) : 'warn';
+  }
+  const collator = new Intl.Collator('en', { numeric: true });
+  return [...found.values()].sort((a, b) => collator.compare(a.name, b.name));
+}
+
+/**
+ * Tunnels that carry networks: between two hosts that both have ports of a tunnel network and a tunnel address.
+ *
+ * @param {Host[]} hosts
+ * @param {Map<string, any>} networks
+ * @returns {Tunnel[]}
+ */
+export function buildTunnels(hosts, networks) {
+  const byNetwork = new Map();
+  const known = new Map(hosts.map((host) => [host.name, host]));
+  for (const host of hosts) {
+    if (!host.tunnelIp) continue;
+    for (const port of host.ports) {
+      if (!TUNNEL_TYPES.has(networks.get(port.network_id)?.['provider:network_type'])) continue;
+      if (!byNetwork.has(port.network_id)) byNetwork.set(port.network_id, new Set());
+      byNetwork.get(port.network_id).add(host.name);
+    }
+  }
+  const tunnels = new Map();
+  for (const [network, members] of byNetwork) {
+    const names = [...members].sort();
+    for (let i = 0; i < names.length; i += 1) {
+      for (let j = i + 1; j < names.length; j += 1) {
+        const key = `${names[i]}\n${names[j]}`;
+        if (!tunnels.has(key)) tunnels.set(key, newTunnel(known.get(names[i]), known.get(names[j])));
+        const tunnel = tunnels.get(key);
+        tunnel.networks.push(network);
+        const type = networks.get(network)['provider:network_type'];
+        if (!tunnel.types.includes(type)) tunnel.types.push(type);
+      }
+    }
+  }
+  return [...tunnels.values()];
+}
+
+function newTunnel(a, b) {
+  const ends = [a, b].map((host) => switchHealth(host));
+  return { a: a.name, b: b.name, networks: [], types: [], health: worst(ends) };
+}
+
+/** The switch carries tunnels: other agents of the host do not matter to them. */
+function switchHealth(host) {
+  const agent = host.agents.find((each) => each.agent_type === 'Open vSwitch agent');
+  return agent ? agentHealth(agent) : 'warn';
+}

@@ -1,0 +1,48 @@
+/**
+ * The kinds of objects that the page loads, each with its collection and the attributes that are asked for.
+ *
+ * @typedef {{collection: string, fields: string[], status?: boolean}} Kind
+ */
+
+const COMMON = ['id', 'name', 'project_id', 'revision_number'];
+
+/** @type {Object<string, Kind>} */
+export const KINDS = {
+  network: {
+    collection: 'networks',
+    fields: [...COMMON, 'status', 'admin_state_up', 'shared', 'router:external', 'mtu', 'subnets', 'description',
+      'provider:network_type', 'provider:physical_network', 'provider:segmentation_id', 'port_security_enabled'],
+  },
+  subnet: {
+    collection: 'subnets',
+    fields: [...COMMON, 'network_id', 'cidr', 'ip_version', 'gateway_ip', 'enable_dhcp', 'allocation_pools',
+      'dns_nameservers', 'host_routes', 'ipv6_ra_mode', 'ipv6_address_mode', 'description'],
+  },
+  router: {
+    collection: 'routers',
+    fields: [...COMMON, 'status', 'admin_state_up', 'external_gateway_info', 'routes', 'distributed', 'ha', 'description'],
+  },
+  port: {
+    collection: 'ports',
+    fields: [...COMMON, 'network_id', 'device_id', 'device_owner', 'status', 'admin_state_up', 'mac_address', 'fixed_ips',
+      'security_groups', 'binding:host_id', 'binding:vif_type', 'binding:vnic_type', 'dns_name', 'port_security_enabled',
+      'allowed_address_pairs', 'qos_policy_id', 'description'],
+  },
+  floatingip: {
+    collection: 'floatingips',
+    fields: ['id', 'project_id', 'revision_number', 'floating_ip_address', 'fixed_ip_address', 'port_id', 'router_id',
+      'floating_network_id', 'status', 'description'],
+  },
+  security_group: { collection: 'security-groups', fields: [...COMMON, 'description'] },
+};
+
+/** The key of a collection in the API's answers. */
+export function answerKey(kind) {
+  return KINDS[kind].collection.replaceAll('-', '_');
+}
+
+/** What a kind is called, for people. */
+export const TITLES = {
+  network: 'Network', subnet: 'Subnet', router: 'Router', port: 'Port', floatingip: 'Floating IP',
+  security_group: 'Security group', agent: 'Agent', host: 'Host', project: 'Project',
+};

@@ -1,0 +1,224 @@
+/** The sections of the side panel, by the kind of the object. */
+
+import { h } from '../core/dom.js';
+import { ago, clean, count, group, nameOf, parseTime, shortId, shown } from '../core/format.js';
+import { formatPlace } from '../core/hash.js';
+import { icon } from '../core/icons.js';
+import { agentHealth, problemsOf } from '../data/hosts.js';
+import { portLabel } from '../data/topology.js';
+import { statusOf } from '../graph/cards.js';
+import { copyable, data, facts, link, mark, notice, section, state } from './parts.js';
+import { usageBar } from './usage_bar.js';
+
+const LISTED = 60;
+
+/**
+ * @param {string} kind
+ * @param {any} object
+ * @param {{store: any, topology: any, usage: Map<string, any>, hosts: any[], tunnels: any[], projectName: (id: string) => string}} context
+ */
+export function describe(kind, object, context) {
+  return (DESCRIPTIONS[kind] ?? (() => []))(object, context);
+}
+
+function status(object) {
+  const [name, word] = statusOf(object);
+  return state(name, word.charAt(0).toUpperCase() + word.slice(1));
+}
+
+function common(object, { projectName }) {
+  return [
+    ['ID', copyable(object.id)],
+    ['Project', object.project_id ? data(projectName(object.project_id)) : null],
+    ['Description', object.description ? data(object.description) : null],
+  ];
+}
+
+function list(items, line) {
+  const rest = items.length - LISTED;
+  return h('ul', { class: 'links' }, items.slice(0, LISTED).map((item) => h('li', {}, line(item))),
+    rest > 0 ? h('li', { class: 'muted' }, `and ${group(rest)} more`) : null);
+}
+
+function portLine(port) {
+  const [name, word] = statusOf(port);
+  return [mark(name, word), link('port', port.id, portLabel(port)), h('span', { class: 'muted mono end' }, port.fixed_ips?.[0]?.ip_address ?? '')];
+}
+
+const OWNERS = {
+  'network:dhcp': 'DHCP', 'network:router_gateway': 'router gateway', 'network:floatingip': 'floating IP',
+  'network:router_centralized_snat': 'SNAT', 'network:ha_router_interface': 'HA', 'network:distributed': 'distributed DHCP',
+  'network:floatingip_agent_gateway': 'floating IP gateway',
+};
+
+const DESCRIPTIONS = {
+  network(network, context) {
+    const node = context.topology.networks.get(network.id);
+    const type = network['provider:network_type'];
+    const segment = network['provider:segmentation_id'];
+    const physical = network['provider:physical_network'];
+    const services = node.services.filter((port) => port.device_owner !== 'network:floatingip');
+    return [
+      facts([
+        ['Status', status(network)],
+        ['Type', type ? `${type}${segment ? ` ${segment}` : ''}${physical ? ` on ${physical}` : ''}` : null],
+        ['MTU', network.mtu],
+        ['Use', [network['router:external'] && 'external', network.shared && 'shared'].filter(Boolean).join(', ') || null],
+        ...common(network, context),
+      ]),
+      section(`Subnets (${node.subnets.length})`, node.subnets.length ? list(node.subnets, (subnet) => {
+        const usage = context.usage.get(subnet.id);
+        return h('div', { class: 'stack' }, link('subnet', subnet.id, clean(subnet.name) ? `${clean(subnet.name)} · ${subnet.cidr}` : subnet.cidr), usage ? usageBar(usage) : null);
+      }) : h('p', { class: 'muted' }, 'Ports of this network get no addresses.')),
+      node.attachments.length ? section(`Routers (${node.attachments.length})`, list(node.attachments, ({ routerId, ips }) =>
+        [link('router', routerId, context.topology.routers.get(routerId).name), h('span', { class: 'muted mono end' }, ips.join(', '))])) : null,
+      section(`Ports (${node.members.length})`, node.members.length ? list(node.members.map((member) => member.port), portLine)
+        : h('p', { class: 'muted' }, 'No instance is on this network.')),
+      node.floatingIps.length ? section(`Floating IPs (${node.floatingIps.length})`, list(node.floatingIps, (floatingIp) =>
+        [link('floatingip', floatingIp.id, floatingIp.floating_ip_address), h('span', { class: 'muted end' }, floatingIp.port_id ? floatingIp.fixed_ip_address : 'not associated')])) : null,
+      services.length ? section('Service ports', list(services, (port) =>
+        [mark(...statusOf(port)), link('port', port.id, OWNERS[port.device_owner] ?? port.device_owner.replace('network:', '')),
+          h('span', { class: 'muted mono end' }, port.fixed_ips?.[0]?.ip_address ?? '')])) : null,
+    ];
+  },
+
+  subnet(subnet, context) {
+    const network = context.store.get('network', subnet.network_id);
+    const usage = context.usage.get(subnet.id);
+    return [
+      usage ? usageBar(usage, true) : null,
+      facts([
+        ['CIDR', h('code', {}, subnet.cidr)],
+        ['Network', network ? link('network', network.id, nameOf(network)) : null],
+        ['Gateway', subnet.gateway_ip ? h('code', {}, subnet.gateway_ip) : 'none'],
+        ['DHCP', subnet.enable_dhcp ? 'yes' : 'no'],
+        ['IPv6 mode', subnet.ipv6_address_mode || subnet.ipv6_ra_mode],
+        ['Allocation pools', (subnet.allocation_pools ?? []).map((pool) => h('div', { class: 'mono' }, `${pool.start} – ${pool.end}`))],
+        ['DNS servers', subnet.dns_nameservers?.length ? subnet.dns_nameservers.join(', ') : null],
+        ['Host routes', subnet.host_routes?.length ? subnet.host_routes.map((route) => h('div', { class: 'mono' }, `${route.destination} via ${route.nexthop}`)) : null],
+        ...common(subnet, context),
+      ]),
+    ];
+  },
+
+  router(router, context) {
+    const node = context.topology.routers.get(router.id);
+    const gateway = router.external_gateway_info;
+    const networks = node.networkIds.map((id) => context.topology.networks.get(id)).filter(Boolean);
+    const floating = [...context.store.tables.floatingip.values()].filter((each) => each.router_id === router.id);
+    return [
+      facts([
+        ['Status', status(router)],
+        ['Kind', [router.ha && 'highly available', router.distributed && 'distributed'].filter(Boolean).join(', ') || 'centralized'],
+        ['Gateway', gateway?.network_id ? [link('network', gateway.network_id, context.topology.networks.get(gateway.network_id)?.name), ' ', h('span', { class: 'mono' }, node.gatewayIps.join(', '))] : 'none'],
+        ['SNAT', gateway?.network_id && 'enable_snat' in gateway ? (gateway.enable_snat ? 'yes' : 'no') : null],
+        ...common(router, context),
+      ]),
+      section(`Networks (${networks.length})`, networks.length ? list(networks, (network) => {
+        const own = network.attachments.find((each) => each.routerId === router.id);
+        return [link('network', network.id, network.name), h('span', { class: 'muted mono end' }, own.ips.join(', '))];
+      }) : h('p', { class: 'muted' }, 'The router has no interface.')),
+      router.routes?.length ? section('Static routes', list(router.routes, (route) => h('span', { class: 'mono' }, `${route.destination} via ${route.nexthop}`))) : null,
+      floating.length ? section(`Floating IPs (${floating.length})`, list(floating, (each) =>
+        [link('floatingip', each.id, each.floating_ip_address), h('span', { class: 'muted mono end' }, each.fixed_ip_address ?? '')])) : null,
+    ];
+  },
+
+  port(port, context) {
+    const { store } = context;
+    const network = store.get('network', port.network_id);
+    const router = store.get('router', port.device_id);
+    const host = port['binding:host_id'];
+    const floating = [...store.tables.floatingip.values()].filter((each) => each.port_id === port.id);
+    const siblings = port.device_id ? [...store.tables.port.values()].filter((each) => each.device_id === port.device_id && each.id !== port.id) : [];
+    const groups = port.security_groups ?? [];
+    return [
+      h('div', { class: 'actions' },
+        h('a', { class: 'button', href: formatPlace({ view: 'trace', params: { from: port.id } }) }, icon('trace'), 'Trace from here'),
+        h('a', { class: 'button', href: formatPlace({ view: 'trace', params: { to: port.id } }) }, icon('trace'), 'Trace to here')),
+      port['binding:vif_type'] === 'binding_failed' ? notice('bad', `No driver could bind this port on ${host || 'its host'}.`) : null,
+      facts([
+        ['Status', status(port)],
+        ['Network', network ? link('network', network.id, nameOf(network)) : shortId(port.network_id)],
+        ['Addresses', port.fixed_ips?.length ? port.fixed_ips.map((fixed) => h('div', {}, h('code', {}, fixed.ip_address), ' ', link('subnet', fixed.subnet_id, store.get('subnet', fixed.subnet_id)?.cidr))) : 'none'],
+        ['Floating IPs', floating.length ? floating.map((each) => h('div', {}, link('floatingip', each.id, each.floating_ip_address))) : null],
+        ['MAC address', h('code', {}, port.mac_address)],
+        ['Host', host ? link('host', host, host) : 'binding:host_id' in port ? 'not bound' : null],
+        ['Owner', router ? link('router', router.id, nameOf(router)) : port.device_owner ? data(port.device_owner) : null],
+        ['Device', !router && port.device_id ? copyable(port.device_id) : null],
+        ['VIF type', port['binding:vif_type']],
+        ['Port security', port.port_security_enabled === undefined ? null : port.port_security_enabled ? 'on' : 'off'],
+        ['Security groups', groups.length ? groups.map((id) => h('div', {}, link('security_group', id, store.get('security_group', id) ? nameOf(store.get('security_group', id)) : ''))) : null],
+        ['Allowed address pairs', port.allowed_address_pairs?.length ? port.allowed_address_pairs.map((pair) => h('div', { class: 'mono' }, pair.ip_address)) : null],
+        ...common(port, context),
+      ]),
+      siblings.length && !router ? section('Other ports of the instance', list(siblings, portLine)) : null,
+    ];
+  },
+
+  floatingip(floatingIp, context) {
+    const port = context.store.get('port', floatingIp.port_id);
+    const router = context.store.get('router', floatingIp.router_id);
+    const network = context.store.get('network', floatingIp.floating_network_id);
+    return [facts([
+      ['Status', status(floatingIp)],
+      ['Address', h('code', {}, floatingIp.floating_ip_address)],
+      ['Fixed address', floatingIp.fixed_ip_address ? h('code', {}, floatingIp.fixed_ip_address) : 'not associated'],
+      ['Port', port ? link('port', port.id, portLabel(port)) : null],
+      ['Router', router ? link('router', router.id, nameOf(router)) : null],
+      ['External network', network ? link('network', network.id, nameOf(network)) : null],
+      ...common(floatingIp, context),
+    ])];
+  },
+
+  security_group(securityGroup, context) {
+    const ports = [...context.store.tables.port.values()].filter((port) => (port.security_groups ?? []).includes(securityGroup.id));
+    return [facts(common(securityGroup, context)),
+      section(`Ports (${ports.length})`, ports.length ? list(ports, portLine) : h('p', { class: 'muted' }, 'No port has this group.'))];
+  },
+
+  agent(agent) {
+    const own = agent.configurations ?? {};
+    const heartbeat = parseTime(agent.heartbeat_timestamp);
+    return [
+      problemsOf(agent).map(([name, reason]) => notice('warn', h('strong', {}, shortId(name)), `: ${clean(reason)}`)),
+      facts([
+        ['State', state(agentHealth(agent), agent.alive ? 'Alive' : 'Late')],
+        ['Host', link('host', agent.host, agent.host)],
+        ['Last report', heartbeat ? ago(Date.now() - heartbeat) : null],
+        ['Started', agent.started_at ? `${agent.started_at} UTC` : null],
+        ['Enabled', agent.admin_state_up ? 'yes' : 'no'],
+        ['Dataplane', own.dataplane ? data(own.dataplane) : null],
+        ['Changes behind', own.feed_behind ?? null],
+        ['Last repair', own.last_repair ? data(shown(own.last_repair)) : null],
+        ['Zone', agent.availability_zone],
+        ['ID', copyable(agent.id)],
+      ]),
+      h('details', { class: 'fold' }, h('summary', {}, 'Configuration'), h('table', { class: 'attributes' }, h('tbody', {},
+        Object.keys(own).sort().map((name) => h('tr', {}, h('th', { scope: 'row' }, clean(name)), h('td', {}, data(shown(own[name])))))))),
+    ];
+  },
+
+  host(host, { tunnels, topology }) {
+    const peers = tunnels.filter((tunnel) => tunnel.a === host.name || tunnel.b === host.name);
+    const members = host.ports.filter((port) => !(port.device_owner ?? '').startsWith('network:'));
+    const others = host.ports.length - members.length;
+    return [
+      host.agents.length ? null : notice('warn', 'No agent of this host reports, but ports are bound to it.'),
+      facts([
+        ['State', state(host.health)],
+        ['Tunnel address', host.tunnelIp ? h('code', {}, host.tunnelIp) : 'none'],
+        ['Tunnel types', host.tunnelTypes.join(', ') || null],
+        ['Zone', host.zone || null],
+      ]),
+      section(`Agents (${host.agents.length})`, list(host.agents, (agent) =>
+        [mark(agentHealth(agent), agent.alive ? 'alive' : 'late'), link('agent', agent.id, agent.agent_type)])),
+      section(`Tunnels (${peers.length})`, peers.length ? list(peers, (tunnel) => {
+        const other = tunnel.a === host.name ? tunnel.b : tunnel.a;
+        return [mark(tunnel.health, tunnel.health), link('host', other, other), h('span', { class: 'muted end' }, `${tunnel.types.join(', ')} · ${count(tunnel.networks.length, 'network')}`)];
+      }) : h('p', { class: 'muted' }, 'No tunnel network has ports here and on another host.')),
+      section(`Ports of instances (${members.length})`, members.length ? list(members, portLine) : h('p', { class: 'muted' }, 'None.'),
+        others ? h('p', { class: 'muted' }, `And ${count(others, 'service port')} of routers and DHCP.`) : null),
+    ];
+  },
+};

@@ -1,0 +1,110 @@
+/** The frame of the page: navigation, search, project filter, connection, theme and login. */
+
+import { h, put } from '../core/dom.js';
+import { ago, clean } from '../core/format.js';
+import { formatPlace } from '../core/hash.js';
+import { icon } from '../core/icons.js';
+import { applyTheme, currentTheme, nextTheme } from '../core/theme.js';
+import { searchBox } from './search.js';
+
+const NAMES = { topology: 'Topology', hosts: 'Hosts', health: 'Health', subnets: 'Subnets', trace: 'Trace' };
+const CONNECTION = {
+  loading: ['unknown', 'Loading'], live: ['live', 'Live'], disconnected: ['bad', 'Disconnected'], expired: ['key', 'Login expired'],
+};
+
+export class Shell {
+  /**
+   * @param {{session: any, store: any, onProject: (id: string) => void, onLogOut: () => void, onRetry: () => void,
+   *   projectName: (id: string) => string}} options
+   */
+  constructor(options) {
+    this.options = options;
+    this.links = new Map();
+    this.problems = h('span', { class: 'badge', hidden: true });
+    const nav = h('nav', { 'aria-label': 'Views' }, Object.entries(NAMES).map(([view, name]) => {
+      const link = h('a', { href: formatPlace({ view, params: {} }) }, icon(view), h('span', {}, name), view === 'health' ? this.problems : null);
+      this.links.set(view, link);
+      return link;
+    }));
+    this.project = h('select', { 'aria-label': 'Project', class: 'project', on: { change: () => options.onProject(this.project.value) } });
+    this.connection = h('button', { type: 'button', class: 'connection', on: { click: options.onRetry } });
+    this.banner = h('div', { class: 'banner', hidden: true });
+    this.main = h('main', { id: 'main', tabindex: -1 });
+    this.element = h('div', { class: 'shell' },
+      h('a', { href: '#main', class: 'skip', on: { click: (event) => { event.preventDefault(); this.main.focus(); } } }, 'Skip to the content'),
+      h('header', { class: 'top' },
+        h('a', { class: 'brand', href: '#/topology', 'aria-label': 'neutrino: topology' }, h('img', { src: 'icon.svg', alt: '', width: 24, height: 24 }), h('span', {}, 'neutrino')),
+        nav, searchBox(options.store), this.project, this.connection, this.themeButton(), this.account()),
+      this.banner, this.main);
+    setInterval(() => this.drawConnection(), 1000);
+  }
+
+  themeButton() {
+    const button = h('button', { type: 'button', class: 'tool' });
+    const draw = () => {
+      const theme = currentTheme();
+      const label = `Theme: ${theme}. Change to ${nextTheme(theme)}.`;
+      button.setAttribute('aria-label', label);
+      button.title = label;
+      put(button, icon(theme));
+    };
+    button.addEventListener('click', () => {
+      applyTheme(nextTheme(currentTheme()));
+      draw();
+    });
+    draw();
+    return button;
+  }
+
+  account() {
+    const { session, onLogOut } = this.options;
+    if (session.auth === 'noauth') return h('span', { class: 'account none', title: 'This server has no authentication: everyone who reaches it is an administrator.' }, 'No authentication');
+    const who = `${clean(session.user)}${session.project ? ` · ${clean(session.project)}` : ''}`;
+    return h('div', { class: 'account' }, h('span', { title: `Roles: ${session.roles.join(', ') || 'none'}` }, who),
+      h('button', { type: 'button', class: 'tool', title: 'Log out', 'aria-label': 'Log out', on: { click: onLogOut } }, icon('logout')));
+  }
+
+  /** Marks the current view, and lists the projects of the data. */
+  update(place, projects, problems) {
+    for (const [view, link] of this.links) {
+      if (view === place.view) link.setAttribute('aria-current', 'page');
+      else link.removeAttribute('aria-current');
+    }
+    document.title = `${NAMES[place.view]} – neutrino`;
+    const chosen = place.params.project ?? '';
+    const known = [...new Set([...projects, ...(chosen ? [chosen] : [])])];
+    const wanted = JSON.stringify([known, known.map(this.options.projectName)]);
+    if (wanted !== this.projects) {
+      this.projects = wanted;
+      put(this.project, h('option', { value: '' }, 'All projects'),
+        known.filter(Boolean).map((id) => h('option', { value: id }, this.options.projectName(id))));
+    }
+    this.project.value = chosen;
+    this.project.hidden = known.filter(Boolean).length < 2 && !chosen;
+    this.problems.hidden = problems === 0;
+    this.problems.textContent = String(problems);
+    this.problems.setAttribute('aria-label', `${problems} problems`);
+  }
+
+  setConnection(connection) {
+    this.state = connection;
+    this.drawConnection();
+  }
+
+  drawConnection() {
+    const { state = 'loading', at = 0, error = '', mode = 'changes' } = this.state ?? {};
+    const [name, word] = CONNECTION[state];
+    const since = at ? ago(Date.now() - at) : '';
+    const detail = state === 'live' ? (mode === 'changes' ? 'from the change log' : 'from lists, every few seconds') : error;
+    const key = `${state} ${state === 'live' ? '' : since} ${error} ${mode}`;
+    if (key === this.shownConnection) return;
+    this.shownConnection = key;
+    this.connection.className = `connection is-${state}`;
+    this.connection.title = `${word} ${detail}${state === 'disconnected' ? ' Click to retry.' : ''}`;
+    put(this.connection, icon(name), h('span', {}, word));
+    this.banner.hidden = state !== 'disconnected' && state !== 'expired';
+    put(this.banner, icon('warn'), h('span', { role: state === 'disconnected' ? 'status' : 'alert' },
+      state === 'expired' ? 'The login has expired. ' : `${error} ${at ? `What you see is from ${since}. ` : ''}`),
+      h('button', { type: 'button', on: { click: this.options.onRetry } }, state === 'expired' ? 'Log in again' : 'Retry now'));
+  }
+}

@@ -1,0 +1,164 @@
+"""neutrino doctor and neutrino status in a lab: a healthy one has no findings, and real faults are named."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from neutrino.lab.errors import wait_until
+from neutrino.lab.hosts.namespaces import host_command, run
+from neutrino.lab.settings import FABRIC, UNDERLAY
+from tests.support.lab import network, open_group
+from tests.support.lab_control import Lab
+from tests.support.neutrino import PROGRAM
+
+Finding = dict[str, Any]
+
+
+@pytest.fixture
+def site(lab: Lab) -> Lab:
+    """Two instances on a tunnelled network, each on a host of its own, so that the hosts are peers."""
+    blue, group = network(lab, "blue"), open_group(lab)
+    lab.vm("a", network=blue["id"], host="h1", security_groups=[group])
+    lab.vm("b", network=blue["id"], host="h2", security_groups=[group])
+
+    def is_peer() -> bool:
+        cache = lab.paths.host("h1") / "feed.json"
+        return cache.exists() and '"h2"' in cache.read_text()
+
+    wait_until(is_peer, 10, "h1 does not know h2")
+    return lab
+
+
+def doctor(lab: Lab, host: str, *arguments: str) -> tuple[int, list[Finding]]:
+    files = [word for path in lab.agent_config_files(host) for word in ("--config-file", str(path))]
+    done = lab.run(host, [str(PROGRAM), "doctor", "--json", *files, *arguments], check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode, json.loads(done.stdout)["findings"]
+
+
+def kinds(findings: list[Finding]) -> set[str]:
+    return {each["kind"] for each in findings}
+
+
+def status(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(PROGRAM), "status", "--endpoint", lab.settings.url, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_healthy_lab(site: Lab) -> None:
+    code, findings = doctor(site, "h1")
+    assert (code, findings) == (0, [])
+    files = ["--config-file", str(site.paths.server / "neutrino.conf")]
+    done = subprocess.run([PROGRAM, "doctor", *files], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "8 checks of this server: no findings")
+    shown = status(site)
+    assert shown.returncode == 0, shown.stdout
+    assert shown.stdout.startswith("OK: no problems; 3 of 3 hosts alive")
+    found = json.loads(status(site, "--json").stdout)
+    assert found["ports"]["by_status"] == {"ACTIVE": 2}
+    assert {host["name"] for host in found["hosts"]} == {"h1", "h2", "h3"}
+    assert {agent["dataplane"] for host in found["hosts"] for agent in host["agents"]} == {"up"}
+
+
+def test_an_underlay_with_a_small_mtu(site: Lab) -> None:
+    """The bridge between the hosts drops large packets without an answer, as a switch with a small MTU does."""
+    with small_mtu(site, 1300):
+        _, findings = doctor(site, "h1", "--only", "underlay")
+        (found,) = findings
+        assert found["kind"] == "underlay-mtu-low"
+        # The kernel's bridge leaves four bytes more, for a VLAN header.
+        assert re.search(r"packets of 130[0-4] bytes pass, and its tunnelled networks need 1500", found["what"])
+        assert "1500" in found["fix"]
+    assert doctor(site, "h1", "--only", "underlay") == (0, [])
+
+
+@contextlib.contextmanager
+def small_mtu(lab: Lab, mtu: int) -> Iterator[None]:
+    """The fabric's port of h2 carries packets up to this size."""
+
+    def set_mtu(size: int) -> None:
+        run(host_command(lab.holder(FABRIC), ["ip", "link", "set", f"h2-{UNDERLAY}", "mtu", str(size)]))
+
+    set_mtu(mtu)
+    try:
+        yield
+    finally:
+        set_mtu(lab.settings.mtu)
+
+
+def test_a_host_that_does_not_answer(site: Lab) -> None:
+    site.run("h2", ["ip", "address", "flush", "dev", "br-underlay"])
+    try:
+        _, findings = doctor(site, "h1", "--only", "underlay")
+        assert kinds(findings) == {"peer-unreachable"}
+        _, findings = doctor(site, "h2", "--only", "underlay")
+        assert kinds(findings) == {"local-ip-missing"}
+    finally:
+        site.stop_ovs("h2")
+        site.start_ovs("h2")
+
+
+def test_a_deleted_flow_is_drift(site: Lab) -> None:
+    site.stop_agent("h1")  # a running agent would repair it
+    site.run("h1", ["ovs-ofctl", "del-flows", "br-int", "table=0"])
+    code, findings = doctor(site, "h1", "--only", "drift,agent")
+    assert code == 1
+    assert kinds(findings) == {"agent-not-running", "drift"}
+    found = next(each for each in findings if each["kind"] == "drift")
+    assert found["what"].startswith("role l2: ")
+    site.start_agent("h1")
+    wait_until(lambda: doctor(site, "h1", "--only", "drift,agent") == (0, []), 30, "the agent does not repair it")
+
+
+@pytest.fixture
+def namespace(lab: Lab) -> Iterator[str]:
+    name = f"qrouter-{uuid.uuid4()}"
+    lab.run("h1", ["ip", "netns", "add", name])
+    yield name
+    lab.run("h1", ["ip", "netns", "delete", name], check=False)
+
+
+def test_a_foreign_namespace_and_a_port_without_an_object(site: Lab, namespace: str) -> None:
+    port = ["ovs-vsctl", "add-port", "br-int", "tapstray", "--", "set", "Interface", "tapstray", "type=internal"]
+    site.run("h1", [*port, f"external_ids:iface-id={uuid.uuid4()}"])
+    code, findings = doctor(site, "h1", "--only", "orphans")
+    site.run("h1", ["ovs-vsctl", "del-port", "tapstray"])
+    assert code == 1
+    assert {(each["kind"], each["severity"]) for each in findings} == {
+        ("orphan-namespace", "warning"),
+        ("orphan-switch-port", "note"),
+    }
+    assert namespace in findings[0]["what"]
+    assert findings[0]["fix"].startswith(f"If nothing uses it: ip netns delete {namespace}")
+
+
+def test_stopped_processes(site: Lab) -> None:
+    """First the switch, then its database, then the server: each is named, and nothing hangs."""
+    site.stop_ovs("h1", database=False)
+    assert kinds(doctor(site, "h1", "--only", "openvswitch")[1]) == {"ovs-vswitchd-down"}
+
+    def is_degraded() -> bool:
+        shown = status(site)
+        return shown.returncode == 1 and "the dataplane is down" in shown.stdout
+
+    wait_until(is_degraded, 20, "the status does not show the lost dataplane")
+    shown = status(site)
+    assert "Open vSwitch agent on h1: the dataplane is down" in shown.stdout
+    assert "Fix: Start Open vSwitch" in shown.stdout
+    site.stop_ovs("h1")
+    assert kinds(doctor(site, "h1", "--only", "openvswitch,tunnels,orphans")[1]) == {"ovsdb-unreachable"}
+    site.stop_server()
+    assert kinds(doctor(site, "h1", "--only", "feed,openvswitch")[1]) == {"feed-unreachable", "ovsdb-unreachable"}
+    shown = status(site)
+    assert shown.returncode == 3
+    assert shown.stderr.startswith("neutrino: ")
+    assert shown.stderr.count("\n") == 1

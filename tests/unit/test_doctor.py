@@ -1,0 +1,607 @@
+"""neutrino doctor: every kind of finding is provoked, a healthy machine has none, and docs/doctor.md lists them all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from neutrino.agent.role import Drift
+from neutrino.cli.doctor import agent, checks, configuration, files, kinds, openvswitch, run, service, underlay
+from neutrino.cli.doctor import host as host_checks
+from neutrino.cli.doctor.command import as_json, render
+from neutrino.cli.doctor.finding import HOST, NOTE, SERVER, Finding
+from neutrino.cli.doctor.ovsdb_client import NotReachable, plain, select
+from neutrino.cli.doctor.subject import Subject, detect, subjects
+from neutrino.feed.state import State
+from neutrino.model.state import Host, Network, Port, Segment
+from neutrino.server.config import configuration as server_configuration
+from neutrino.server.config import database_url
+from neutrino.server.db import schema
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from tests.support import doctor as support
+from tests.support.doctor import FakeMachine, certificate
+from tests.support.doctor_document import PAGE, render_page
+
+UUID = "0123abcd-0000-4000-8000-000000000001"
+ROUTER = "0123abcd-0000-4000-8000-000000000002"
+Provoke = Callable[[Path, pytest.MonkeyPatch], Iterable[Finding]]
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def cached(subject: Subject, *objects: Any) -> Subject:
+    """With these objects in the agent's cache."""
+    state, names = State(), {Host: "host", Network: "network", Port: "port"}
+    for each in objects:
+        state._set(names[type(each)], each.id, each)
+    subject.state_path.mkdir(exist_ok=True)
+    (subject.state_path / "feed.json").write_bytes(state.dump())
+    return subject
+
+
+def peers(*addresses: str, mtu: int = 1450) -> list[Any]:
+    segment = Segment(id=UUID, network_type="vxlan", segmentation_id=1)
+    hosts = [
+        Host(id=f"h{number}", tunneling_ip=each, tunnel_types=("vxlan",)) for number, each in enumerate(addresses, 2)
+    ]
+    return [*hosts, Network(id=UUID, mtu=mtu, segments=(segment,))]
+
+
+def migrated(subject: Subject, *statements: sa.Executable | str) -> Subject:
+    """With a database of this release, after these statements."""
+    db = Database(database_url(server_configuration(subject.files)))
+    schema.ensure(db)
+    with db.engine().begin() as connection:
+        for each in statements:
+            connection.execute(sa.text(each) if isinstance(each, str) else each)
+    db.close()
+    return subject
+
+
+@contextlib.contextmanager
+def answering(path: Path, *answers: bytes) -> Iterator[None]:
+    """A Unix socket that answers each connection with the next of these bytes."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            for answer in answers:
+                with contextlib.suppress(OSError):
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.recv(1 << 16)
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield
+        thread.join(5)
+
+
+def of_feed(subject: Subject, answer: str, directory: Path) -> list[Finding]:
+    with answering(directory / "feed.sock", answer.encode()):
+        return list(agent.feed(subject))
+
+
+def http(status: str, body: str = "", date: str = "Fri, 15 Jan 2027 08:00:00 GMT") -> str:
+    return f"HTTP/1.1 {status}\r\nDate: {date}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+
+
+def switch(**tables: Any) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a healthy switch, except for what is given."""
+    rows: dict[str, list[dict[str, Any]]] = {
+        "Open_vSwitch": [{"ovs_version": "3.1.0", "datapath_types": ["netdev", "system"], "iface_types": ["vxlan"]}],
+        "Bridge": [{"name": "br-int", "datapath_type": "system", "ports": ["p1"]}],
+        "Port": [{"_uuid": "p1", "name": "tap1", "interfaces": ["i1"]}],
+        "Interface": [{"_uuid": "i1", "name": "tap1", "type": "internal", "ofport": 1, "external_ids": {}}],
+    }
+    return rows | tables
+
+
+def of_switch(
+    check: Callable[[Subject], Iterable[Finding]], patch: pytest.MonkeyPatch, subject: Subject, **tables: Any
+) -> list[Finding]:
+    patch.setattr(openvswitch, "select", lambda address, wanted: switch(**tables))
+    patch.setattr(openvswitch, "switch_error", lambda directory: "")
+    return list(check(subject))
+
+
+def tunnel(**more: Any) -> dict[str, Any]:
+    row = {"_uuid": "i2", "name": "vxlan-c0000202", "type": "vxlan", "ofport": 2, "options": {"remote_ip": "192.0.2.2"}}
+    return {**row, "external_ids": {}, "statistics": {}, **more}
+
+
+def found_drift(patch: pytest.MonkeyPatch, directory: Path, found: list[Drift], synced: bool = True) -> list[Finding]:
+    patch.setattr("neutrino.agent.main.find", lambda files: (found, synced))
+    return list(agent.drift(support.host(directory)))
+
+
+def with_machine(**changes: Any) -> FakeMachine:
+    return replace(FakeMachine(), **changes)
+
+
+def without(program: str) -> FakeMachine:
+    machine = FakeMachine()
+    del machine.installed[program]
+    return machine
+
+
+def sysctl(path: str, value: str) -> FakeMachine:
+    machine = FakeMachine()
+    machine.files[path] = value
+    return machine
+
+
+def with_certificate(directory: Path, begin: float, end: float) -> list[Finding]:
+    path = certificate(directory / "server.pem", begin, end, FakeMachine().time)
+    settings = {"feed": {"tls_cert_file": path, "tls_key_file": path}}
+    return list(files.certificates(support.server(directory, settings)))
+
+
+def failing(subject: Subject) -> Iterator[Finding]:
+    raise LookupError("nothing here")
+    yield
+
+
+def hanging(subject: Subject) -> Iterator[Finding]:
+    yield kinds.DRIFT("found before it hung")
+    time.sleep(60)
+
+
+def of_run(function: str, seconds: float, directory: Path) -> Iterable[Finding]:
+    check = checks.Check("broken", (HOST,), f"{__name__}:{function}", "nothing", seconds)
+    return run.run(check, support.host(directory))
+
+
+def foreign_namespace(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    (directory / "netns" / f"qrouter-{ROUTER}").mkdir(parents=True)
+    (directory / "netns" / "somebody-elses").mkdir()
+    patch.setattr(agent, "NAMESPACES", str(directory / "netns"))
+    return of_switch(agent.orphans, patch, cached(support.host(directory)))
+
+
+def orphan_port(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    patch.setattr(agent, "NAMESPACES", str(directory / "none"))
+    row = {**switch()["Interface"][0], "external_ids": {"iface-id": UUID}}
+    return of_switch(agent.orphans, patch, cached(support.host(directory)), Interface=[row])
+
+
+def two_allocations(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    """Two ports with one address on a network, as an overlapping subnet that was inserted by hand allows."""
+    subject = migrated(support.server(directory))
+    with contextlib.closing(sqlite3.connect(files.sqlite_file(subject.conf))) as connection:  # without foreign keys
+        for subnet in ("s1", "s2"):
+            values = (subnet, "10.0.0.5", f"port-{subnet}", "n1")
+            connection.execute(
+                "INSERT INTO ip_allocations (subnet_id, ip_address, port_id, network_id) VALUES (?,?,?,?)", values
+            )
+        connection.commit()
+    return service.database(subject)
+
+
+def damaged(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    subject = migrated(support.server(directory))
+    path = Path(files.sqlite_file(subject.conf))
+    data = bytearray(path.read_bytes())
+    data[-3000:] = b"\xff" * 3000
+    path.write_bytes(data)
+    for extra in ("-wal", "-shm"):
+        Path(f"{path}{extra}").unlink(missing_ok=True)
+    return list(service.database(subject))
+
+
+def untrusted(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    error = __import__("ssl").SSLCertVerificationError("refused")
+    error.verify_message = "self-signed certificate"
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    patch.setattr(agent, "_upgrade", refuse)
+    return list(agent.feed(support.host(directory, {"feed": {"server": "wss://server.example.org:9697"}})))
+
+
+def service_problem(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    row = {"id": UUID, "agent_type": "Open vSwitch agent", "binary": "b", "topic": "t", "host": "h9", "created_at": ""}
+    row |= {"started_at": "", "heartbeat_timestamp": "2020-01-01T00:00:00Z"}
+    return service.service(migrated(support.server(directory), sa.insert(t.agents).values(row)))
+
+
+def unknown_datapath(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    root = {"ovs_version": "3.1.0", "datapath_types": "netdev", "iface_types": []}
+    return of_switch(openvswitch.openvswitch, patch, support.host(directory), Open_vSwitch=[root], Bridge=[])
+
+
+def vswitchd_down(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    patch.setattr(openvswitch, "select", lambda address, wanted: switch())
+    return openvswitch.openvswitch(support.host(directory))
+
+
+def low_mtu(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    machine = with_machine(path_mtu=lambda address: 1400 if address == "192.0.2.2" else 1500)
+    return underlay.underlay(cached(support.host(directory, machine=machine), *peers("192.0.2.2", "192.0.2.3")))
+
+
+def unreachable_peer(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    machine = with_machine(path_mtu=lambda address: 0)
+    return underlay.underlay(cached(support.host(directory, machine=machine), *peers("192.0.2.2")))
+
+
+def wrong_counter(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    counter = sa.insert(t.quota_usages).values(project_id="p", resource="network", used=7)
+    return service.database(migrated(support.server(directory), counter))
+
+
+def readable_secret(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    subject = support.host(directory)
+    (directory / "credential").chmod(0o644)
+    return files.files(subject)
+
+
+def state_is_a_file(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    (directory / "agent").write_text("")
+    return files.files(support.host(directory))
+
+
+def damaged_cache(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    subject = cached(support.host(directory))
+    (subject.state_path / "feed.json").write_text("{")
+    return agent.agent(subject)
+
+
+def keystone_gone(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    settings = {"DEFAULT": {"auth_strategy": "keystone"}, "keystone_authtoken": {"auth_url": "http://127.0.0.1:1/v3"}}
+    return service.keystone(support.server(directory, settings))
+
+
+HYBRID = {"securitygroup": {"firewall_driver": "iptables_hybrid"}}
+MAPPED = {"ovs": {"bridge_mappings": "physnet1:br-ex"}}
+NETDEV_BRIDGE = [{"name": "br-int", "datapath_type": "netdev", "ports": []}]
+BROKEN_PORT = [{**switch()["Interface"][0], "error": "could not open network device tap1", "ofport": -1}]
+
+PROVOKED: dict[kinds.Kind, Provoke] = {
+    kinds.CHECK_FAILED: lambda path, patch: of_run("failing", 5, path),
+    kinds.CHECK_TIMED_OUT: lambda path, patch: of_run("hanging", 0.3, path),
+    kinds.CONFIGURATION_INVALID: lambda path, patch: configuration.configuration(
+        support.host(path, {"agent": {"report_interval": "soon"}})
+    ),
+    kinds.OPTION_UNKNOWN: lambda path, patch: configuration.configuration(
+        support.host(path, {"ovs": {"lokal_ip": "x"}})
+    ),
+    kinds.OPTION_WITHOUT_EFFECT: lambda path, patch: configuration.configuration(
+        support.host(path, {"DEFAULT": {"rpc_response_timeout": 60}})
+    ),
+    kinds.OPTIONS_CONTRADICT: lambda path, patch: configuration.configuration(
+        support.host(path, {"agent": {"arp_responder": True, "l2_population": False}})
+    ),
+    kinds.FILE_UNREADABLE: lambda path, patch: files.files(
+        support.host(path, {"feed": {"credential_file": path / "none"}})
+    ),
+    kinds.SECRET_READABLE: readable_secret,
+    kinds.STATE_UNUSABLE: state_is_a_file,
+    kinds.DISK_FULL: lambda path, patch: files.disk(
+        support.host(path, machine=with_machine(space=(100 * 2**30, 2**20)))
+    ),
+    kinds.DISK_LOW: lambda path, patch: files.disk(
+        support.server(path, machine=with_machine(space=(2**30, 30 * 2**20)))
+    ),
+    kinds.CERTIFICATE_UNUSABLE: lambda path, patch: files.certificates(
+        support.host(path, {"feed": {"ca_file": path / "none.pem"}})
+    ),
+    kinds.CERTIFICATE_EXPIRED: lambda path, patch: with_certificate(path, -10, -1),
+    kinds.CERTIFICATE_EXPIRES: lambda path, patch: with_certificate(path, -10, 29),
+    kinds.CERTIFICATE_EARLY: lambda path, patch: with_certificate(path, 1, 90),
+    kinds.DATABASE_UNREACHABLE: lambda path, patch: service.database(
+        support.server(path, {"database": {"connection": "mysql+pymysql://n:secret@127.0.0.1:1/n"}})
+    ),
+    kinds.SCHEMA_OLD: lambda path, patch: service.database(
+        migrated(support.server(path), "UPDATE alembic_version SET version_num = '0001'")
+    ),
+    kinds.SCHEMA_NEW: lambda path, patch: service.database(
+        migrated(support.server(path), "UPDATE alembic_version SET version_num = '9999'")
+    ),
+    kinds.DATABASE_DAMAGED: damaged,
+    kinds.QUOTA_WRONG: wrong_counter,
+    kinds.ADDRESS_DUPLICATE: two_allocations,
+    kinds.CLOCK_DATABASE: lambda path, patch: service.clock_finding(-60.0),
+    kinds.SERVICE_PROBLEM: service_problem,
+    kinds.API_SILENT: lambda path, patch: service.listeners(support.server(path)),
+    kinds.FEED_SILENT: lambda path, patch: service.listeners(support.server(path)),
+    kinds.KEYSTONE_UNREACHABLE: keystone_gone,
+    kinds.PRIVILEGES: lambda path, patch: host_checks.privileges(
+        support.host(path, machine=sysctl("/proc/self/status", "CapEff:\t0000000000000000\n"))
+    ),
+    kinds.PROGRAM_MISSING: lambda path, patch: host_checks.programs(support.host(path, machine=without("dnsmasq"))),
+    kinds.PROGRAM_OPTIONAL: lambda path, patch: host_checks.programs(support.host(path, machine=without("keepalived"))),
+    kinds.PROGRAM_OLD: lambda path, patch: host_checks.programs(
+        support.host(
+            path, machine=with_machine(installed={**FakeMachine().installed, "dnsmasq": "Dnsmasq version 2.76"})
+        )
+    ),
+    kinds.KERNEL_MODULE: lambda path, patch: host_checks.kernel(
+        support.host(path, machine=with_machine(modules={"openvswitch", "nf_conntrack"}))
+    ),
+    kinds.NFTABLES_UNUSABLE: lambda path, patch: host_checks.kernel(
+        support.host(path, machine=with_machine(failing={"nft": "Operation not supported"}))
+    ),
+    kinds.IPV6_OFF: lambda path, patch: host_checks.kernel(
+        support.host(path, machine=sysctl("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"))
+    ),
+    kinds.BRIDGE_NETFILTER: lambda path, patch: host_checks.kernel(
+        support.host(path, HYBRID, sysctl("/proc/sys/net/bridge/bridge-nf-call-iptables", "0"))
+    ),
+    kinds.CONNTRACK_FULL: lambda path, patch: host_checks.kernel(
+        support.host(path, machine=sysctl("/proc/sys/net/netfilter/nf_conntrack_count", "950"))
+    ),
+    kinds.OVSDB_UNREACHABLE: lambda path, patch: openvswitch.openvswitch(support.host(path)),
+    kinds.VSWITCHD_DOWN: vswitchd_down,
+    kinds.OVS_OLD: lambda path, patch: of_switch(
+        openvswitch.openvswitch, patch, support.host(path), Open_vSwitch=[{"ovs_version": "2.9.2"}]
+    ),
+    kinds.DATAPATH_MISSING: unknown_datapath,
+    kinds.DATAPATH_DIFFERS: lambda path, patch: of_switch(
+        openvswitch.openvswitch, patch, support.host(path), Bridge=NETDEV_BRIDGE
+    ),
+    kinds.BRIDGE_MISSING: lambda path, patch: of_switch(openvswitch.openvswitch, patch, support.host(path, MAPPED)),
+    kinds.INTERFACE_ERROR: lambda path, patch: of_switch(
+        openvswitch.openvswitch, patch, support.host(path), Interface=BROKEN_PORT
+    ),
+    kinds.LOCAL_IP_MISSING: lambda path, patch: underlay.underlay(
+        support.host(path, machine=with_machine(addresses=("127.0.0.1",)))
+    ),
+    kinds.TUNNEL_ADDRESS_DUPLICATE: lambda path, patch: underlay.underlay(
+        cached(support.host(path), *peers("192.0.2.1"))
+    ),
+    kinds.PEER_UNREACHABLE: unreachable_peer,
+    kinds.UNDERLAY_MTU: low_mtu,
+    kinds.MTU_UNKNOWN: lambda path, patch: underlay.underlay(
+        cached(support.host(path, machine=without("ping")), *peers("192.0.2.2"))
+    ),
+    kinds.TUNNEL_ERROR: lambda path, patch: of_switch(
+        openvswitch.tunnels, patch, support.host(path), Interface=[tunnel(error="Address already in use")]
+    ),
+    kinds.TUNNEL_ONE_WAY: lambda path, patch: of_switch(
+        openvswitch.tunnels,
+        patch,
+        support.host(path),
+        Interface=[tunnel(statistics={"tx_packets": 500, "rx_packets": 0})],
+    ),
+    kinds.TUNNEL_DROPS: lambda path, patch: of_switch(
+        openvswitch.tunnels, patch, support.host(path), Interface=[tunnel(statistics={"tx_packets": 5, "tx_errors": 3})]
+    ),
+    kinds.FEED_UNREACHABLE: lambda path, patch: agent.feed(support.host(path)),
+    kinds.FEED_UNTRUSTED: untrusted,
+    kinds.FEED_REFUSED: lambda path, patch: of_feed(support.host(path), http("401 Unauthorized", "no such host"), path),
+    kinds.CLOCK_SERVER: lambda path, patch: of_feed(
+        support.host(path), http("401 Unauthorized", date="Fri, 15 Jan 2027 08:01:00 GMT"), path
+    ),
+    kinds.AGENT_DOWN: lambda path, patch: agent.agent(cached(support.host(path))),
+    kinds.NEVER_SYNCED: lambda path, patch: agent.agent(support.host(path)),
+    kinds.CACHE_DAMAGED: damaged_cache,
+    kinds.DRIFT: lambda path, patch: found_drift(patch, path, [Drift("l2", "add flow 1\nadd flow 2\n")]),
+    kinds.NOT_APPLIED: lambda path, patch: found_drift(patch, path, [Drift("l3", "", {"router x": "no such device"})]),
+    kinds.DRIFT_UNKNOWN: lambda path, patch: found_drift(patch, path, [], synced=False),
+    kinds.ORPHAN_NAMESPACE: foreign_namespace,
+    kinds.ORPHAN_PORT: orphan_port,
+}
+
+
+# --- the kinds --------------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_is_provoked_by_a_test() -> None:
+    assert {kind.name for kind in PROVOKED} == set(kinds.KINDS)
+
+
+@pytest.mark.parametrize("kind", PROVOKED, ids=lambda kind: kind.name)
+def test_a_kind_of_finding(kind: kinds.Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [each for each in PROVOKED[kind](tmp_path, monkeypatch) if each.kind == kind.name]
+    assert found, f"nothing of kind {kind.name}"
+    for each in found:
+        assert each.what
+        assert "\n" not in each.what
+        assert ":secret" not in each.what, "a password"
+        assert each.meaning.endswith(".")
+        assert each.fix
+        assert "{" not in each.fix
+
+
+def test_the_document_has_every_kind() -> None:
+    assert PAGE.read_text() == render_page(), "run python -m tests.support.doctor_document"
+
+
+def test_texts_of_all_kinds_are_sentences() -> None:
+    for kind in kinds.KINDS.values():
+        assert kind.meaning[0].isupper(), kind.name
+        assert kind.meaning.endswith("."), kind.name
+
+
+# --- a healthy machine ------------------------------------------------------------------------------------------------
+
+
+def test_a_healthy_host_has_no_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "NAMESPACES", str(tmp_path / "none"))
+    monkeypatch.setattr(openvswitch, "select", lambda address, wanted: switch(Interface=[tunnel(ofport=3)]))
+    monkeypatch.setattr(openvswitch, "switch_error", lambda directory: "")
+    monkeypatch.setattr("neutrino.agent.main.find", lambda files: ([Drift("l2")], True))
+    subject = cached(support.host(tmp_path), *peers("192.0.2.2", "192.0.2.3"))
+    lock = os.open(subject.state_path / "agent.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        with answering(tmp_path / "feed.sock", http("101 Switching Protocols").encode()):
+            results = run.run_all([subject], checks.CHECKS)
+    finally:
+        os.close(lock)
+    assert [each for result in results for each in result.findings] == []
+    assert [result.check for result in results] == [each.name for each in checks.CHECKS if HOST in each.applies_to]
+
+
+def test_a_healthy_server_lacks_its_listeners_only(tmp_path: Path) -> None:
+    """The listeners of a real server are tested with a real server."""
+    subject = migrated(support.server(tmp_path))
+    results = run.run_all([subject], checks.CHECKS)
+    kinds_found = {each.kind for result in results for each in result.findings}
+    assert kinds_found == {kinds.API_SILENT.name, kinds.FEED_SILENT.name}
+
+
+def test_doctor_creates_nothing(tmp_path: Path) -> None:
+    results = run.run_all([support.server(tmp_path)], checks.CHECKS)
+    assert "schema-old" in {each.kind for result in results for each in result.findings}
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["server.conf"]
+
+
+# --- the runner and its output ----------------------------------------------------------------------------------------
+
+
+def test_an_invalid_configuration_stops_the_other_checks(tmp_path: Path) -> None:
+    results = run.run_all([support.host(tmp_path, {"agent": {"report_interval": "soon"}})], checks.CHECKS)
+    assert [each.kind for each in results[0].findings] == ["configuration-invalid"]
+    assert all(result.skipped for result in results[1:])
+    assert "underlay was not checked: the configuration is invalid" in "\n".join(render(results, 100))
+
+
+def test_a_check_that_hangs_keeps_what_it_found(tmp_path: Path) -> None:
+    before = time.monotonic()
+    found = list(of_run("hanging", 0.2, tmp_path))
+    assert time.monotonic() - before < 5
+    assert [each.kind for each in found] == ["drift", "check-timed-out"]
+
+
+def test_the_output_names_meaning_and_fix(tmp_path: Path) -> None:
+    results = [run.Result(HOST, "programs", tuple(PROVOKED[kinds.PROGRAM_MISSING](tmp_path, None)))]  # type: ignore[arg-type]
+    lines = render(results, 100)
+    assert lines[0] == "ERROR dnsmasq is not installed"
+    assert lines[2] == "  Fix: apt-get install dnsmasq-base  [programs]"
+    assert lines[-1] == "1 checks of this host: 1 errors"
+    (found,) = json.loads(as_json(results))["findings"]
+    assert (found["subject"], found["check"], found["kind"]) == ("host", "programs", "program-missing")
+
+
+def test_notes_are_no_findings() -> None:
+    assert render([run.Result(HOST, "x", (kinds.ORPHAN_PORT("port", name="tap1"),))], 80)[-1].endswith(
+        "no findings, 1 notes"
+    )
+    assert kinds.ORPHAN_PORT.severity == NOTE
+
+
+# --- what is examined -------------------------------------------------------------------------------------------------
+
+
+def test_files_are_a_servers_or_an_agents(tmp_path: Path) -> None:
+    assert detect(support.server(tmp_path).files) == [SERVER]
+    assert detect(support.host(tmp_path).files) == [HOST]
+    both = tmp_path / "both.conf"
+    both.write_text("[feed]\nserver = unix:/run/feed.sock\n[database]\nconnection = sqlite:////none\n")
+    assert detect([str(both)]) == [SERVER, HOST]
+    assert [each.role for each in subjects([str(both)], HOST)] == [HOST]
+    (tmp_path / "broken.conf").write_text("no section\n")
+    assert detect([str(tmp_path / "broken.conf")]) == [SERVER]
+
+
+def test_without_files_the_packages_files_are_examined(tmp_path: Path) -> None:
+    paths = (str(tmp_path / "server.conf"), str(tmp_path / "agent.conf"))
+    assert subjects([], "", paths) == []
+    support.host(tmp_path)
+    assert [(each.role, each.files) for each in subjects([], "", paths)] == [(HOST, (paths[1],))]
+    support.server(tmp_path)
+    assert [each.role for each in subjects([], "", paths)] == [SERVER, HOST]
+    assert [each.role for each in subjects([], SERVER, paths)] == [SERVER]
+
+
+# --- details ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_measured_mtu_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = low_mtu(tmp_path, monkeypatch)
+    assert found.what == "host h2 at 192.0.2.2: packets of 1400 bytes pass, and its tunnelled networks need 1500"
+    assert "1500" in found.fix
+
+
+def test_the_needed_mtu_depends_on_type_and_ip_version() -> None:
+    networks = [Network(id="n", mtu=1442, segments=(Segment(id="s", network_type="geneve", segmentation_id=1),))]
+    assert underlay.needed_mtu(networks, 4) == 1492
+    assert underlay.needed_mtu(networks, 6) == 1512
+    assert underlay.needed_mtu([Network(id="n", segments=(Segment(id="s", network_type="vlan"),))], 4) == 0
+
+
+def test_ping_goes_to_our_own_hosts_only(tmp_path: Path) -> None:
+    machine = FakeMachine()
+    list(underlay.underlay(cached(support.host(tmp_path, machine=machine), *peers("192.0.2.2", "2001:db8::1"))))
+    assert {command[-1] for command in machine.ran if command[0] == "ping"} == {"192.0.2.2"}
+
+
+def test_an_ovsdb_answer_in_pieces(tmp_path: Path) -> None:
+    rows = [{"name": "br-int", "ports": ["set", []], "options": ["map", [["key", "5"]]]}]
+    answer = msgspec.json.encode({"id": 0, "error": None, "result": [{"rows": rows}]})
+    with answering(tmp_path / "db.sock", answer):
+        found = select(f"unix:{tmp_path}/db.sock", {"Bridge": ("name", "ports", "options")})
+    assert found == {"Bridge": [{"name": "br-int", "ports": None, "options": {"key": "5"}}]}
+    assert plain(["set", [["uuid", "a"], ["uuid", "b"]]]) == ["a", "b"]
+    (tmp_path / "db.sock").unlink()
+    refusal = b'{"id":0,"error":null,"result":[{"error":"unknown table"}]}'
+    with answering(tmp_path / "db.sock", refusal), pytest.raises(NotReachable, match="unknown table"):
+        select(f"unix:{tmp_path}/db.sock", {"Bridge": ("name",)})
+    with pytest.raises(NotReachable, match="neither unix"):
+        select("ssl:127.0.0.1:6640", {})
+
+
+@pytest.mark.parametrize("text,expected", [("Dnsmasq version 2.90", "2.90"), ("v1.0.6 (x 9.9)", "1.0.6"), ("none", "")])
+def test_versions(text: str, expected: str) -> None:
+    assert host_checks.version(text) == expected
+
+
+def test_contradictions_of_a_server(tmp_path: Path) -> None:
+    settings = {
+        "DEFAULT": {"global_physnet_mtu": 1500},
+        "ssl": {"cert_file": "/none"},
+        "feed": {"heartbeat": 30, "heartbeat_timeout": 5, "tls_key_file": "/none"},
+        "ml2": {"path_mtu": 9000, "project_network_types": "vxlan,gre", "type_drivers": "vxlan"},
+        "keystone_authtoken": {"auth_url": "http://127.0.0.1"},
+    }
+    found = "\n".join(configuration.server_contradictions(support.server(tmp_path, settings).conf))
+    for text in (
+        "use_ssl is off",
+        "tls_key_file",
+        "heartbeat_timeout",
+        "has gre",
+        "path_mtu",
+        "tokens are not checked",
+    ):
+        assert text in found
+
+
+def test_contradictions_of_an_agent(tmp_path: Path) -> None:
+    settings = {
+        "DEFAULT": {"agent_mode": "dvr"},
+        "agent": {"dscp": 10, "dscp_inherit": True, "tunnel_types": "", "enable_distributed_routing": False},
+    }
+    found = "\n".join(configuration.agent_contradictions(support.host(tmp_path, settings).conf))
+    for text in ("overrides dscp", "agent_mode = dvr needs", "no tunnels are created"):
+        assert text in found
+
+
+def test_a_password_in_a_readable_configuration_file(tmp_path: Path) -> None:
+    settings = {"database": {"connection": "postgresql+psycopg://n:secret@127.0.0.1/n"}}
+    subject = support.server(tmp_path, settings)
+    assert list(files.files(subject)) == []
+    Path(subject.files[0]).chmod(0o644)
+    (found,) = files.files(subject)
+    assert found.kind == "secret-readable"
+    assert found.fix == f"chmod o-rwx {subject.files[0]}"
