@@ -35,9 +35,21 @@ class Instrument:
     type: ClassVar[str]
 
     def __init__(
-        self, name: str, help_: str, components: Iterable[str], labels: Sequence[str] = (), *, by_process: bool = False
+        self,
+        name: str,
+        help_: str,
+        components: Iterable[str],
+        labels: Sequence[str] = (),
+        *,
+        by_process: bool = False,
+        initial: Iterable[str] = (),
     ) -> None:
-        """`by_process`: with a label `process`, as several processes of a machine have it."""
+        """`by_process`: with a label `process`, as several processes of a machine have it.
+
+        `initial`: values of the label that are there from the start: Prometheus does not see the increase of a series that
+        begins at 1.
+        """
+        self._initial: list[Labels] = [(value,) for value in initial] if labels else [()]
         self.name, self.help, self.components = name, help_, frozenset(components)
         self.labels = (*(("process",) if by_process else ()), *labels)
         self._by_process = by_process
@@ -56,8 +68,8 @@ class Instrument:
         self._children = {}
         self.function = None
         self._metric = self._make(registry)
-        if not self.labels:
-            self._child(())
+        for one in self._initial:
+            self._child(one)
 
     def end(self) -> None:
         self._children, self._metric, self.function = {}, None, None
