@@ -25,6 +25,7 @@ LOG = logging.getLogger(__name__)
 FLUSH_SECONDS: Final = 1.0  # between writes of API workers to their files
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 Labels = tuple[str, ...]
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each of ours
 Values = Mapping[Labels, float]
 
 
