@@ -26,10 +26,16 @@ ROLES = ("l2", "dhcp", "l3", "metadata")
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
 
 GLOBAL = [
-    cfg.StrOpt("host", default=os.uname().nodename, help="The name of this host in port bindings."),
+    cfg.StrOpt(
+        "host",
+        default=os.uname().nodename,
+        sample_default="<the machine's name>",
+        help="The name of this host in port bindings.",
+    ),
     cfg.StrOpt(
         "state_path",
         default=os.path.expanduser("~/.local/share/neutrino-agent"),
+        sample_default="~/.local/share/neutrino-agent",
         help="Directory of the agent's files.",
     ),
     cfg.ListOpt("roles", default=["l2"], item_type=types.String(choices=ROLES), help="The agent's roles on this host."),

@@ -19,15 +19,18 @@ from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.l2 import build as l2
 from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
-from neutrino.agent.queries import Queries
+from neutrino.agent.queries import Handler, Queries, typed
 from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
+from neutrino.agent.trace import build as trace
 from neutrino.configuration import findings
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.metrics.instruments import start
 from neutrino.metrics.listener import serving
+from neutrino.model.trace import QUERY, Question
+from neutrino.notify import notify
 from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)
@@ -74,8 +77,9 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
     current = [conf]  # replaced by SIGHUP
     reporter = loop.Reporter(client, lambda: float(current[0].agent.report_interval))
-    roles = _roles(RoleContext(conf, client, switch, intervals, reporter.soon))
-    queries = Queries(client, {})
+    context = RoleContext(conf, client, switch, intervals, reporter.soon)
+    roles = _roles(context)
+    queries = Queries(client, _query_handlers(context, roles))
     client.on_query(queries.take)
     stop = asyncio.Event()
     events = asyncio.get_running_loop()
@@ -85,6 +89,7 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     measures.watch(client, roles)
     LOG.info("neutrino agent %s on %s, roles %s", __version__, conf.host, ", ".join(conf.roles))
     findings.report(conf, findings.AGENT, server_options)
+    notify("READY=1")  # not after `synced`: an agent that waits for its server keeps the host as it is
     try:
         await loop.run(client, roles, reporter, stop, conf.agent.quitting_rpc_timeout)
     finally:
@@ -131,6 +136,12 @@ def _roles(context: RoleContext) -> list[Role]:
         "metadata": metadata.build,
     }
     return [build(context) for name, build in builders.items() if name in context.conf.roles]
+
+
+def _query_handlers(context: RoleContext, roles: Sequence[Role]) -> dict[str, Handler]:
+    """What the server may ask this host, by the kind of the query."""
+    tracer = trace.build(context, roles)
+    return {QUERY: typed(Question, tracer.answer)} if tracer is not None else {}
 
 
 def _log_options(conf: cfg.ConfigOpts) -> None:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -18,12 +18,14 @@ from neutrino import __version__, logs
 from neutrino.cli import preflight
 from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
+from neutrino.cli.installed import SERVER_FILE, default_files
 from neutrino.configuration import findings
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import Address
 from neutrino.metrics import catalog, exposition
 from neutrino.metrics.instruments import start
 from neutrino.metrics.listener import serving
+from neutrino.notify import notify
 from neutrino.server import config, tls
 from neutrino.server.feed.connections.listeners import addresses, server_tls
 
@@ -32,7 +34,8 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def serve(args: argparse.Namespace) -> None:
-    run(prepare(args.config_file), args.config_file)
+    files = default_files(args.config_file, SERVER_FILE)
+    run(prepare(files), files)
 
 
 def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str = "set bind_port") -> cfg.ConfigOpts:
@@ -111,6 +114,7 @@ def run(
             api.on_reload(lambda: _restart_feed(child))
         for name, work in (children or {}).items():
             stack.enter_context(ChildProcess(name, work))
+        workers.notify_when_ready(conf.bind_host, conf.bind_port)
         api.serve()
 
 
@@ -160,13 +164,14 @@ def _set_log_level(conf: cfg.ConfigOpts) -> None:
 
 def serve_feed(args: argparse.Namespace) -> None:
     """`neutrino feed`: all checks, then the feed until SIGTERM or SIGINT."""
-    preflight.check_files(args.config_file)
-    conf = config.configuration(args.config_file)
+    files = default_files(args.config_file, SERVER_FILE)
+    preflight.check_files(files)
+    conf = config.configuration(files)
     config.check_values(conf)
     findings.refuse(conf, findings.SERVER)
     preflight.check_feed_addresses(_feed_addresses(conf))
     preflight.check_database(conf)
-    feed(conf, alone=True)
+    feed(conf, lambda: notify("READY=1"), alone=True)
 
 
 def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
@@ -174,12 +179,12 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
     return addresses(conf)
 
 
-def feed(conf: cfg.ConfigOpts, *, alone: bool = False) -> None:
-    """`alone`: not as a child of the server, which would serve its metrics."""
+def feed(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None, *, alone: bool = False) -> None:
+    """`ready` is called once it listens. `alone`: not as a child of the server, which would serve its metrics."""
     from neutrino.server.feed.server import run
 
     try:
         logs.setup(conf)
-        run(conf, alone=alone)
+        run(conf, ready, alone=alone)
     except OSError as error:
         raise CommandError(f"the feed cannot be served: {error}") from None

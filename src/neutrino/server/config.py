@@ -76,9 +76,14 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             "address is then an administrator.",
         ),
         cfg.StrOpt(
-            "state_path", default=os.path.expanduser("~/.local/share/neutrino"), help="Where the server keeps files."
+            "state_path",
+            default=os.path.expanduser("~/.local/share/neutrino"),
+            sample_default="~/.local/share/neutrino",
+            help="Where the server keeps files.",
         ),
-        cfg.StrOpt("host", default=os.uname().nodename, help="This machine's name."),
+        cfg.StrOpt(
+            "host", default=os.uname().nodename, sample_default="<the machine's name>", help="This machine's name."
+        ),
         cfg.Opt(
             "core_plugin",
             type=name_type("DEFAULT", "core_plugin"),
@@ -182,10 +187,12 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
     "ml2_type_vlan": [
         cfg.ListOpt("network_vlan_ranges", default=[], help="physical_network[:min:max] for VLAN networks.")
     ],
-    "ml2_type_gre": [cfg.ListOpt("tunnel_id_ranges", default=["1:10000"])],
-    "ml2_type_vxlan": [cfg.ListOpt("vni_ranges", default=["1:16000000"])],
+    "ml2_type_gre": [
+        cfg.ListOpt("tunnel_id_ranges", default=["1:10000"], help="Tunnel ids of project networks, as min:max.")
+    ],
+    "ml2_type_vxlan": [cfg.ListOpt("vni_ranges", default=["1:16000000"], help="VNIs of project networks, as min:max.")],
     "ml2_type_geneve": [
-        cfg.ListOpt("vni_ranges", default=["1:16000000"]),
+        cfg.ListOpt("vni_ranges", default=["1:16000000"], help="VNIs of project networks, as min:max."),
         cfg.IntOpt("max_header_size", default=30, help="Bytes that Geneve's headers take of a packet."),
     ],
     "feed": [

@@ -39,6 +39,7 @@ from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.events import nova
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.history import Changes
+from neutrino.server.hosts.queries import HostQueries
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.ip_availability import IpAvailability
@@ -54,6 +55,7 @@ from neutrino.server.services import load
 from neutrino.server.status.processes import API, ProcessSweep, ServerProcess
 from neutrino.server.status.routes import Status
 from neutrino.server.trace import plugin as traces
+from neutrino.server.trace.host_ask import HostAsk
 from neutrino.server.trace.tracer import Tracer
 
 LOG = logging.getLogger(__name__)
@@ -97,7 +99,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         agents,
         AvailabilityZones(db),
         IpAvailability(db),
-        traces.build(Tracer(db, registry)),
+        traces.build(Tracer(db, registry, HostAsk(HostQueries(db, registry)))),
         *further,
     ]
     quota_api = QuotaPlugin(db, quotas)

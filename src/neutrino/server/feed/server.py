@@ -101,6 +101,7 @@ class FeedServer:
         self._database = ""  # identity of the database whose positions we send
         self.fanout = Fanout(kinds)
         self.listening: list[Address] = []  # with the ports that the kernel chose
+        self.on_listening: Callable[[], object] = lambda: None
 
     def describe(self) -> dict[str, Any]:
         """What `GET /v2.0/status` shows of this process; called from a thread of its own."""
@@ -302,6 +303,7 @@ class FeedServer:
                 address = replace(address, port=next(iter(listening.sockets)).getsockname()[1])
             self.listening.append(address)
             LOG.info("the feed listens on %s", address)
+            self.on_listening()
             async with listening:
                 yield
 
@@ -370,8 +372,11 @@ def _options(conf: cfg.ConfigOpts) -> FeedOptions:
     )
 
 
-def run(conf: cfg.ConfigOpts, *, alone: bool = False) -> None:
-    """Serve the feed until SIGTERM or SIGINT. `alone`: no server is its parent, which would serve its metrics."""
+def run(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None, *, alone: bool = False) -> None:
+    """Serve the feed until SIGTERM or SIGINT. `ready` is called once it listens.
+
+    `alone`: no server is its parent, which would serve its metrics.
+    """
     logging.getLogger("websockets").setLevel(logging.WARNING)
     options = _options(conf)
     private.close_directory(conf.state_path)
@@ -386,6 +391,7 @@ def run(conf: cfg.ConfigOpts, *, alone: bool = False) -> None:
     process = ServerProcess(db, conf.host, FEED, server.describe)
     process.start()
     try:
+        server.on_listening = ready
         with cloud_metrics.serving(conf, db, alone=alone):
             asyncio.run(_serve(server))
     finally:
