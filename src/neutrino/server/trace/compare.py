@@ -3,8 +3,8 @@
 server       hosts        verdict      cause
 delivered    delivered    delivered
 dropped      dropped      dropped      the server's; the hosts' if both are specific and differ
-delivered    dropped      dropped      lag, if a host has not applied the newest change of an object on the path, else
-                                       drift; or what only a host knows, as that a device is missing
+delivered    dropped      dropped      lag, if the host has not applied the newest change of an object on the path;
+                                       drift, if its desired state does not explain the drop; else the host's cause
 dropped      delivered    delivered    a difference is named; except for what no switch decides, as the MTU
 unknown      delivered    delivered
 any          no answer    the server's if it is dropped, else unknown with the reason
@@ -140,11 +140,14 @@ def _dropped(path: Path, end: End | None, drift: tuple[Note, ...], lag: tuple[No
             return Result(Verdict.DROPPED, path.cause, True, (), drift, lag)
         text = f"By the server's data the cause is {path.cause}; by the dataplane of host {host} it is {cause}: {note}."
         return Result(Verdict.DROPPED, cause, False, (Note(host, text),), drift, lag, _step(end, cause, note))
-    text = f"By the server's data the packet arrives; the dataplane of host {host} drops it: {note}."
-    if cause in _HOSTS_OWN:
-        found = cause
-    else:
-        found = Cause.LAG if lag else Cause.DRIFT
+    text = (
+        f"By the server's data the packet arrives; the dataplane of host {host} drops it ({cause or 'drop'}): {note}."
+    )
+    found = cause
+    if cause not in _HOSTS_OWN and any(each.host == host for each in lag):
+        found = Cause.LAG
+    elif cause in _UNSPECIFIC or (cause not in _HOSTS_OWN and any(each.host == host for each in drift)):
+        found = Cause.DRIFT
     return Result(Verdict.DROPPED, found, False, (Note(host, text),), drift, lag, _step(end, found, note))
 
 

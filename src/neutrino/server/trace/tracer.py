@@ -18,7 +18,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.trace import visible
-from neutrino.server.trace.ask import Ask
+from neutrino.server.trace.ask import Ask, AskOnce
 from neutrino.server.trace.collect import Collected, directory, follow
 from neutrino.server.trace.compare import Result, compare
 from neutrino.server.trace.endpoints import Endpoints, resolve
@@ -71,21 +71,25 @@ class Tracer:
         flows = bool(values["flows"]) and context.is_admin
         project = None if context.is_admin else ends.project_id
         path = compute(snapshot, ends.origin, ends.packet, project_id=project)
-        there = self._direction(snapshot, ends.origin, path, deadline, flows)
+        # One for both directions: the way back does not wait again for a host that has not answered.
+        ask = AskOnce(self.ask) if self.ask is not None else None
+        there = self._direction(snapshot, ends.origin, path, ask, deadline, flows)
         back: Direction | None = None
         if there.result.verdict is not Verdict.DROPPED and there.path.verdict is not Verdict.DROPPED:
             answer = compute_return(snapshot, there.path, project)
             if answer is not None:
                 origin = Origin(port_id=there.path.end_port_id, network_id=there.path.end_network_id)
-                back = self._direction(snapshot, origin, answer, deadline, flows)
+                back = self._direction(snapshot, origin, answer, ask, deadline, flows)
         return _response(context, values, ends, snapshot, there, back, flows)
 
-    def _direction(self, snapshot: Snapshot, origin: Origin, path: Path, deadline: float, flows: bool) -> Direction:
+    def _direction(
+        self, snapshot: Snapshot, origin: Origin, path: Path, ask: Ask | None, deadline: float, flows: bool
+    ) -> Direction:
         collected, newest = Collected(), 0
-        if self.ask is not None:
+        if ask is not None:
             start = _first(snapshot, origin, path)
             places = directory(snapshot, ends_outside=bool(path.end_network_id))
-            collected = follow(start, places, self.ask, self.clock, deadline, flows=flows)
+            collected = follow(start, places, ask, self.clock, deadline, flows=flows)
             ids = {step.resource_id for step in path.steps if step.resource_id}
             with self.db.read() as connection:
                 newest = newest_change(connection, ids)

@@ -7,7 +7,7 @@
  * @typedef {{key: string, type: string, x: number, y: number, w: number, h: number, data: any}} Node
  * @typedef {{key: string, from: string, to: string, type: string, points: [number, number][], curved?: boolean}} Edge
  * @typedef {{key: string, x: number, y: number, w: number, h: number, data: any}} Box
- * @typedef {{nodes: Node[], edges: Edge[], boxes: Box[], bounds: {x: number, y: number, w: number, h: number}}} Picture
+ * @typedef {{nodes: Node[], edges: Edge[], boxes: Box[], areas: Box[], bounds: {x: number, y: number, w: number, h: number}}} Picture
  */
 
 export const SIZE = {
@@ -23,7 +23,7 @@ export const SIZE = {
 export function layout(scene, { aspect = 1.7, frames = scene.regions.length > 1 } = {}) {
   const blocks = scene.regions.map((region) => (region.open ? openRegion(region, frames, aspect) : closedRegion(region)));
   const shelves = pack(blocks, aspect);
-  const picture = { nodes: [], edges: [], boxes: [] };
+  const picture = { nodes: [], edges: [], boxes: [], areas: [] };
   const width = Math.max(0, ...shelves.map((shelf) => shelf.w));
 
   const top = placeExternals(scene.externals, width, picture);
@@ -47,7 +47,7 @@ export function layout(scene, { aspect = 1.7, frames = scene.regions.length > 1 
 // --- blocks: parts of the picture with the origin at their top left corner ---------------------------------------------
 
 function newBlock(w, h) {
-  return { w, h, x: 0, y: 0, nodes: [], edges: [], boxes: [], uplinks: [] };
+  return { w, h, x: 0, y: 0, nodes: [], edges: [], boxes: [], areas: [], uplinks: [] };
 }
 
 function closedRegion(region) {
@@ -73,6 +73,7 @@ function openRegion(region, framed, aspect) {
     y += shelf.h + SIZE.shelf;
   });
   block.h = y - SIZE.shelf + padding;
+  block.areas.push({ key: region.key, x: 0, y: 0, w: block.w, h: block.h });
   if (framed) block.boxes.push({ key: region.key, x: 0, y: 0, w: block.w, h: block.h, data: region });
   return block;
 }
@@ -121,12 +122,16 @@ function openGroup(group) {
     y += Math.max(...row.map((cell) => cell.h));
   });
   block.h = y;
+  block.areas.push({ key: group.key, x: 0, y: 0, w: block.w, h: block.h });
   return block;
 }
 
+/** About as many columns as rows, with few places left empty in the last row. */
 function columnsFor(number) {
-  if (number <= 4) return Math.max(1, number);
-  return Math.max(4, Math.ceil(Math.sqrt(number * 0.9)));
+  if (number <= 5) return Math.max(1, number);
+  const least = Math.max(3, Math.ceil(Math.sqrt(number * 0.9)));
+  const empty = (columns) => Math.ceil(number / columns) * columns - number;
+  return [least, least + 1, least + 2].reduce((best, columns) => (empty(columns) < empty(best) ? columns : best));
 }
 
 /** A network with the lines of its ports below it. */
@@ -181,12 +186,12 @@ function shifted(each, x, y) {
 }
 
 function move(part, x, y, target) {
-  for (const name of ['nodes', 'edges', 'boxes', 'uplinks']) target[name].push(...part[name].map((each) => shifted(each, x, y)));
+  for (const name of ['nodes', 'edges', 'boxes', 'areas', 'uplinks']) target[name].push(...part[name].map((each) => shifted(each, x, y)));
 }
 
 function place(block, x, y, picture) {
   Object.assign(block, { x, y });
-  for (const name of ['nodes', 'edges', 'boxes']) picture[name].push(...block[name].map((each) => shifted(each, x, y)));
+  for (const name of ['nodes', 'edges', 'boxes', 'areas']) picture[name].push(...block[name].map((each) => shifted(each, x, y)));
 }
 
 function placeExternals(items, width, picture) {

@@ -5,10 +5,11 @@ import { ago, clean, count, group, parseTime } from '../core/format.js';
 import { linkTo } from '../core/hash.js';
 import { icon } from '../core/icons.js';
 import { agentHealth } from '../data/hosts.js';
-import { KINDS } from '../data/kinds.js';
+import { KINDS, TITLES } from '../data/kinds.js';
 import { data, empty, mark, notice, state } from './parts.js';
 
 const SHOWN = 200;
+const MANY = 5;
 
 export class HealthView {
   constructor() {
@@ -49,18 +50,45 @@ export class HealthView {
   }
 
   findings(findings) {
-    return [h('ul', { class: 'findings' }, findings.slice(0, SHOWN).map((each) => h('li', { class: `finding is-${each.severity}` },
-      h('span', { class: 'finding-mark' }, icon(each.severity, each.severity === 'bad' ? 'Failure' : 'Warning')),
-      h('div', { class: 'grow' },
-        h('p', { class: 'finding-title' }, h('strong', {}, data(each.title)), each.subject ? subject(each) : null),
-        each.text ? h('p', {}, data(each.text)) : null,
-        each.fix ? h('p', { class: 'fix' }, h('b', {}, 'Fix: '), data(each.fix)) : null)))),
-    findings.length > SHOWN ? h('p', { class: 'muted' }, `And ${group(findings.length - SHOWN)} more.`) : null];
+    const groups = grouped(findings);
+    return [h('ul', { class: 'findings' }, groups.slice(0, SHOWN).map((each) => (each.length > 1 ? several(each) : one(each[0])))),
+      groups.length > SHOWN ? h('p', { class: 'muted' }, `And ${group(groups.length - SHOWN)} more.`) : null];
   }
 }
 
+/** Findings of the same title, if they are many, are one entry. */
+function grouped(findings) {
+  const byTitle = new Map();
+  for (const each of findings) {
+    const key = `${each.severity} ${each.kind} ${each.title}`;
+    byTitle.set(key, [...(byTitle.get(key) ?? []), each]);
+  }
+  return [...byTitle.values()].flatMap((group) => (group.length >= MANY ? [group] : group.map((each) => [each])));
+}
+
+function one(each) {
+  return h('li', { class: `finding is-${each.severity}` },
+    h('span', { class: 'finding-mark' }, icon(each.severity, each.severity === 'bad' ? 'Failure' : 'Warning')),
+    h('div', { class: 'grow' },
+      h('p', { class: 'finding-title' }, h('strong', {}, data(each.title)), each.subject ? subject(each) : null),
+      each.text ? h('p', {}, data(each.text)) : null,
+      each.fix ? h('p', { class: 'fix' }, h('b', {}, 'Fix: '), data(each.fix)) : null));
+}
+
+function several(group) {
+  const [first] = group;
+  const kind = TITLES[first.kind]?.toLowerCase() ?? 'object';
+  return h('li', { class: `finding is-${first.severity}` },
+    h('span', { class: 'finding-mark' }, icon(first.severity, first.severity === 'bad' ? 'Failure' : 'Warning')),
+    h('div', { class: 'grow' },
+      h('p', { class: 'finding-title' }, h('strong', {}, data(first.title)), h('span', { class: 'muted' }, count(group.length, kind))),
+      first.text ? h('p', {}, data(first.text)) : null,
+      first.fix ? h('p', { class: 'fix' }, h('b', {}, 'Fix: '), data(first.fix)) : null,
+      h('details', {}, h('summary', {}, 'Show them'), h('ul', { class: 'many' }, group.slice(0, SHOWN).map((each) => h('li', {}, subject(each)))))));
+}
+
 function subject({ kind, id, subject: text }) {
-  return kind in KINDS || kind === 'agent' ? h('a', { href: linkTo(kind, id), class: 'object-link' }, icon(kind), data(text)) : h('span', { class: 'muted' }, data(text));
+  return id && (kind in KINDS || kind === 'agent') ? h('a', { href: linkTo(kind, id), class: 'object-link' }, icon(kind), data(text)) : h('span', { class: 'muted' }, data(text));
 }
 
 function tile(title, value, name, text) {
