@@ -20,7 +20,15 @@ from neutrino.server.ui.login import Credentials, Refused, Session, Unavailable
 FOLDER = Path(__file__).parents[2] / "src" / "neutrino" / "server" / "ui" / "page"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 SESSION = Session(
-    token="t", expires_at="", user="u", user_id="i", project="p", project_id="pi", roles=["member"], projects=[]
+    token="t",
+    expires_at="",
+    user="u",
+    user_id="i",
+    project="p",
+    project_id="pi",
+    roles=["member"],
+    projects=[],
+    names={},
 )
 
 
@@ -201,6 +209,7 @@ def test_failures_are_limited_by_address() -> None:
     answer = post(served)
     assert (answer.status, answer.headers["Retry-After"]) == (429, "59")
     assert post(served, REMOTE_ADDR="192.0.2.2").status == 401
+    assert post(served, REMOTE_ADDR="203.0.113.9, 192.0.2.1").status == 429
     clock.now = 60.5  # the first failure has expired
     assert post(served).status == 401
     assert post(served).status == 429

@@ -102,7 +102,8 @@ class Page:
         if self._login is None:
             raise Rejected(404, "HTTPNotFound", "This server has no authentication: there is nothing to log in to.")
         credentials = _credentials(environ)
-        address = str(environ.get("REMOTE_ADDR") or "")
+        # Behind proxies it may be a list, of which the last was written by the nearest proxy and the others by anybody.
+        address = str(environ.get("REMOTE_ADDR") or "").rpartition(",")[2].strip()
         if wait := self._attempts.wait(address):
             message = f"Too many failed logins from this address: try again in {wait:.0f} seconds."
             raise Rejected(429, "TooManyRequests", message, [("Retry-After", str(int(wait) + 1))])

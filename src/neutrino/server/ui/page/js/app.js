@@ -29,7 +29,7 @@ export class App {
   constructor({ api, session, onExpired }) {
     Object.assign(this, { api, session, onExpired });
     this.store = new Store();
-    this.names = new Map(session.projects.map(({ id, name }) => [id, clean(name)]));
+    this.names = new Map([...session.projects.map(({ id, name }) => [id, name]), ...Object.entries(session.names ?? {})].map(([id, name]) => [id, clean(name)]));
     if (session.project_id) this.names.set(session.project_id, clean(session.project));
     this.place = parsePlace(location.hash);
     this.status = null;
