@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from neutrino.server.config import configuration
+from neutrino.server.middleware import wrap
 from neutrino.server.ui import attempts as attempts_module
 from neutrino.server.ui.app import CSP, MAX_BODY, Page
 from neutrino.server.ui.attempts import Attempts, network_of
@@ -145,6 +147,25 @@ def test_nothing_from_elsewhere_and_nothing_inline(file: Path) -> None:
 @pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.js")), ids=lambda file: file.name)
 def test_modules_are_short(file: Path) -> None:
     assert len(file.read_text().splitlines()) < 450
+
+
+@pytest.mark.parametrize(("enabled", "status"), [("true", "200"), ("false", "404")])
+def test_the_page_can_be_switched_off(tmp_path: Path, enabled: str, status: str) -> None:
+    file = tmp_path / "neutrino.conf"
+    file.write_text(f"[DEFAULT]\nauth_strategy = noauth\n[ui]\nenabled = {enabled}\n")
+    answered: list[str] = []
+
+    def api(environ: dict[str, Any], start: Any) -> list[bytes]:
+        start("404 Not Found", [])
+        return []
+
+    wrapped = wrap(api, configuration([str(file)]))
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/ui/", "HTTP_SEC_FETCH_SITE": "none"}
+    wrapped(environ, lambda line, headers, *rest: answered.append(line[:3]))
+    # A link of another site leads to the page, but not to the API.
+    wrapped({**environ, "HTTP_SEC_FETCH_SITE": "cross-site"}, lambda line, *rest: answered.append(line[:3]))
+    wrapped({**environ, "PATH_INFO": "/uix"}, lambda line, *rest: answered.append(line[:3]))
+    assert answered == [status, status if enabled == "true" else "403", "404"]
 
 
 # --- session and login ------------------------------------------------------------------------------------------------
