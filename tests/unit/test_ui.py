@@ -144,6 +144,12 @@ def test_nothing_from_elsewhere_and_nothing_inline(file: Path) -> None:
             assert (file.parent / target).resolve().is_file(), target
 
 
+def test_all_modules_are_loaded_at_once() -> None:
+    """Without it, the browser would find the modules import by import, a round trip for each level."""
+    loaded = re.findall(r'(?:modulepreload" href|type="module" src)="([^"]+)"', (FOLDER / "index.html").read_text())
+    assert sorted(loaded) == sorted(str(file.relative_to(FOLDER)) for file in FOLDER.rglob("*.js"))
+
+
 @pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.js")), ids=lambda file: file.name)
 def test_modules_are_short(file: Path) -> None:
     assert len(file.read_text().splitlines()) < 450
