@@ -6,7 +6,6 @@
 No path here reads the database. The page's data comes from the API, with the caller's token.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +18,6 @@ from neutrino.server.ui.attempts import Attempts
 from neutrino.server.ui.files import StaticFile, read_files
 from neutrino.server.ui.login import Credentials, Login, Refused, Unavailable, keystone_login
 
-LOG = logging.getLogger(__name__)
 PREFIX: Final = "/ui"
 MAX_BODY = 16 * 1024  # bytes of a login; tokens may have some thousand characters
 CSP = (

@@ -21,8 +21,7 @@ function title({ subnet }) {
 }
 
 export class SubnetsView {
-  constructor({ onShow }) {
-    this.onShow = onShow;
+  constructor() {
     this.sort = h('select', { 'aria-label': 'Order', on: { change: () => this.draw() } }, Object.entries(SORTS).map(([name, [text]]) => h('option', { value: name }, text)));
     this.filter = h('input', { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter subnets', name: 'filter', on: { input: () => this.draw() } });
     this.summary = h('p', { class: 'muted', role: 'status' });
