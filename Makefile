@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test fresh kernel check bench format clean
+.PHONY: help up demo test fresh kernel check bench format clean package package-test
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 TEST_WORKERS ?= 4
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: ## run the whole service on this machine until Ctrl-C: API on 127.0.0.1:9696, Open vSwitch, agent
 	@scripts/setup run
@@ -29,12 +29,20 @@ kernel: ## test the kernel datapath of Open vSwitch in a QEMU guest: all flows, 
 	@scripts/setup kernel
 	@.venv/bin/python -m tests.kernel.run $(PYTEST_ARGS)
 
+package: ## build the wheel and the Debian packages into dist/ (PACKAGE_VERSION=…)
+	@scripts/setup package
+	@.venv/bin/python packaging/build $(if $(PACKAGE_VERSION),--version $(PACKAGE_VERSION))
+
+package-test: package ## install, use, upgrade and purge the packages on a bare Debian with systemd (5 minutes, KEEP=1)
+	@KEEP="$(KEEP)" scripts/package-test
+
 check: ## lint, format, types, import rules
 	@scripts/setup test
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict src/neutrino
 	.venv/bin/mypy tests/bench tests/faults tests/kernel
+	MYPYPATH=packaging .venv/bin/mypy packaging/debs
 	.venv/bin/lint-imports
 
 bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with a thousand hosts, and a host

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from neutrino.agent import config, main
 from neutrino.cli import preflight
 from neutrino.cli.errors import CommandError
+from neutrino.cli.installed import AGENT_FILE, default_files
 from neutrino.configuration import findings
 from neutrino.dataplane.ovsdb.api import OvsdbError
 
 
 def agent(args: argparse.Namespace) -> int | None:
-    files = args.config_file
+    files = default_files(args.config_file, AGENT_FILE)
     if args.action == "verify":
         return _run_checked(files, lambda: _verify(files, args.wait))
     if args.dry_run:

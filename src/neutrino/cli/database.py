@@ -15,6 +15,7 @@ from oslo_config import cfg
 
 from neutrino.cli import preflight
 from neutrino.cli.errors import INVALID, CommandError
+from neutrino.cli.installed import SERVER_FILE, become_owner, default_files
 from neutrino.model.roles import LEAST, parse_roles
 from neutrino.server.config import configuration, database_url
 from neutrino.server.db import schema
@@ -48,8 +49,11 @@ def database_errors(conf: cfg.ConfigOpts) -> Iterator[None]:
 
 
 def read_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
-    preflight.check_files(args.config_file)
-    return configuration(args.config_file)
+    files = default_files(args.config_file, SERVER_FILE)
+    preflight.check_files(files)
+    conf = configuration(files)
+    become_owner(conf.state_path)
+    return conf
 
 
 # --- neutrino db ------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 """`neutrino lab`: several hosts on this machine, for trying the service out; `neutrino vm`: stand-in instances on the
-machine of `neutrino up`.
+machine of `neutrino up`, or of an installed agent.
 """
 
 import argparse
@@ -12,18 +12,18 @@ from pathlib import Path
 
 import msgspec
 
-from neutrino.cli import preflight
+from neutrino.cli import installed, preflight
 from neutrino.cli.errors import INVALID, CommandError, unwind_on_sigterm
 from neutrino.cli.main import DEFAULT_LAB
 from neutrino.cli.tables import table
-from neutrino.cli.up.machine import find_running
+from neutrino.cli.up.machine import RUN_FILE, find_running
 from neutrino.cli.up.next_steps import client, find_client, program
 from neutrino.lab import build
 from neutrino.lab.api_client import ApiError
 from neutrino.lab.demo import demo
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
-from neutrino.lab.instances.instances import VmOptions
+from neutrino.lab.instances.instances import Instances, VmOptions
 from neutrino.lab.lab import SERVER, Lab
 from neutrino.lab.settings import NETDEV, LabSettings, check, underlay_address
 
@@ -170,12 +170,7 @@ def _port(lab: Lab, port_id: str, responds: bool) -> tuple[str, str]:
 
 def vm(args: argparse.Namespace) -> None:
     preflight.check_privileges("neutrino vm")
-    run = find_running(Path(args.state).absolute())
-    if not run.host:
-        raise CommandError("networks are not wired on this machine; neutrino up printed the reason when it started")
-    if not run.no_auth:
-        raise CommandError("neutrino vm has no Keystone credentials: it needs auth_strategy=noauth")
-    instances = run.instances()
+    instances = _instances(Path(args.state).absolute())
     if args.action == "create":
         vm = instances.create(args.name, **_create_options(args))
         print(f"{vm.name}: {instances.describe(vm)}")
@@ -188,6 +183,18 @@ def vm(args: argparse.Namespace) -> None:
     else:
         for vm in instances.vms.all():
             print(f"{vm.name}: {instances.describe(vm)}")
+
+
+def _instances(state: Path) -> Instances:
+    """Of `neutrino up` with this state directory; where none runs, of the agent that packages have installed."""
+    if not (state / RUN_FILE).exists() and (files := installed.default_files([], installed.AGENT_FILE)):
+        return installed.instances(files)
+    run = find_running(state)
+    if not run.host:
+        raise CommandError("networks are not wired on this machine; neutrino up printed the reason when it started")
+    if not run.no_auth:
+        raise CommandError("neutrino vm has no Keystone credentials: it needs auth_strategy=noauth")
+    return run.instances()
 
 
 def _create_options(args: argparse.Namespace) -> VmOptions:

@@ -30,6 +30,8 @@ COMMANDS = {
     "status": "neutrino.cli.status.command:status",
     "vm": "neutrino.cli.lab:vm",
     "lab": "neutrino.cli.lab:lab",
+    "config": "neutrino.cli.sample:config",
+    "completion": "neutrino.cli.documents.completion:completion",
     "trace": "neutrino.cli.trace.command:trace",
 }
 DEFAULT_LAB = "/run/neutrino-lab"
@@ -48,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     try:
-        args = _parser().parse_args(_with_vm_action(argv))
+        args = build_parser().parse_args(_with_vm_action(argv))
         path = os.environ.get("PATH", os.defpath)
         # `su` without `-` keeps the PATH of a user, without sbin. Not for the server, whose environment must stay
         # untouched: setproctitle, which names its processes, fails if the first variable was replaced.
@@ -64,7 +66,7 @@ def _run(argv: Sequence[str]) -> int:
     return flush_output() or status or 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="neutrino", description="Virtual networks behind the Networking API v2.0.")
     parser.add_argument("--version", action="version", version=f"neutrino {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -115,11 +117,28 @@ def _parser() -> argparse.ArgumentParser:
     trace.add_arguments(commands.add_parser("trace", help="trace a packet: why it arrives or not"))
     _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
 
+    sample = commands.add_parser(
+        "config",
+        help="print a sample configuration file",
+        description="Print a configuration file with all options, their help and defaults, each commented out.",
+    )
+    sample.add_argument("action", choices=["sample"], help="print a sample configuration")
+    sample.add_argument("program", choices=["server", "agent"], help="the program that reads the file")
+
+    completion = commands.add_parser(
+        "completion",
+        help="print the completion script of a shell",
+        description="Print the completion script of a shell: `source <(neutrino completion bash)`.",
+    )
+    completion.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
+
     metadata = commands.add_parser("metadata")  # started by the agent; without help, argparse does not list it
     metadata.add_argument("--socket", required=True, help="control socket of the agent")
     metadata.add_argument("--user", type=int, required=True, help="uid to run as")
     metadata.add_argument("--group", type=int, required=True, help="gid to run as")
     metadata.add_argument("--monitor-file", default="", help="file to write the time to")
+    metadata.add_argument("--log-json", action="store_true", help="log lines as JSON")
+    metadata.add_argument("--debug", action="store_true", help="log at DEBUG")
     metadata.add_argument("--monitor-interval", type=float, default=5.0, help="seconds between two writes")
     return parser
 
@@ -128,7 +147,8 @@ def metadata_proxy(args: argparse.Namespace) -> None:
     """The proxy process of the metadata role. Here, as `neutrino.cli.agent` would load the whole agent into it."""
     from neutrino.agent.metadata.proxy.process import run
 
-    run(args.socket, args.user, args.group, args.monitor_file, args.monitor_interval)
+    log = "json" if args.log_json else ""
+    run(args.socket, args.user, args.group, args.monitor_file, args.monitor_interval, log, args.debug)
 
 
 # --- stand-in instances and the lab -----------------------------------------------------------------------------------

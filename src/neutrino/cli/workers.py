@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 from collections import deque
@@ -21,6 +22,7 @@ from oslo_config import cfg
 
 from neutrino.cli.child_process import end_with_parent
 from neutrino.configuration.findings import Groups
+from neutrino.notify import notify
 from neutrino.server import config
 from neutrino.server.main import Server, assemble
 from neutrino.server.main import application as application_of
@@ -34,6 +36,7 @@ POLL_SECONDS = 0.05
 REPEAT_SECONDS = 0.2
 TARGET = "neutrino.cli.workers:application"
 _server: Server | None = None
+_ready: tuple[int, int] | None = None  # a pipe, to which each worker writes once its application is built
 
 
 def load(files: Sequence[str]) -> None:
@@ -78,6 +81,8 @@ class Supervisor(Granian):  # type: ignore[misc,valid-type]
     private methods, as granian has no other hooks.
     """
 
+    deaths = 0  # of workers that ended by themselves, for metrics
+    _is_replacing = False
     before_respawn: Callable[[], None] | None = None  # called in the thread that forks
     _is_hangup = False
 
@@ -95,20 +100,48 @@ class Supervisor(Granian):  # type: ignore[misc,valid-type]
         is_hangup, self._is_hangup = self._is_hangup, False
         if not is_hangup:  # the configuration is not read again, and the feed keeps its connections
             self.hooks_reload = []
+        self._is_replacing = True
         try:
             super()._reload(spawn_target, target_loader)
         finally:
             self.hooks_reload = hooks
+            self._is_replacing = False
 
     def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
         if self.before_respawn is not None:
             self.before_respawn()
         super()._respawn_workers(workers, spawn_target, target_loader, delay)
+        if not self._is_replacing:
+            self.deaths += len(workers)
         now = time.monotonic()
         deaths: deque[float] = self.__dict__.setdefault("_deaths", deque(maxlen=MAX_DEATHS))
         deaths.extend(now for _ in workers)
         if len(deaths) < MAX_DEATHS or now - deaths[0] > WITHIN_SECONDS:
             self.respawned_wrks.clear()  # granian's own record, by which it detects a loop
+
+
+def notify_when_ready(host: str, port: int) -> None:
+    """Notify the service manager once a worker has built its application and the API accepts connections."""
+    global _ready  # like `_server`: forked workers have nothing else of ours
+    _ready = readable, _ = os.pipe()
+
+    def wait() -> None:
+        os.read(readable, 1)
+        while not _accepts(host, port):
+            time.sleep(POLL_SECONDS)
+        notify("READY=1")
+
+    threading.Thread(target=wait, name="ready", daemon=True).start()
+
+
+def _accepts(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:  # an address that cannot be connected to from here: a worker runs, and that is all that is known
+        return True
+    return True
 
 
 # --- in a worker ------------------------------------------------------------------------------------------------------
@@ -131,7 +164,10 @@ def application() -> Any:
     assert _server is not None
     # Granian's workers are multiprocessing's, which run finalizers at a regular end, and no atexit handlers.
     Finalize(None, _server.process.stop, exitpriority=0)
-    return application_of(_server)
+    built = application_of(_server)
+    if _ready is not None:
+        os.write(_ready[1], b".")
+    return built
 
 
 def _forward_sigterm() -> None:

@@ -3,12 +3,15 @@
 import ipaddress
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from oslo_config import cfg
 from oslo_log import log
 
 from neutrino.configuration.neutron_values import list_type, name_type
 from neutrino.errors import RefusedToStart
+from neutrino.metrics.listener import address as metrics_address
+from neutrino.metrics.listener import options as metrics_options
 from neutrino.server import tls
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
@@ -58,6 +61,12 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             "the disk is waited for, else 2.",
         ),
         cfg.StrOpt(
+            "log_requests",
+            choices=["all", "writes", "none"],
+            default="writes",
+            help="Requests that are logged with status and time: all, or only writes and failures (with debug all).",
+        ),
+        cfg.StrOpt(
             "auth_strategy", choices=["keystone", "noauth"], default="keystone", help="How callers are authenticated."
         ),
         cfg.BoolOpt(
@@ -67,9 +76,14 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             "address is then an administrator.",
         ),
         cfg.StrOpt(
-            "state_path", default=os.path.expanduser("~/.local/share/neutrino"), help="Where the server keeps files."
+            "state_path",
+            default=os.path.expanduser("~/.local/share/neutrino"),
+            sample_default="~/.local/share/neutrino",
+            help="Where the server keeps files.",
         ),
-        cfg.StrOpt("host", default=os.uname().nodename, help="This machine's name."),
+        cfg.StrOpt(
+            "host", default=os.uname().nodename, sample_default="<the machine's name>", help="This machine's name."
+        ),
         cfg.Opt(
             "core_plugin",
             type=name_type("DEFAULT", "core_plugin"),
@@ -173,10 +187,12 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
     "ml2_type_vlan": [
         cfg.ListOpt("network_vlan_ranges", default=[], help="physical_network[:min:max] for VLAN networks.")
     ],
-    "ml2_type_gre": [cfg.ListOpt("tunnel_id_ranges", default=["1:10000"])],
-    "ml2_type_vxlan": [cfg.ListOpt("vni_ranges", default=["1:16000000"])],
+    "ml2_type_gre": [
+        cfg.ListOpt("tunnel_id_ranges", default=["1:10000"], help="Tunnel ids of project networks, as min:max.")
+    ],
+    "ml2_type_vxlan": [cfg.ListOpt("vni_ranges", default=["1:16000000"], help="VNIs of project networks, as min:max.")],
     "ml2_type_geneve": [
-        cfg.ListOpt("vni_ranges", default=["1:16000000"]),
+        cfg.ListOpt("vni_ranges", default=["1:16000000"], help="VNIs of project networks, as min:max."),
         cfg.IntOpt("max_header_size", default=30, help="Bytes that Geneve's headers take of a packet."),
     ],
     "feed": [
@@ -214,6 +230,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             help="Seconds until a host that does not answer is disconnected.",
         ),
     ],
+    "metrics": metrics_options("127.0.0.1:9697"),
     "quotas": [
         cfg.IntOpt(
             f"quota_{name}",
@@ -270,6 +287,12 @@ def check_values(conf: cfg.ConfigOpts) -> None:
     for group, options in OPTIONS.items():
         for option in options:
             getattr(conf[group] if group else conf, option.dest)
+    metrics_address(conf)
+
+
+def metrics_directory(conf: cfg.ConfigOpts) -> Path:
+    """Where the processes of a server share their metrics."""
+    return Path(conf.state_path, "metrics")
 
 
 def database_url(conf: cfg.ConfigOpts) -> str:

@@ -1,0 +1,1 @@
+"""Builds the Debian packages and the wheel: `packaging/build` is the command."""

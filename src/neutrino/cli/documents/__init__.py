@@ -1,0 +1,1 @@
+"""Documents that are generated from the command line's parsers: man pages and shell completion."""

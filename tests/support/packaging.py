@@ -1,0 +1,12 @@
+"""The build of the packages, whose modules are below packaging/ and not installed."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGING = ROOT / "packaging"
+sys.path.insert(0, str(PACKAGING))
+
+from debs import control, environment, packages, tree  # noqa: E402
+
+__all__ = ["PACKAGING", "ROOT", "control", "environment", "packages", "tree"]
