@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.order import ordered
+from tests.support.browser import Browser
 from tests.support.isolation import isolate
 from tests.support.keystone import Keystone
 from tests.support.mariadb import MariaDB
@@ -48,3 +49,9 @@ def rabbitmq() -> Iterator[RabbitMQ]:
 def keystone() -> Iterator[Keystone]:
     with Keystone() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with Browser() as started:
+        yield started

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from neutrino.dataplane.openflow.api import (
     DatapathFeatures,
@@ -85,6 +85,9 @@ class FakeSwitch:
 
     def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
         return len(self.read_flows(bridge, cookie, mask))
+
+    def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> int:
+        return 0  # it keeps no statistics of flows
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
         tables, new = self._bridge(bridge).tables, [*add]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import logging
 import os
 import signal
 import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -23,9 +26,9 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.tls import ClientContext
 from tests.functional.test_feed_process import command
 from tests.support.feed import until
-from tests.support.neutrino import Neutrino
+from tests.support.neutrino import Neutrino, configuration
 from tests.support.ports import free_port
-from tests.support.process import wait_until
+from tests.support.process import TemporaryServer, wait_until
 
 SECONDS = 40.0
 
@@ -88,15 +91,15 @@ def on_disk(directory: Path) -> str:
     return text.zfill(len(text) + len(text) % 2)
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    made = tmp_path / "pki"
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("tls") / "pki"
     pki(made, "init")
     pki(made, "issue", "server", "--address", "127.0.0.1", "--days", "20")
     return made
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(directory: Path) -> Iterator[TlsServer]:
     with TlsServer(directory) as running:
         yield running
@@ -160,8 +163,81 @@ def test_a_renewed_certificate_is_served_and_open_connections_stay(server: TlsSe
     assert on_disk(directory) != before
 
 
-def test_files_that_do_not_match_leave_the_old_certificate(server: TlsServer, directory: Path, tmp_path: Path) -> None:
+def test_an_agent_reads_a_changed_ca_file(server: TlsServer, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It retries by itself, so a wrong file needs to be replaced only; names of certificates are verified."""
+    caplog.set_level(logging.INFO, "neutrino.feed")
+    pki(tmp_path / "other", "init")
+    trusted = tmp_path / "ca.crt"
+    trusted.write_bytes((tmp_path / "other" / "ca.crt").read_bytes())
+    credential = command(server, "add", "h2")
+    how: dict[str, Any] = {"tls": ClientContext(str(trusted)), "first_delay": 0.05, "longest_delay": 0.2}
+    address = Address(host="127.0.0.1", port=server.feed_port, tls=True)
+    client = FeedClient(ClientOptions(address, "h2", credential, **how))
+    misnamed = FeedClient(ClientOptions(replace(address, host="localhost"), "h2", credential, **how))
+
+    async def test() -> None:
+        tasks = [asyncio.create_task(each.run()) for each in (client, misnamed)]
+        await until(lambda: f"it is checked with [feed] ca_file={trusted}" in caplog.text, "the reason", SECONDS)
+        assert "the server's certificate is not accepted: " in caplog.text
+        trusted.unlink()
+        missing = f"[feed] ca_file={trusted} cannot be read: No such file or directory"
+        await until(lambda: missing in caplog.text, "the reason", SECONDS)
+        trusted.write_bytes(server.ca.read_bytes())
+        await until(lambda: client.is_synced, "a connection", SECONDS)
+        await until(lambda: "Hostname mismatch" in caplog.text, "the reason", SECONDS)
+        assert not misnamed.connected
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(test())
+
+
+def test_a_separate_feed_reads_its_certificate_again_on_hangup(server: TlsServer, directory: Path) -> None:
+    with SeparateFeed(server, directory) as feed:
+        address = Address(host="127.0.0.1", port=feed.port, tls=True)
+        key = command(server, "add", "h3")
+        client = FeedClient(ClientOptions(address, "h3", key, tls=ClientContext(str(server.ca))))
+
+        async def test() -> None:
+            task = asyncio.create_task(client.run())
+            await until(lambda: client.is_synced, "a connection over TLS", SECONDS)
+            pki(directory, "renew", "server")
+            os.kill(feed.pids[0], signal.SIGHUP)
+            await asyncio.to_thread(server.await_serial, feed.port, on_disk(directory))
+            assert client.connected
+            assert client._attempt == 0
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        asyncio.run(test())
+
+
+class SeparateFeed(TemporaryServer):
+    """`neutrino feed` on the database of a server."""
+
+    name = "feed"
+
+    def __init__(self, server: TlsServer, directory: Path) -> None:
+        super().__init__()
+        self._server = server
+        self.port = free_port()
+        settings = {**server.settings, "feed": {**server.settings["feed"], "bind": f"127.0.0.1:{self.port}"}}
+        self._config = self.write("feed.conf", configuration(settings))
+
+    def start(self) -> None:
+        self.spawn([self._server.program, "feed", "--config-file", self._config], ready=self._answers)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError):
+            return bool(self._server.serial(self.port))
+        return False
+
+
+def test_files_that_do_not_match_leave_the_old_certificate(server: TlsServer, directory: Path) -> None:
     before, key = on_disk(directory), (directory / "server.key").read_bytes()
+    for port in (server.port, server.feed_port):
+        server.await_serial(port, before)
     pki(directory, "renew", "server")
     (directory / "server.key").write_bytes(key)
 

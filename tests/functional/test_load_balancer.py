@@ -99,9 +99,9 @@ class _Tls(Neutrino):
         return False
 
 
-@pytest.fixture
-def site(postgres: Postgres, tmp_path: Path) -> Iterator[Site]:
-    made = Site(postgres, tmp_path)
+@pytest.fixture(scope="module")
+def site(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(postgres, tmp_path_factory.mktemp("site"))
     with contextlib.ExitStack() as stack:
         for server in made.servers:
             stack.enter_context(server)
@@ -161,6 +161,30 @@ class Load:
         )
 
 
+def test_a_server_is_taken_out_without_a_failed_request(site: Site) -> None:
+    """Before an upgrade or a reboot: its health check fails, requests go to the other one, then it is stopped."""
+    out = site.servers[0]
+    disabled = Path(str(out.settings["healthcheck"]["disable_by_file_path"]))
+    with Load(site) as load:
+        load.await_more()
+        disabled.touch()
+        wait_until(lambda: is_down(site, "server1"), timeout=SECONDS, what="server1 is down", failed=lambda: None)
+        load.await_more(5)
+        process, _ = out._processes.pop()
+        process.terminate()
+        process.wait(30)
+        load.await_more()
+        out.start()
+        disabled.unlink()
+        load.await_more()
+    assert load.failures == []
+
+
+def is_down(site: Site, name: str) -> bool:
+    log = "".join(path.read_text(errors="replace") for path in site.haproxy.directory.glob("*.log"))
+    return f"Server api/{name} is DOWN" in log
+
+
 def test_one_server_is_killed_under_load(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "neutrino.feed")
     credential = command(site.servers[0], "add", "h1")
@@ -201,21 +225,3 @@ def test_one_server_is_killed_under_load(site: Site, caplog: pytest.LogCaptureFi
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(test())
-
-
-def test_a_server_is_taken_out_without_a_failed_request(site: Site, tmp_path: Path) -> None:
-    """Before an upgrade or a reboot: its health check fails, requests go to the other one, then it is stopped."""
-    out = site.servers[0]
-    with Load(site) as load:
-        load.await_more()
-        Path(str(out.settings["healthcheck"]["disable_by_file_path"])).touch()
-        wait_until(lambda: is_down(site, "server1"), timeout=SECONDS, what="server1 is down", failed=lambda: None)
-        load.await_more(5)
-        out.stop()
-        load.await_more()
-    assert load.failures == []
-
-
-def is_down(site: Site, name: str) -> bool:
-    log = "".join(path.read_text(errors="replace") for path in site.haproxy.directory.glob("*.log"))
-    return f"Server api/{name} is DOWN" in log

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -61,6 +61,7 @@ class Browser:
         self._profile = tempfile.mkdtemp(prefix="neutrino-browser-")
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: ClientConnection | None = None
+        self._stack = ExitStack()
         self._last = 0
         self._answers: dict[int, dict[str, Any]] = {}
         self._events: dict[str, list[dict[str, Any]]] = {}
@@ -75,7 +76,8 @@ class Browser:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         try:
             url = self._debugging_url(log)
-            self._connection = connect(url, max_size=None, open_timeout=SECONDS, proxy=None, compression=None)
+            connecting = connect(url, max_size=None, open_timeout=SECONDS, proxy=None, compression=None)
+            self._connection = self._stack.enter_context(connecting)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -83,8 +85,7 @@ class Browser:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        self._stack.close()
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:

@@ -19,6 +19,8 @@ from neutrino.agent.supervisor import EXIT, RESPAWN
 from neutrino.configuration import findings
 from neutrino.configuration.neutron_values import list_type, name_type
 from neutrino.errors import RefusedToStart
+from neutrino.metrics.listener import address as metrics_address
+from neutrino.metrics.listener import options as metrics_options
 
 ROLES = ("l2", "dhcp", "l3", "metadata")
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
@@ -148,7 +150,7 @@ ML2: list[cfg.Opt] = [
     cfg.IntOpt("overlay_ip_version", default=4, choices=(4, 6), help="IP version between tunnel endpoints.")
 ]
 
-GROUPS: tuple[tuple[str | None, list[cfg.Opt]], ...] = (
+GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
     (None, GLOBAL),
     (None, dhcp.OPTIONS),
     (None, l3.OPTIONS),
@@ -160,6 +162,7 @@ GROUPS: tuple[tuple[str | None, list[cfg.Opt]], ...] = (
     ("agent", AGENT),
     ("securitygroup", SECURITYGROUP),
     ("ml2", ML2),
+    ("metrics", metrics_options("127.0.0.1:9698")),
 )
 
 # Options that SIGHUP changes in a running agent; the others need a restart, which disturbs no traffic.
@@ -203,6 +206,7 @@ def check(conf: cfg.ConfigOpts) -> None:
     bridge_mappings(conf)  # parsed for its errors, which refuse the start
     permitted_ethertypes(conf)
     uplink_rates(conf)
+    metrics_address(conf)
     if "l2" in conf.roles:
         _check_tunnels(conf)
     if conf.radvd_user and not _is_user(conf.radvd_user):

@@ -10,21 +10,26 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from oslo_config import cfg
+from prometheus_client import generate_latest
 
 from neutrino import __version__, logs, private
-from neutrino.agent import config, loop
+from neutrino.agent import config, loop, measures
 from neutrino.agent.context import Intervals, RoleContext
 from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.l2 import build as l2
 from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
-from neutrino.agent.queries import Queries
+from neutrino.agent.queries import Handler, Queries, typed
 from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
+from neutrino.agent.trace import build as trace
 from neutrino.configuration import findings
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
+from neutrino.metrics.instruments import start
+from neutrino.metrics.listener import serving
+from neutrino.model.trace import QUERY, Question
 from neutrino.notify import notify
 from neutrino.tls import ClientContext
 
@@ -40,7 +45,8 @@ def run(files: Sequence[str], server_options: Callable[[], findings.Groups] = tu
     conf = _configuration(files)
     logs.setup(conf)
     _log_options(conf)
-    with _own_state(Path(conf.state_path)):
+    registry = start("agent", __version__)  # before the roles, which count from their start
+    with _own_state(Path(conf.state_path)), serving(conf, lambda: generate_latest(registry)):
         asyncio.run(_run(conf, files, server_options))
 
 
@@ -71,14 +77,16 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
     current = [conf]  # replaced by SIGHUP
     reporter = loop.Reporter(client, lambda: float(current[0].agent.report_interval))
-    roles = _roles(RoleContext(conf, client, switch, intervals, reporter.soon))
-    queries = Queries(client, {})
+    context = RoleContext(conf, client, switch, intervals, reporter.soon)
+    roles = _roles(context)
+    queries = Queries(client, _query_handlers(context, roles))
     client.on_query(queries.take)
     stop = asyncio.Event()
     events = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         events.add_signal_handler(number, stop.set)
     events.add_signal_handler(signal.SIGHUP, lambda: _reload(current, files, intervals, reporter))
+    measures.watch(client, roles)
     LOG.info("neutrino agent %s on %s, roles %s", __version__, conf.host, ", ".join(conf.roles))
     findings.report(conf, findings.AGENT, server_options)
     notify("READY=1")  # not after `synced`: an agent that waits for its server keeps the host as it is
@@ -128,6 +136,12 @@ def _roles(context: RoleContext) -> list[Role]:
         "metadata": metadata.build,
     }
     return [build(context) for name, build in builders.items() if name in context.conf.roles]
+
+
+def _query_handlers(context: RoleContext, roles: Sequence[Role]) -> dict[str, Handler]:
+    """What the server may ask this host, by the kind of the query."""
+    tracer = trace.build(context, roles)
+    return {QUERY: typed(Question, tracer.answer)} if tracer is not None else {}
 
 
 def _log_options(conf: cfg.ConfigOpts) -> None:

@@ -8,7 +8,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
+
+import msgspec
 
 from neutrino.feed.messages import Query
 
@@ -20,6 +22,19 @@ MAX_ANSWER: Final = 1024 * 1024  # bytes; the server refuses larger ones
 MAX_ERROR: Final = 500  # characters
 ANSWERING: Final = 0.9  # of the time: the rest is for the way of the answer
 Handler = Callable[[bytes], Awaitable[bytes]]  # question → answer, both JSON
+
+
+Q = TypeVar("Q")
+
+
+def typed(question: type[Q], answer: Callable[[Q], Awaitable[msgspec.Struct]]) -> Handler:
+    """A handler from a function of values: an invalid question becomes an error that names the field."""
+    decode = msgspec.json.Decoder(question).decode
+
+    async def handle(data: bytes) -> bytes:
+        return msgspec.json.encode(await answer(decode(data)))
+
+    return handle
 
 
 class AnswerFeed(Protocol):

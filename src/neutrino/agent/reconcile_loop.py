@@ -7,12 +7,15 @@ there is time for. An object that fails is requeued with back-off and reported; 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, dataclass, field
 
+from neutrino.agent.measures import Measure, of_loop
 from neutrino.agent.queue import RESYNC, USUAL, WorkQueue
 from neutrino.agent.role import Drift, RoleFeed
+from neutrino.metrics.catalog import DONE, FAILED, RECONCILE_SECONDS
 
 LOG = logging.getLogger(__name__)
 LIST_SECONDS = 5.0  # between attempts to list what is on the host
@@ -29,6 +32,7 @@ class ReconcileLoop:
     failures: tuple[type[Exception], ...]  # of the drivers; any other exception is a bug, and logged with its traceback
     interval: Callable[[], float]  # of the resync, in seconds
     served: Callable[[], Iterable[str]]  # objects for the resync
+    role: str = ""  # for metrics
     report_soon: Callable[[], None] = lambda: None
     notify_failed: Callable[[str, str], Awaitable[None]] | None = None
     workers: int = 4
@@ -89,7 +93,11 @@ class ReconcileLoop:
         while True:
             await self._reconcile(await self.queue.get())
 
+    def measures(self) -> Iterator[Measure]:
+        yield from of_loop(self.role, len(self.queue), len(self.problems), self.position)
+
     async def _reconcile(self, key: str) -> None:
+        began = time.monotonic()
         try:
             problem = await self.reconcile(key)
         except Exception as error:  # of this object alone: the others are served
@@ -99,12 +107,14 @@ class ReconcileLoop:
                 LOG.exception("%s %s: unexpected error", self.label, key)  # once, not at every retry
             LOG.warning("%s %s cannot be applied, next attempt in %.1f s: %s", self.label, key, delay, problem)
             self.set_problem(key, problem)
+            RECONCILE_SECONDS.observe(time.monotonic() - began, self.role, FAILED)
             if self.notify_failed is not None:
                 await self.notify_failed(key, problem)
         else:
             if problem and self.problems.get(key) != problem:
                 LOG.warning("%s %s: %s", self.label, key, problem)
             self.set_problem(key, problem)
+            RECONCILE_SECONDS.observe(time.monotonic() - began, self.role, FAILED if problem else DONE)
             self.queue.done(key)
 
     def set_problem(self, key: str, problem: str) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
+from neutrino.agent.measures import Measure
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import PROBLEMS, AgentState
 
@@ -72,6 +73,10 @@ class Role(Protocol):
 
     def describe(self) -> Iterable[AgentState]:
         """The role's agents as the API shows them."""
+        ...
+
+    def measures(self) -> Iterable[Measure]:
+        """Current values of metrics. Called in another thread than the role's: it reads only, and may wait."""
         ...
 
 

@@ -19,12 +19,14 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Literal
 
 from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError, Processes, exit_text
+from neutrino.metrics.catalog import RESPAWNS
 
 LOG = logging.getLogger(__name__)
 RESPAWN: Literal["respawn"] = "respawn"
@@ -135,6 +137,12 @@ def write_file(path: Path, text: str, *, mode: int = 0o600) -> None:
     new.replace(path)
 
 
+def program_of(argv: Sequence[str]) -> str:
+    """The name of a daemon's program; of one of ours, which Python runs, that of its command."""
+    is_ours = len(argv) > 3 and argv[1] == "-m"
+    return f"neutrino-{argv[3]}" if is_ours else PurePath(argv[0]).name
+
+
 @dataclasses.dataclass(frozen=True)
 class ProcessEvent:
     """Notification for a role: its daemon has exited, was respawned, or cannot be respawned."""
@@ -221,6 +229,11 @@ class Supervisor:
         supervised = self._supervised.get(name)
         return supervised.process if supervised else None
 
+    def running_programs(self) -> dict[str, int]:
+        """The programs of supervised daemons that run, with their number."""
+        running = [each.service.daemon for each in tuple(self._supervised.values()) if each.process is not None]
+        return Counter(program_of(daemon.argv) for daemon in running)
+
     def is_running(self, daemon: Daemon) -> bool:
         """Whether the daemon runs, supervised or not. Blocking."""
         return self.processes.find(daemon.name, daemon.pid_file) is not None
@@ -277,6 +290,7 @@ class Supervisor:
                     self._publish(ProcessEvent(process.name, "failed", str(error)))
                 else:
                     supervised.process = process
+            RESPAWNS.inc(program_of(service.daemon.argv))
             self._publish(ProcessEvent(process.name, "started", f"respawned as {process.pid}"))
 
     def _publish(self, event: ProcessEvent) -> None:

@@ -4,6 +4,7 @@ The same variables and files as those of the `openstack` client, so that what wo
 """
 
 import argparse
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,13 @@ class ApiError(CommandError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class Response(Object):
+    """The body of a response; a missing key is an error in words, as other servers may answer at this address."""
+
+    def __missing__(self, key: str) -> Any:
+        raise CommandError(f"the response is not of the Networking API: it has no {key!r}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,21 +76,26 @@ class Cloud:
             response = self.adapter.request(path, method, raise_exc=False, timeout=SECONDS, **options)
         except exceptions.ClientException as error:
             raise CommandError(f"the API cannot be used: {error}") from None
+        except Exception as error:  # of a plugin: keystoneauth1 raises a plain Exception for a missing password
+            raise CommandError(f"the credentials cannot be used: {error}", INVALID) from None
         try:
-            body: Object = response.json() if response.content else {}
+            body = response.json() if response.content else {}
         except ValueError:
-            body = {}
+            body = None
         if response.status_code >= 400:
-            found = body.get("NeutronError") or body.get("error") or body
+            found = body.get("NeutronError") or body.get("error") or body if isinstance(body, dict) else body
             message = found.get("message", found) if isinstance(found, dict) else found
             raise ApiError(response.status_code, f"{message or response.reason} (HTTP {response.status_code})")
-        return body
+        if not isinstance(body, dict):
+            raise CommandError("the response is not of the Networking API: it is not a JSON object")
+        return Response(body)
 
 
 def connect(args: argparse.Namespace) -> Cloud:
     """By --endpoint, else by the cloud of --os-cloud or OS_CLOUD, else by OS_* variables, else by the default endpoint."""
     from keystoneauth1 import adapter, loading, session
 
+    logging.getLogger("keystoneauth").setLevel(logging.ERROR)  # what fails is in our own error
     settings = _settings(args)
     kind = settings.get("auth_type") or "password"
     auth = dict(settings.get("auth") or {})

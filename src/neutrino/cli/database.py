@@ -10,27 +10,50 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import msgspec
+import sqlalchemy as sa
 from oslo_config import cfg
 
+from neutrino.cli import preflight
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.installed import SERVER_FILE, become_owner, default_files
 from neutrino.model.roles import LEAST, parse_roles
 from neutrino.server.config import configuration, database_url
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
+from neutrino.server.errors import DatabaseUnreachable
 from neutrino.server.feed.connections.credentials import Credentials
 
 
 @contextlib.contextmanager
 def opened(conf: cfg.ConfigOpts, *, check_schema: bool = True) -> Iterator[Database]:
     """The database, with the schema of this release unless that is left to the caller."""
-    db = Database(database_url(conf))
+    with database_errors(conf):
+        db = Database(database_url(conf))
+        try:
+            if check_schema:
+                schema.ensure(db, upgrade=conf.database.auto_upgrade)
+            yield db
+        finally:
+            db.close()
+
+
+@contextlib.contextmanager
+def database_errors(conf: cfg.ConfigOpts) -> Iterator[None]:
+    """Report in one line that the database cannot be used."""
     try:
-        if check_schema:
-            schema.ensure(db, upgrade=conf.database.auto_upgrade)
-        yield db
-    finally:
-        db.close()
+        yield
+    except BrokenPipeError:  # of the output
+        raise
+    except (sa.exc.SQLAlchemyError, DatabaseUnreachable, OSError) as error:
+        raise CommandError(preflight.database_problem(database_url(conf), error)) from None
+
+
+def read_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
+    files = default_files(args.config_file, SERVER_FILE)
+    preflight.check_files(files)
+    conf = configuration(files)
+    become_owner(conf.state_path)
+    return conf
 
 
 # --- neutrino db ------------------------------------------------------------------------------------------------------
@@ -39,8 +62,7 @@ def opened(conf: cfg.ConfigOpts, *, check_schema: bool = True) -> Iterator[Datab
 def database(args: argparse.Namespace) -> int | None:
     from neutrino.server.quota.plugin import recount
 
-    conf = configuration(default_files(args.config_file, SERVER_FILE))
-    become_owner(conf.state_path)
+    conf = read_configuration(args)
     if args.action == "verify":
         return verify(conf)
     with opened(conf, check_schema=False) as db:
@@ -60,7 +82,8 @@ def verify(conf: cfg.ConfigOpts) -> int:
     server = assemble(conf)
     try:
         router_plugin = server.service_plugins.get("router")
-        unhosted = router_plugin.scheduler.unhosted() if router_plugin is not None else {}
+        with database_errors(conf):
+            unhosted = router_plugin.scheduler.unhosted() if router_plugin is not None else {}
     finally:
         server.close()
     for router_id, reason in unhosted.items():
@@ -84,9 +107,7 @@ def host(args: argparse.Namespace) -> None:
         roles = parse_roles(args.roles) if args.roles is not None else LEAST
     except ValueError as error:
         raise CommandError(f"--roles: {error}", INVALID) from None
-    conf = configuration(default_files(args.config_file, SERVER_FILE))
-    become_owner(conf.state_path)
-    with opened(conf) as db:
+    with opened(read_configuration(args)) as db:
         credentials = Credentials(db)
         if action == "add":
             print(credentials.add(name, roles))

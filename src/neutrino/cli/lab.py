@@ -62,6 +62,7 @@ def _up(args: argparse.Namespace) -> None:
     settings = msgspec.convert(vars(args), LabSettings)
     lab = Lab(args.state, settings)
     check(settings)
+    preflight.check_files([*settings.server_config_files, *settings.agent_config_files])
     build.check_unused(lab.paths)  # before the port, which the existing lab is likely to use
     preflight.check_lab(settings.port, settings.datapath)
     build.up(lab, _output)

@@ -137,6 +137,8 @@ def build_parser() -> argparse.ArgumentParser:
     metadata.add_argument("--user", type=int, required=True, help="uid to run as")
     metadata.add_argument("--group", type=int, required=True, help="gid to run as")
     metadata.add_argument("--monitor-file", default="", help="file to write the time to")
+    metadata.add_argument("--log-json", action="store_true", help="log lines as JSON")
+    metadata.add_argument("--debug", action="store_true", help="log at DEBUG")
     metadata.add_argument("--monitor-interval", type=float, default=5.0, help="seconds between two writes")
     return parser
 
@@ -145,7 +147,8 @@ def metadata_proxy(args: argparse.Namespace) -> None:
     """The proxy process of the metadata role. Here, as `neutrino.cli.agent` would load the whole agent into it."""
     from neutrino.agent.metadata.proxy.process import run
 
-    run(args.socket, args.user, args.group, args.monitor_file, args.monitor_interval)
+    log = "json" if args.log_json else ""
+    run(args.socket, args.user, args.group, args.monitor_file, args.monitor_interval, log, args.debug)
 
 
 # --- stand-in instances and the lab -----------------------------------------------------------------------------------

@@ -34,9 +34,16 @@ LAB_PROGRAMS = {
 
 
 def check_files(names: Iterable[str]) -> None:
+    """Check that the configuration files can be read; oslo.config reports some of these errors with a traceback."""
     for name in names:
         if not os.path.isfile(name):
             raise CommandError(f"there is no configuration file {name}", INVALID)
+        try:
+            Path(name).read_text(encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"configuration file {name} cannot be read: {error.strerror}", INVALID) from None
+        except ValueError:
+            raise CommandError(f"configuration file {name} is not text in UTF-8", INVALID) from None
 
 
 def check_port(host: str, port: int, fix: str) -> None:
@@ -91,16 +98,24 @@ def _open_database(conf: cfg.ConfigOpts) -> str:
     from neutrino.server.db.session import Database
 
     logging.disable(logging.CRITICAL)  # the message below is all that is printed
-    url = sa.make_url(config.database_url(conf))
-    shown = url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    url = config.database_url(conf)
     try:
-        db = Database(config.database_url(conf))
+        db = Database(url)
         schema.ensure(db, upgrade=conf.database.auto_upgrade)
     except schema.WrongSchema as error:
         return str(error)
     except (sa.exc.SQLAlchemyError, errors.ApiError, OSError) as error:
-        return f"the database {shown} cannot be used: {cause(error)}; check [database] connection and its server"
+        return database_problem(url, error)
     return ""
+
+
+def database_problem(address: str, error: BaseException) -> str:
+    """The problem in words, without the password of the address."""
+    import sqlalchemy as sa
+
+    url = sa.make_url(address)
+    shown = url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    return f"the database {shown} cannot be used: {cause(error)}; check [database] connection and its server"
 
 
 def cause(error: BaseException) -> str:

@@ -10,10 +10,11 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from oslo_config import cfg
 
-from neutrino import logs
+from neutrino import __version__, logs
 from neutrino.cli import preflight
 from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
@@ -21,6 +22,9 @@ from neutrino.cli.installed import SERVER_FILE, default_files
 from neutrino.configuration import findings
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import Address
+from neutrino.metrics import catalog, exposition
+from neutrino.metrics.instruments import start
+from neutrino.metrics.listener import serving
 from neutrino.notify import notify
 from neutrino.server import config, tls
 from neutrino.server.feed.connections.listeners import addresses, server_tls
@@ -100,6 +104,7 @@ def run(
     # First, as granian calls them in this order: the feed restarts with the configuration that is loaded then.
     api.on_reload(lambda: _reload(files))
     with contextlib.ExitStack() as stack:
+        _start_metrics(conf, api, stack)
         if encryption:
             certificate = ApiCertificate(api, encryption)
             stack.enter_context(certificate)
@@ -111,6 +116,18 @@ def run(
             stack.enter_context(ChildProcess(name, work))
         workers.notify_when_ready(conf.bind_host, conf.bind_port)
         api.serve()
+
+
+def _start_metrics(conf: cfg.ConfigOpts, api: Any, stack: contextlib.ExitStack) -> None:
+    """Serve the metrics of all processes of this server. Before the first fork: workers find their directory."""
+    if not conf.metrics.bind:
+        return
+    directory = config.metrics_directory(conf)
+    exposition.prepare(directory)
+    registry = start("server", __version__)
+    catalog.WORKERS.watch(lambda: float(sum(worker.is_alive() for worker in tuple(api.wrks))))
+    catalog.WORKER_RESPAWNS.watch(lambda: float(api.deaths))
+    stack.enter_context(serving(conf, lambda: exposition.server_text(directory, registry)))
 
 
 def _reload(files: Sequence[str]) -> None:
@@ -154,7 +171,7 @@ def serve_feed(args: argparse.Namespace) -> None:
     findings.refuse(conf, findings.SERVER)
     preflight.check_feed_addresses(_feed_addresses(conf))
     preflight.check_database(conf)
-    feed(conf, lambda: notify("READY=1"))
+    feed(conf, lambda: notify("READY=1"), alone=True)
 
 
 def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
@@ -162,11 +179,12 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
     return addresses(conf)
 
 
-def feed(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None) -> None:
+def feed(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None, *, alone: bool = False) -> None:
+    """`ready` is called once it listens. `alone`: not as a child of the server, which would serve its metrics."""
     from neutrino.server.feed.server import run
 
     try:
         logs.setup(conf)
-        run(conf, ready)
+        run(conf, ready, alone=alone)
     except OSError as error:
         raise CommandError(f"the feed cannot be served: {error}") from None

@@ -81,6 +81,8 @@ class Supervisor(Granian):  # type: ignore[misc,valid-type]
     private methods, as granian has no other hooks.
     """
 
+    deaths = 0  # of workers that ended by themselves, for metrics
+    _is_replacing = False
     before_respawn: Callable[[], None] | None = None  # called in the thread that forks
     _is_hangup = False
 
@@ -98,15 +100,19 @@ class Supervisor(Granian):  # type: ignore[misc,valid-type]
         is_hangup, self._is_hangup = self._is_hangup, False
         if not is_hangup:  # the configuration is not read again, and the feed keeps its connections
             self.hooks_reload = []
+        self._is_replacing = True
         try:
             super()._reload(spawn_target, target_loader)
         finally:
             self.hooks_reload = hooks
+            self._is_replacing = False
 
     def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
         if self.before_respawn is not None:
             self.before_respawn()
         super()._respawn_workers(workers, spawn_target, target_loader, delay)
+        if not self._is_replacing:
+            self.deaths += len(workers)
         now = time.monotonic()
         deaths: deque[float] = self.__dict__.setdefault("_deaths", deque(maxlen=MAX_DEATHS))
         deaths.extend(now for _ in workers)

@@ -3,12 +3,15 @@
 import ipaddress
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from oslo_config import cfg
 from oslo_log import log
 
 from neutrino.configuration.neutron_values import list_type, name_type
 from neutrino.errors import RefusedToStart
+from neutrino.metrics.listener import address as metrics_address
+from neutrino.metrics.listener import options as metrics_options
 from neutrino.server import tls
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
@@ -56,6 +59,12 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             min=1,
             help="Requests that each worker handles at once; by default 1 with SQLite and without Keystone, where only "
             "the disk is waited for, else 2.",
+        ),
+        cfg.StrOpt(
+            "log_requests",
+            choices=["all", "writes", "none"],
+            default="writes",
+            help="Requests that are logged with status and time: all, or only writes and failures (with debug all).",
         ),
         cfg.StrOpt(
             "auth_strategy", choices=["keystone", "noauth"], default="keystone", help="How callers are authenticated."
@@ -221,6 +230,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             help="Seconds until a host that does not answer is disconnected.",
         ),
     ],
+    "metrics": metrics_options("127.0.0.1:9697"),
     "quotas": [
         cfg.IntOpt(
             f"quota_{name}",
@@ -277,6 +287,12 @@ def check_values(conf: cfg.ConfigOpts) -> None:
     for group, options in OPTIONS.items():
         for option in options:
             getattr(conf[group] if group else conf, option.dest)
+    metrics_address(conf)
+
+
+def metrics_directory(conf: cfg.ConfigOpts) -> Path:
+    """Where the processes of a server share their metrics."""
+    return Path(conf.state_path, "metrics")
 
 
 def database_url(conf: cfg.ConfigOpts) -> str:

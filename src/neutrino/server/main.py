@@ -18,6 +18,8 @@ from oslo_config import cfg
 
 from neutrino import logs, private
 from neutrino.configuration import findings
+from neutrino.metrics.catalog import CONNECTIONS
+from neutrino.metrics.instruments import start_shared
 from neutrino.server import config
 from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
@@ -37,6 +39,7 @@ from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.events import nova
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.history import Changes
+from neutrino.server.hosts.queries import HostQueries
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.ip_availability import IpAvailability
@@ -52,6 +55,7 @@ from neutrino.server.services import load
 from neutrino.server.status.processes import API, ProcessSweep, ServerProcess
 from neutrino.server.status.routes import Status
 from neutrino.server.trace import plugin as traces
+from neutrino.server.trace.host_ask import HostAsk
 from neutrino.server.trace.tracer import Tracer
 
 LOG = logging.getLogger(__name__)
@@ -85,6 +89,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
+    at_once = max(1, config.api_threads(conf) - 1)  # traces of a worker: they leave a thread for other requests
     plugins = [
         core,
         AddressScopes(db),
@@ -95,7 +100,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         agents,
         AvailabilityZones(db),
         IpAvailability(db),
-        traces.build(Tracer(db, registry)),
+        traces.build(Tracer(db, registry, HostAsk(HostQueries(db, registry)), at_once=at_once)),
         *further,
     ]
     quota_api = QuotaPlugin(db, quotas)
@@ -170,9 +175,20 @@ def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentSc
     return [dhcp, *(scheduler for plugin in plugins.values() for scheduler in getattr(plugin, "schedulers", ()))]
 
 
+def _start_metrics(server: Server) -> None:
+    conf = server.conf
+    if not conf.metrics.bind:
+        return
+    directory = config.metrics_directory(conf)
+    private.make_directory(directory)  # there already, unless another WSGI server than ours runs the application
+    start_shared("api", str(directory), server.stop)
+    CONNECTIONS.watch(server.db.connections)
+
+
 def application(server: Server) -> Any:
     """The WSGI application of an assembled server, in the process that serves requests."""
     logs.setup(server.conf)
+    _start_metrics(server)
     begin(server)
     # Everything up to here lives as long as the process: without the freeze the collector would walk it again and again,
     # and with the default threshold it would run every few hundred rows of a list.

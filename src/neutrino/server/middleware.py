@@ -1,17 +1,15 @@
-"""WSGI middleware in front of the application: request ids, health check, CORS, Keystone, guard against web pages."""
+"""WSGI middleware in front of the application: health check, CORS, Keystone, guard against web pages."""
 
 import json
 import re
-import uuid
 from collections.abc import Callable, Collection
 from typing import Any
 
 from oslo_config import cfg
 from oslo_middleware import cors, healthcheck, http_proxy_to_wsgi
-from oslo_middleware import request_id as words
 
-from neutrino import request_ids
 from neutrino.server import config
+from neutrino.server.requests import observed
 from neutrino.server.ui import app as ui
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
@@ -36,7 +34,7 @@ def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     if page is not None:
         # Outside the guard: a link of another site may lead to the page, which has no data of its own.
         inner = _below(ui.PREFIX, _behind_proxy(page, conf), inner)
-    inner = _with_request_id(inner)
+    inner = observed(inner, conf.log_requests)
     if _origins(conf):
         inner = cors.CORS(inner, conf)
     health = healthcheck.Healthcheck(inner, conf)
@@ -110,33 +108,6 @@ def _not_from_web_pages(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
         return [body]
 
     return guarded
-
-
-def _with_request_id(app: Wsgi) -> Wsgi:
-    """A request id for every request, in the environment and the answer, and the caller's global request id.
-
-    Same headers as oslo.middleware, whose class uses webob: parsing and writing each request and answer again was a
-    fifth of the time to show a port.
-    """
-    callers = "HTTP_" + words.INBOUND_HEADER.upper().replace("-", "_")
-    form = re.compile(words.ID_FORMAT)
-
-    def named(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        name = f"req-{uuid.uuid4()}"
-        environ[words.ENV_REQUEST_ID] = name
-        if form.match(environ.get(callers, "")):
-            environ[words.GLOBAL_REQ_ID] = environ[callers]
-
-        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
-            return start_response(status, [*headers, (words.HTTP_RESP_HEADER_REQUEST_ID, name)], *rest)
-
-        token = request_ids.CURRENT.set(name)
-        try:
-            return app(environ, start)
-        finally:
-            request_ids.CURRENT.reset(token)
-
-    return named
 
 
 def _origins(conf: cfg.ConfigOpts) -> frozenset[str]:

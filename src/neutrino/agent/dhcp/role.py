@@ -11,12 +11,13 @@ may be newer than the cache.
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from neutrino.agent.dhcp.network import PortsByNetwork, ServedNetwork, served_network
 from neutrino.agent.dhcp.reconcile import Reconciler, marked_network
 from neutrino.agent.dhcp.render import daemon_name
+from neutrino.agent.measures import Measure, of_daemons
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.reconcile_loop import ReconcileLoop
 from neutrino.agent.role import Drift, RoleFeed, described
@@ -26,6 +27,7 @@ from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import OvsdbError
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import StateChange
+from neutrino.metrics.catalog import DRIFT
 from neutrino.model import agents
 from neutrino.model.dhcp import OWNER, DhcpNetwork
 
@@ -56,6 +58,7 @@ class DhcpRole:
             self.reconciler.known,
             failures=(OvsdbError, NetlinkError, ProcessError, OSError),
             interval=self.repair,
+            role=self.name,
             served=lambda: self.feed.state.objects[NETWORK],
             report_soon=self.report_soon,
             workers=self.workers,
@@ -91,6 +94,10 @@ class DhcpRole:
             "ports": len(self.feed.state.objects[PORT]),
         }
         yield described(self.description, values, problems)
+
+    def measures(self) -> Iterator[Measure]:
+        yield from self._loop.measures()
+        yield from of_daemons(self._supervisor)
 
     async def settle(self) -> None:
         await self._loop.queue.idle()
@@ -152,6 +159,8 @@ class DhcpRole:
             raise
         if action is not Action.NOTHING:
             LOG.info("network %s: %s of dnsmasq", network_id, action.value)
+            if self._loop.is_drift(network_id):
+                DRIFT.inc(self.name)
         self._report_ready(network)
         return _text(problems)
 

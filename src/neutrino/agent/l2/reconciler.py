@@ -36,6 +36,7 @@ from neutrino.agent.l2.extension_api import (
 from neutrino.agent.l2.filters import FilterPlan, Filters
 from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.flows.firewall import REMOTES
+from neutrino.agent.l2.flows.integration import DHCP_REQUESTS
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
 from neutrino.agent.l2.local_vlans import SegmentKey, allocate, merged, restore
 from neutrino.agent.l2.plan import BridgePlan, Rendered, Renderer, plan
@@ -399,6 +400,23 @@ class Reconciler:
                 extra = len(difference.flows.remove) + len(difference.meters.remove)
                 found[bridge] = len(difference) - extra, extra
         return found | self._filters.drift()
+
+    def flow_counts(self) -> dict[str, int]:
+        """The number of our flows on each bridge, as applied."""
+        return {bridge: len(flows) for bridge, flows in tuple(self._flows.items())}
+
+    def dhcp_requests(self) -> dict[str, int]:
+        """DHCP packets that ports of this host have sent, by IP version, as the firewall's flows have counted them.
+
+        A request from no address leaves BASE_EGRESS at once, others are accepted in RULES_EGRESS: none is counted twice.
+        """
+        bridge, tables = self.options.integration_bridge, (pipeline.BASE_EGRESS.number, pipeline.RULES_EGRESS.number)
+        if bridge not in self._flows:  # the switch has not been reached yet
+            return {}
+        return {
+            version: self.openflow.count_packets(bridge, match, tables)
+            for version, match in zip(("4", "6"), DHCP_REQUESTS, strict=True)
+        }
 
     def drop_flows(self) -> None:
         """Delete all our flows on all bridges."""

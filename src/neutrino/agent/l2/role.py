@@ -11,13 +11,15 @@ the port; `port_up` with its revision goes to the server, which sets the port AC
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from neutrino import request_ids
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
 from neutrino.agent.l2.statistics import statistics
+from neutrino.agent.measures import Measure, of_loop
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
@@ -25,6 +27,7 @@ from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, Snapshot
 from neutrino.feed.state import StateChange
+from neutrino.metrics import catalog
 from neutrino.model import agents, state
 from neutrino.model.kinds import kinds_for
 from neutrino.model.roles import L2
@@ -69,7 +72,7 @@ class L2Role:
         self._ancillary: frozenset[str] = frozenset()  # those of them on bridges that are not ours
         self._problems: dict[str, str] = {}  # ports reported as down, with the reason
         self._reported = False  # whether every port has been reported once
-        # By port the request that changed it last: the port may be plugged, and so wired, long after it.
+        # By port the request that changed it last, until that is logged: it may be plugged, and so wired, long after it.
         self._requests: dict[str, str] = {}
         self._faults: Mapping[str, str] = {}
         self._dataplane = "down: not connected yet"
@@ -102,6 +105,17 @@ class L2Role:
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
         yield described(self.description, values, problems)
+
+    def measures(self) -> Iterator[Measure]:
+        bound, wired, failed = len(self.feed.state.objects[PORT]), len(self._up), len(self._problems)
+        yield from of_loop(self.name, len(self._queue), failed + len(self._faults), self._position)
+        yield catalog.DATAPLANE_UP, (), float(self._dataplane == "up")
+        for label, number in (("wired", wired), ("failed", failed), ("waiting", max(0, bound - wired - failed))):
+            yield catalog.WIRED_PORTS, (label,), number
+        for bridge, number in self.reconciler.flow_counts().items():
+            yield catalog.FLOWS, (bridge,), number
+        for version, number in self.reconciler.dhcp_requests().items():
+            yield catalog.DHCP_REQUESTS, (version,), number
 
     def _capabilities(self) -> dict[str, list[str]]:
         """What the switch supports: the server binds vhost-user ports by it. Empty until the switch was reached."""
@@ -145,11 +159,14 @@ class L2Role:
             key = await self._queue.get()
             try:
                 async with self._busy:
+                    began = time.monotonic()
                     outcome = await self._reconcile()
             except Exception as error:  # an agent that ended would fail again at its next start
+                catalog.RECONCILE_SECONDS.observe(time.monotonic() - began, self.name, catalog.FAILED)
                 self.reconciler.forget()  # what was applied before the failure is unknown
                 self._failed(error, self._queue.failed(key))
                 continue
+            catalog.RECONCILE_SECONDS.observe(time.monotonic() - began, self.name, catalog.DONE)
             self._queue.done(key)
             if outcome.changed:
                 self._flows_changed.set()
@@ -223,7 +240,7 @@ class L2Role:
         for port_id, revision in outcome.wired.items():
             if self._up.get(port_id) != revision:
                 self.feed.port_up(port_id, revision)
-                self._log_port("port %s is wired as of revision %d", port_id, revision)
+                self._log_port("port %s is wired as of revision %d", port_id, revision, is_new=port_id not in self._up)
                 self._up[port_id] = revision
         if not complete:  # the cache may have ports that have left this host
             return
@@ -246,10 +263,14 @@ class L2Role:
                 self.feed.error("l2", name, reason)
         self._faults = outcome.faults
 
-    def _log_port(self, text: str, port_id: str, *more: object) -> None:
-        """Log what was done for a port, with the request that changed it last; at the agent's start at DEBUG."""
-        token = request_ids.CURRENT.set(self._requests.get(port_id) or request_ids.get())
-        LOG.log(logging.INFO if self._reported else logging.DEBUG, text, port_id, *more)
+    def _log_port(self, text: str, port_id: str, *more: object, is_new: bool = True) -> None:
+        """Log what was done for a port, with the request that caused it.
+
+        At DEBUG at the agent's start, and for a new revision that no request has made, such as of the port's status.
+        """
+        request_id = self._requests.pop(port_id, "")
+        token = request_ids.CURRENT.set(request_id or request_ids.get())
+        LOG.log(logging.INFO if self._reported and (is_new or request_id) else logging.DEBUG, text, port_id, *more)
         request_ids.CURRENT.reset(token)
 
     def _statuses_of(self, host_state: HostState, outcome: Outcome) -> frozenset[ObjectStatus]:
@@ -333,5 +354,6 @@ class L2Role:
                     for bridge, (missing, extra) in found.items()
                 }
                 LOG.warning("flows have drifted and are repaired: %s", self._last_repair)
+                catalog.DRIFT.inc(self.name, by=sum(missing + extra for missing, extra in found.values()))
                 self._queue.put(RECONCILE)
                 self.dataplane_changed()

@@ -7,7 +7,7 @@ a device of it is removed from the bridge, and by the periodic resync, to repair
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from neutrino.agent.context import PortHolds
@@ -16,6 +16,7 @@ from neutrino.agent.l3.extension_api import RouterResult
 from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, ROUTER, RenderError
 from neutrino.agent.l3.routers import Applied, Routers
+from neutrino.agent.measures import Measure, of_daemons
 from neutrino.agent.namespaces import SERVICE
 from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
@@ -26,6 +27,7 @@ from neutrino.dataplane.nft.api import NftError
 from neutrino.dataplane.ovsdb.api import MARK, OvsdbError
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import StateChange
+from neutrino.metrics.catalog import DRIFT, HA_ROUTERS
 from neutrino.model import agents
 from neutrino.model.roles import L3
 from neutrino.model.routing import FloatingIp, Router
@@ -66,6 +68,7 @@ class L3Role:
             self.routers.known,
             failures=FAILURES,
             interval=self.repair,
+            role=self.name,
             served=lambda: [router.id for router in self.desired.served()],
             report_soon=self.report_soon,
             notify_failed=self._failed,
@@ -106,6 +109,13 @@ class L3Role:
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
         yield described(self.description, values, problems)
+
+    def measures(self) -> Iterator[Measure]:
+        yield from self._loop.measures()
+        yield from of_daemons(self.daemons.supervisor)
+        states = list(self._ha_states.values())
+        for state in (ACTIVE, STANDBY):
+            yield HA_ROUTERS, (state,), states.count(state)
 
     async def settle(self) -> None:
         await self._loop.queue.idle()
@@ -284,6 +294,7 @@ class L3Role:
     def _log_changes(self, router_id: str, changes: int) -> None:
         LOG.info("router %s: %d changes applied", router_id, changes)
         if self._loop.is_drift(router_id):
+            DRIFT.inc(self.name, by=changes)
             LOG.warning("router %s had drifted from its desired state: repaired by %d changes", router_id, changes)
             self._last_repair = {"router": router_id, "changes": changes}
             self.report_soon()

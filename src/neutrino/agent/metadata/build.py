@@ -63,11 +63,13 @@ def daemon(conf: cfg.ConfigOpts) -> Daemon:
         Path(conf.monitor_file_dir).mkdir(parents=True, exist_ok=True)
         monitor = ["--monitor-file", str(Path(conf.monitor_file_dir).absolute() / MONITOR_FILE)]
         monitor += ["--monitor-interval", str(conf.monitor_file_interval)]
+    # Only where they are set: a proxy with another command line than the running one would be restarted.
+    log = [*(["--log-json"] if conf.use_json else []), *(["--debug"] if conf.debug else [])]
     return Daemon(
         name=NAME,
         argv=(
             *(sys.executable, "-m", "neutrino.cli.main", "metadata", "--socket", str(socket)),
-            *("--user", str(uid), "--group", str(gid), *monitor),
+            *("--user", str(uid), "--group", str(gid), *monitor, *log),
         ),
         pid_file=str(state / "metadata.pid"),
         log_file=str(logs / "metadata.log"),

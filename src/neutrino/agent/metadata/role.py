@@ -8,13 +8,15 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from neutrino import __version__
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
+from neutrino.agent.measures import Measure, of_daemons, of_loop
+from neutrino.agent.metadata import counts
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, connect
 from neutrino.agent.metadata.desired import NETWORK, DesiredMetadata, ListenerPlan, plan_listeners
 from neutrino.agent.metadata.messages import (
@@ -31,6 +33,7 @@ from neutrino.agent.role import Drift, RoleFeed, described
 from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.feed.state import StateChange
+from neutrino.metrics.catalog import METADATA_REQUESTS
 from neutrino.model import agents
 
 LOG = logging.getLogger(__name__)
@@ -85,6 +88,13 @@ class MetadataRole:
         if self._proxy_problem:
             problems["process"] = self._proxy_problem
         yield described(self.description, {"listening": len(self._listeners)}, problems)
+
+    def measures(self) -> Iterator[Measure]:
+        problems = len(self._problems) + len(self._desired.problems) + bool(self._proxy_problem)
+        yield from of_loop(self.name, int(self._dirty.is_set()), problems)
+        yield from of_daemons(self.supervisor)
+        for status, number in counts.read(self.options.socket).items():
+            yield METADATA_REQUESTS, (status,), number
 
     async def settle(self) -> None:
         return None  # what was sent is applied by the proxy

@@ -2,13 +2,25 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import msgspec
 
 from neutrino.agent.l2.extension_api import COOKIE_MASK
 from neutrino.agent.trace.owners import parse_owner
 from neutrino.agent.trace.switch import SwitchState
 from neutrino.agent.trace.trail import MAX_DRIFT, Trail
 from neutrino.dataplane.openflow.api import Flow
+from neutrino.model.trace import Cause
 
+# Words of planned changes in a namespace that explain a drop there.
+_EXPLAINS: Final = {
+    Cause.NO_ROUTE: ("route", "address", "rule", "sysctl", "device"),
+    Cause.NO_DEVICE: ("device", "veth", "port"),
+    Cause.NO_SUCH_ADDRESS: ("neighbour",),
+    Cause.OTHER: ("sysctl", "route", "table"),
+}
+_NAMESPACES: Final = ("qrouter-", "snat-", "fip-")
 _WHOLE = COOKIE_MASK | 0xFFFFFFFF
 ReadFlows = Callable[[str, int, int], frozenset[Flow]]
 
@@ -28,6 +40,20 @@ class ObjectDrift:
                 break
         return lines
 
+    @staticmethod
+    def explain(trail: Trail) -> None:
+        """Drops in a router's namespace that a planned change of the router explains have drift as their cause."""
+        changes = [line.split(": ", 1)[1].split() for line in trail.drift if line.startswith("router ")]
+        words = {word for change in changes for word in change[:3]}
+        for place, last in enumerate(trail.exits):
+            if (
+                last.point is None
+                and words.intersection(_EXPLAINS.get(last.cause, ()))
+                and any(each in last.note for each in _NAMESPACES)
+            ):
+                note = f"{last.note}; the router differs from the desired state"
+                trail.exits[place] = msgspec.structs.replace(last, cause=Cause.DRIFT, note=note)
+
     def _flows(self, trail: Trail, state: SwitchState) -> Iterator[list[str]]:
         bridges = {each.where for each in trail.observations if each.source == "openflow"}
         for cookie, owner in state.view.owners.items():
@@ -38,4 +64,4 @@ class ObjectDrift:
 
     def _routers(self, trail: Trail) -> Iterator[list[str]]:
         for router_id in sorted({each.owner_id for each in trail.observations if each.owner_kind == "router"}):
-            yield [*self.find_router(router_id)]
+            yield [f"router {router_id}: {line}" for line in self.find_router(router_id)]

@@ -262,7 +262,10 @@ class NamespaceWalk:
         inside = device.peer_namespace if device.kind == "veth" else None
         port = switch.port_named(device.peer) if device.peer else None
         port = port or switch.port_named(device.name)
-        if port is None and inside is not None and inside != HOST:
+        if port is None and inside is not None and inside != HOST:  # the other end of the pair is the next hop
+            if self.inspection.neighbours(where, device.name).get(hop) == "":
+                trail.drop(packet, Cause.NO_SUCH_ADDRESS, f"{where}: {hop} does not answer on {device.name}")
+                return []
             other = self.netlink.read_device(inside, device.peer)
             peer = other.mac if other is not None else UNRESOLVED
             onward = msgspec.structs.replace(packet, eth_src=device.mac, eth_dst=peer)

@@ -7,12 +7,13 @@ another device, into a bridge again. Nothing is changed; each question has a tim
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from neutrino.agent.l2.desired import TUNNEL_TYPES
 from neutrino.agent.l2.reconciler import View
 from neutrino.agent.role import Role
+from neutrino.agent.trace.drift import ObjectDrift
 from neutrino.agent.trace.local import LocalPorts
 from neutrino.agent.trace.namespaces import NamespaceWalk
 from neutrino.agent.trace.switch import SwitchState, SwitchWalk
@@ -42,17 +43,13 @@ class Switching(Protocol):
     async def view(self) -> View: ...
 
 
-Drift = Callable[[Trail, SwitchState], Sequence[str]]
-"""Differences from the desired state of the objects on the trail. Blocking."""
-
-
 @dataclasses.dataclass(eq=False)
 class HostTracer:
     switching: Switching
     inspection: Inspection
     local: LocalPorts
     namespaces: NamespaceWalk
-    drift: Drift
+    drift: ObjectDrift
     roles: Sequence[Role] = ()
 
     def __post_init__(self) -> None:
@@ -138,7 +135,8 @@ class HostTracer:
     async def _compare(self, trail: Trail, state: SwitchState) -> None:
         try:
             async with asyncio.timeout(DRIFT_SECONDS):
-                trail.drifted(list(await asyncio.to_thread(self.drift, trail, state)))
+                trail.drifted(await asyncio.to_thread(self.drift, trail, state))
+            self.drift.explain(trail)
         except TimeoutError:
             LOG.warning("trace: the objects on the way are not compared within %.0f s", DRIFT_SECONDS)
         except FAILURES as error:

@@ -52,6 +52,8 @@ def request(api: Cloud, args: argparse.Namespace) -> Object:
         "protocol": args.protocol,
         "source_port": args.source_port,
         "destination_port": args.port,
+        "icmp_type": args.icmp_type,
+        "icmp_code": args.icmp_code,
         "source_address": args.source_address,
         "source_mac": args.source_mac,
         "ip_version": args.ip_version,

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import errno
 import json
+import shutil
 import socket
 import struct
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ _DEVICE = struct.Struct("=BxHiII")
 _RTM_GETROUTE, _RTN_LOCAL, _RTN_UNICAST = 26, 2, 1
 _RTA_SRC, _RTA_IIF, _RTA_METRICS, _RTA_MARK = 2, 3, 8, 16
 _RTAX_MTU = 2
+_RTM_F_LOOKUP_TABLE = 0x1000  # answer with the table in which the route was found
 _NUD_FAILED, _NUD_INCOMPLETE = 0x20, 0x01
 _SPOOFED = (errno.EXDEV, errno.EINVAL)  # rp_filter; a martian source
 _REFUSED = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.ENOENT, errno.ESRCH)
@@ -59,16 +61,18 @@ class RealInspection:
     # --- the kernel ---
 
     def route(self, namespace: str, source: str, destination: str, device: str, mark: int = 0) -> api.Route:
-        family, bits = (socket.AF_INET6, 128) if ":" in destination else (socket.AF_INET, 32)
+        family, bits, flags = (socket.AF_INET, 32, _RTM_F_LOOKUP_TABLE)
+        if ":" in destination:
+            family, bits, flags = socket.AF_INET6, 128, 0  # answers with the table anyway, and refuses the flag
         with self._netlink(namespace) as netlink:
             incoming = number(_RTA_IIF, _index(netlink, device)) if device else b""
-            head = _ROUTE.pack(family, bits, bits if source else 0, 0, 0, 0, 0, 0, 0)
+            head = _ROUTE.pack(family, bits, bits if source else 0, 0, 0, 0, 0, 0, flags)
             body = ip(linux.RTA_DST, destination) + ip(_RTA_SRC, source) + incoming
             body += number(_RTA_MARK, mark) if mark else b""
             try:
                 found = netlink.get(_RTM_GETROUTE, head + body)
             except OSError as error:
-                if error.errno in _SPOOFED and device:
+                if error.errno in _SPOOFED and device and family == socket.AF_INET:  # IPv6 has no such filter
                     return api.Route(refused=str(error.strerror), spoofed=True)
                 if error.errno in _REFUSED:
                     return api.Route(refused=str(error.strerror))
@@ -99,6 +103,8 @@ class RealInspection:
         return found
 
     def ruleset(self, namespace: str) -> api.Ruleset:
+        if shutil.which("nft") is None:  # a host without the L3 role needs it not, and nobody has made rules with it
+            return ()
         output = self._run(namespace, ["nft", "-j", "-n", "list", "ruleset"])
         try:
             found: list[dict[str, Any]] = json.loads(output)["nftables"]
@@ -107,6 +113,8 @@ class RealInspection:
         return found
 
     def connections(self, namespace: str, packet: api.Tuple5) -> tuple[api.TrackedConnection, ...]:
+        if shutil.which("conntrack") is None:
+            return ()
         family = ["-f", "ipv6" if ":" in packet.source else "ipv4"]
         same, other = ["-s", packet.source, "-d", packet.destination], ["-r", packet.source, "-q", packet.destination]
         found: list[api.TrackedConnection] = []

@@ -6,7 +6,7 @@ so that flows of others are never seen or touched.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from neutrino.dataplane.openflow.text import canonical_actions, canonical_match
@@ -125,6 +125,10 @@ class OpenFlow(Protocol):
 
     def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
         """The number of these flows; far cheaper than reading them."""
+        ...
+
+    def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> int:
+        """The packets that flows of these tables have counted, of those with this match or a narrower one."""
         ...
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:

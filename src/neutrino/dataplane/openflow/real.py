@@ -7,7 +7,7 @@ datapath does not support; of other rejections, such as a full table, only the f
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from neutrino.dataplane.openflow import api, meters
 from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
@@ -17,6 +17,7 @@ from neutrino.dataplane.program import ProgramError, run_program
 _VERSION = "OpenFlow14"
 _CONTROL_SECONDS = 60.0
 _OVS_VERSION = re.compile(r"\(Open vSwitch\) (\d+)\.(\d+)")
+_PACKETS = re.compile(r"\btable=(?P<table>\d+),.*?\bn_packets=(?P<packets>\d+)")
 _COUNT = re.compile(r"flow_count=(\d+)")
 # nd_ext (IPv6 ND Extension) : [run time]:false, [boot time]:true
 _ND_EXTENSION = re.compile(r"^nd_ext .*\[run time\]:true", re.MULTILINE)
@@ -49,6 +50,11 @@ class OvsOfctl:
         if found is None:
             raise api.OpenFlowError(f"ovs-ofctl dump-aggregate printed {output.strip()!r}, which has no flow_count")
         return int(found[1])
+
+    def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> int:
+        output = self._run(["dump-flows", self._address(bridge), match])
+        found = (_PACKETS.search(line) for line in output.splitlines())
+        return sum(int(one["packets"]) for one in found if one is not None and int(one["table"]) in tables)
 
     def apply_flows(self, bridge: str, *, add: Iterable[api.Flow], delete: Iterable[api.Flow]) -> None:
         # Deletions first: delete_strict ignores cookies, so it would delete a flow that was just added under the same key.

@@ -13,12 +13,14 @@ from typing import Any
 import falcon
 import msgspec
 
+from neutrino import request_ids
 from neutrino.server import errors
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.routes import PREFIX, Handler, Route
 from neutrino.server.api.stages.query_string import pairs_of
 from neutrino.server.context import Context
+from neutrino.server.requests import RESOURCE
 
 LOG = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder(enc_hook=str).encode
@@ -34,17 +36,20 @@ class Endpoint:
     authentication: Authentication | None  # None: a public path
     max_body: int
     typed: bool  # a body must have the content type of JSON
+    resource: str = "other"  # for metrics
 
     def __post_init__(self) -> None:
         for method in self.handlers:
             setattr(self, f"on_{method.lower()}", self._answer)
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
+        req.env[RESOURCE] = self.resource
         values = dict(zip(self.names, path.values(), strict=True))
         if any("\x00" in value for value in values.values()):  # databases refuse NUL, so no such object exists
             raise errors.HTTPNotFound()
         request_id = req.env.get("openstack.request_id") or f"req-{uuid.uuid4()}"
         context = self.authentication.context(req.env, request_id) if self.authentication else Context(None)
+        request_ids.CALLER.set({"user": context.user_id, "project": context.project_id or ""})
         # GET may have a body, which has no meaning; it is drained below.
         raw = self._body(req) if req.method in ("POST", "PUT", "DELETE") else b""
         if not raw:
@@ -114,7 +119,7 @@ def build_app(
     for route in routes:
         paths[route.path].setdefault(route.method, route.handler)
     for path, handlers in paths.items():
-        endpoint = Endpoint(handlers, _PARAMETER.findall(path), authentication, max_body, typed)
+        endpoint = Endpoint(handlers, _PARAMETER.findall(path), authentication, max_body, typed, resource_of(path))
         for spelling in _spellings(path):
             app.add_route(_positional(spelling), endpoint)
     for route in public:
@@ -124,6 +129,14 @@ def build_app(
     app.add_error_handler(falcon.HTTPError, _http_error)
     app.add_error_handler(Exception, _unexpected)
     return app
+
+
+def resource_of(path: str) -> str:
+    """The collection that a route is about, for metrics: `qos_policies`, and of a child resource `port_forwardings`."""
+    words = path.removeprefix(PREFIX).strip("/").split("/")
+    at = words.index("{parent}") + 1 if "{parent}" in words[:-1] else 0
+    names = list(itertools.takewhile(lambda word: not word.startswith("{"), words[at:]))
+    return "_".join(names).replace("-", "_") or "discovery"
 
 
 def _spellings(path: str) -> set[str]:

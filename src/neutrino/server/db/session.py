@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, make_url
 
 from neutrino import private
+from neutrino.metrics.catalog import EXHAUSTED, RETRIES, UNREACHABLE
 from neutrino.server import errors
 from neutrino.server.db.commit_notifier import CommitNotifier
 from neutrino.server.db.transaction import Stale as Stale
@@ -104,9 +105,20 @@ class Database:
             except (Stale, sa.exc.IntegrityError, sa.exc.OperationalError, sa.exc.InternalError) as error:
                 if not isinstance(error, Stale | sa.exc.IntegrityError) and not _is_lost_race(error):
                     raise
+                RETRIES.inc(_reason(error))
                 # Jitter: writers that collided would otherwise collide again.
                 time.sleep(random.random() * 0.002 * (1 << min(tries, 5)))
+        EXHAUSTED.inc()
         raise errors.HTTPServiceUnavailable()
+
+    def connections(self) -> dict[tuple[str, ...], float]:
+        """The connections of this process by pool and state, for metrics."""
+        found: dict[tuple[str, ...], float] = {}
+        for name, engine in (("read", self._reads), ("write", self._writes)):
+            pool = engine.pool
+            if isinstance(pool, sa.pool.QueuePool):
+                found[name, "used"], found[name, "idle"] = pool.checkedout(), pool.checkedin()
+        return found
 
     def warm(self, threads: int = 1) -> None:
         """Open the connections of the first requests: for each thread one to read and one to write, in their pools."""
@@ -196,6 +208,7 @@ def _raise_api_error(error: sa.exc.DBAPIError) -> None:
     unreachable = isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) and not _is_lost_race(error)
     if unreachable and (error.connection_invalidated or _is_refused(error)):
         LOG.error("the database is unreachable: %s", error.orig)
+        UNREACHABLE.inc()
         raise errors.DatabaseUnreachable() from error
 
 
@@ -225,6 +238,13 @@ def _is_lost_race(error: sa.exc.DBAPIError) -> bool:
     if code is not None:
         return code in {"40001", "40P01", "55P03"}  # serialization failure, deadlock, lock not available
     return "database is locked" in str(error.orig) or "database table is locked" in str(error.orig)
+
+
+def _reason(error: Exception) -> str:
+    """Of a retry, for metrics."""
+    if isinstance(error, Stale):
+        return "stale"
+    return "constraint" if isinstance(error, sa.exc.IntegrityError) else "deadlock"
 
 
 class _WriterQueue:

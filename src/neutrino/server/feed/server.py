@@ -22,9 +22,11 @@ from websockets.asyncio.server import ServerConnection, serve, unix_serve
 from neutrino import private
 from neutrino.feed.address import Address, short_path
 from neutrino.feed.messages import MAX_BYTES, Answer, HostReport, Query
+from neutrino.metrics import catalog as metrics
 from neutrino.server.backend import build_backend, host_reports
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
+from neutrino.server.feed import cloud_metrics
 from neutrino.server.feed.change_log import BATCH, ChangeLog, Pace, Row
 from neutrino.server.feed.connections.admission import DATABASE_ERRORS, Admission, LimitedConnection
 from neutrino.server.feed.connections.credentials import KIND, Credentials
@@ -134,6 +136,13 @@ class FeedServer:
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
 
+    def watch_metrics(self) -> None:
+        """Have metrics read the state of this feed. They do so in another thread."""
+        metrics.POSITION.watch(lambda: float(self.fanout.position))
+        metrics.CONNECTED_HOSTS.watch(lambda: float(len({session.host for session in tuple(self._sessions)})))
+        metrics.HOST_LAG.watch(lambda: _worst(self._sessions, Session.lag))
+        metrics.HOST_PENDING.watch(lambda: _worst(self._sessions, lambda session: len(session.pending)))
+
     # --- following the change log ---------------------------------------------------------------------------------
 
     async def _read_everything(self) -> None:
@@ -143,6 +152,7 @@ class FeedServer:
         fanout.apply(records)
         fanout.position = position
         self.fanout, self._database = fanout, identity
+        metrics.SNAPSHOTS.inc()
         self._queries.add(queries)
         await self._admission.refresh()
         await self._close(self._sessions, "the server has read everything again")
@@ -160,6 +170,7 @@ class FeedServer:
             self._woken.clear()
             began = time.monotonic()
             await _retrying("read the change log", self._read_changes)
+            metrics.READ_SECONDS.observe(time.monotonic() - began)
             await asyncio.sleep(min(pace.pause(began, time.monotonic()), MAX_PAUSE))
 
     async def _read_changes(self) -> None:
@@ -177,6 +188,8 @@ class FeedServer:
             return False
         self.fanout.apply(records, {(row.kind, row.object_id): row.request_id for row in rows if row.request_id})
         self.fanout.position = rows[-1].position
+        for row in rows:
+            metrics.CHANGES.inc(row.kind)
         if queries:
             self._ask(queries)
         if LOG.isEnabledFor(logging.DEBUG):
@@ -324,6 +337,14 @@ class FeedServer:
         await asyncio.gather(*(session.close(reason) for session in closing), return_exceptions=True)
 
 
+def _worst(sessions: Iterable[Session], number: Callable[[Session], int]) -> dict[tuple[str, ...], float]:
+    """By host: it may have an old connection whose end the server has not noticed yet."""
+    found: dict[tuple[str, ...], float] = {}
+    for session in tuple(sessions):
+        found[session.host,] = max(found.get((session.host,), 0.0), number(session))
+    return found
+
+
 async def _retrying(what: str, work: Callable[[], Awaitable[object]]) -> None:
     """Do this work until the database does not fail."""
     while True:
@@ -351,8 +372,11 @@ def _options(conf: cfg.ConfigOpts) -> FeedOptions:
     )
 
 
-def run(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None) -> None:
-    """Serve the feed until SIGTERM or SIGINT. `ready` is called once it listens."""
+def run(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None, *, alone: bool = False) -> None:
+    """Serve the feed until SIGTERM or SIGINT. `ready` is called once it listens.
+
+    `alone`: no server is its parent, which would serve its metrics.
+    """
     logging.getLogger("websockets").setLevel(logging.WARNING)
     options = _options(conf)
     private.close_directory(conf.state_path)
@@ -368,7 +392,8 @@ def run(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None) -> Non
     process.start()
     try:
         server.on_listening = ready
-        asyncio.run(_serve(server))
+        with cloud_metrics.serving(conf, db, alone=alone):
+            asyncio.run(_serve(server))
     finally:
         process.stop()
         backend.close()
@@ -385,6 +410,7 @@ async def _serve(server: FeedServer) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    server.watch_metrics()
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored in the child of a server, which restarts it
         loop.add_signal_handler(signal.SIGHUP, server.reload_certificate)
     await server.run(stop)

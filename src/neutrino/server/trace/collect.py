@@ -40,7 +40,7 @@ class Asked:
 class End:
     """Where a copy of the packet ends."""
 
-    kind: str  # "port", "outside", "consumed", "dropped", "lost": no answer, or a host that is not known
+    kind: str  # "port", "outside", "elsewhere", "consumed", "dropped", "lost": no answer
     host: str
     packet: Packet
     port_id: str = ""
@@ -141,8 +141,10 @@ def _next(host: str, leaving: Exit, places: Directory) -> End | tuple[str, Point
     if point.kind is PointKind.TUNNEL:
         target = places.tunnels.get(point.peer)
         if target is None:
-            note = f"the tunnel leads to {point.peer}, which is no host of these objects"
-            return End("lost", host, packet, cause=Cause.OTHER, note=note)
+            # A flooded copy: the other host has ports of the network, and none of them is on the path.
+            return End(
+                "elsewhere", host, packet, note=f"the tunnel leads to {point.peer}, which has no port on the path"
+            )
         return target, msgspec.structs.replace(point, peer=places.addresses.get(host, "")), packet
     target = places.macs.get((point.physical_network, point.segmentation_id, packet.eth_dst.lower()))
     if target is None or target == host:

@@ -147,6 +147,7 @@ class HttpProxy:
         self._connections: Counter[tuple[str, str]] = Counter()  # by namespace and source; no source: of all of them
         self._full_logged: dict[str, float] = {}  # namespaces at their limit → when that was logged
         self._nova_logged = float("-inf")
+        self.responses: Counter[str] = Counter()  # by class of the status
 
     def configure(self, settings: ProxySettings) -> None:
         """Requests in progress complete with the settings that they began with."""
@@ -219,6 +220,7 @@ class HttpProxy:
         if last or (connection.http.their_state is not h11.DONE and not _is_complete(connection)):
             headers.append(("connection", "close"))
         response = h11.Response(status_code=status.value, reason=status.phrase.encode(), headers=headers)
+        self.responses[f"{status.value // 100}xx"] += 1
         await connection.send(response, h11.Data(data=body), h11.EndOfMessage())
 
     async def _forward_request(self, connection: HttpConnection, request: h11.Request, client: Client) -> None:
@@ -278,6 +280,7 @@ class HttpProxy:
         try:
             headers = render_response(response.headers)
             head = h11.Response(status_code=response.status_code, reason=response.reason, headers=headers)
+            self.responses[f"{response.status_code // 100}xx"] += 1
             await _copy(nova, client, head)
         except BaseException:
             nova.close()

@@ -18,6 +18,7 @@ import socket
 from dataclasses import dataclass
 
 from neutrino import __version__
+from neutrino.agent.metadata import counts
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, listen
 from neutrino.agent.metadata.messages import AGENT_MESSAGES, AgentMessage, Hello, SetListener, TakeOver
 from neutrino.agent.metadata.proxy.directory import Directory
@@ -28,16 +29,25 @@ LOG = logging.getLogger(__name__)
 DESCRIPTOR_SHARE = 8  # a namespace may use an eighth of the descriptors; each connection may need another one to Nova
 
 
-def run(path: str, uid: int, gid: int, monitor: str, interval: float) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+def run(path: str, uid: int, gid: int, monitor: str, interval: float, log: str = "", debug: bool = False) -> None:
+    """`log`: empty for text, or json."""
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    if log == "json":
+        from oslo_log.formatters import JSONFormatter  # large, so only where it is used
+
+        logging.getLogger().handlers[0].setFormatter(JSONFormatter())
     control = listen(path)  # as root still: no other user may connect
+    counted = counts.listen(path)
     monitor_file = os.open(monitor, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644) if monitor else None
     # The soft limit is usually 1024, for programs that use select(); a connection needs two descriptors with Nova's.
     _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     _drop_privileges(uid, gid)
     gc.freeze()  # modules are never garbage: collections need not visit them
-    process = Process(control, monitor_file, interval, max_connections=max(1, descriptors // DESCRIPTOR_SHARE))
+    most = max(1, descriptors // DESCRIPTOR_SHARE)
+    process = Process(control, monitor_file, interval, max_connections=most, counted=counted)
     asyncio.run(process.run())
 
 
@@ -56,6 +66,7 @@ class Process:
     monitor_file: int | None
     interval: float
     max_connections: int
+    counted: socket.socket | None = None  # answers with the number of requests
 
     def __post_init__(self) -> None:
         self._proxy = HttpProxy(self.max_connections)
@@ -68,6 +79,8 @@ class Process:
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: None)  # its default action would end the proxy
         self._listen()
+        if self.counted is not None:
+            loop.add_reader(self.counted, counts.answer, self.counted, self._proxy.responses)
         while not stop.is_set():
             self._write_monitor_file()
             with contextlib.suppress(TimeoutError):

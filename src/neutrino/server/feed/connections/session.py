@@ -13,6 +13,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
 from neutrino.feed import messages as m
+from neutrino.metrics.catalog import REPORTS, SENT_BYTES
 from neutrino.model.agents import FEED_BEHIND
 from neutrino.server import errors
 from neutrino.server.feed.connections.credentials import HostCredential
@@ -45,6 +46,7 @@ class Session:
         self._due = asyncio.Event()
         self.pending = Pending(host, frozenset(), self._due.set)  # nothing is due before `hello`
         self._synced_position = 0  # of the last `synced`
+        self._reported_lag = 0  # positions that the host had not applied at its last report
         self._queries: list[m.Query] = []  # to send
         self.is_welcome = False  # `hello` was accepted
 
@@ -148,6 +150,7 @@ class Session:
                 if is_last:
                     self._synced_position = self._fanout.position
                 await self._connection.send(data, text=True)
+                SENT_BYTES.inc(by=len(data))
                 await asyncio.sleep(0)  # let other sessions run: a large snapshot must not hold them up
             if queries:
                 await self._send(queries)
@@ -171,12 +174,14 @@ class Session:
             elif isinstance(message, m.Hello):
                 continue
             elif reason := refusal(message, self.host, self.credential.roles):
+                REPORTS.inc(str(message.__struct_config__.tag), "refused")
                 answers += self._answer(message.serial, reason)
             else:
                 accepted.append(self._with_lag(message) if isinstance(message, m.Report) else message)
         if accepted:
             refusals = await self._write(self.host, accepted)
             for message, reason in zip(accepted, refusals, strict=True):
+                REPORTS.inc(str(message.__struct_config__.tag), "refused" if reason else "accepted")
                 answers += self._answer(message.serial, reason)
         if answers:
             await self._send(answers)
@@ -188,10 +193,16 @@ class Session:
         LOG.warning("host %s: %s", self.host, reason)
         return [m.Problem(text=reason), m.Ack(serial=serial)]
 
+    def lag(self) -> int:
+        """The positions that the host has not received or, by its last report, had not applied then."""
+        unsent = max(self._fanout.position - self._synced_position, 0) if self.pending else 0
+        return max(unsent, self._reported_lag)
+
     def _with_lag(self, report: m.Report) -> m.Report:
         """A report whose agents show how many positions the host has not applied; changes out of its scope do not count."""
         applied = report.applied or 0
         is_current = not self.pending and applied >= self._synced_position
-        behind = {FEED_BEHIND: 0 if is_current else max(self._fanout.position - applied, 0)}
+        self._reported_lag = 0 if is_current else max(self._fanout.position - applied, 0)
+        behind = {FEED_BEHIND: self._reported_lag}
         states = tuple(replace(state, configurations={**state.configurations, **behind}) for state in report.states)
         return msgspec.structs.replace(report, states=states)

@@ -1,4 +1,8 @@
-/** The drawing of each type of node: its shapes and texts, and its label for screen readers. */
+/**
+ * The drawing of each type of node: its shapes and texts, and its label for screen readers.
+ *
+ * The label has all that the card shows: a card is drawn again only if its label differs.
+ */
 
 import { s } from '../core/dom.js';
 import { clean, count, truncate } from '../core/format.js';
@@ -56,7 +60,7 @@ function chevron(node, open, y) {
     glyph(open ? 'collapse' : 'expand', node.w - 23, y, 14));
 }
 
-/** @type {Object<string, (node: any, names: any) => {label: string, children: any[], expanded?: boolean}>} */
+/** @type {Object<string, (node: any, names: any) => {label: string, draw: () => any[], expanded?: boolean}>} */
 export const CARDS = {
   external: (node, names) => networkCard(node, names, 'external'),
   network: (node, names) => networkCard(node, names, 'network'),
@@ -70,7 +74,7 @@ export const CARDS = {
     const [, state] = statusOf(router);
     return {
       label: `Router ${name}, ${state}, ${gateway ? `gateway on ${gateway} ${gatewayIps.join(' ')}` : line}${tags.replace(' ·', ',')}, ${count(node.data.counts.networks, 'network')}`,
-      children: [
+      draw: () => [
         s('rect', { class: 'card k-router', width: node.w, height: node.h, rx: node.h / 2 }),
         glyph('router', 18, (node.h - 20) / 2, 20, 'kind'),
         text(name, 48, 23, node.w - 48 - 44, 'name'),
@@ -92,7 +96,7 @@ export const CARDS = {
     const host = port['binding:host_id'];
     return {
       label: `Port ${label}, ${state}, ${ips.join(' ') || 'no address'}${floating ? `, floating IP ${floating}` : ''}${host ? `, on host ${host}` : ''}`,
-      children: [
+      draw: () => [
         s('rect', { class: 'card k-port', width: node.w, height: node.h, rx: 6 }),
         statusMark(port, 8, 8, 12),
         text(label, 26, 18, end - width - (floating ? 16 : 0) - 34, 'row'),
@@ -108,7 +112,7 @@ export const CARDS = {
     return {
       label: `${words} of network ${node.data.node.name}${open ? ': select it for all of them' : ''}`,
       expanded: open ? undefined : false,
-      children: [
+      draw: () => [
         s('rect', { class: 'card k-more', width: node.w, height: node.h, rx: 6 }),
         glyph('port', 8, 8, 12),
         text(words, 26, 18, node.w - 56, 'row'),
@@ -121,7 +125,7 @@ export const CARDS = {
     return {
       label: `${count(node.data.counts.networks, 'network')} without a router`,
       expanded: true,
-      children: [
+      draw: () => [
         s('rect', { class: 'hit', width: node.w, height: node.h }),
         glyph('off', 0, 5, 14),
         text(`No router · ${count(node.data.counts.networks, 'network')}`, 20, 17, node.w - 24, 'text', { class: 't-text minor' }),
@@ -131,7 +135,7 @@ export const CARDS = {
 
   group(node) {
     const { router, title, counts } = node.data;
-    return clusterCard(node, router ? 'router' : 'network', router ? title : 'Networks without a router',
+    return clusterCard(node, router ? 'router' : 'network', title,
       [count(counts.networks, 'network'), count(counts.ports, 'port')], router ? 'Router' : '');
   },
 
@@ -146,7 +150,8 @@ function networkCard(node, names, type) {
   const { node: { network, name, subnets, floatingIps, external }, count: ports, toggle, open } = node.data;
   const cidrs = subnets.map((subnet) => subnet.cidr);
   const line = cidrs.length > 2 ? `${cidrs[0]} + ${cidrs.length - 1} more` : cidrs.join(', ') || 'no subnet';
-  const floating = external && floatingIps.length ? ` · ${count(floatingIps.length, 'floating IP')}` : '';
+  const edge = toggle ? node.w - 60 : node.w - 13; // of the number of floating IPs
+  const floating = external && floatingIps.length ? String(floatingIps.length) : '';
   const facts = [
     external && count(floatingIps.length, 'floating IP'), network.shared && !external && 'shared',
     ports > 0 && count(ports, 'port'),
@@ -155,12 +160,14 @@ function networkCard(node, names, type) {
   return {
     label: `${external ? 'External network' : 'Network'} ${name}, ${state}, ${cidrs.join(' ') || 'no subnet'}${facts.length ? `, ${facts.join(', ')}` : ''}`,
     expanded: toggle ? open : undefined,
-    children: [
+    draw: () => [
       card(node, `k-${type}`),
       s('path', { class: `band k-${type}`, d: `M8 0H${node.w - 8}a8 8 0 0 1 8 8H0a8 8 0 0 1 8-8` }),
       glyph(type, 12, 16, 17, 'kind'),
       text(name, 38, 28, node.w - 38 - 30, 'name'),
-      text(line + floating, 38, 47, node.w - 38 - (toggle ? 64 : 12), 'text', { class: 't-text minor' }),
+      text(line, 38, 47, node.w - 38 - (toggle ? 64 : 12) - (floating ? 34 : 0), 'text', { class: 't-text minor' }),
+      floating ? text(floating, edge, 47, 30, 'text', { class: 't-text minor', 'text-anchor': 'end' }) : null,
+      floating ? glyph('floatingip', edge - 16 - measure(floating, 'text'), 37, 11, 'floating') : null,
       statusMark(network, node.w - 24, 16),
       toggle ? text(String(ports), node.w - 30, 47, 30, 'text', { class: 't-text minor', 'text-anchor': 'end' }) : null,
       toggle ? chevron(node, open, 36) : null,
@@ -172,7 +179,7 @@ function clusterCard(node, kind, title, lines, what) {
   return {
     label: `${what ? `${what} ` : ''}${title}: ${lines.join(', ')}`,
     expanded: false,
-    children: [
+    draw: () => [
       s('rect', { class: 'card behind', x: 8, y: 8, width: node.w - 4, height: node.h - 2, rx: 8 }),
       s('rect', { class: 'card behind', x: 4, y: 4, width: node.w - 2, height: node.h - 1, rx: 8 }),
       card(node, `k-cluster k-${kind}`),

@@ -8,6 +8,7 @@ import { layout, pathOf } from './layout.js';
 import { nearest } from './keyboard.js';
 import { Viewport } from './viewport.js';
 
+const READABLE = 0.72; // scale
 const EXPANDS = new Set(['project', 'group']); // a click expands them: they have no details
 const TOGGLES = { network: true, external: true, router: true, heading: true, more: true, project: true, group: true };
 
@@ -19,7 +20,7 @@ export class Graph {
   constructor({ onSelect, onToggle, names }) {
     Object.assign(this, { onSelect, onToggle, names });
     this.drawn = new Map();
-    this.picture = { nodes: [], edges: [], boxes: [], bounds: { x: 0, y: 0, w: 0, h: 0 } };
+    this.picture = { nodes: [], edges: [], boxes: [], areas: [], bounds: { x: 0, y: 0, w: 0, h: 0 } };
     this.selected = '';
     this.focused = '';
     this.path = null;
@@ -52,6 +53,45 @@ export class Graph {
     this.viewport.fit(this.picture.bounds);
   }
 
+  /** Fits the whole drawing if that is readable, else these nodes. */
+  fitTo(keys) {
+    this.fit();
+    const boxes = keys.map((key) => this.byKey?.get(key)).filter(Boolean);
+    if (this.viewport.k >= READABLE || !boxes.length) return;
+    const [x, y] = [Math.min(...boxes.map((box) => box.x)), Math.min(...boxes.map((box) => box.y))];
+    const w = Math.max(...boxes.map((box) => box.x + box.w)) - x;
+    const height = Math.max(...boxes.map((box) => box.y + box.h)) - y;
+    this.viewport.touched = true;
+    this.viewport.fit({ x, y, w, h: height }, 64);
+  }
+
+  /** Where a node, or the frame of a project, is on the screen. */
+  placeOf(key) {
+    const found = this.byKey?.get(key) ?? this.picture.boxes.find((box) => box.key === key);
+    const { x, y, k } = this.viewport;
+    return found ? [found.x * k + x, found.y * k + y] : null;
+  }
+
+  /** The first node within the frame of a project. */
+  firstIn(key) {
+    const box = this.picture.boxes.find((each) => each.key === key);
+    const inside = (node) => node.x >= box.x && node.y >= box.y && node.x <= box.x + box.w && node.y <= box.y + box.h;
+    return (box && this.picture.nodes.find(inside)?.key) ?? this.focused;
+  }
+
+  /** After expanding or collapsing: fits the drawing if that is readable, else keeps what was clicked in its place. */
+  settle(key, before) {
+    if (!this.viewport.touched) {
+      this.viewport.fit(this.picture.bounds);
+      if (this.viewport.k >= READABLE || !before) return;
+      this.viewport.k = READABLE;
+    }
+    const now = this.placeOf(key);
+    if (before && now) this.viewport.pan(before[0] - now[0], before[1] - now[1]);
+    const area = this.picture.areas.find((each) => each.key === key);
+    if (area) this.viewport.reveal(area);
+  }
+
   resized() {
     if (!this.viewport.touched) this.viewport.fit(this.picture.bounds);
   }
@@ -79,13 +119,10 @@ export class Graph {
       if (seen.has(id)) continue;
       seen.add(id);
       const known = this.drawn.get(id);
-      const { element, signature } = draw(item, this.names, known);
-      if (known?.element !== element) {
-        known?.element.remove();
-        this.drawn.set(id, { element, signature });
-      } else {
-        known.signature = signature;
-      }
+      const now = draw(item, this.names, known);
+      const { element } = now;
+      if (known && known.element !== element) known.element.remove();
+      this.drawn.set(id, now);
       // In the order of the picture: screen readers and Tab follow it.
       const next = before ? before.nextSibling : layer.firstChild;
       if (next !== element) layer.insertBefore(element, next);
@@ -276,17 +313,17 @@ function drawBox(box, names, known) {
 }
 
 function drawNode(node, names, known) {
-  const { label, children, expanded } = CARDS[node.type](node, names);
-  const content = s('g', {}, s('title', {}, label), ...children);
+  const { label, draw, expanded } = CARDS[node.type](node, names);
+  const element = known?.element ?? s('g', { 'data-key': node.key, role: 'button', tabindex: -1 });
+  const signature = `${node.type} ${node.w} ${expanded} ${label}`;
   const at = `translate(${node.x} ${node.y})`;
-  const element = known?.element ?? s('g', { class: `node n-${node.type}`, 'data-key': node.key, role: 'button', tabindex: -1 });
-  if (element.getAttribute('transform') !== at) element.setAttribute('transform', at);
-  if (expanded === undefined) element.removeAttribute('aria-expanded');
-  else element.setAttribute('aria-expanded', String(expanded));
-  // Elements that show the same stay: replacing them would lose the pointer and the focus.
-  if (known?.signature.isEqualNode(content)) return known;
+  if (known?.at !== at) element.setAttribute('transform', at);
+  // Elements that show the same stay: replacing them takes time, and would lose the pointer and the focus.
+  if (known?.signature === signature) return { element, signature, at };
   element.setAttribute('class', `node n-${node.type}${known || !names.settled() ? '' : ' new'}`);
   element.setAttribute('aria-label', label);
-  put(element, content);
-  return { element, signature: content };
+  if (expanded === undefined) element.removeAttribute('aria-expanded');
+  else element.setAttribute('aria-expanded', String(expanded));
+  put(element, s('g', {}, s('title', {}, label), ...draw()));
+  return { element, signature, at };
 }

@@ -7,7 +7,7 @@
  * @typedef {{key: string, type: string, x: number, y: number, w: number, h: number, data: any}} Node
  * @typedef {{key: string, from: string, to: string, type: string, points: [number, number][], curved?: boolean}} Edge
  * @typedef {{key: string, x: number, y: number, w: number, h: number, data: any}} Box
- * @typedef {{nodes: Node[], edges: Edge[], boxes: Box[], bounds: {x: number, y: number, w: number, h: number}}} Picture
+ * @typedef {{nodes: Node[], edges: Edge[], boxes: Box[], areas: Box[], bounds: {x: number, y: number, w: number, h: number}}} Picture
  */
 
 export const SIZE = {
@@ -23,7 +23,7 @@ export const SIZE = {
 export function layout(scene, { aspect = 1.7, frames = scene.regions.length > 1 } = {}) {
   const blocks = scene.regions.map((region) => (region.open ? openRegion(region, frames, aspect) : closedRegion(region)));
   const shelves = pack(blocks, aspect);
-  const picture = { nodes: [], edges: [], boxes: [] };
+  const picture = { nodes: [], edges: [], boxes: [], areas: [] };
   const width = Math.max(0, ...shelves.map((shelf) => shelf.w));
 
   const top = placeExternals(scene.externals, width, picture);
@@ -47,7 +47,7 @@ export function layout(scene, { aspect = 1.7, frames = scene.regions.length > 1 
 // --- blocks: parts of the picture with the origin at their top left corner ---------------------------------------------
 
 function newBlock(w, h) {
-  return { w, h, x: 0, y: 0, nodes: [], edges: [], boxes: [], uplinks: [] };
+  return { w, h, x: 0, y: 0, nodes: [], edges: [], boxes: [], areas: [], uplinks: [] };
 }
 
 function closedRegion(region) {
@@ -73,6 +73,7 @@ function openRegion(region, framed, aspect) {
     y += shelf.h + SIZE.shelf;
   });
   block.h = y - SIZE.shelf + padding;
+  block.areas.push({ key: region.key, x: 0, y: 0, w: block.w, h: block.h });
   if (framed) block.boxes.push({ key: region.key, x: 0, y: 0, w: block.w, h: block.h, data: region });
   return block;
 }
@@ -93,15 +94,14 @@ function openGroup(group) {
   const gutter = rows.length > 1 && group.router ? SIZE.gap : 0;
   const inner = Math.max(1, Math.min(columns, cells.length));
   const block = newBlock(gutter + inner * SIZE.card + (inner - 1) * SIZE.gap, 0);
-  const head = group.router ? SIZE.router : SIZE.title - 8;
-  const lane = group.router ? SIZE.lane : SIZE.gap;
+  const [head, lane] = [SIZE.router, SIZE.lane]; // the same without a router: networks stand in one layer
   const center = gutter + (block.w - gutter) / 2;
   const routerX = center - SIZE.card / 2;
   if (group.router) {
     block.nodes.push({ key: group.key, type: 'router', x: routerX, y: 0, w: SIZE.card, h: SIZE.router, data: group });
     for (const gateway of group.gateways) block.uplinks.push({ key: group.key, x: center, y: 0, gateway });
   } else {
-    block.nodes.push({ key: group.key, type: 'heading', x: gutter, y: 0, w: SIZE.card, h: head, data: group });
+    block.nodes.push({ key: group.key, type: 'heading', x: gutter, y: head - 20, w: SIZE.card, h: 26, data: group });
   }
   let y = head;
   const first = head + lane / 2;
@@ -121,12 +121,16 @@ function openGroup(group) {
     y += Math.max(...row.map((cell) => cell.h));
   });
   block.h = y;
+  block.areas.push({ key: group.key, x: 0, y: 0, w: block.w, h: block.h });
   return block;
 }
 
+/** About as many columns as rows, with few places left empty in the last row. */
 function columnsFor(number) {
-  if (number <= 4) return Math.max(1, number);
-  return Math.max(4, Math.ceil(Math.sqrt(number * 0.9)));
+  if (number <= 5) return Math.max(1, number);
+  const least = Math.max(3, Math.ceil(Math.sqrt(number * 0.9)));
+  const empty = (columns) => Math.ceil(number / columns) * columns - number;
+  return [least, least + 1, least + 2].reduce((best, columns) => (empty(columns) < empty(best) ? columns : best));
 }
 
 /** A network with the lines of its ports below it. */
@@ -181,12 +185,12 @@ function shifted(each, x, y) {
 }
 
 function move(part, x, y, target) {
-  for (const name of ['nodes', 'edges', 'boxes', 'uplinks']) target[name].push(...part[name].map((each) => shifted(each, x, y)));
+  for (const name of ['nodes', 'edges', 'boxes', 'areas', 'uplinks']) target[name].push(...part[name].map((each) => shifted(each, x, y)));
 }
 
 function place(block, x, y, picture) {
   Object.assign(block, { x, y });
-  for (const name of ['nodes', 'edges', 'boxes']) picture[name].push(...block[name].map((each) => shifted(each, x, y)));
+  for (const name of ['nodes', 'edges', 'boxes', 'areas']) picture[name].push(...block[name].map((each) => shifted(each, x, y)));
 }
 
 function placeExternals(items, width, picture) {

@@ -11,12 +11,12 @@
  *   counts: {networks: number, routers: number, ports: number}, gateways: string[], status: string}} Group
  * @typedef {{key: string, project: string, open: boolean, counts: any, groups: Group[], gateways: string[]}} Region
  * @typedef {{externals: NetworkItem[], regions: Region[], crossings: {routerId: string, networkId: string}[],
- *   counts: {networks: number, drawn: number}}} Scene
+ *   counts: {networks: number, routers: number, ports: number, drawn: number}}} Scene
  */
 
 import { byName } from '../data/topology.js';
 
-export const FEW_NETWORKS = 24; // more are drawn as cards of projects or groups
+export const FEW_NETWORKS = 32; // more are drawn as cards of projects or groups
 export const FEW_MEMBERS = 6; // more ports of a network are one line until expanded
 export const MOST_MEMBERS = 40; // lines of an expanded network; the rest is in its details
 
@@ -39,7 +39,7 @@ export function buildScene(topology, { project = '', expanded = new Map() }) {
     const own = node.attachments.find((each) => shownRouters.has(each.routerId));
     if (own) primary.set(node.id, own.routerId);
   }
-  const item = (node) => networkItem(node, few, isOpen);
+  const item = (node) => networkItem(node, inner.length <= FEW_NETWORKS / 2, isOpen);
   const regions = [];
   for (const [id, { own, attached }] of byProject(inner, routers, primary, topology)) {
     const groups = [...attached].sort(([a], [b]) => byName(a, b)).map(([router, below]) => newGroup(router, below, id));
@@ -50,9 +50,10 @@ export function buildScene(topology, { project = '', expanded = new Map() }) {
   let drawn = externals.length;
   for (const region of regions) {
     region.open = isOpen(region.key, few || alone);
-    const small = region.counts.networks <= FEW_NETWORKS;
+    let left = FEW_NETWORKS;
     for (const group of region.groups) {
-      group.open = isOpen(group.key, small || (group.router !== null && region.groups.length === 1));
+      left -= group.networks.length;
+      group.open = isOpen(group.key, left >= 0);
       group.kind = group.open ? 'group' : 'card';
       group.items = region.open && group.open ? group.networks.map(item) : [];
       drawn += group.items.length;
@@ -63,7 +64,9 @@ export function buildScene(topology, { project = '', expanded = new Map() }) {
       .filter((each) => shownRouters.has(each.routerId) && each.routerId !== primary.get(node.id))
       .map((each) => ({ routerId: each.routerId, networkId: node.id })),
   );
-  return { externals: externals.map(item), regions, crossings, counts: { networks: networks.length, drawn } };
+  const ports = networks.reduce((sum, node) => sum + node.members.filter((each) => !project || each.port.project_id === project).length, 0);
+  const counts = { networks: networks.length, routers: routers.length, ports, drawn };
+  return { externals: externals.map(item), regions, crossings, counts };
 }
 
 /** With a project chosen: its networks, those that its routers use, and shared ones that its ports are on. */
@@ -78,7 +81,8 @@ function networkItem(node, few, isOpen) {
   const count = node.members.length;
   const open = isOpen(`network:${node.id}`, few && count <= FEW_MEMBERS);
   const members = open ? node.members.slice(0, MOST_MEMBERS) : [];
-  return { node, members, more: count - members.length, count, open, toggle: count > 0 };
+  // With many networks the number on the card is enough.
+  return { node, members, more: few || open ? count - members.length : 0, count, open, toggle: count > 0 };
 }
 
 function byProject(networks, routers, primary, topology) {

@@ -54,8 +54,9 @@ export class Viewport {
   /** Moves a box into view, and closer if it is too small to read. */
   reveal({ x, y, w, h }, { center = false } = {}) {
     const { width, height } = this.size();
-    if (this.k < 0.7) {
+    if (this.k < 0.6) {
       this.k = 0.9;
+      this.touched = true;
       center = true;
     }
     const [left, top] = [x * this.k + this.x, y * this.k + this.y];
@@ -65,10 +66,8 @@ export class Viewport {
       this.x = width / 2 - (x + w / 2) * this.k;
       this.y = height / 2 - (y + h / 2) * this.k;
     } else {
-      if (left < margin) this.x += margin - left;
-      else if (right > width - margin) this.x -= right - width + margin;
-      if (top < margin) this.y += margin - top;
-      else if (bottom > height - margin) this.y -= bottom - height + margin;
+      this.x += shift(left, right, margin, width - margin);
+      this.y += shift(top, bottom, margin, height - margin);
     }
     this.apply();
   }
@@ -138,6 +137,13 @@ export class Viewport {
     this.pointers.delete(event.pointerId);
     if (this.pointers.size === 0) this.svg.classList.remove('dragging');
   }
+}
+
+/** How far a range has to be moved to be within another; of one that is too long the start is what matters. */
+function shift(start, end, least, most) {
+  if (start >= least && end <= most) return 0;
+  if (start < least || end - start > most - least) return least - start;
+  return most - end;
 }
 
 function clamp(value, least, most) {

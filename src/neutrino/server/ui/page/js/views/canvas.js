@@ -33,12 +33,7 @@ export class Canvas {
     this.topology = null;
     this.graph = new Graph({
       onSelect,
-      onToggle: (key, open) => {
-        this.expanded.set(key, open);
-        const focused = this.graph.svg.contains(document.activeElement);
-        this.draw();
-        if (focused) this.graph.focus(this.graph.byKey.has(key) ? key : this.graph.focused);
-      },
+      onToggle: (key, open) => this.toggle(key, open),
       names: {
         settled: () => Date.now() - this.loadedAt > 500, // what appears later is new
         project: projectName, network: (id) => this.topology?.networks.get(id)?.name ?? 'an external network',
@@ -68,7 +63,6 @@ export class Canvas {
     if (!this.topology) return;
     const scene = buildScene(this.topology, { project: this.project, expanded: this.expanded });
     this.graph.show(scene);
-    const { networks } = scene.counts;
     const nothing = this.graph.picture.nodes.length === 0;
     this.blank.hidden = !nothing;
     if (nothing) {
@@ -77,8 +71,19 @@ export class Canvas {
           h('pre', {}, 'openstack network create blue\nopenstack subnet create --network blue --subnet-range 10.0.0.0/24 blue-v4'))
         : empty('Loading the topology…', ''));
     }
-    const ports = [...this.topology.networks.values()].reduce((sum, node) => sum + node.members.length, 0);
-    this.summary.textContent = nothing ? '' : `${count(networks, 'network')} · ${count(this.topology.routers.size, 'router')} · ${count(ports, 'port')}`;
+    const { networks, routers, ports } = scene.counts;
+    this.summary.textContent = nothing ? '' : `${count(networks, 'network')} · ${count(routers, 'router')} · ${count(ports, 'port')}`;
+  }
+
+  /** Expands or collapses. What was clicked stays where it is, unless all of the drawing can be shown readably. */
+  toggle(key, open) {
+    const { graph } = this;
+    const focused = graph.svg.contains(document.activeElement);
+    const before = graph.placeOf(key);
+    this.expanded.set(key, open);
+    this.draw();
+    graph.settle(key, before);
+    if (focused) graph.focus(graph.byKey.has(key) ? key : graph.firstIn(key));
   }
 
   /** Selects the node that stands for an object, expanding what hides it. */
@@ -100,12 +105,6 @@ export class Canvas {
   showPath(path) {
     for (const key of path?.keys ?? []) this.expandFor(key);
     this.graph.showPath(path);
-    const boxes = (path?.keys ?? []).map((key) => this.graph.byKey?.get(key)).filter(Boolean);
-    if (!boxes.length) return;
-    const [x, y] = [Math.min(...boxes.map((box) => box.x)), Math.min(...boxes.map((box) => box.y))];
-    const w = Math.max(...boxes.map((box) => box.x + box.w)) - x;
-    const h2 = Math.max(...boxes.map((box) => box.y + box.h)) - y;
-    this.graph.viewport.touched = true;
-    this.graph.viewport.fit({ x, y, w, h: h2 }, 64);
+    if (path?.keys.length) this.graph.fitTo(path.keys);
   }
 }

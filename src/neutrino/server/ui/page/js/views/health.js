@@ -4,11 +4,12 @@ import { h, put } from '../core/dom.js';
 import { ago, clean, count, group, parseTime } from '../core/format.js';
 import { linkTo } from '../core/hash.js';
 import { icon } from '../core/icons.js';
-import { agentHealth } from '../data/hosts.js';
-import { KINDS } from '../data/kinds.js';
+import { agentHealth, isDown } from '../data/hosts.js';
+import { KINDS, TITLES } from '../data/kinds.js';
 import { data, empty, mark, notice, state } from './parts.js';
 
 const SHOWN = 200;
+const MANY = 5;
 
 export class HealthView {
   constructor() {
@@ -35,7 +36,7 @@ export class HealthView {
 
   tiles(agents, ports, status, agentsHidden) {
     const alive = agents.filter((agent) => agent.alive).length;
-    const down = agents.filter((agent) => agent.alive && String(agent.configurations?.dataplane ?? '').startsWith('down')).length;
+    const down = agents.filter((agent) => agent.alive && isDown(agent)).length;
     const behind = Math.max(0, ...agents.filter((agent) => agent.alive).map((agent) => Number(agent.configurations?.feed_behind) || 0));
     const by = (wanted) => ports.filter((port) => port.status === wanted).length;
     return [
@@ -43,24 +44,51 @@ export class HealthView {
         : tile('Agents', `${alive} / ${agents.length}`, alive < agents.length ? 'bad' : 'ok', alive < agents.length ? `${count(agents.length - alive, 'agent')} late` : 'all report in time'),
       agentsHidden || !alive ? null : tile('Dataplanes', down ? `${down} down` : 'up', down ? 'bad' : 'ok', down ? 'Open vSwitch does not work there' : 'Open vSwitch works on all hosts that report'),
       agentsHidden || !alive ? null : tile('Feed', behind ? `${group(behind)} behind` : 'in sync', behind ? 'warn' : 'ok', behind ? 'changes not applied by the slowest host' : 'hosts have applied all changes'),
-      tile('Ports', group(ports.length), by('ERROR') ? 'bad' : 'ok', `${group(by('ACTIVE'))} active · ${group(by('DOWN'))} down${by('ERROR') ? ` · ${group(by('ERROR'))} in error` : ''}`),
+      tile('Ports', group(ports.filter((port) => port.status !== 'N/A').length), by('ERROR') ? 'bad' : 'ok', `${group(by('ACTIVE'))} active · ${group(by('DOWN'))} down${by('ERROR') ? ` · ${group(by('ERROR'))} in error` : ''}`),
       status?.database ? tile('Database', `${status.database.round_trip_ms ?? '–'} ms`, status.database.schema_version === status.database.schema_needed ? 'ok' : 'bad', `${clean(status.database.dialect)} ${clean(status.database.server_version)} · round trip`) : null,
     ];
   }
 
   findings(findings) {
-    return [h('ul', { class: 'findings' }, findings.slice(0, SHOWN).map((each) => h('li', { class: `finding is-${each.severity}` },
-      h('span', { class: 'finding-mark' }, icon(each.severity, each.severity === 'bad' ? 'Failure' : 'Warning')),
-      h('div', { class: 'grow' },
-        h('p', { class: 'finding-title' }, h('strong', {}, data(each.title)), each.subject ? subject(each) : null),
-        each.text ? h('p', {}, data(each.text)) : null,
-        each.fix ? h('p', { class: 'fix' }, h('b', {}, 'Fix: '), data(each.fix)) : null)))),
-    findings.length > SHOWN ? h('p', { class: 'muted' }, `And ${group(findings.length - SHOWN)} more.`) : null];
+    const groups = grouped(findings);
+    return [h('ul', { class: 'findings' }, groups.slice(0, SHOWN).map((each) => (each.length > 1 ? several(each) : one(each[0])))),
+      groups.length > SHOWN ? h('p', { class: 'muted' }, `And ${group(groups.length - SHOWN)} more.`) : null];
   }
 }
 
+/** Findings of the same title, if they are many, are one entry. */
+function grouped(findings) {
+  const byTitle = new Map();
+  for (const each of findings) {
+    const key = `${each.severity} ${each.kind} ${each.title}`;
+    byTitle.set(key, [...(byTitle.get(key) ?? []), each]);
+  }
+  return [...byTitle.values()].flatMap((group) => (group.length >= MANY ? [group] : group.map((each) => [each])));
+}
+
+function one(each) {
+  return h('li', { class: `finding is-${each.severity}` },
+    h('span', { class: 'finding-mark' }, icon(each.severity, each.severity === 'bad' ? 'Failure' : 'Warning')),
+    h('div', { class: 'grow' },
+      h('p', { class: 'finding-title' }, h('strong', {}, data(each.title)), each.subject ? subject(each) : null),
+      each.text ? h('p', {}, data(each.text)) : null,
+      each.fix ? h('p', { class: 'fix' }, h('b', {}, 'Fix: '), data(each.fix)) : null));
+}
+
+function several(group) {
+  const [first] = group;
+  const kind = TITLES[first.kind]?.toLowerCase() ?? 'object';
+  return h('li', { class: `finding is-${first.severity}` },
+    h('span', { class: 'finding-mark' }, icon(first.severity, first.severity === 'bad' ? 'Failure' : 'Warning')),
+    h('div', { class: 'grow' },
+      h('p', { class: 'finding-title' }, h('strong', {}, data(first.title)), h('span', { class: 'muted' }, count(group.length, kind))),
+      first.text ? h('p', {}, data(first.text)) : null,
+      first.fix ? h('p', { class: 'fix' }, h('b', {}, 'Fix: '), data(first.fix)) : null,
+      h('details', {}, h('summary', {}, 'Show them'), h('ul', { class: 'many' }, group.slice(0, SHOWN).map((each) => h('li', {}, subject(each)))))));
+}
+
 function subject({ kind, id, subject: text }) {
-  return kind in KINDS || kind === 'agent' ? h('a', { href: linkTo(kind, id), class: 'object-link' }, icon(kind), data(text)) : h('span', { class: 'muted' }, data(text));
+  return id && (kind in KINDS || kind === 'agent') ? h('a', { href: linkTo(kind, id), class: 'object-link' }, icon(kind), data(text)) : h('span', { class: 'muted' }, data(text));
 }
 
 function tile(title, value, name, text) {

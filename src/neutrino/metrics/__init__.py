@@ -1,0 +1,1 @@
+"""Prometheus metrics of servers, feeds and agents: `catalog.py` declares all of them."""

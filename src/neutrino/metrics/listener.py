@@ -1,0 +1,210 @@
+"""Where Prometheus reads metrics: GET /metrics on a listener of its own, in a thread.
+
+There is no authentication, so the default is loopback; elsewhere it needs TLS, or has to be allowed explicitly. Several
+processes of one machine may have the same address: the first one serves it, the others log that and continue.
+"""
+
+import contextlib
+import ipaddress
+import logging
+import os
+import socket
+import socketserver
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+from oslo_config import cfg
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from neutrino.errors import RefusedToStart
+from neutrino.feed.address import short_path
+
+LOG = logging.getLogger(__name__)
+CLIENT_SECONDS: Final = 10.0
+Text = Callable[[], bytes]
+
+
+def options(default: str) -> Sequence[cfg.Opt]:
+    """The options of [metrics], with the default address of the process."""
+    return [
+        cfg.StrOpt("bind", default=default, help="host:port that Prometheus reads metrics from; empty: no metrics."),
+        cfg.StrOpt(
+            "tls_cert_file", default=None, help="Certificate of that listener; without one it serves plain HTTP."
+        ),
+        cfg.StrOpt("tls_key_file", default=None, help="Its key."),
+        cfg.BoolOpt(
+            "allow_plain_beyond_loopback",
+            default=False,
+            help="Serve metrics without TLS on an address that other machines reach. Metrics name hosts and bridges.",
+        ),
+    ]
+
+
+def address(conf: cfg.ConfigOpts) -> tuple[str, int] | None:
+    """Where to listen; None: metrics are off. RefusedToStart for an address that is not usable."""
+    text = conf.metrics.bind.strip()
+    if not text:
+        return None
+    host, colon, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise RefusedToStart(f"[metrics] bind={text} is not host:port, such as 127.0.0.1:9697")
+    if bool(conf.metrics.tls_cert_file) != bool(conf.metrics.tls_key_file):
+        raise RefusedToStart("[metrics] tls_cert_file and tls_key_file have to be set together")
+    if not (_is_loopback(host) or conf.metrics.tls_cert_file or conf.metrics.allow_plain_beyond_loopback):
+        raise RefusedToStart(
+            f"[metrics] bind={text} is reachable from other machines: set tls_cert_file and tls_key_file, or "
+            "allow_plain_beyond_loopback=true"
+        )
+    _context(conf)  # for its errors
+    return host, int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _context(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
+    if not conf.metrics.tls_cert_file:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(conf.metrics.tls_cert_file, conf.metrics.tls_key_file)
+    except OSError as error:  # ssl.SSLError is one
+        files = f"tls_cert_file={conf.metrics.tls_cert_file}, tls_key_file={conf.metrics.tls_key_file}"
+        raise RefusedToStart(f"[metrics] {files} cannot be loaded: {error}") from None
+    return context
+
+
+class _Server(ThreadingHTTPServer):
+    """With TLS, the certificate is loaded again once its file has changed."""
+
+    daemon_threads = True
+    # Of several servers of a machine one listens. Without it, the kernel would refuse a restart for a minute.
+    allow_reuse_address = True
+
+    def __init__(self, where: tuple[str, int], conf: cfg.ConfigOpts, text: Text) -> None:
+        self.address_family = socket.AF_INET6 if ":" in where[0] else socket.AF_INET
+        self._conf, self._context, self._changed = conf, _context(conf), _changed(conf)
+        self.text = text
+        super().__init__(where, _Handler)
+
+    def get_request(self) -> tuple[Any, Any]:
+        connection, client = super().get_request()
+        connection.settimeout(CLIENT_SECONDS)
+        if self._context is not None:
+            self._reload()
+            # The handshake is left to the handler's thread: a client that stalls must not hold up others.
+            connection = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return connection, client
+
+    def _reload(self) -> None:
+        changed = _changed(self._conf)
+        if changed != self._changed:
+            try:
+                self._context, self._changed = _context(self._conf), changed
+            except RefusedToStart as error:  # half written, or wrong: the old one stays
+                LOG.warning("%s; the previous certificate stays in use", error)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        LOG.debug("a request for metrics of %s failed", client_address, exc_info=True)
+
+
+def _changed(conf: cfg.ConfigOpts) -> tuple[float, ...]:
+    names = (conf.metrics.tls_cert_file, conf.metrics.tls_key_file)
+    with contextlib.suppress(OSError):
+        return tuple(os.stat(name).st_mtime for name in names if name)
+    return ()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "neutrino"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        if self.path.partition("?")[0] != "/metrics":
+            self.send_error(HTTPStatus.NOT_FOUND, explain="Metrics are at /metrics.")
+            return
+        body = self.server.text()
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", CONTENT_TYPE_LATEST)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        LOG.debug(format, *args)
+
+
+@contextlib.contextmanager
+def serving(conf: cfg.ConfigOpts, text: Text) -> Iterator[None]:
+    """Serve metrics in a thread until the end of the block; without them if the address is in use."""
+    where = address(conf)
+    if where is None:
+        yield
+        return
+    try:
+        server = _Server(where, conf, text)
+    except OSError as error:
+        LOG.warning(
+            "metrics are not served on %s: %s; [metrics] bind sets another address", conf.metrics.bind,
+            error.strerror or error,
+        )  # fmt: skip
+        yield
+        return
+    LOG.info(
+        "metrics are served on %s://%s/metrics", "https" if conf.metrics.tls_cert_file else "http", conf.metrics.bind
+    )
+    with _running(server):
+        yield
+
+
+@contextlib.contextmanager
+def on_socket(path: Path, text: Text) -> Iterator[None]:
+    """Serve the text to each connection to a socket, for other processes of this user."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.settimeout(CLIENT_SECONDS)
+            self.request.sendall(text())
+
+    class Server(socketserver.ThreadingUnixStreamServer):
+        daemon_threads = True
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            LOG.debug("metrics could not be written to the socket", exc_info=True)
+
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.unlink(missing_ok=True)  # of a process that was killed
+        with short_path(str(path)) as short:
+            server = Server(short, Handler)
+    except OSError as error:
+        LOG.warning("metrics are not served on %s: %s", path, error.strerror or error)
+        yield
+        return
+    try:
+        with _running(server):
+            yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _running(server: socketserver.BaseServer) -> Iterator[None]:
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.5}, daemon=True, name="metrics").start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,112 @@
+"""What is observed of every API request: its id, its log line and its metrics. The outermost WSGI middleware.
+
+Same headers as oslo.middleware's request ids, whose class uses webob: parsing and writing each request and answer again was
+a fifth of the time to show a port.
+"""
+
+import logging
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, Final
+
+from oslo_middleware import request_id as words
+
+from neutrino import request_ids
+from neutrino.metrics.catalog import REQUESTS
+
+LOG = logging.getLogger(__name__)
+Headers = Sequence[tuple[str, str]]
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
+RESOURCE: Final = (
+    "neutrino.resource"  # in the environment: the resource that a request is about, once its route is known
+)
+OTHER: Final = "other"
+METHODS: Final = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
+READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+LINE: Final = '%s "%s %s %s" status: %s  len: %s time: %.7f'
+ALL, WRITES, NONE = "all", "writes", "none"  # of log_requests
+
+
+def observed(app: Wsgi, log_requests: str) -> Wsgi:
+    """The application with a request id for every request, in the environment, the answer and the log lines."""
+    callers = "HTTP_" + words.INBOUND_HEADER.upper().replace("-", "_")
+    form = re.compile(words.ID_FORMAT)
+    no_caller = request_ids.CALLER.get()
+    lines = _Writer()
+
+    def handle(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        began = time.perf_counter()
+        name = f"req-{uuid.uuid4()}"
+        environ[words.ENV_REQUEST_ID] = name
+        if form.match(environ.get(callers, "")):
+            environ[words.GLOBAL_REQ_ID] = environ[callers]
+        answered = "500"  # if the application raises
+        sent: Headers = ()
+
+        def start(status: str, headers: Headers, *rest: Any) -> Any:
+            nonlocal answered, sent
+            answered, sent = status[:3], headers
+            return start_response(status, [*headers, (words.HTTP_RESP_HEADER_REQUEST_ID, name)], *rest)
+
+        token = request_ids.CURRENT.set(name)
+        request_ids.CALLER.set(no_caller)  # of the thread's last request
+        try:
+            return app(environ, start)
+        finally:
+            seconds = time.perf_counter() - began
+            method = environ["REQUEST_METHOD"]
+            resource = environ.get(RESOURCE, OTHER)
+            REQUESTS.observe(seconds, resource, method if method in METHODS else OTHER, f"{answered[0]}xx")
+            if _is_logged(log_requests, method, answered):
+                lines.put(_record(environ, method, answered, sent, seconds))
+            request_ids.CURRENT.reset(token)
+
+    return handle
+
+
+def _is_logged(log_requests: str, method: str, status: str) -> bool:
+    """By default writes and failures: a line for each read would cost a tenth of its time."""
+    if log_requests == WRITES:
+        return method not in READS or status >= "400" or LOG.isEnabledFor(logging.DEBUG)
+    return log_requests == ALL
+
+
+def _record(environ: dict[str, Any], method: str, status: str, headers: Headers, seconds: float) -> logging.LogRecord:
+    """One line in the form of Neutron's, by which operators' tools recognise it."""
+    query = environ.get("QUERY_STRING", "")
+    path = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}{'?' if query else ''}{query}"
+    # No line of ours may be forged by a path, which WSGI has decoded.
+    path = path if path.isprintable() else ascii(path)
+    size = next((value for name, value in headers if name.lower() == "content-length"), "-")
+    client, protocol = environ.get("REMOTE_ADDR", "-"), environ.get("SERVER_PROTOCOL", "HTTP/1.1")
+    args = (client, method, path, protocol, status, size, seconds)
+    # Not `LOG.info`, which looks for the line of source that it was called from: a quarter of the time.
+    return LOG.makeRecord(LOG.name, logging.INFO, __file__, 0, LINE, args, None)
+
+
+class _Writer:
+    """Formats and writes the lines in a thread, while the worker waits for its next request or for the database.
+
+    A line takes oslo.log as long as a twentieth of creating a port. The record has the request's id and time already.
+    """
+
+    def __init__(self) -> None:
+        self._lines: SimpleQueue[logging.LogRecord] = SimpleQueue()
+        self._pid = 0
+
+    def put(self, record: logging.LogRecord) -> None:
+        if not LOG.isEnabledFor(logging.INFO):
+            return
+        if self._pid != os.getpid():  # the first line of this process, which was forked
+            self._pid = os.getpid()
+            threading.Thread(target=self._write, daemon=True, name="request log").start()
+        self._lines.put(record)
+
+    def _write(self) -> None:
+        while True:
+            LOG.handle(self._lines.get())

@@ -1,0 +1,206 @@
+"""Pure functions of the topology page, called in a browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.browser import Browser, Page
+from tests.support.neutrino import Neutrino
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    with Neutrino() as server, browser.page() as opened:
+        opened.goto(f"{server.url}/ui/")
+        opened.wait_for_text("Live", ".connection")
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "expected"),
+    [
+        ("clean", ["a\u202eb\nc\x00d\ufeff "], "abcd"),
+        ("clean", [None], ""),
+        ("shortId", ["0f1e2d3c-4b5a-4987-8654-3210fedcba98"], "0f1e2d3c"),
+        ("shortId", ["admin"], "admin"),
+        ("count", [1, "network"], "1 network"),
+        ("count", [12345, "port"], "12\u202f345 ports"),
+        ("compact", [253], "253"),
+        ("compact", [65533], "65.5k"),
+        ("compact", [2**24], "16.7M"),
+        ("ago", [1000], "now"),
+        ("ago", [59_000], "59 s ago"),
+        ("ago", [7_200_000], "2 h ago"),
+        ("ago", [86_400_000], "1 day ago"),
+        ("parseTime", ["2026-01-01 10:00:00"], 1767261600000),
+        ("parseTime", ["2026-01-01T10:00:00Z"], 1767261600000),
+        ("parseTime", ["never"], None),
+        ("shown", [{"a": 1}], '{"a":1}'),
+        ("shown", [[True, None]], "yes, –"),
+    ],
+)
+def test_formats(page: Page, call: str, arguments: list[Any], expected: Any) -> None:
+    assert page.module("js/core/format.js", call, *arguments) == expected
+
+
+def test_large_numbers_are_powers_of_two(page: Page) -> None:
+    assert page.evaluate("import('/ui/js/core/format.js').then((m) => m.compact(2n ** 64n))") == "2⁶⁴"
+
+
+def test_a_text_is_cut_between_characters(page: Page) -> None:
+    """An emoji of several code points is one character."""
+    family = "👩‍👩‍👧‍👦"
+    cut = f"import('/ui/js/core/format.js').then((m) => m.truncate({family * 5!r}, 23, (t) => t.length))"
+    assert page.evaluate(cut) == f"{family}{family}…"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "#/topology",
+        "#/hosts?select=host%3Ah1",
+        "#/trace?from=a&to=10.0.0.1",
+        "#/topology?project=p&select=port%3Ax%3Ay",
+    ],
+)
+def test_places_survive_the_way_to_the_address_and_back(page: Page, place: str) -> None:
+    module = "import('/ui/js/core/hash.js').then((m) => m.formatPlace(m.parsePlace({!r})))"
+    assert page.evaluate(module.format(place)) == place
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("10.0.0.1", 167772161),
+        ("::1", 1),
+        ("::ffff:1.2.3.4", 281470698652420),
+        ("10.0.0", None),
+        ("10.0.0.256", None),
+        (":::1", None),
+        ("1:2:3:4:5:6:7:8:9", None),
+        ("g::", None),
+        ("web", None),
+    ],
+)
+def test_addresses(page: Page, text: str, value: int | None) -> None:
+    got = page.evaluate(f"import('/ui/js/data/addresses.js').then((m) => String(m.parseAddress({text!r})))")
+    assert got == ("null" if value is None else str(value))
+
+
+def test_what_has_to_be_fetched_again(page: Page) -> None:
+    changes = [
+        {"kind": kind, "object_id": key} for kind, key in (("port", "a"), ("port", "a"), ("qos", "b"), ("port", "c"))
+    ]
+    code = f"import('/ui/js/data/changes.js').then((m) => [...m.idsByKind({changes}, ['port', 'network'])])"
+    assert page.evaluate(code) == [["port", ["a", "c"]]]
+    differing = (
+        "import('/ui/js/data/changes.js').then((m) => m.differing(new Map(["
+        "['same', {revision_number: 1, status: 'ACTIVE'}], ['gone', {revision_number: 1}],"
+        "['newer', {revision_number: 1}], ['down', {revision_number: 1, status: 'ACTIVE'}]]), ["
+        "{id: 'same', revision_number: 1, status: 'ACTIVE'}, {id: 'newer', revision_number: 2},"
+        "{id: 'down', revision_number: 1, status: 'DOWN'}, {id: 'added', revision_number: 0}]))"
+    )
+    assert sorted(page.evaluate(differing)) == ["added", "down", "gone", "newer"]
+    for position, answer, expected in (
+        (5, {"position": 9, "removed": 3}, False),
+        (5, {"position": 9, "removed": 6}, True),
+    ):
+        assert page.module("js/data/changes.js", "isTooOld", position, answer) is expected
+
+
+DRAW = (Path(__file__).parents[1] / "support" / "ui_layout.js").read_text()
+
+
+@pytest.mark.parametrize(
+    ("projects", "networks", "is_open", "types"),
+    [
+        (0, 0, False, {"external": 2}),
+        (1, 5, False, {"external": 2, "router": 1, "network": 5}),
+        (3, 7, False, {"external": 2, "router": 3, "network": 21}),
+        (20, 25, False, {"external": 2, "project": 20}),
+        (20, 25, True, {"external": 2, "router": 20, "network": 500}),
+        (1, 200, True, {"external": 2, "router": 1, "network": 200}),
+    ],
+)
+def test_layouts(page: Page, projects: int, networks: int, is_open: bool, types: dict[str, int]) -> None:
+    """The same data has the same picture; cards do not overlap, and straight lines do not cross them."""
+    code = DRAW.partition("\n")[2].replace("PROJECTS", str(projects)).replace("NETWORKS", str(networks))
+    found = page.evaluate(code.replace("OPEN", "true" if is_open else "false"))
+    assert {name: found["types"].get(name) for name in types} == types
+    assert {name: found[name] for name in ("overlaps", "crossed", "same", "loose", "paths")} == {
+        "overlaps": [],
+        "crossed": [],
+        "same": True,
+        "loose": [],
+        "paths": [],
+    }
+
+
+def test_health_of_agents(page: Page) -> None:
+    def agent(**values: Any) -> dict[str, Any]:
+        return {"id": "a", "agent_type": "L3 agent", "host": "h", "alive": True, "admin_state_up": True, **values}
+
+    for values, expected in (
+        ({}, "ok"),
+        ({"alive": False}, "bad"),
+        ({"admin_state_up": False}, "off"),
+        ({"configurations": {"dataplane": "down: no answer"}}, "bad"),
+        ({"configurations": {"dataplane": "up", "feed_behind": 3}}, "warn"),
+        ({"configurations": {"problems": {"port x": "no flow"}}}, "warn"),
+    ):
+        assert page.module("js/data/hosts.js", "agentHealth", agent(**values)) == expected, values
+
+
+def test_findings_name_the_problem(page: Page) -> None:
+    agents = [
+        {"id": "1", "agent_type": "L3 agent", "host": "h1", "alive": False, "heartbeat_timestamp": "2026-01-01 00:00:00"},
+        {"id": "2", "agent_type": "Open vSwitch agent", "host": "h2", "alive": True,
+         "configurations": {"dataplane": "down: no socket", "feed_behind": 7, "problems": {"router r": "nft failed"}}},
+    ]  # fmt: skip
+    status = {"problems": [{"severity": "error", "resource_type": "agent", "resource_id": "1", "host": "h1",
+                            "what": "L3 agent on h1: no report for 90 s", "meaning": "m", "fix": "f"}]}  # fmt: skip
+    code = (
+        "import('/ui/js/data/health.js').then((m) => m.findings({}, {{port: new Map(), router: new Map(),"
+        " floatingip: new Map()}}, {}))"
+    )
+    alone = page.evaluate(code.format(_js(agents), "null"))
+    assert [(each["severity"], each["title"]) for each in alone] == [
+        ("bad", "Agent late"),
+        ("bad", "Dataplane down"),
+        ("warn", "7 changes behind"),
+        ("warn", "Problem: router r"),
+    ]
+    first = page.evaluate(code.format(_js(agents), _js(status)))[0]
+    assert (first["title"], first["subject"], first["fix"]) == ("No report for 90 s", "L3 agent on h1", "f")
+
+
+def test_the_path_of_a_trace(page: Page) -> None:
+    trace = {
+        "verdict": "delivered",
+        "source_port_id": "a",
+        "destination_port_id": "b",
+        "steps": [
+            {"resource_type": "port", "resource_id": "a"},
+            {"resource_type": "security_group", "resource_id": "g"},
+            {"resource_type": "network", "resource_id": "n1"},
+            {"resource_type": "router", "resource_id": "r"},
+            {"resource_type": "subnet", "resource_id": "s2"},
+            {"resource_type": "port", "resource_id": "b"},
+        ],
+    }
+    nodes = "['port', 'network', 'router'].includes(kind) ? `${kind}:${id}` : ''"
+    keys = f"(kind, id) => kind === 'subnet' ? 'network:n2' : {nodes}"
+    networks = "(key) => ({'port:a': 'network:n1', 'port:b': 'network:n2'})[key] ?? ''"
+    found = page.evaluate(
+        f"import('/ui/js/data/trace.js').then((m) => m.pathOfTrace({_js(trace)}, {keys}, {networks}))"
+    )
+    assert found["keys"] == ["port:a", "network:n1", "router:r", "network:n2", "port:b"]
+
+
+def _js(value: Any) -> str:
+    return json.dumps(value)

@@ -1,0 +1,317 @@
+"""Traces where a host is not as it should be: not bound, not plugged, changed by hand, behind, or without an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neutrino.cli.main import main
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
+from neutrino.lab.lab import SERVER
+from tests.bench.memory import tree
+from tests.support.lab_control import Lab
+from tests.support.lab_guests import (
+    EVERYTHING,
+    Guest,
+    Spec,
+    cleaned,
+    flows,
+    make_group,
+    make_guests,
+    make_network,
+    wait_until_reachable,
+)
+from tests.support.lab_trace import SOON, Case, check, in_groups, pings, trace
+from tests.support.neutrino import PROGRAM
+
+
+@dataclasses.dataclass
+class Site:
+    lab: Lab
+    network: Object
+    a: Guest  # on h1
+    far: Guest  # on h2
+    hybrid: Guest  # on h3, whose firewall is iptables
+    open: str
+    closed: str
+    spare: str = ""  # a port that a case has created
+
+    @property
+    def spare_address(self) -> str:
+        return str(self.lab.api.show("port", self.spare)["fixed_ips"][0]["ip_address"])
+
+
+@pytest.fixture(scope="module")
+def site(session_lab: Lab) -> Iterator[Site]:
+    with cleaned(session_lab) as lab:
+        _restart(lab)
+        net = make_network(lab, "blue")
+        open_, _ = make_group(lab, "open", *EVERYTHING)
+        closed, _ = make_group(lab, "closed")
+        a, far, hybrid = make_guests(
+            lab,
+            Spec("a", net, "h1", [open_]),
+            Spec("far", net, "h2", [open_]),
+            Spec("hybrid", net, "h3", [open_], hybrid=True),
+        )
+        for guest in (far, hybrid):
+            wait_until_reachable(a, guest)
+        yield Site(lab, net, a, far, hybrid, open_, closed)
+
+
+def _restart(lab: Lab) -> None:
+    """h2 does not look for drift while these tests run: they would race with its repair."""
+    options = {
+        "h2": {"agent": {"check_interval": 600, "repair_interval": 600}},
+        "h3": {"securitygroup": {"firewall_driver": "iptables_hybrid"}},
+    }
+
+    def restart(host: str) -> None:
+        lab.stop_agent(host)
+        lab.start_agent(host, options[host])
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        list(pool.map(restart, options))
+
+
+C = Case[Site]
+
+
+def to(target: str, source: str = "a") -> Any:
+    return lambda s: {
+        "source_port_id": getattr(s, source).port_id,
+        "destination_port_id": getattr(s, target).port_id,
+        "ip_version": 4,
+    }
+
+
+def ping(target: str, source: str = "a") -> Any:
+    return lambda s: pings(s.lab, source, getattr(s, target).addresses[4])
+
+
+@contextlib.contextmanager
+def spare_port(site: Site, **values: Any) -> Iterator[None]:
+    made = site.lab.api.create("port", network_id=site.network["id"], security_groups=[site.open], **values)
+    site.spare = made["id"]
+    try:
+        yield
+    finally:
+        site.lab.api.delete("port", made["id"])
+
+
+@contextlib.contextmanager
+def unplugged(site: Site) -> Iterator[None]:
+    """The instance is gone, and its port is bound to its host."""
+    lab = site.lab
+    lab.unplug("far", "h2")
+    lab.wait_for_port(site.far.vm, "DOWN")
+    try:
+        yield
+    finally:
+        lab.plug("far", "h2")
+        lab.wait_for_port(site.far.vm)
+        lab.address("far")
+        wait_until_reachable(site.a, site.far)
+
+
+@contextlib.contextmanager
+def without_flows(site: Site) -> Iterator[None]:
+    """Flows to an instance are deleted by hand."""
+    lab, match = site.lab, f"dl_dst={site.far.mac}"
+    # The agent is restarted afterwards: it adds what is missing, long before it would look for drift by itself.
+    lab.run("h2", ["ovs-ofctl", "-O", "OpenFlow14", "del-flows", "br-int", match])
+    assert match not in flows(lab, "h2")
+    try:
+        yield
+    finally:
+        lab.stop_agent("h2")
+        lab.start_agent("h2")
+        wait_until_reachable(site.a, site.far)
+
+
+@contextlib.contextmanager
+def flow_by_hand(site: Site) -> Iterator[None]:
+    """A flow that drops what nobody has asked to drop."""
+    lab, match = site.lab, f"icmp,nw_dst={site.far.addresses[4]}"
+    lab.run(
+        "h2", ["ovs-ofctl", "-O", "OpenFlow14", "add-flow", "br-int", f"table=0,priority=5000,{match},actions=drop"]
+    )
+    try:
+        yield
+    finally:
+        lab.run("h2", ["ovs-ofctl", "-O", "OpenFlow14", "del-flows", "br-int", f"table=0,{match}"])
+        wait_until_reachable(site.a, site.far)
+
+
+@contextlib.contextmanager
+def switch_down(site: Site) -> Iterator[None]:
+    lab = site.lab
+    lab.stop_ovs("h2", kill=True, database=False)
+    try:
+        yield
+    finally:
+        lab.start_ovs("h2")
+        wait_until_reachable(site.a, site.far, timeout=30)
+
+
+CASES = [
+    C("a hybrid port", to("hybrid"), ping("hybrid")),
+    C("from a hybrid port", to("far", "hybrid"), ping("far", "hybrid")),
+    C(
+        "a hybrid port without a rule",
+        to("hybrid"),
+        ping("hybrid"),
+        "security-group-ingress",
+        lambda s: s.closed,
+        lambda s: in_groups(s.hybrid, s.closed),
+    ),
+    C(
+        "an unbound port",
+        lambda s: {"source_port_id": s.a.port_id, "destination_port_id": s.spare, "ip_version": 4},
+        lambda s: pings(s.lab, "a", s.spare_address),
+        "port-unbound",
+        lambda s: s.spare,
+        spare_port,
+    ),
+    C(
+        "a host that cannot bind",
+        lambda s: {"source_port_id": s.a.port_id, "destination_port_id": s.spare, "ip_version": 4},
+        lambda s: pings(s.lab, "a", s.spare_address),
+        "binding-failed",
+        lambda s: s.spare,
+        lambda s: spare_port(s, **{"binding:host_id": "h9", "device_owner": "compute:x"}),
+    ),
+    C(
+        "a port that was never plugged",
+        lambda s: {"source_port_id": s.a.port_id, "destination_port_id": s.spare, "ip_version": 4},
+        lambda s: pings(s.lab, "a", s.spare_address),
+        "port-not-wired",
+        lambda s: s.spare,
+        lambda s: spare_port(s, **{"binding:host_id": "h2", "device_owner": "compute:x"}),
+    ),
+    C("an instance that is gone", to("far"), ping("far"), "port-not-wired", lambda s: s.far.port_id, unplugged),
+    C("flows deleted by hand", to("far"), ping("far"), "drift", change=without_flows, agrees=False),
+    C("a flow by hand", to("far"), ping("far"), "drift", change=flow_by_hand, agrees=False),
+    C("a switch that is down", to("far"), ping("far"), "dataplane-down", change=switch_down),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_trace_agrees_with_real_packets(case: C, site: Site) -> None:
+    check(site.lab, case, site)
+
+
+@contextlib.contextmanager
+def suspended(lab: Lab, host: str) -> Iterator[None]:
+    """The agent of a host does not run on, and is not gone either."""
+    pid = lab.agent_pid(host)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_host_that_does_not_answer(site: Site) -> None:
+    """Its packets still arrive, which nobody can see from outside: the verdict is unknown, and the host is named."""
+    with suspended(site.lab, "h2"):
+        assert pings(site.lab, "a", site.far.addresses[4])
+        found = trace(site.lab, **to("far")(site))
+    assert (found["verdict"], found["cause"]) == ("unknown", "host-timeout")
+    assert "not answered" in found["hosts"]["h2"]["error"]
+    assert found["agreement"] is not True
+
+
+def test_changes_that_a_host_has_not_applied(site: Site) -> None:
+    """The agent was suspended when the group was closed: what the host does now is not known, and that is shown."""
+    with suspended(site.lab, "h2"):
+        with in_groups(site.far, site.closed):
+            assert pings(site.lab, "a", site.far.addresses[4])
+            found = trace(site.lab, **to("far")(site))
+            assert (found["verdict"], found["cause"]) == ("dropped", "security-group-ingress")  # when it is applied
+            assert found["agreement"] is None
+            assert "not answered" in found["hosts"]["h2"]["error"]
+        with in_groups(site.far, site.closed):
+            os.kill(site.lab.agent_pid("h2") or 0, signal.SIGCONT)
+            wait_until(lambda: not pings(site.lab, "a", site.far.addresses[4]), SOON, "the group is not closed")
+            found = trace(site.lab, **to("far")(site))
+            assert (found["verdict"], found["cause"]) == ("dropped", "security-group-ingress")
+    wait_until_reachable(site.a, site.far)
+
+
+def test_a_dead_agent(site: Site) -> None:
+    """Its host is not asked once the server counts it as dead."""
+    lab = site.lab
+    lab.stop_agent("h2")
+    try:
+        _age_agents(lab, "h2")
+        assert pings(lab, "a", site.far.addresses[4])
+        found = trace(lab, **to("far")(site))
+        assert (found["verdict"], found["cause"]) == ("unknown", "host-down")
+        assert "h2" in found["hosts"]
+    finally:
+        lab.start_agent("h2")
+    wait_until(lambda: trace(lab, **to("far")(site))["verdict"] == "delivered", SOON, "h2 does not answer again")
+
+
+def _age_agents(lab: Lab, host: str) -> None:
+    """As if the last reports of a host were older than agent_down_time."""
+    with contextlib.closing(sqlite3.connect(_database(lab), timeout=30)) as connection, connection:
+        connection.execute("UPDATE agents SET heartbeat_timestamp = '2020-01-01T00:00:00Z' WHERE host = ?", (host,))
+
+
+def _database(lab: Lab) -> str:
+    return str(next(p for p in lab.paths.server.iterdir() if p.suffix in (".sqlite", ".db", ".sqlite3")))
+
+
+# --- the command --------------------------------------------------------------------------------------------------------
+
+
+def test_the_command(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*words: str) -> tuple[int, str]:
+        status = main(["trace", *words, "--endpoint", site.lab.settings.url])
+        return status, capsys.readouterr().out
+
+    argv = [PROGRAM, "trace", "a", "--to", "far", "--protocol", "tcp", "--port", "80"]
+    found = subprocess.run(
+        [*argv, "--endpoint", site.lab.settings.url], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert found.stderr == ""
+    assert "verdict: delivered" in found.stdout
+    assert "[port far]" in found.stdout
+    assert "\033" not in found.stdout
+    status, text = run(site.a.addresses[4], "--to", site.far.addresses[4], "--flows", "--json")
+    assert status == 0
+    assert any("table=" in flow for step in json.loads(text)["steps"] for flow in step["flows"])
+    with in_groups(site.far, site.closed):
+        wait_until(lambda: run("a", "--to", "far")[0] == 1, SOON, "the packet is not dropped")
+        text = run("a", "--to", "far")[1]
+        assert "verdict: dropped (security-group-ingress)" in text
+        assert "add an ingress rule" in text
+    assert run("nobody", "--to", "far") == (2, "")
+    wait_until_reachable(site.a, site.far)
+    with suspended(site.lab, "h2"):
+        assert run("a", "--to", "far")[0] == 3
+
+
+def test_a_killed_feed_process(site: Site) -> None:
+    """Hosts are asked again as soon as they have connected to the next one."""
+    server = site.lab.processes.pid(SERVER)
+    feeds = [pid for pid in tree(server or 0) if b"feed" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert feeds
+    for pid in feeds:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: trace(site.lab, **to("far")(site))["verdict"] == "delivered", SOON, "no host answers")

@@ -1,0 +1,193 @@
+"""Runs `neutrino` commands in forked children of one process that has loaded the code: a hundred runs in a few seconds.
+
+    with Commands() as commands:
+        done = commands(["status", "--endpoint", "http://127.0.0.1:1"])
+
+`leaves` lists the commands of the parser, with words for their required arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+SECONDS = 20.0
+NOBODY = 65534
+# Arguments of commands that check more than argparse knows.
+ARGUMENTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("host", "roles"): ("none", "--roles", "l2"),
+    ("history",): ("port", "none"),
+}
+
+
+@dataclass(frozen=True)
+class Leaf:
+    words: tuple[str, ...]  # the command and its action
+    arguments: tuple[str, ...]  # a value for each required argument
+    options: frozenset[str]
+
+    def __str__(self) -> str:
+        return " ".join(self.words)
+
+
+def leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[Leaf]:
+    """All commands, with the action where it is one of several words."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield from leaves(inner, (*words, name))
+            return
+    positional = [each for each in parser._actions if not each.option_strings]
+    required = [each for each in parser._actions if each.option_strings and each.required]
+    options = frozenset(option for each in parser._actions for option in each.option_strings)
+    first = positional[0] if positional else None
+    actions: Sequence[str | None] = list(first.choices) if first is not None and first.choices else [None]
+    others = positional[1:] if actions != [None] else positional
+    values = [word for each in required for word in (each.option_strings[0], _value(each))]
+    values += [_value(each) for each in others if each.nargs != "*"]
+    for name in actions:
+        found = (*words, name) if name else words
+        yield Leaf(found, ARGUMENTS.get(found, tuple(values)), options)
+
+
+def _value(action: argparse.Action) -> str:
+    if action.choices:
+        return str(next(iter(action.choices)))
+    return "1" if action.type in (int, float) else "none"
+
+
+@dataclass(frozen=True)
+class Done:
+    status: int
+    out: str
+    error: str
+
+
+class Commands:
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.commands"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+
+    def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        output: str = "",
+        unprivileged: bool = False,
+        environment: Mapping[str, str] | None = None,
+        directory: str | Path = "/",
+    ) -> Done:
+        """`output`: `closed`, `broken` (a pipe without a reader), or a path such as /dev/full."""
+        request = {"argv": list(argv), "output": output, "unprivileged": unprivileged, "cwd": str(directory)}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({**request, "environment": dict(environment or {})}) + "\n")
+        self._process.stdin.flush()
+        return Done(**json.loads(self._process.stdout.readline()))
+
+
+# --- in the process that forks ----------------------------------------------------------------------------------------
+
+
+def _serve() -> None:
+    import neutrino.cli.agent
+    import neutrino.cli.database
+    import neutrino.cli.doctor.agent
+    import neutrino.cli.lab
+    import neutrino.cli.server
+    import neutrino.cli.status.command
+    import neutrino.cli.up.command
+    import neutrino.server.main  # noqa: F401
+
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(_run(json.loads(line))) + "\n")
+        sys.stdout.flush()
+
+
+def _run(request: Mapping[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
+        child = os.fork()
+        if child == 0:
+            _child(request, out.fileno(), error.fileno())
+        status = _wait(child)
+        texts = []
+        for file in (out, error):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+    return {"status": status, "out": texts[0], "error": texts[1]}
+
+
+def _wait(child: int) -> int:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return -999  # it hung
+
+
+def _child(request: Mapping[str, Any], out: int, error: int) -> NoReturn:
+    status = 99
+    try:
+        output = request["output"]
+        null = os.open(os.devnull, os.O_RDONLY)
+        if output == "broken":
+            reader, target = os.pipe()
+            os.close(reader)
+        else:
+            target = os.open(output, os.O_WRONLY) if output.startswith("/") else out
+        for number, descriptor in enumerate((null, target, error)):
+            os.dup2(descriptor, number)
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, m, closefd=False) for n, m in ((0, "r"), (1, "w"), (2, "w")))
+        if output == "closed":
+            os.close(1)
+            sys.stdout = None  # type: ignore[assignment]  # as Python has it then
+        os.chdir(request["cwd"])
+        if request["unprivileged"]:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+        os.environ.update(request["environment"])
+        from neutrino.cli.main import main
+
+        status = main(request["argv"])
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        try:
+            sys.stdout.flush()  # as the interpreter does at its end
+        except (OSError, AttributeError):
+            status = 120
+        sys.stderr.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    _serve()
