@@ -52,12 +52,6 @@ def active(server: Server) -> None:
         tx.execute(sa.update(t.floatingips).values(status="ACTIVE"))
 
 
-@pytest.fixture(autouse=True)
-def no_feed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No host is connected here: the answer is the server's alone, without waiting."""
-    monkeypatch.setattr("neutrino.server.trace.tracer.AskOnce", lambda ask: None)
-
-
 def instance(api: Api, server: Server, network: Object, host: str = "trace-1", **values: Any) -> Object:
     """A port that is bound and wired."""
     port = api.make("port", network_id=network["id"], device_owner="compute:nova", **values)
