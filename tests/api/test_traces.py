@@ -17,7 +17,8 @@ from neutrino.server.main import Server
 from neutrino.server.trace.ask import Ask, AskOnce, NoAnswer
 from neutrino.server.trace.host_ask import HostAsk
 from neutrino.server.trace.plugin import Traces
-from neutrino.server.trace.tracer import AT_ONCE, Tracer
+from neutrino.server.trace.tracer import Tracer
+from neutrino.server.trace.values import Snapshot
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
 from tests.api.firewalls import policy_with
@@ -25,6 +26,7 @@ from tests.api.l3 import attach, gateway, inside, l3_agent, outside
 from tests.api.test_driver_contract import queries
 
 Object = dict[str, Any]
+AT_ONCE = 3
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 
 
@@ -234,7 +236,7 @@ def test_firewall_groups_and_qos_policies_are_read(api: Api, server: Server) -> 
     one = instance(api, server, network, qos_policy_id=policy["id"])
     two = instance(api, server, network)
     made = trace(api, source_port_id=one["id"], destination_port_id=two["id"])
-    assert "Qos policy slow: at most 1000 kbit/s." in [step["text"] for step in made["steps"]]
+    assert "QoS policy slow: at most 1000 kbit/s." in [step["text"] for step in made["steps"]]
     denied = policy_with(api, {"action": "deny", "protocol": "icmp"})
     api.make("firewall_group", name="wall", ingress_firewall_policy_id=denied["id"], ports=[two["id"]])
     made = trace(api, source_port_id=one["id"], destination_port_id=two["id"])
@@ -274,6 +276,34 @@ def test_states_of_ports_networks_and_hosts(api: Api, server: Server) -> None:
         )
     finally:
         server.registry.clock = real
+
+
+def test_from_outside_to_ports_on_physical_networks(api: Api, server: Server) -> None:
+    """On an external network, and on a provider network without a router."""
+    admin = api.as_admin()
+    for number, external in ((11, True), (12, False)):
+        tagged = {
+            "provider__network_type": "vlan",
+            "provider__physical_network": "physnet1",
+            "provider__segmentation_id": 100 + number,
+        }
+        network = admin.network(router__external=external, **tagged)
+        admin.subnet(network, f"192.168.{number}.0/24")
+        port = instance(admin, server, network, port_security_enabled=False)
+        for values in ({"destination_port_id": port["id"]}, {"destination_address": address(port)}):
+            came = trace(admin, source="external", source_address="198.51.100.8", **values)
+            assert (verdict(came), came["summary"]) == (("delivered", ""), "The packet is delivered."), came
+            assert came["source_address"] == "198.51.100.8"
+
+
+def test_objects_that_vanish_meanwhile_are_no_server_error(
+    api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, _ = inside(api)
+    one, two = instance(api, server, network), instance(api, server, network, "trace-2")
+    body = {"trace": {"source_port_id": one["id"], "destination_port_id": two["id"]}}
+    monkeypatch.setattr("neutrino.server.trace.tracer.read_snapshot", lambda *_: Snapshot())
+    api.post("/traces", body).refused(503, "HTTPServiceUnavailable")
 
 
 # --- who may trace what -----------------------------------------------------------------------------------------------
@@ -416,7 +446,7 @@ def test_a_trace_is_not_stored(api: Api, server: Server) -> None:
 
 
 def tracer_of(server: Server, ask: Callable[..., HostAnswer] | None) -> Traces:
-    return Traces(Tracer(server.db, server.registry, ask))
+    return Traces(Tracer(server.db, server.registry, ask, at_once=AT_ONCE))
 
 
 def values_of(**given: Any) -> Object:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.cli.main import _parser
+from neutrino.cli.main import build_parser
 from tests.support.commands import Commands, Done, Leaf, leaves
 from tests.support.neutrino import PROGRAM, configuration
 from tests.support.ports import free_port
 from tests.support.process import wait_until
 
-LEAVES = list(leaves(_parser()))
+LEAVES = list(leaves(build_parser()))
 # A lab starts processes that read the files: that they are checked before is tested with a file that does not exist.
 CONFIGURED = [leaf for leaf in LEAVES if "--config-file" in leaf.options and leaf.words[0] != "lab"]
 ASKING = [leaf for leaf in LEAVES if "--endpoint" in leaf.options]

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from neutrino.metrics import catalog  # noqa: F401  (declares the metrics)
+from neutrino.metrics.instruments import Instrument
 from tests.bench.memory import tree
 from tests.support.agent import Agent, wait_for_status
 from tests.support.metrics import scrape, wait_for
@@ -176,6 +178,13 @@ def test_the_agent_and_a_repaired_flow(agent: Agent, switch: OpenVSwitch) -> Non
         lambda now: now.value("neutrino_agent_drift_repaired_total", role="l2") > (repaired if repaired > 0 else 0),
         "the repair is counted",
     )
+
+
+def test_every_declared_metric_exists(server: Neutrino, api: Caller, agent: Agent) -> None:
+    """The dashboard and the alert rules name declared metrics only (tests/unit/test_metrics.py)."""
+    found = {**scrape(metrics_of(server)).types, **scrape(metrics_of(agent)).types}
+    declared = {name: one.type for name, one in Instrument.every.items()}
+    assert {name: type_ for name, type_ in found.items() if name.startswith("neutrino_")} == declared
 
 
 def test_a_port_that_is_in_use_is_a_warning(server: Neutrino, api: Caller) -> None:

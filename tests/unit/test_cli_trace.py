@@ -200,7 +200,7 @@ TRACE: dict[str, Any] = {
 
 def test_the_text_names_steps_verdict_cause_and_what_to_do() -> None:
     text = render(TRACE)
-    assert text.splitlines()[0] == f"tcp from {ID}1 (10.0.0.5) to {ID}2 (10.0.0.7) port 5432"
+    assert text.splitlines()[0] == f"tcp from web (10.0.0.5) to {ID}2 (10.0.0.7) port 5432"
     for line in (
         " on h1",
         "  pass   port [port web]: Port web is bound to host h1.",
@@ -209,7 +209,7 @@ def test_the_text_names_steps_verdict_cause_and_what_to_do() -> None:
         "verdict: dropped (security-group-ingress)",
         "  No ingress rule of security group db allows TCP port 5432.",
         "  to do: add an ingress rule to a security group of the receiving port",
-        "  host: h2, text: flow missing",
+        "  h2: flow missing",
         "  h2 is 3 changes behind",
         "  h2: timeout",
     ):
@@ -217,6 +217,17 @@ def test_the_text_names_steps_verdict_cause_and_what_to_do() -> None:
     assert "table=60" not in text
     assert "reply" not in text
     assert "table=60, priority=100" in render(TRACE, flows=True)
+
+
+def test_the_text_for_a_member_has_no_hosts() -> None:
+    text = render({**TRACE, "steps": [{**step, "host": ""} for step in TRACE["steps"]], "hosts": {}})
+    assert " on h" not in text
+    assert "between hosts" not in text
+
+
+def test_the_title_names_what_is_known() -> None:
+    outside = {"source": "external", "source_address": None, "source_port_id": None, "destination_port_id": None}
+    assert render({**TRACE, **outside}).splitlines()[0] == "tcp from external to 10.0.0.7 port 5432"
 
 
 def test_the_text_of_a_reply() -> None:

@@ -131,7 +131,8 @@ def test_a_loop_ends() -> None:
     back = Point(kind=PointKind.TUNNEL, peer="192.0.2.1", network_type="vxlan", segmentation_id=100)
     result, hosts, _ = judge(traced, h1=leaves(packet, first), h2=leaves(packet, back))
     assert len(hosts.asked) <= 4
-    assert outcome(result) == ("dropped", "ttl-expired", False)
+    assert outcome(result) == ("dropped", "drift", False)
+    assert "a loop" in result.differences[0].text
 
 
 def test_questions_are_bounded() -> None:
@@ -199,7 +200,7 @@ def test_both_drop_for_different_causes() -> None:
         (Cause.SECURITY_GROUP_INGRESS, {"drift": ("add flow",)}, "drift"),
         (Cause.SECURITY_GROUP_INGRESS, {"position": 3}, "lag"),
         (Cause.DRIFT, {"position": 3}, "lag"),
-        (Cause.SECURITY_GROUP_INGRESS, {}, "security-group-ingress"),
+        (Cause.NO_ROUTE, {}, "drift"),
         (Cause.NO_DEVICE, {"position": 3}, "no-device"),
         (Cause.DATAPLANE_DOWN, {}, "dataplane-down"),
     ],
@@ -291,14 +292,16 @@ def test_a_router_that_answers_itself_consumes_the_packet() -> None:
     assert outcome(result) == ("delivered", "", True)
 
 
-def test_an_unknown_mac_that_is_flooded_is_not_delivered() -> None:
+@pytest.mark.parametrize(("to", "cause"), [("10.0.0.99", "no-such-address"), ("198.51.100.7", "no-router")])
+def test_an_address_that_only_a_machine_outside_may_have(to: str, cause: str) -> None:
     cloud = Cloud()
     cloud.network("net", "10.0.0.0/24", kind="flat")
     cloud.port("a", "net", "10.0.0.10")
-    traced = cloud.trace("a", "10.0.0.99")
+    traced = cloud.trace("a", to)
     outside = Point(kind=PointKind.PHYSICAL, physical_network="physnet1")
     result, _, _ = judge(traced, h1=leaves(traced.there.packet, outside))
-    assert outcome(result) == ("dropped", "no-such-address", True)
+    assert outcome(result) == ("unknown", cause, True)
+    assert traced.returned == ("delivered", "")
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
@@ -355,6 +358,28 @@ def test_members_see_no_ids_hosts_or_macs_of_others() -> None:
     text = str(shown(traced, "own-project"))
     assert all(word not in text for word in ("h1", "h2", "fa:16:3e:00:00:02", "'b'", "eth_dst"))
     assert shown(traced, "own-project")[-1]["text"] == "Passes objects of another project."
+
+
+def test_members_do_not_learn_which_sources_others_allow() -> None:
+    cloud = foreign(lambda cloud: cloud.change_port("a", port_security_enabled=False))
+    member, admin = Context(project_id="own-project"), Context(project_id="own-project", is_admin=True)
+    traced = cloud.trace("a", "b", source="10.0.0.99")
+    cut = visible.without_forged(traced.there, "a", member, traced.snapshot)
+    assert (cut.verdict.value, cut.cause, cut.hops) == ("unknown", Cause.OTHER, ())
+    assert [step.kind for step in cut.steps] == ["port", "anti-spoofing", "security-group-egress", "other-project"]
+    assert visible.without_forged(traced.there, "a", admin, traced.snapshot) is traced.there
+    own = cloud.trace("a", "b")
+    assert visible.without_forged(own.there, "a", member, own.snapshot) is own.there
+
+
+def test_hosts_are_not_asked_about_what_others_drop() -> None:
+    """The time that it takes would tell an address in use from a free one."""
+    member = Context(project_id="own-project")
+    for change in NOT_DELIVERED.values():
+        traced = foreign(change).trace("a", "10.0.0.11")
+        assert visible.is_dropped_by_others(traced.there, member, traced.snapshot)
+    delivered = foreign(lambda cloud: None).trace("a", "b")
+    assert not visible.is_dropped_by_others(delivered.there, member, delivered.snapshot)
 
 
 def test_the_cause_of_others_is_not_shown() -> None:

@@ -609,7 +609,7 @@ def test_qos_is_named_and_does_not_decide() -> None:
     )
     traced = cloud.trace("a", "b")
     assert traced.verdict == DELIVERED
-    assert "Qos policy slow: at most 1000 kbit/s." in traced.texts
+    assert "QoS policy slow: at most 1000 kbit/s." in traced.texts
 
 
 def test_a_host_that_is_behind_is_named() -> None:

@@ -175,6 +175,7 @@ def test_a_login_returns_the_token_and_is_not_stored() -> None:
         ({"method": "password", "user": "u"}, {}, 400, "password is missing"),
         ({"method": "password", "user": "u", "password": 5}, {}, 400, "password"),
         ({"method": "token"}, {}, 400, "token is missing"),
+        ({"method": "token", "token": "a\r\nX-Other: 1"}, {}, 400, "token has characters"),
         ({"method": "application_credential", "secret": "s"}, {}, 400, "credential_id is missing"),
         ({"method": "other"}, {}, 400, "method is one of"),
         ({"method": "token", "token": "t", "colour": "red"}, {}, 400, "colour"),

@@ -36,6 +36,7 @@ RETRIES: Final = Counter(
     _SERVER,
     ("reason",),
     by_process=True,
+    initial=("stale", "constraint", "deadlock"),
 )
 EXHAUSTED: Final = Counter(
     "neutrino_database_retries_exhausted_total",
@@ -129,7 +130,7 @@ WIRED_PORTS: Final = Gauge(
 FLOWS: Final = Gauge("neutrino_agent_flows", "OpenFlow flows of the agent, by bridge.", (AGENT,), ("bridge",))
 DRIFT: Final = Counter(
     "neutrino_agent_drift_repaired_total", "Differences from the desired state that were found and repaired.", (AGENT,),
-    ("role",),
+    ("role",), initial=("l2", "dhcp", "l3"),
 )  # fmt: skip
 RESPAWNS: Final = Counter(
     "neutrino_agent_process_respawns_total", "Daemons that ended by themselves and were started again.", (AGENT,),

@@ -25,6 +25,7 @@ LOG = logging.getLogger(__name__)
 FLUSH_SECONDS: Final = 1.0  # between writes of API workers to their files
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 Labels = tuple[str, ...]
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each of ours
 Values = Mapping[Labels, float]
 
 
@@ -35,9 +36,21 @@ class Instrument:
     type: ClassVar[str]
 
     def __init__(
-        self, name: str, help_: str, components: Iterable[str], labels: Sequence[str] = (), *, by_process: bool = False
+        self,
+        name: str,
+        help_: str,
+        components: Iterable[str],
+        labels: Sequence[str] = (),
+        *,
+        by_process: bool = False,
+        initial: Iterable[str] = (),
     ) -> None:
-        """`by_process`: with a label `process`, as several processes of a machine have it."""
+        """`by_process`: with a label `process`, as several processes of a machine have it.
+
+        `initial`: values of the label that are there from the start: Prometheus does not see the increase of a series that
+        begins at 1.
+        """
+        self._initial: list[Labels] = [(value,) for value in initial] if labels else [()]
         self.name, self.help, self.components = name, help_, frozenset(components)
         self.labels = (*(("process",) if by_process else ()), *labels)
         self._by_process = by_process
@@ -56,8 +69,8 @@ class Instrument:
         self._children = {}
         self.function = None
         self._metric = self._make(registry)
-        if not self.labels:
-            self._child(())
+        for one in self._initial:
+            self._child(one)
 
     def end(self) -> None:
         self._children, self._metric, self.function = {}, None, None

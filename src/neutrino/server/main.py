@@ -89,6 +89,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
+    at_once = max(1, config.api_threads(conf) - 1)  # traces of a worker: they leave a thread for other requests
     plugins = [
         core,
         AddressScopes(db),
@@ -99,7 +100,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         agents,
         AvailabilityZones(db),
         IpAvailability(db),
-        traces.build(Tracer(db, registry, HostAsk(HostQueries(db, registry)))),
+        traces.build(Tracer(db, registry, HostAsk(HostQueries(db, registry)), at_once=at_once)),
         *further,
     ]
     quota_api = QuotaPlugin(db, quotas)

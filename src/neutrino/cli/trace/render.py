@@ -1,6 +1,6 @@
 """The text of a trace: its steps in both directions, the verdict, the cause and what to do about it. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,19 +42,28 @@ def printable(text: object) -> str:
 
 
 def _title(trace: Object) -> str:
-    source = trace.get("source_port_id") or trace.get("source") or ""
-    destination = trace.get("destination_port_id") or trace.get("destination_address") or ""
+    names = _names(trace)
+    source, destination = trace.get("source_port_id") or trace.get("source"), trace.get("destination_port_id")
+    source = names.get(source, source) or "?"
     address = f" ({trace['source_address']})" if trace.get("source_address") else ""
-    target = trace.get("destination_address")
-    to = f" ({target})" if target and target != destination else ""
+    target = trace.get("destination_address") or ""
+    to = f" ({target})" if target and destination else ""
+    destination = names.get(destination, destination) or target
     port = f" port {trace['destination_port']}" if trace.get("destination_port") is not None else ""
     return printable(f"{trace.get('protocol') or 'ip'} from {source}{address} to {destination}{to}{port}")
 
 
-def _steps(steps: Iterable[Object], style: Style, flows: bool) -> list[str]:
+def _names(trace: Object) -> Mapping[Any, str]:
+    """Names of the objects on the path, by id."""
+    steps = [*(trace.get("steps") or ()), *(trace.get("return_steps") or ())]
+    return {step["resource_id"]: step["resource_name"] for step in steps if step.get("resource_name")}
+
+
+def _steps(steps: Sequence[Object], style: Style, flows: bool) -> list[str]:
     lines, host = [], None
+    shows_hosts = any(step.get("host") for step in steps)  # members do not see them
     for step in steps:
-        if (step.get("host") or "") != host:
+        if shows_hosts and (step.get("host") or "") != host:
             host = step.get("host") or ""
             lines.append(f" on {printable(host)}" if host else " between hosts")
         result = str(step.get("result") or "")
@@ -96,6 +105,8 @@ def _listed(title: str, entries: Sequence[object] | None, style: Style) -> list[
 
 
 def _words(entry: object) -> str:
+    if isinstance(entry, Mapping) and entry.keys() == {"host", "text"}:
+        return printable(f"{entry['host']}: {entry['text']}")
     if isinstance(entry, Mapping):
         parts = [f"{key}: {_words(value)}" for key, value in entry.items() if value not in (None, "", [], {})]
         return ", ".join(parts)

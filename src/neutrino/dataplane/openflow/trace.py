@@ -142,7 +142,7 @@ class SwitchPort:
 
 
 _DATAPATH = re.compile(r"^(\w+@\S+):")
-_PORT = re.compile(r"^(\S+) (\d+)/(\d+|none): \((\w+)(?:: (.*))?\)$")
+_PORT = re.compile(r"^(\S+) (\d+)/(\d+|none): \(([\w-]+)(?:: (.*))?\)$")
 
 
 def parse_ports(output: str, datapath: str = "") -> tuple[SwitchPort, ...]:

@@ -4,7 +4,7 @@ server       hosts        verdict      cause
 delivered    delivered    delivered
 dropped      dropped      dropped      the server's; the hosts' if both are specific and differ
 delivered    dropped      dropped      lag, if the host has not applied the newest change of an object on the path;
-                                       drift, if its desired state does not explain the drop; else the host's cause
+                                       the host's cause, if only a host knows it (no device …); else drift
 dropped      delivered    delivered    a difference is named; except for what no switch decides, as the MTU
 unknown      delivered    delivered
 any          no answer    the server's if it is dropped, else unknown with the reason
@@ -49,6 +49,8 @@ _MORE_SPECIFIC: Final = {(Cause.PORT_NOT_WIRED, Cause.NO_DEVICE)}
 _HOSTS_OWN: Final = frozenset(
     {Cause.NO_DEVICE, Cause.DATAPLANE_DOWN, Cause.NO_TUNNEL, Cause.NO_PHYSICAL_NETWORK, Cause.PORT_NOT_WIRED}
 )
+# It leaves by a physical network to an address that no port has: nobody here knows whether a machine has it.
+_OUTSIDE_OPEN: Final = frozenset({Cause.NO_SUCH_ADDRESS, Cause.NO_ROUTER})
 # Not decided by flows or rules: `ofproto/trace` lets such a packet pass.
 _NOT_IN_FLOWS: Final = frozenset({Cause.PACKET_TOO_BIG})
 
@@ -79,6 +81,12 @@ def compare(path: Path, collected: Collected, snapshot: Snapshot, newest: int) -
     if not any(asked.answer is not None for asked in collected.asked):
         return Result(*_without_answers(path, collected), None, (), drift, lag)
     arrived, lost, dropped = _outcome(path, collected, snapshot)
+    if (
+        path.cause in _OUTSIDE_OPEN
+        and path.verdict is Verdict.UNKNOWN
+        and any(e.kind == "outside" for e in collected.ends)
+    ):
+        return Result(Verdict.UNKNOWN, path.cause, True, (), drift, lag)
     if arrived is not None:
         return _delivered(path, arrived, drift, lag)
     if lost is not None and dropped is None:
@@ -144,10 +152,8 @@ def _dropped(path: Path, end: End | None, drift: tuple[Note, ...], lag: tuple[No
         f"By the server's data the packet arrives; the dataplane of host {host} drops it ({cause or 'drop'}): {note}."
     )
     found = cause
-    if cause not in _HOSTS_OWN and any(each.host == host for each in lag):
-        found = Cause.LAG
-    elif cause in _UNSPECIFIC or (cause not in _HOSTS_OWN and any(each.host == host for each in drift)):
-        found = Cause.DRIFT
+    if cause not in _HOSTS_OWN:
+        found = Cause.LAG if any(each.host == host for each in lag) else Cause.DRIFT
     return Result(Verdict.DROPPED, found, False, (Note(host, text),), drift, lag, _step(end, found, note))
 
 

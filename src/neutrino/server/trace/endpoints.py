@@ -29,7 +29,7 @@ _SOURCE_PORT: Final = 40000  # of a connection, if none is given
 _SIZE: Final = 84  # of a ping
 _OUTSIDE: Final = {4: "198.51.100.1", 6: "2001:db8:ffff::1"}  # a machine outside: addresses for documentation
 _p, _al, _n, _s, _f = t.ports.c, t.ip_allocations.c, t.networks.c, t.subnets.c, t.floatingips.c
-_r, _rp, _pf = t.routers.c, t.router_ports.c, t.port_forwardings.c
+_r, _rp, _pf, _seg = t.routers.c, t.router_ports.c, t.port_forwardings.c, t.network_segments.c
 Values = Mapping[str, Any]
 
 
@@ -243,20 +243,27 @@ def _public(connection: Connection, values: Values, receiver: _Port, version: in
             if is_protocol and port is not None and first <= port <= last:
                 outer = int(row.external_port_range.split(":")[0]) + port - first
                 return row.floating_ip_address, row.floating_network_id, outer
-    subnets = [f.subnet_id for f in receiver.fixed_ips]
-    return _address(receiver, version, "destination_port_id"), _network_outside(connection, subnets), port
+    return _address(receiver, version, "destination_port_id"), _network_outside(connection, receiver), port
 
 
-def _network_outside(connection: Connection, subnet_ids: list[str]) -> str:
-    """The external network of a router on these subnets; empty: none."""
+def _network_outside(connection: Connection, port: _Port) -> str:
+    """The network at whose outside a packet to a fixed address enters; empty: none.
+
+    The port's own if that is external; the external network of a router on its subnets; or its own if that is a physical
+    network, on which there may be other machines.
+    """
+    own = connection.execute(sa.select(_n.external).where(_n.id == port.network_id)).scalar()
+    if own:
+        return port.network_id
     statement = (
         sa.select(_r.gw_network_id)
         .join(t.router_ports, _rp.router_id == _r.id)
         .join(t.ip_allocations, _al.port_id == _rp.port_id)
-        .where(_al.subnet_id.in_(subnet_ids), _r.gw_network_id.is_not(None))
+        .where(_al.subnet_id.in_({f.subnet_id for f in port.fixed_ips}), _r.gw_network_id.is_not(None))
         .order_by(_r.id)
     )
-    return connection.execute(statement).scalar() or ""
+    physical = sa.select(_seg.network_id).where(_seg.network_id == port.network_id, _seg.physical_network.is_not(None))
+    return connection.execute(statement).scalar() or connection.execute(physical).scalar() or ""
 
 
 def _external_network(connection: Connection, context: Context, address: str) -> tuple[str, str, _Port | None]:
@@ -272,10 +279,7 @@ def _external_network(connection: Connection, context: Context, address: str) ->
     found = _with_address(connection, context, address)
     if found:
         port = _only(found, "destination_address", "destination_port_id")
-        external = sa.select(_n.id).where(_n.id == port.network_id, _n.external.is_(True))
-        if connection.execute(external).scalar():
-            return port.network_id, port.project_id, port
-        return _network_outside(connection, [f.subnet_id for f in port.fixed_ips]), port.project_id, port
+        return _network_outside(connection, port), port.project_id, port
     if context.is_admin:
         subnets = (
             sa.select(_s.network_id, _s.cidr).join(t.networks, _n.id == _s.network_id).where(_n.external.is_(True))

@@ -20,7 +20,7 @@ from neutrino.server.trace.steps import ports
 from neutrino.server.trace.steps.nat import answer_to, is_forwarded, scope
 from neutrino.server.trace.steps.parts import Part, central_part, check_router, is_local, local_part
 from neutrino.server.trace.steps.routing import METADATA, Onward, cross, interface_of
-from neutrino.server.trace.steps.switching import arrive, check_mtu, leave, port_with, switch_to
+from neutrino.server.trace.steps.switching import arrive, check_mtu, leave, port_with, segment_of, switch_to
 from neutrino.server.trace.steps.walk import (
     Dropped,
     Subject,
@@ -139,7 +139,7 @@ def first_hop(walk: Walk, port: TracedPort) -> Onward | None:
 def _next_hop(subnet: Subnet, destination: str) -> str | None:
     routes = [route for route in subnet.host_routes if contains(route[0], destination)]
     if routes:
-        return max(routes, key=lambda route: ip_network(route[0]).prefixlen)[1]
+        return max(routes, key=lambda route: ip_network(route[0], strict=False).prefixlen)[1]
     return subnet.gateway_ip
 
 
@@ -240,12 +240,26 @@ def _to_nobody(walk: Walk, onward: Onward) -> None:
     if network.external:
         text = f"No floating IP, router or port of {subject} has address {onward.address}."
         walk.drops("external", subject, Cause.NO_SUCH_ADDRESS, text)
+    segment = segment_of(network, None)
+    if segment is not None and segment.physical_network and walk.host:
+        return _to_machine(walk, onward, segment.physical_network)
     if onward.gateway_of:
         gateway = of_subnet(walk, onward.gateway_of)
         text = f"No router has address {onward.address}, by which {gateway} leads to {walk.packet.destination}."
         walk.drops("first-hop", gateway, Cause.NO_ROUTER, text)
     text = f"No port of {subject} has address {onward.address}."
     walk.drops("switching", subject, Cause.NO_SUCH_ADDRESS, text)
+
+
+def _to_machine(walk: Walk, onward: Onward, physical_network: str) -> None:
+    """An address that no port has, on a physical network: a machine that is not of this cloud may have it."""
+    network = of_network(walk, onward.network_id)
+    subject = of_subnet(walk, onward.gateway_of) if onward.gateway_of else network
+    cause = Cause.NO_ROUTER if onward.gateway_of else Cause.NO_SUCH_ADDRESS
+    what = f"No port of {network} has address {onward.address}"
+    text = f"{what}: only a machine on physical network {physical_network} may have it."
+    walk.doubts_host("physical-network", subject, cause, text, f"{what}: only a machine outside may have it.")
+    _leave(walk, onward)
 
 
 def _leave(walk: Walk, onward: Onward) -> None:

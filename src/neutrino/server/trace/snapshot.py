@@ -143,6 +143,9 @@ def _follow(connection: Connection, found: _Found) -> None:
         done |= new
         routers = sorted(read_ids(connection, on_networks, _p.network_id, sorted(new)) - found.routers)
         found.routers |= set(routers[: MAX_ROUTERS - len(found.routers)])
+    # Of the routers of the last round too: a path that reaches them ends on a network that is known.
+    found.networks |= read_ids(connection, of_routers, _rp.router_id, sorted(found.routers))
+    found.external |= read_ids(connection, external, _n.id, sorted(found.networks))
 
 
 def _routers(connection: Connection, bases: Mapping[str, Any]) -> dict[str, TracedRouter]:

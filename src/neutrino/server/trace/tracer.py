@@ -2,9 +2,11 @@
 
 `Tracer` gets the database, the agent registry and `Ask`; without an `Ask` (None) the answer is the server's alone. The
 composition root (`server/main.py`) binds the real `Ask`, which sends queries to hosts; `collect.follow` asks host by host.
-The number of traces at once is bounded per process: each holds a thread while it waits for hosts.
+The number of traces at once is bounded per process: each holds a thread while it waits for hosts, and other requests need
+one too.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +18,7 @@ from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
-from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_HW, VIF_UNBOUND
 from neutrino.server.trace import visible
 from neutrino.server.trace.ask import Ask, AskOnce
 from neutrino.server.trace.collect import Collected, directory, follow
@@ -26,8 +28,9 @@ from neutrino.server.trace.path import Origin, compute, compute_return
 from neutrino.server.trace.snapshot import newest_change, read_snapshot
 from neutrino.server.trace.values import Hop, Path, Snapshot
 
-AT_ONCE: Final = 4
 SECONDS: Final = 10.0  # for all hosts together
+ATTEMPTS: Final = 3
+LOG = logging.getLogger(__name__)
 Values = Mapping[str, Any]
 Object = dict[str, Any]
 
@@ -48,7 +51,11 @@ class Tracer:
     ask: Ask | None = None
     seconds: float = SECONDS
     clock: Callable[[], float] = time.monotonic
-    _slots: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(AT_ONCE))
+    at_once: int = 1
+    _slots: threading.BoundedSemaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._slots = threading.BoundedSemaphore(self.at_once)
 
     def owner(self, context: Context, values: Values) -> str:
         """The project whose trace it is."""
@@ -57,43 +64,62 @@ class Tracer:
 
     def trace(self, context: Context, values: Values) -> Object:
         if not self._slots.acquire(blocking=False):
-            raise errors.TooManyTraces(limit=AT_ONCE)
+            raise errors.TooManyTraces(limit=self.at_once)
         try:
             return self._trace(context, values)
         finally:
             self._slots.release()
 
     def _trace(self, context: Context, values: Values) -> Object:
-        with self.db.read() as connection:
-            ends = resolve(connection, context, values)
-            snapshot = read_snapshot(connection, self.registry, ends.seeds)
         deadline = self.clock() + self.seconds
         flows = bool(values["flows"]) and context.is_admin
-        project = None if context.is_admin else ends.project_id
-        path = compute(snapshot, ends.origin, ends.packet, project_id=project)
+        ends, snapshot, path = self._compute(context, values)
+        project = _project(context, ends)
+        path = visible.without_forged(path, ends.origin.port_id, context, snapshot)
         # One for both directions: the way back does not wait again for a host that has not answered.
         ask = AskOnce(self.ask) if self.ask is not None else None
+        if visible.is_dropped_by_others(path, context, snapshot):
+            ask = None  # the time that hosts take would tell an address in use from a free one
         there = self._direction(snapshot, ends.origin, path, ask, deadline, flows)
         back: Direction | None = None
         if there.result.verdict is not Verdict.DROPPED and there.path.verdict is not Verdict.DROPPED:
             answer = compute_return(snapshot, there.path, project)
             if answer is not None:
+                if visible.is_dropped_by_others(answer, context, snapshot):
+                    ask = None
                 origin = Origin(port_id=there.path.end_port_id, network_id=there.path.end_network_id)
                 back = self._direction(snapshot, origin, answer, ask, deadline, flows)
         return _response(context, values, ends, snapshot, there, back, flows)
+
+    def _compute(self, context: Context, values: Values) -> tuple[Endpoints, Snapshot, Path]:
+        """The path, from a snapshot that is consistent: it is read in several statements, between which objects change."""
+        for _ in range(ATTEMPTS):
+            with self.db.read() as connection:
+                ends = resolve(connection, context, values)
+                snapshot = read_snapshot(connection, self.registry, ends.seeds)
+            try:
+                return ends, snapshot, compute(snapshot, ends.origin, ends.packet, project_id=_project(context, ends))
+            except LookupError:  # an object refers to one that was deleted, or created, meanwhile
+                LOG.warning("trace: objects have changed while they were read", exc_info=True)
+        raise errors.HTTPServiceUnavailable("The objects of the trace are being changed: try again.")
 
     def _direction(
         self, snapshot: Snapshot, origin: Origin, path: Path, ask: Ask | None, deadline: float, flows: bool
     ) -> Direction:
         collected, newest = Collected(), 0
         if ask is not None:
+            # Before the hosts are asked: a change after the question is no lag.
+            with self.db.read() as connection:
+                newest = newest_change(connection, {step.resource_id for step in path.steps if step.resource_id})
             start = _first(snapshot, origin, path)
             places = directory(snapshot, ends_outside=bool(path.end_network_id))
             collected = follow(start, places, ask, self.clock, deadline, flows=flows)
-            ids = {step.resource_id for step in path.steps if step.resource_id}
-            with self.db.read() as connection:
-                newest = newest_change(connection, ids)
         return Direction(path, collected, compare(path, collected, snapshot, newest))
+
+
+def _project(context: Context, ends: Endpoints) -> str | None:
+    """The project whose objects the path may follow outside; None: all."""
+    return None if context.is_admin else ends.project_id
 
 
 def _first(snapshot: Snapshot, origin: Origin, path: Path) -> Hop | None:
@@ -101,7 +127,7 @@ def _first(snapshot: Snapshot, origin: Origin, path: Path) -> Hop | None:
     if path.hops:
         return path.hops[0]
     port = snapshot.ports.get(origin.port_id)
-    if port is None or not port.port.host or port.port.vif_type in (VIF_UNBOUND, VIF_FAILED):
+    if port is None or not port.port.host or port.port.vif_type in (VIF_UNBOUND, VIF_FAILED, VIF_HW):
         return None
     return Hop(host=port.port.host, packet=path.packet, entry=Point(kind=PointKind.PORT, port_id=port.id))
 

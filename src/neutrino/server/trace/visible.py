@@ -6,6 +6,7 @@ drops it" and "the port is down" cannot be told apart, because each would disclo
 arrives is shown: a real packet would show it too.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,11 +16,43 @@ from neutrino.model.trace import Cause, Observation, Packet, Verdict
 from neutrino.server.context import Context
 from neutrino.server.trace.collect import Collected
 from neutrino.server.trace.compare import DATAPLANE, Note, Result
+from neutrino.server.trace.steps.walk import contains
 from neutrino.server.trace.values import DROP, INFO, PASS, Path, Snapshot, Step
 
 Object = dict[str, Any]
 OTHERS = "other-project"
+_OPEN = ("host", "next-hop", "physical-network", OTHERS)  # steps that leave the verdict open
 OUTSIDE = "The packet leaves to the outside, by an external network."
+
+
+FORGED = "What other projects' objects do with a source that is not the sender's is not shown."
+
+
+def is_dropped_by_others(path: Path, context: Context, snapshot: Snapshot) -> bool:
+    """Whether a member's packet is dropped at an object of another project."""
+    last = path.steps[-1] if path.steps else None
+    return not context.is_admin and last is not None and last.result == DROP and not _is_own(context, snapshot)(last)
+
+
+def without_forged(path: Path, sender: str, context: Context, snapshot: Snapshot) -> Path:
+    """For members, the path of a packet with a forged source ends before other projects' objects.
+
+    A port without port security sends from any source. Nobody who does so gets a reply: by the verdict, a member could find
+    out which sources the rules of another project allow.
+    """
+    port = snapshot.ports.get(sender)
+    if context.is_admin or port is None:
+        return path
+    own = [f.ip_address for f in port.port.fixed_ips] + [p.ip_address for p in port.port.allowed_address_pairs]
+    first = path.steps[0].packet if path.steps else None
+    if first is None or any(contains(each, first.source) for each in own):
+        return path
+    is_own = _is_own(context, snapshot)
+    kept = tuple(itertools.takewhile(is_own, path.steps))
+    if len(kept) == len(path.steps):
+        return path
+    end = Step(kind=OTHERS, result=INFO, text=FORGED)
+    return Path(steps=(*kept, end), verdict=Verdict.UNKNOWN, cause=Cause.OTHER, packet=first)
 
 
 def steps_of(path: Path, result: Result, collected: Collected, *, flows: bool) -> list[Step]:
@@ -82,6 +115,8 @@ def _reduced(steps: Sequence[Step], is_own: Callable[[Step], bool]) -> Iterable[
                 yield _others(others)
             others = []
             yield _public(step)
+        elif step.kind == OTHERS:
+            yield step
         elif step.kind != DATAPLANE or others:
             others.append(step)
         else:
@@ -144,7 +179,9 @@ def summary(verdict: Verdict, cause: Cause, shown: Sequence[Object], *, outside:
     if verdict is Verdict.DELIVERED:
         return OUTSIDE if outside else "The packet is delivered."
     if verdict is Verdict.UNKNOWN:
-        why = next((s["text"] for s in reversed(shown) if s["kind"] in ("host", "next-hop")), f"{cause.value}.")
+        why = next(
+            (s["text"] for s in reversed(shown) if s["kind"] in _OPEN and s["result"] == INFO), f"{cause.value}."
+        )
         return f"It is not known whether the packet is delivered: {why}"
     drop = next((step["text"] for step in reversed(shown) if step["result"] == DROP), f"{cause.value}.")
     return f"The packet is dropped: {drop}"

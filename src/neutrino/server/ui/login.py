@@ -41,6 +41,9 @@ class Credentials(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     secret: str = ""
 
     def __post_init__(self) -> None:
+        self.token = self.token.strip()  # pasted, often with a line break
+        if not (self.token.isascii() and self.token.isprintable()):
+            raise ValueError("token has characters that a header cannot have")
         required = {
             "password": {"user": self.user, "password": self.password},
             "token": {"token": self.token},

@@ -76,7 +76,9 @@ def find_route(part: Part, destination: str) -> Route | None:
     matching = [route for route in found if contains(route.prefix, destination)]
     # An on-link subnet wins over an extra route of the same length, which wins over the default route.
     order = ("interface", "extra route", "default route")
-    return max(matching, key=lambda r: (ip_network(r.prefix).prefixlen, -order.index(r.kind)), default=None)
+    return max(
+        matching, key=lambda r: (ip_network(r.prefix, strict=False).prefixlen, -order.index(r.kind)), default=None
+    )
 
 
 def _forward(

@@ -25,6 +25,8 @@ from neutrino.server.trace.values import (
     Translation,
 )
 
+_WORDS = {"qos_policy": "QoS policy", "floatingip": "floating IP"}
+
 
 class Dropped(Exception):
     """The packet is dropped: the last step has the cause."""
@@ -40,7 +42,7 @@ class Subject:
     project_id: str = ""
 
     def __str__(self) -> str:
-        return f"{self.type.replace('_', ' ')} {self.name or self.id}"
+        return f"{_WORDS.get(self.type) or self.type.replace('_', ' ')} {self.name or self.id}"
 
     @property
     def title(self) -> str:

@@ -21,6 +21,7 @@ import { Shell } from './views/shell.js';
 import { SubnetsView } from './views/subnets.js';
 import { TraceView } from './views/trace.js';
 
+const RARELY = 30000;
 const EXTRAS = 5000; // milliseconds between reads of the status and of address usage, in the views that show them
 
 export class App {
@@ -184,7 +185,9 @@ export class App {
         if ([403, 404].includes(error.status)) hide();
       }
     };
-    if (view === 'health' && !this.statusHidden && isAdmin(this.session)) {
+    const due = view === 'health' || Date.now() - (this.statusAt ?? 0) > RARELY; // elsewhere for the number of problems only
+    if (due && !this.statusHidden && isAdmin(this.session)) {
+      this.statusAt = Date.now();
       await read('v2.0/status', (answer) => (this.status = answer.status), () => (this.statusHidden = 'not available'));
     }
     if ((view === 'subnets' || view === 'topology') && !this.availabilityHidden) {

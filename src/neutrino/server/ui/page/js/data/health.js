@@ -6,7 +6,7 @@
  */
 
 import { clean, shortId } from '../core/format.js';
-import { problemsOf } from './hosts.js';
+import { isDown, problemsOf } from './hosts.js';
 import { isMember, portLabel } from './topology.js';
 
 /**
@@ -34,7 +34,7 @@ function ofAgent(agent) {
     found.push(of('bad', 'Agent late', `The last report was at ${agent.heartbeat_timestamp} UTC.${disabled}`));
     return found; // what it reported before is not current
   }
-  if (typeof own.dataplane === 'string' && own.dataplane.startsWith('down')) {
+  if (isDown(agent)) {
     found.push(of('bad', 'Dataplane down', own.dataplane.replace(/^down:?\s*/, '') || 'Open vSwitch does not answer.'));
   }
   if (own.feed_behind > 0) {
@@ -75,7 +75,8 @@ function ofStatusFields(tables) {
 
 function ofProblem(problem) {
   const severity = problem.severity === 'error' ? 'bad' : 'warn';
-  const [subject, what] = split(clean(problem.what));
+  const [named, what] = split(clean(problem.what));
+  const subject = named.replace(` (${problem.resource_id})`, '').replace(new RegExp(`^${problem.resource_type} `), '');
   const of = { severity, kind: problem.resource_type ?? '', id: problem.resource_id ?? '', fix: clean(problem.fix) };
   return { ...of, title: what, subject, text: clean(problem.meaning) };
 }

@@ -1,7 +1,7 @@
 /**
  * Hosts with their agents, ports and tunnels, as a pure function.
  *
- * @typedef {'ok' | 'warn' | 'bad' | 'off'} Health
+ * @typedef {'ok' | 'warn' | 'bad' | 'off' | 'unknown'} Health
  * @typedef {{name: string, agents: any[], ports: any[], health: Health, tunnelIp: string, tunnelTypes: string[],
  *   zone: string}} Host
  * @typedef {{a: string, b: string, networks: string[], types: string[], health: Health}} Tunnel
@@ -14,11 +14,23 @@ export function worst(values) {
   return values.reduce((found, value) => (RANK[value] > RANK[found] ? value : found), 'ok');
 }
 
+export function isDown(agent) {
+  return String(agent.configurations?.dataplane ?? '').startsWith('down');
+}
+
+/** The state of a host in words. */
+export function hostWord({ health, agents }) {
+  if (!agents.length) return 'No agent';
+  if (agents.every((agent) => !agent.alive)) return 'Late';
+  if (agents.some((agent) => agent.alive && isDown(agent))) return 'Dataplane down';
+  return { ok: 'Healthy', warn: 'Problems reported', bad: 'Agent late', off: 'Disabled' }[health];
+}
+
 /** @returns {Health} */
 export function agentHealth(agent) {
   const own = agent.configurations ?? {};
   if (!agent.alive) return agent.admin_state_up === false ? 'off' : 'bad';
-  if (typeof own.dataplane === 'string' && own.dataplane.startsWith('down')) return 'bad';
+  if (isDown(agent)) return 'bad';
   if (problemsOf(agent).length > 0 || own.feed_behind > 0) return 'warn';
   return agent.admin_state_up === false ? 'off' : 'ok';
 }
@@ -90,12 +102,14 @@ export function buildTunnels(hosts, networks) {
 }
 
 function newTunnel(a, b) {
-  const ends = [a, b].map((host) => switchHealth(host));
-  return { a: a.name, b: b.name, networks: [], types: [], health: worst(ends) };
+  const ends = [switchState(a), switchState(b)];
+  const health = ['bad', 'unknown'].find((state) => ends.includes(state)) ?? 'ok';
+  return { a: a.name, b: b.name, networks: [], types: [], health };
 }
 
-/** The switch carries tunnels: other agents of the host do not matter to them. */
-function switchHealth(host) {
+/** The switch carries tunnels: if its agent is late, it may well go on, and nobody knows. */
+function switchState(host) {
   const agent = host.agents.find((each) => each.agent_type === 'Open vSwitch agent');
-  return agent ? agentHealth(agent) : 'warn';
+  if (!agent?.alive) return 'unknown';
+  return isDown(agent) ? 'bad' : 'ok';
 }

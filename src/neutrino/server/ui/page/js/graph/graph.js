@@ -53,6 +53,18 @@ export class Graph {
     this.viewport.fit(this.picture.bounds);
   }
 
+  /** Fits the whole drawing if that is readable, else these nodes. */
+  fitTo(keys) {
+    this.fit();
+    const boxes = keys.map((key) => this.byKey?.get(key)).filter(Boolean);
+    if (this.viewport.k >= READABLE || !boxes.length) return;
+    const [x, y] = [Math.min(...boxes.map((box) => box.x)), Math.min(...boxes.map((box) => box.y))];
+    const w = Math.max(...boxes.map((box) => box.x + box.w)) - x;
+    const height = Math.max(...boxes.map((box) => box.y + box.h)) - y;
+    this.viewport.touched = true;
+    this.viewport.fit({ x, y, w, h: height }, 64);
+  }
+
   /** Where a node, or the frame of a project, is on the screen. */
   placeOf(key) {
     const found = this.byKey?.get(key) ?? this.picture.boxes.find((box) => box.key === key);

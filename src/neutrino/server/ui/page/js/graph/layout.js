@@ -94,15 +94,14 @@ function openGroup(group) {
   const gutter = rows.length > 1 && group.router ? SIZE.gap : 0;
   const inner = Math.max(1, Math.min(columns, cells.length));
   const block = newBlock(gutter + inner * SIZE.card + (inner - 1) * SIZE.gap, 0);
-  const head = group.router ? SIZE.router : SIZE.title - 8;
-  const lane = group.router ? SIZE.lane : SIZE.gap;
+  const [head, lane] = [SIZE.router, SIZE.lane]; // the same without a router: networks stand in one layer
   const center = gutter + (block.w - gutter) / 2;
   const routerX = center - SIZE.card / 2;
   if (group.router) {
     block.nodes.push({ key: group.key, type: 'router', x: routerX, y: 0, w: SIZE.card, h: SIZE.router, data: group });
     for (const gateway of group.gateways) block.uplinks.push({ key: group.key, x: center, y: 0, gateway });
   } else {
-    block.nodes.push({ key: group.key, type: 'heading', x: gutter, y: 0, w: SIZE.card, h: head, data: group });
+    block.nodes.push({ key: group.key, type: 'heading', x: gutter, y: head - 20, w: SIZE.card, h: 26, data: group });
   }
   let y = head;
   const first = head + lane / 2;

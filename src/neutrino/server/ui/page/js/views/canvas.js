@@ -105,12 +105,6 @@ export class Canvas {
   showPath(path) {
     for (const key of path?.keys ?? []) this.expandFor(key);
     this.graph.showPath(path);
-    const boxes = (path?.keys ?? []).map((key) => this.graph.byKey?.get(key)).filter(Boolean);
-    if (!boxes.length) return;
-    const [x, y] = [Math.min(...boxes.map((box) => box.x)), Math.min(...boxes.map((box) => box.y))];
-    const w = Math.max(...boxes.map((box) => box.x + box.w)) - x;
-    const h2 = Math.max(...boxes.map((box) => box.y + box.h)) - y;
-    this.graph.viewport.touched = true;
-    this.graph.viewport.fit({ x, y, w, h: h2 }, 64);
+    if (path?.keys.length) this.graph.fitTo(path.keys);
   }
 }

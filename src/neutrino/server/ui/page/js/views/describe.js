@@ -4,7 +4,7 @@ import { h } from '../core/dom.js';
 import { ago, clean, count, group, nameOf, parseTime, shortId, shown } from '../core/format.js';
 import { formatPlace } from '../core/hash.js';
 import { icon } from '../core/icons.js';
-import { agentHealth, problemsOf } from '../data/hosts.js';
+import { agentHealth, hostWord, problemsOf } from '../data/hosts.js';
 import { portLabel } from '../data/topology.js';
 import { statusOf } from '../graph/cards.js';
 import { copyable, data, facts, link, mark, notice, section, state } from './parts.js';
@@ -206,7 +206,7 @@ const DESCRIPTIONS = {
     return [
       host.agents.length ? null : notice('warn', 'No agent of this host reports, but ports are bound to it.'),
       facts([
-        ['State', state(host.health)],
+        ['State', state(host.health, hostWord(host))],
         ['Tunnel address', host.tunnelIp ? h('code', {}, host.tunnelIp) : 'none'],
         ['Tunnel types', host.tunnelTypes.join(', ') || null],
         ['Zone', host.zone || null],

@@ -4,7 +4,7 @@ import { h, put } from '../core/dom.js';
 import { ago, clean, count, group, parseTime } from '../core/format.js';
 import { linkTo } from '../core/hash.js';
 import { icon } from '../core/icons.js';
-import { agentHealth } from '../data/hosts.js';
+import { agentHealth, isDown } from '../data/hosts.js';
 import { KINDS, TITLES } from '../data/kinds.js';
 import { data, empty, mark, notice, state } from './parts.js';
 
@@ -36,7 +36,7 @@ export class HealthView {
 
   tiles(agents, ports, status, agentsHidden) {
     const alive = agents.filter((agent) => agent.alive).length;
-    const down = agents.filter((agent) => agent.alive && String(agent.configurations?.dataplane ?? '').startsWith('down')).length;
+    const down = agents.filter((agent) => agent.alive && isDown(agent)).length;
     const behind = Math.max(0, ...agents.filter((agent) => agent.alive).map((agent) => Number(agent.configurations?.feed_behind) || 0));
     const by = (wanted) => ports.filter((port) => port.status === wanted).length;
     return [
@@ -44,7 +44,7 @@ export class HealthView {
         : tile('Agents', `${alive} / ${agents.length}`, alive < agents.length ? 'bad' : 'ok', alive < agents.length ? `${count(agents.length - alive, 'agent')} late` : 'all report in time'),
       agentsHidden || !alive ? null : tile('Dataplanes', down ? `${down} down` : 'up', down ? 'bad' : 'ok', down ? 'Open vSwitch does not work there' : 'Open vSwitch works on all hosts that report'),
       agentsHidden || !alive ? null : tile('Feed', behind ? `${group(behind)} behind` : 'in sync', behind ? 'warn' : 'ok', behind ? 'changes not applied by the slowest host' : 'hosts have applied all changes'),
-      tile('Ports', group(ports.length), by('ERROR') ? 'bad' : 'ok', `${group(by('ACTIVE'))} active · ${group(by('DOWN'))} down${by('ERROR') ? ` · ${group(by('ERROR'))} in error` : ''}`),
+      tile('Ports', group(ports.filter((port) => port.status !== 'N/A').length), by('ERROR') ? 'bad' : 'ok', `${group(by('ACTIVE'))} active · ${group(by('DOWN'))} down${by('ERROR') ? ` · ${group(by('ERROR'))} in error` : ''}`),
       status?.database ? tile('Database', `${status.database.round_trip_ms ?? '–'} ms`, status.database.schema_version === status.database.schema_needed ? 'ok' : 'bad', `${clean(status.database.dialect)} ${clean(status.database.server_version)} · round trip`) : null,
     ];
   }

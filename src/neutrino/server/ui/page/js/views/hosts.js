@@ -4,13 +4,13 @@ import { h, put, s } from '../core/dom.js';
 import { clean, count } from '../core/format.js';
 import { linkTo } from '../core/hash.js';
 import { icon, paths } from '../core/icons.js';
-import { agentHealth } from '../data/hosts.js';
+import { agentHealth, hostWord } from '../data/hosts.js';
 import { ring } from '../graph/mesh.js';
 import { data, empty, link, mark, notice, state } from './parts.js';
 
 const MESH = 16; // more hosts are a list only: a mesh of them is not readable
 const ROLES = { 'Open vSwitch agent': 'L2', 'DHCP agent': 'DHCP', 'L3 agent': 'L3', 'Metadata agent': 'Metadata', 'NIC Switch agent': 'SR-IOV' };
-const WORDS = { ok: 'Healthy', warn: 'Attention', bad: 'Failed', off: 'Disabled' };
+const TUNNELS = { ok: '', bad: ', the dataplane of one end is down', unknown: ', not known: the agent of one end is late' };
 
 export class HostsView {
   constructor() {
@@ -49,17 +49,17 @@ export class HostsView {
     const lines = tunnels.map((tunnel) => {
       const [a, b] = [places.get(tunnel.a), places.get(tunnel.b)];
       const on = selected === tunnel.a || selected === tunnel.b;
-      const label = `Tunnel ${tunnel.a} to ${tunnel.b}: ${tunnel.types.join(', ')}, ${count(tunnel.networks.length, 'network')}${tunnel.health === 'bad' ? ', one end has failed' : ''}`;
+      const label = `Tunnel ${tunnel.a} to ${tunnel.b}: ${tunnel.types.join(', ')}, ${count(tunnel.networks.length, 'network')}${TUNNELS[tunnel.health]}`;
       const [x, y] = [(a.x + b.x) / 2, (a.y + b.y) / 2];
       return s('g', { class: `tunnel is-${tunnel.health}${on ? ' on' : ''}`, role: 'img', 'aria-label': label }, s('title', {}, label),
         s('line', { x1: a.x, y1: a.y, x2: b.x, y2: b.y }),
         s('g', { transform: `translate(${x} ${y})` }, s('circle', { r: 11 }),
-          tunnel.health === 'bad' ? s('g', { class: 'glyph', transform: 'translate(-6 -6) scale(.75)' }, paths('bad')) : s('text', { y: 4, 'text-anchor': 'middle' }, tunnel.networks.length)));
+          tunnel.health !== 'ok' ? s('g', { class: 'glyph', transform: 'translate(-6 -6) scale(.75)' }, paths(tunnel.health)) : s('text', { y: 4, 'text-anchor': 'middle' }, tunnel.networks.length)));
     });
     const nodes = hosts.map((host) => {
       const { x, y } = places.get(host.name);
       const name = clean(host.name);
-      const label = `Host ${name}, ${WORDS[host.health]}, ${count(host.ports.length, 'port')}`;
+      const label = `Host ${name}, ${hostWord(host)}, ${count(host.ports.length, 'port')}`;
       return s('a', { href: linkTo('host', host.name), class: `host-node is-${host.health}${host.name === selected ? ' on' : ''}`, 'aria-label': label, transform: `translate(${x} ${y})`, 'data-host': host.name },
         s('title', {}, label),
         s('rect', { x: -78, y: -24, width: 156, height: 48, rx: 8 }),
@@ -78,9 +78,10 @@ export class HostsView {
     for (const port of host.ports) byStatus.set(port.status, (byStatus.get(port.status) ?? 0) + 1);
     const peers = tunnels.filter((tunnel) => tunnel.a === host.name || tunnel.b === host.name);
     const broken = peers.filter((tunnel) => tunnel.health === 'bad').length;
+    const unknown = peers.filter((tunnel) => tunnel.health === 'unknown').length;
     const ports = [['ACTIVE', 'ok'], ['DOWN', 'warn'], ['ERROR', 'bad'], ['BUILD', 'unknown']].filter(([status]) => byStatus.get(status));
     return h('li', { class: `host-card is-${host.health}${host.name === selected ? ' on' : ''}` },
-      h('div', { class: 'host-head' }, icon('host'), h('a', { href: linkTo('host', host.name), class: 'strong' }, data(host.name)), state(host.health, WORDS[host.health])),
+      h('div', { class: 'host-head' }, icon('host'), h('a', { href: linkTo('host', host.name), class: 'strong' }, data(host.name)), state(host.health, hostWord(host))),
       h('ul', { class: 'chips', 'aria-label': 'Agents' }, host.agents.map((agent) => {
         const health = agentHealth(agent);
         const words = { ok: 'alive', bad: agent.alive ? 'dataplane down' : 'late', warn: 'reports problems or is behind', off: 'disabled' }[health];
@@ -88,6 +89,6 @@ export class HostsView {
       }), host.agents.length ? null : h('li', { class: 'muted' }, 'no agent reports')),
       h('p', { class: 'host-facts' },
         host.ports.length ? ports.map(([status, name]) => h('span', {}, mark(name, status), ` ${count(byStatus.get(status), 'port')} ${status.toLowerCase()}`)) : h('span', { class: 'muted' }, 'no ports'),
-        h('span', { class: 'muted' }, peers.length ? `${count(peers.length, 'tunnel')}${broken ? `, ${broken} broken` : ''}` : 'no tunnels in use')));
+        h('span', { class: 'muted' }, peers.length ? `${count(peers.length, 'tunnel')}${broken ? `, ${broken} broken` : ''}${unknown ? `, ${unknown} not known` : ''}` : 'no tunnels in use')));
   }
 }

@@ -1,0 +1,123 @@
+"""Metrics of a host with all roles: what instances and operators do shows in the agent's and the server's numbers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.lab import clean, network, open_group, temporary_lab, wait_until
+from tests.support.lab_control import Lab
+from tests.support.lab_dhcp import pid
+from tests.support.lab_metadata import curl, wait_for_metadata
+from tests.support.metrics import Scrape, parse
+
+ROLES = ("l2", "dhcp", "l3", "metadata")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    agent = tmp_path_factory.mktemp("metrics") / "agent.conf"
+    agent.write_text("[agent]\nreport_interval = 1\ncheck_interval = 0.5\n")
+    with temporary_lab(hosts=1, roles=ROLES, agent_config_files=(str(agent),)) as made:
+        yield made
+        clean(made)
+
+
+def scrape(lab: Lab) -> Scrape:
+    """From inside the host: the agent listens on its loopback."""
+    return parse(lab.run("h1", ["curl", "-sS", "--noproxy", "*", "http://127.0.0.1:9698/metrics"]).stdout)
+
+
+def wait_for(lab: Lab, reached: Callable[[Scrape], bool], what: str) -> Scrape:
+    last: list[Scrape] = []
+
+    def holds() -> bool:
+        last[:] = [scrape(lab)]
+        return reached(last[0])
+
+    wait_until(holds, 30, what)
+    return last[0]
+
+
+def test_what_instances_ask_for(lab: Lab) -> None:
+    before = scrape(lab)
+    dhcp = before.value("neutrino_agent_dhcp_requests_total", ip_version="4")
+    open_group(lab)
+    network(lab, "blue", ["10.0.0.0/24"], enable_dhcp=True)
+    lab.vm("blue", network="blue", host="h1", security_groups=["open"])
+    wait_for_metadata(lab, "blue")
+    known = max(0.0, scrape(lab).value("neutrino_agent_metadata_requests_total", status="2xx"))
+    assert curl(lab, "blue")[0] == 200
+    found = wait_for(
+        lab,
+        lambda now: now.value("neutrino_agent_metadata_requests_total", status="2xx") >= known + 1,
+        "the metadata request is not counted",
+    )
+    assert found.value("neutrino_agent_dhcp_requests_total", ip_version="4") >= max(0.0, dhcp) + 2  # DISCOVER, REQUEST
+    assert found.value("neutrino_agent_ports", state="wired") >= 2  # the instance's and the DHCP port
+    assert found.value("neutrino_agent_processes", program="dnsmasq") == 1
+    assert found.value("neutrino_agent_processes", program="neutrino-metadata") == 1
+    assert found.value("neutrino_agent_reconcile_duration_seconds_count", role="dhcp", result="done") >= 1
+
+
+def test_a_killed_daemon_is_counted(lab: Lab) -> None:
+    (blue,) = lab.api.list("network", name="blue")
+    before = max(0.0, scrape(lab).value("neutrino_agent_process_respawns_total", program="dnsmasq"))
+    killed = pid(lab, "h1", blue["id"])
+    assert killed
+    os.kill(killed, signal.SIGKILL)
+    wait_for(
+        lab,
+        lambda now: now.value("neutrino_agent_process_respawns_total", program="dnsmasq") == before + 1,
+        "the respawn is not counted",
+    )
+
+
+def test_flows_deleted_by_hand_are_counted(lab: Lab) -> None:
+    before = scrape(lab).value("neutrino_agent_drift_repaired_total", role="l2")
+    lab.run("h1", ["ovs-ofctl", "-O", "OpenFlow14", "del-flows", "br-int", "table=71"])
+    wait_for(
+        lab, lambda now: now.value("neutrino_agent_drift_repaired_total", role="l2") > before, "no repair is counted"
+    )
+
+
+def test_ha_routers_by_their_state(lab: Lab) -> None:
+    router = lab.api.create("router", name="ha", ha=True)
+    try:
+        wait_for(
+            lab,
+            lambda now: now.value("neutrino_agent_ha_routers", state="active") == 1,
+            "the router is not active",
+        )
+        wait_for(
+            lab, lambda now: now.value("neutrino_agent_processes", program="keepalived") == 1, "keepalived does not run"
+        )
+    finally:
+        lab.api.delete("router", router["id"])
+
+
+def test_one_request_in_all_logs(lab: Lab) -> None:
+    """`openstack … --debug` prints the id of a request: with it the operator finds its lines on the server and the host."""
+    (blue,) = lab.api.list("network", name="blue")
+    (subnet,) = lab.api.list("subnet", network_id=blue["id"])
+    lab.api.update("subnet", subnet["id"], dns_nameservers=["192.0.2.53"])
+    changes = lab.api.request("GET", f"/v2.0/changes?object_id={subnet['id']}", None)["changes"]
+    request_id = changes[-1]["request_id"]
+    assert request_id.startswith("req-")
+
+    def lines() -> list[str]:
+        return [line for line in _log(lab, "h1-agent") if request_id in line]
+
+    wait_until(lambda: any("of dnsmasq" in line for line in lines()), 20, "the agent's log has no line of the request")
+    wait_until(
+        lambda: any(request_id in line and "PUT /v2.0/subnets" in line for line in _log(lab, "server")),
+        10,
+        "the server's log has no line of the request",
+    )
+
+
+def _log(lab: Lab, name: str) -> list[str]:
+    return (lab.paths.logs / f"{name}.log").read_text(errors="replace").splitlines()

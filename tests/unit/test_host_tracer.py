@@ -1,0 +1,264 @@
+"""HostTracer on fakes: validation, entries, traces resumed after conntrack, failures, and the frame of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from neutrino.agent.l2.reconciler import View
+from neutrino.agent.trace import tracer as module
+from neutrino.agent.trace.drift import ObjectDrift
+from neutrino.agent.trace.local import LocalPorts
+from neutrino.agent.trace.namespaces import NamespaceWalk
+from neutrino.agent.trace.netfilter.connections import LIMIT, TracedConnections, choose
+from neutrino.agent.trace.tracer import BadQuestion, HostTracer
+from neutrino.agent.trace.trail import MAX_DRIFT, MAX_EXITS, MAX_OBSERVATIONS, MAX_TEXT, Trail
+from neutrino.dataplane.inspection.api import Route, TrackedConnection, Tuple5
+from neutrino.dataplane.netlink.api import SetDevice, SetVeth
+from neutrino.dataplane.openflow.trace import SwitchPort
+from neutrino.model.agents import PROBLEMS, AgentState
+from neutrino.model.trace import Cause, HostAnswer, Packet, Point, PointKind, Question
+from tests.fakes.inspection import FakeInspection
+from tests.fakes.netlink import FakeNetlink
+from tests.support.l2 import OPEN, Cloud, mac, network, port
+from tests.support.trace_switch import snapshot
+
+PACKET = Packet(
+    eth_src=mac(1),
+    eth_dst=mac(2),
+    source="10.0.0.1",
+    destination="10.0.0.2",
+    protocol=6,
+    source_port=40000,
+    destination_port=80,
+)
+PORT = Point(kind=PointKind.PORT, port_id="p1")
+TRACKED = f"""\
+bridge("br-int")
+----------------
+72. ct_state=-trk,ip, priority 5, cookie 0x6e74726e48011b7e
+    ct(table=72,zone=NXM_NX_REG6[0..15])
+    drop
+     -> A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table 72.
+
+Datapath actions: ct(zone=1),recirc(0x14)
+
+===============================================================================
+recirc(0x14) - resume conntrack with default ct_state=trk|new (use --ct-next to customize)
+===============================================================================
+
+Flow: recirc_id=0x14,ct_state=new|trk,ct_zone=1,eth,tcp,reg5=0x64,reg6=0x1,in_port=100,vlan_tci=0x0000,dl_src={mac(1)},dl_dst={mac(2)}
+Datapath actions: drop
+"""
+DELIVERED = 'bridge("br-int")\n----------------\n92. ip, priority 90, cookie 0x6e74726e48011b7e\n    output:101\n\nDatapath actions: 3\n'
+
+
+@dataclasses.dataclass
+class Role:
+    """A role, as far as the frame of an answer needs one."""
+
+    position: int | None = 7
+    problems: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def applied(self) -> int | None:
+        return self.position
+
+    def describe(self) -> Iterator[AgentState]:
+        yield AgentState("type", "binary", "h1", "", configurations={PROBLEMS: self.problems})
+
+
+class Host:
+    """Two ports on br-int: p1 is at port 2 of the datapath, p2 at 3."""
+
+    def __init__(self) -> None:
+        cloud = Cloud("h1")
+        self.fake = cloud.hosts["h1"]
+        objects = (network("net"), OPEN, port("p1", 1, groups=["open"]), port("p2", 2, groups=["open"]))
+        desired = self.fake.apply(cloud.state_for("h1", objects))
+        rendered = self.fake.renderer.render(desired)
+        self.seen = View(snapshot(self.fake), desired, rendered.flows, self.fake.renderer.owners("br-int"))
+        self.netlink = FakeNetlink()
+        ports = [("br-int", "p1", 100, 2), ("br-int", "p2", 101, 3), ("br-int", "br-int", 65534, 1)]
+        self.inspection = FakeInspection(tuple(SwitchPort(*each, "dummy") for each in ports))
+        self.inspection.traces = {"br-int": TRACKED, "br-int 72": DELIVERED}
+        self.roles: list[Any] = [Role(), Role(None), Role(5, {"p1": "no", "other": "no"})]
+        self.inside: dict[str, tuple[str, str]] = {}
+
+    async def view(self) -> View:
+        return self.seen
+
+    def ask(self, question: Question) -> HostAnswer:
+        walk = NamespaceWalk(self.netlink, self.inspection, lambda *where: "", lambda where: False)
+        local = LocalPorts(self.netlink, self.inspection, self.inside.get)
+        drift = ObjectDrift(lambda *where: frozenset())
+        return asyncio.run(HostTracer(self, self.inspection, local, walk, drift, self.roles).answer(question))
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+def test_a_copy_resumes_with_registers_state_and_the_first_packet(host: Host) -> None:
+    found = host.ask(Question(point=PORT, packet=PACKET))
+    assert [each.point for each in found.exits] == [Point(kind=PointKind.PORT, port_id="p2")]
+    first, (where, resumed) = host.inspection.asked
+    assert first[1].startswith("in_port=100,tcp,")
+    assert where == "br-int 72"
+    words = set(resumed.split(","))
+    assert {"reg5=0x64", "reg6=0x1", "ct_state=new|trk", "ct_zone=1", "in_port=100", "ct_tp_dst=80"} <= words
+    host.ask(Question(point=PORT, packet=msgspec.structs.replace(PACKET, reply=True)))
+    words = set(host.inspection.asked[-1][1].split(","))
+    assert {"ct_state=est|rpl|trk", "ct_nw_src=10.0.0.2", "ct_tp_src=80", "ct_tp_dst=40000"} <= words
+
+
+def test_the_frame_of_an_answer(host: Host) -> None:
+    found = host.ask(Question(point=PORT, packet=PACKET))
+    assert found.position == 5
+    assert found.problems == {"p1": "no"}
+    assert not [each.text for each in found.observations if each.text]
+
+
+def test_a_switch_that_does_not_answer_is_the_cause(host: Host) -> None:
+    host.inspection.down = "the switch has closed the connection"
+    found = host.ask(Question(point=PORT, packet=PACKET))
+    assert [(each.cause, each.note) for each in found.exits] == [(Cause.DATAPLANE_DOWN, host.inspection.down)]
+
+
+def test_a_question_has_a_time_limit(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never() -> View:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(module, "SECONDS", 0.05)
+    monkeypatch.setattr(host, "view", never)
+    assert [each.cause for each in host.ask(Question(point=PORT, packet=PACKET)).exits] == [Cause.HOST_TIMEOUT]
+
+
+@pytest.mark.parametrize(
+    "point, cause",
+    [
+        (Point(kind=PointKind.PORT, port_id="p9"), Cause.NO_DEVICE),
+        (Point(kind=PointKind.TUNNEL, peer="192.0.2.9", network_type="vxlan", segmentation_id=1), Cause.NO_TUNNEL),
+        (Point(kind=PointKind.PHYSICAL, physical_network="none"), Cause.NO_PHYSICAL_NETWORK),
+    ],
+)
+def test_entries_that_this_host_does_not_have(host: Host, point: Point, cause: Cause) -> None:
+    assert [each.cause for each in host.ask(Question(point=point, packet=PACKET)).exits] == [cause]
+    assert not host.inspection.asked
+
+
+BAD = {
+    "packet.source": {"source": "10.0.0.1; reboot"},
+    "packet.eth_dst": {"eth_dst": "fa:16:3e:00:00:02,actions=drop"},
+    "packet.protocol": {"protocol": 256},
+    "packet.destination_port": {"destination_port": -1},
+    "packet: source and destination": {"source": "2001:db8::1"},
+}
+
+
+@pytest.mark.parametrize("named", BAD)
+def test_an_invalid_packet_is_refused(host: Host, named: str) -> None:
+    with pytest.raises(BadQuestion, match=named):
+        host.ask(Question(point=PORT, packet=msgspec.structs.replace(PACKET, **BAD[named])))
+    assert not host.inspection.asked
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        Point(kind=PointKind.PORT),
+        Point(kind=PointKind.TUNNEL, peer="h2", network_type="vxlan"),
+        Point(kind=PointKind.TUNNEL, peer="192.0.2.2", network_type="vlan"),
+        Point(kind=PointKind.PHYSICAL),
+        Point(kind=PointKind.PHYSICAL, physical_network="physnet1", segmentation_id=4095),
+        Point(kind=PointKind.TUNNEL, peer="192.0.2.2", network_type="gre", segmentation_id=-1),
+    ],
+    ids=str,
+)
+def test_an_invalid_point_is_refused(host: Host, point: Point) -> None:
+    with pytest.raises(BadQuestion, match="point"):
+        host.ask(Question(point=point, packet=PACKET))
+
+
+def test_devices_of_instances(host: Host) -> None:
+    system = tuple(dataclasses.replace(each, kind="system") for each in host.inspection.switch_ports)
+    host.inspection.switch_ports = system
+    question = Question(point=PORT, packet=PACKET)
+    assert host.ask(question).exits[0].cause == Cause.NO_DEVICE
+    host.netlink.add_device("", "p2", "tun")
+    assert "down" in host.ask(question).exits[0].note
+    host.netlink.apply("", [SetDevice("p2", up=True, mtu=1400)])
+    assert host.ask(question).exits[0].point == Point(kind=PointKind.PORT, port_id="p2")
+    big = Question(point=PORT, packet=msgspec.structs.replace(PACKET, size=1450))
+    assert host.ask(big).exits[0].cause == Cause.PACKET_TOO_BIG
+
+
+def test_a_routing_loop_ends(host: Host) -> None:
+    """Two namespaces that route to each other: by TTL, or by the number of steps."""
+    for one, other in (("qrouter-1", "qrouter-2"), ("qrouter-2", "qrouter-1")):
+        host.netlink.create_namespace(one)
+        host.netlink.create_namespace(other)
+        host.inspection.routes[one, PACKET.destination] = Route(device="out")
+    host.netlink.apply("qrouter-1", [SetVeth("out", "out", "qrouter-2"), SetDevice("out", up=True, mac=mac(2))])
+    host.netlink.apply("qrouter-2", [SetDevice("out", up=True, mac=mac(3))])
+    host.inside = {"p2": ("qrouter-1", "out")}
+    for ttl in (64, 5):
+        found = host.ask(Question(point=PORT, packet=msgspec.structs.replace(PACKET, ttl=ttl)))
+        assert [each.cause for each in found.exits] == [Cause.TTL_EXPIRED]
+
+
+def test_answers_are_bounded() -> None:
+    trail = Trail(with_texts=True)
+    for number in range(2 * MAX_OBSERVATIONS):
+        trail.observe("openflow", "br-int", "forward", text="x" * 2 * MAX_TEXT)
+        trail.drop(PACKET, Cause.OTHER, str(number))
+    trail.drifted([str(number) for number in range(2 * MAX_DRIFT)])
+    assert (len(trail.observations), len(trail.exits), len(trail.drift)) == (MAX_OBSERVATIONS, MAX_EXITS, MAX_DRIFT)
+    assert {len(each.text) for each in trail.observations} == {MAX_TEXT}
+
+
+# --- remembered connections -------------------------------------------------------------------------------------------
+
+FIRST = Tuple5(6, "10.0.0.1", "203.0.113.1", 40000, 80)
+BACK = Tuple5(6, "203.0.113.1", "203.0.113.5", 80, 40000)
+MASKED = TrackedConnection(FIRST, BACK)
+
+
+def test_connections_are_found_by_both_directions_and_limited() -> None:
+    known = TracedConnections()
+    known.remember("a", MASKED)
+    assert known.find("a", FIRST) is known.find("a", BACK) is MASKED
+    assert known.find("b", FIRST) is None
+    for number in range(LIMIT):
+        own = FIRST._replace(source_port=number)
+        known.remember("a", TrackedConnection(own, own.reversed()))
+    assert known.find("a", BACK) is None
+
+
+def test_which_connection_counts() -> None:
+    assert MASKED.source_translated
+    assert not MASKED.destination_translated
+    assert choose([MASKED], None, FIRST, reply=False) == (MASKED, False)
+    assert choose([MASKED], None, BACK, reply=False) == (MASKED, True)
+    assert choose([], MASKED, BACK, reply=True) == (MASKED, True)
+    assert choose([], MASKED, FIRST, reply=False) == (None, False), "rules may have changed since"
+    assert choose([], None, BACK, reply=True) == (None, True)
+
+
+def test_a_standby_router_is_named() -> None:
+    host = Host()
+    host.netlink.create_namespace("qrouter-1")
+    host.netlink.add_device("qrouter-1", "qr-1")
+    host.netlink.apply("qrouter-1", [SetDevice("qr-1", up=True, mac=mac(2))])
+    walk = NamespaceWalk(host.netlink, host.inspection, lambda *where: "", lambda where: where == "qrouter-1")
+    trail = Trail()
+    at = module.AtDevice("qrouter-1", "qr-1", PACKET)
+    walk.run(at, SimpleNamespace(), trail)  # type: ignore[arg-type]
+    assert [each.cause for each in trail.exits] == [Cause.ROUTER_NOT_ACTIVE]
