@@ -1,4 +1,4 @@
-"""Certificates of `neutrino pki` that are renewed while the API and the feed serve connections."""
+"""Certificates of `neutrino pki` that are renewed while the API, the feed and metrics serve connections."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def pki(directory: Path, *words: str) -> None:
 
 
 class TlsServer(Neutrino):
-    """API and feed with TLS and a certificate of `neutrino pki`, with two workers."""
+    """API, feed and metrics with TLS and a certificate of `neutrino pki`, with two workers."""
 
     def __init__(self, directory: Path) -> None:
         self.ca = directory / "ca.crt"
         self.context = ssl.create_default_context(cafile=str(self.ca))
         cert, key = directory / "server.crt", directory / "server.key"
-        self.feed_port = free_port()
+        self.feed_port, self.metrics_port = free_port(), free_port()
         super().__init__(
             {
                 "DEFAULT": {"use_ssl": True},
@@ -52,6 +52,11 @@ class TlsServer(Neutrino):
                 "feed": {
                     "run": True,
                     "bind": f"127.0.0.1:{self.feed_port}",
+                    "tls_cert_file": cert,
+                    "tls_key_file": key,
+                },
+                "metrics": {
+                    "bind": f"127.0.0.1:{self.metrics_port}",
                     "tls_cert_file": cert,
                     "tls_key_file": key,
                 },
@@ -149,7 +154,7 @@ def test_a_renewed_certificate_is_served_and_open_connections_stay(server: TlsSe
         await until(lambda: client.is_synced, "a connection over TLS", SECONDS)
         kept = client._attempt
         pki(directory, "renew", "server", "--days", "90")
-        for port in (server.feed_port, server.port):
+        for port in (server.feed_port, server.port, server.metrics_port):
             await asyncio.to_thread(server.await_serial, port, on_disk(directory))
         assert client.connected
         assert client._attempt == kept, "the feed's connection was made again"
@@ -222,7 +227,8 @@ class SeparateFeed(TemporaryServer):
         super().__init__()
         self._server = server
         self.port = free_port()
-        settings = {**server.settings, "feed": {**server.settings["feed"], "bind": f"127.0.0.1:{self.port}"}}
+        feed = {**server.settings["feed"], "bind": f"127.0.0.1:{self.port}"}
+        settings = {**server.settings, "feed": feed, "metrics": {"bind": ""}}
         self._config = self.write("feed.conf", configuration(settings))
 
     def start(self) -> None:
@@ -236,13 +242,13 @@ class SeparateFeed(TemporaryServer):
 
 def test_files_that_do_not_match_leave_the_old_certificate(server: TlsServer, directory: Path) -> None:
     before, key = on_disk(directory), (directory / "server.key").read_bytes()
-    for port in (server.port, server.feed_port):
+    for port in (server.port, server.feed_port, server.metrics_port):
         server.await_serial(port, before)
     pki(directory, "renew", "server")
     (directory / "server.key").write_bytes(key)
 
     def logged() -> bool:
-        return server.log.count("key values mismatch") >= 2  # by the API and by the feed
+        return server.log.count("key values mismatch") >= 3  # by each listener
 
     wait_until(logged, timeout=SECONDS, what="the reason in the log", failed=lambda: None)
     assert f"[ssl] cert_file={directory}/server.crt (with [ssl] key_file) cannot be used" in server.log
@@ -254,8 +260,8 @@ def test_files_that_do_not_match_leave_the_old_certificate(server: TlsServer, di
     reloaded = "the feed is not restarted and continues with its previous options: [feed] tls_cert_file="
     wait_until(lambda: reloaded in server.log, timeout=SECONDS, what="the reload", failed=lambda: None)
     assert "the TLS files of the API are not used, the previous ones stay in use: [ssl] cert_file=" in server.log
-    for port in (server.port, server.feed_port):
+    for port in (server.port, server.feed_port, server.metrics_port):
         server.await_serial(port, before)
     pki(directory, "renew", "server")
-    for port in (server.port, server.feed_port):
+    for port in (server.port, server.feed_port, server.metrics_port):
         server.await_serial(port, on_disk(directory))

@@ -7,10 +7,8 @@ processes of one machine may have the same address: the first one serves it, the
 import contextlib
 import ipaddress
 import logging
-import os
 import socket
 import socketserver
-import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
@@ -23,6 +21,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import short_path
+from neutrino.tls import ReloadingContext, reloading_context
 
 LOG = logging.getLogger(__name__)
 CLIENT_SECONDS: Final = 10.0
@@ -53,7 +52,7 @@ def address(conf: cfg.ConfigOpts) -> tuple[str, int] | None:
     host, colon, port = text.rpartition(":")
     host = host.strip("[]")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise RefusedToStart(f"[metrics] bind={text} is not host:port, such as 127.0.0.1:9697")
+        raise RefusedToStart(f"[metrics] bind={text} is not host:port, such as 127.0.0.1:9699")
     if bool(conf.metrics.tls_cert_file) != bool(conf.metrics.tls_key_file):
         raise RefusedToStart("[metrics] tls_cert_file and tls_key_file have to be set together")
     if not (_is_loopback(host) or conf.metrics.tls_cert_file or conf.metrics.allow_plain_beyond_loopback):
@@ -72,21 +71,17 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _context(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
-    if not conf.metrics.tls_cert_file:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(conf.metrics.tls_cert_file, conf.metrics.tls_key_file)
-    except OSError as error:  # ssl.SSLError is one
-        files = f"tls_cert_file={conf.metrics.tls_cert_file}, tls_key_file={conf.metrics.tls_key_file}"
-        raise RefusedToStart(f"[metrics] {files} cannot be loaded: {error}") from None
-    return context
+def _context(conf: cfg.ConfigOpts) -> ReloadingContext | None:
+    options = conf.metrics
+    return (
+        reloading_context(options.tls_cert_file, options.tls_key_file, group="metrics")
+        if options.tls_cert_file
+        else None
+    )
 
 
 class _Server(ThreadingHTTPServer):
-    """With TLS, the certificate is loaded again once its file has changed."""
+    """With TLS, changed files are used for new connections."""
 
     daemon_threads = True
     # Of several servers of a machine one listens. Without it, the kernel would refuse a restart for a minute.
@@ -94,7 +89,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, where: tuple[str, int], conf: cfg.ConfigOpts, text: Text) -> None:
         self.address_family = socket.AF_INET6 if ":" in where[0] else socket.AF_INET
-        self._conf, self._context, self._changed = conf, _context(conf), _changed(conf)
+        self._context = _context(conf)
         self.text = text
         super().__init__(where, _Handler)
 
@@ -102,28 +97,17 @@ class _Server(ThreadingHTTPServer):
         connection, client = super().get_request()
         connection.settimeout(CLIENT_SECONDS)
         if self._context is not None:
-            self._reload()
             # The handshake is left to the handler's thread: a client that stalls must not hold up others.
             connection = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         return connection, client
 
-    def _reload(self) -> None:
-        changed = _changed(self._conf)
-        if changed != self._changed:
-            try:
-                self._context, self._changed = _context(self._conf), changed
-            except RefusedToStart as error:  # half written, or wrong: the old one stays
-                LOG.warning("%s; the previous certificate stays in use", error)
+    def service_actions(self) -> None:
+        """Called twice a second: files that cannot be used are logged also if nobody reads metrics."""
+        if self._context is not None:
+            self._context.watch.check()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         LOG.debug("a request for metrics of %s failed", client_address, exc_info=True)
-
-
-def _changed(conf: cfg.ConfigOpts) -> tuple[float, ...]:
-    names = (conf.metrics.tls_cert_file, conf.metrics.tls_key_file)
-    with contextlib.suppress(OSError):
-        return tuple(os.stat(name).st_mtime for name in names if name)
-    return ()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -230,7 +230,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             help="Seconds until a host that does not answer is disconnected.",
         ),
     ],
-    "metrics": metrics_options("127.0.0.1:9697"),
+    "metrics": metrics_options("127.0.0.1:9699"),
     "quotas": [
         cfg.IntOpt(
             f"quota_{name}",
