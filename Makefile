@@ -33,8 +33,8 @@ package: ## build the wheel and the Debian packages into dist/ (PACKAGE_VERSION=
 	@scripts/setup package
 	@.venv/bin/python packaging/build $(if $(PACKAGE_VERSION),--version $(PACKAGE_VERSION))
 
-package-test: package ## install, use, upgrade and purge the packages on a bare Debian with systemd (5 minutes, KEEP=1)
-	@KEEP="$(KEEP)" scripts/package-test
+package-test: package ## install, use, upgrade and purge the packages on a bare Debian with systemd (5 minutes; STEPS=container, KEEP=1)
+	@KEEP="$(KEEP)" STEPS="$(STEPS)" scripts/package-test
 
 check: ## lint, format, types, import rules
 	@scripts/setup test

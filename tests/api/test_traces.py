@@ -363,6 +363,27 @@ def test_a_member_learns_nothing_of_another_projects_ports(api: Api, server: Ser
     assert verdict(details) == ("dropped", "security-group-ingress")
 
 
+def test_a_forged_source_is_not_followed_into_other_projects(api: Api, server: Server) -> None:
+    from neutrino.server.context import Context
+
+    admin, member, other = api.as_admin(), api.as_stranger(), api.as_stranger()
+    network = admin.network(shared=True)
+    admin.subnet(network, "10.0.0.0/24")
+    mine = instance(member, server, network)
+    admin.change("port", mine["id"], security_groups=[], port_security_enabled=False)
+    theirs = instance(other, server, network, "trace-2")
+    asked = []
+
+    def ask(host: str, question: Question, seconds: float) -> HostAnswer:
+        asked.append(host)
+        raise NoAnswer(host, Cause.HOST_TIMEOUT, "no answer in time")
+
+    values = values_of(source_port_id=mine["id"], destination_address=address(theirs), source_address="10.0.0.99")
+    made = tracer_of(server, ask).create(Context(project_id=member.project), values)
+    assert (verdict(made), made["return_verdict"], asked) == (("unknown", "other"), None, [])
+    assert "is not shown" in made["summary"]
+
+
 def test_a_member_does_not_see_segments_or_flows(api: Api, server: Server) -> None:
     network, _ = inside(api)
     one, two = instance(api, server, network), instance(api, server, network, "trace-2")

@@ -442,7 +442,16 @@ def request_groups(server: LiveServer, shown: Shown) -> None:
     assert port["resource_request"]["same_subtree"] == [group["id"] for group in groups]
 
 
+def traced_packet(server: LiveServer, shown: Shown) -> None:
+    port = server.ask("POST", "/v2.0/ports", {"port": {"network_id": shown["networks"]["id"]}})["port"]
+    body = {"trace": {"source_port_id": port["id"], "destination_address": "198.51.100.1"}}
+    made = server.ask("POST", "/v2.0/traces", body)["trace"]
+    server.ask("DELETE", f"/v2.0/ports/{port['id']}")
+    assert (made["verdict"], made["cause"]) == ("dropped", "port-unbound")
+
+
 PROBES: dict[str, Probe] = {
+    "trace": traced_packet,
     "qos-bw-limit-direction": both_directions("bandwidth_limit"),
     "qos-bw-minimum-ingress": both_directions("minimum_bandwidth"),
     "qos-pps": both_directions("packet_rate_limit"),

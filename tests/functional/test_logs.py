@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import ssl
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from neutrino.agent.metadata import counts
 from tests.support.certificates import Authority
-from tests.support.neutrino import Caller, Neutrino
+from tests.support.neutrino import PROGRAM, Caller, Neutrino
 from tests.support.ports import free_port
 from tests.support.process import wait_until
 
@@ -89,6 +93,34 @@ def test_which_requests_are_logged(tmp_path: Path, choice: str, reads: bool, wri
     text = path.read_text()
     assert (read in text, write in text) == (reads, writes)
     assert not (Path(str(running.settings["DEFAULT"]["state_path"])) / "metrics").exists()
+
+
+def test_the_metadata_proxy_writes_json(tmp_path: Path) -> None:
+    """The agent passes --log-json and --debug where its own options say so (tests/unit/test_metadata_config.py)."""
+    control, log = tmp_path / "control", tmp_path / "proxy.log"
+    ids = ["--user", str(os.getuid()), "--group", str(os.getgid())]
+    command = [str(PROGRAM), "metadata", "--socket", str(control), *ids, "--log-json", "--debug"]
+    with log.open("w") as output, subprocess.Popen(command, stderr=output) as proxy:
+        try:
+            wait_until(lambda: _sent(control, b"nonsense"), timeout=20, what="the proxy", failed=lambda: None)
+            line = json.loads(wait_for_line(log, "closed by the peer"))
+            assert (line["levelname"], line["process"]) == ("DEBUG", proxy.pid)
+            assert all(json.loads(each)["message"] for each in lines(log))
+            assert counts.read(str(control)) == {}  # no request yet; the socket answers
+            assert (tmp_path / "control.counts").stat().st_mode & 0o777 == 0o600
+        finally:
+            proxy.terminate()
+
+
+def _sent(control: Path, message: bytes) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        try:
+            connection.connect(str(control))
+        except OSError:
+            return False
+        connection.recv(1 << 16)  # hello
+        connection.send(message)
+        return connection.recv(1) == b""  # it has been handled: the proxy disconnects
 
 
 def test_metrics_with_tls(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -178,6 +179,32 @@ def test_the_agent_and_a_repaired_flow(agent: Agent, switch: OpenVSwitch) -> Non
         lambda now: now.value("neutrino_agent_drift_repaired_total", role="l2") > (repaired if repaired > 0 else 0),
         "the repair is counted",
     )
+
+
+def test_a_feed_without_a_server_serves_its_own(api: Caller, server: Neutrino) -> None:
+    with Neutrino(
+        {"metrics": {"bind": f"127.0.0.1:{free_port()}"}, "feed": {"bind": f"unix:{server.directory}/2.sock"}}
+    ) as other:
+        own = f"127.0.0.1:{free_port()}"
+        config = other.write("feed.conf", other.config.read_text().replace(metrics_of(other), own))
+        with subprocess.Popen(
+            [str(other.program), "feed", "--config-file", str(config)], stderr=subprocess.DEVNULL
+        ) as feed:
+            try:
+                wait_until(lambda: _answers(own), timeout=20, what="the feed's metrics", failed=lambda: None)
+                assert scrape(own).value("neutrino_build_info", component="feed") == 1
+                # The server of the machine shows them too, by the socket in their state directory.
+                assert scrape(metrics_of(other)).value("neutrino_build_info", component="feed") == 1
+            finally:
+                feed.terminate()
+        assert scrape(metrics_of(other)).value("neutrino_build_info", component="feed") != 1
+
+
+def _answers(address: str) -> bool:
+    try:
+        return bool(scrape(address).names)
+    except OSError:
+        return False
 
 
 def test_every_declared_metric_exists(server: Neutrino, api: Caller, agent: Agent) -> None:

@@ -258,6 +258,17 @@ def test_what_the_kernel_refuses(net: FilteredRouter, traced: Traced) -> None:
     assert [each.effect for each in trail.observations] == ["ignore"]
 
 
+def test_a_route_of_an_address_that_is_deleted_by_hand_is_drift(net: FilteredRouter, traced: Traced) -> None:
+    open_router(net)
+    there = f"10.0.2.0/24 dev {DEVICES[OTHER]}"
+    with changed(net, f"ip route del {there}", f"ip route add {there} src 10.0.2.1 proto kernel scope link"):
+        _, trail = traced.ask(INSIDE, OTHER, TCP)
+        assert (trail.exits[0].cause, len(trail.drift)) == (Cause.DRIFT, 1), trail
+    found, trail = traced.ask(INSIDE, OTHER, TCP)
+    assert found is not None
+    assert not trail.drift
+
+
 def test_packets_for_the_router_itself(net: FilteredRouter, traced: Traced) -> None:
     open_router(net)
     _, trail = traced.ask(INSIDE, OTHER, ICMP, to="10.0.1.1")

@@ -204,3 +204,28 @@ def test_the_path_of_a_trace(page: Page) -> None:
 
 def _js(value: Any) -> str:
     return json.dumps(value)
+
+
+def test_usage_counted_from_ports(page: Page) -> None:
+    """Of a network of another project only the caller's own ports are visible, which is said."""
+    tables = (
+        "{network: new Map([['n', {id: 'n', project_id: 'mine'}], ['o', {id: 'o', project_id: 'other'}]]),"
+        "subnet: new Map(['n', 'o'].map((id) => [`s${id}`, {id: `s${id}`, network_id: id,"
+        " allocation_pools: [{start: '10.0.0.2', end: '10.0.0.5'}]}])),"
+        "port: new Map([['a', {id: 'a', fixed_ips: [{subnet_id: 'sn', ip_address: '10.0.0.1'}]}],"
+        " ['b', {id: 'b', fixed_ips: [{subnet_id: 'sn', ip_address: '10.0.0.2'}]}]])}"
+    )
+    shown = "(each) => [each.id, String(each.used), String(each.total), each.ratio, each.source]"
+    code = f"import('/ui/js/data/usage.js').then((m) => m.subnetUsage({tables}, ARGUMENTS).map({shown}))"
+    assert page.evaluate(code.replace("ARGUMENTS", "null, 'mine'")) == [
+        ["sn", "2", "4", 0.5, "ports"],
+        ["so", "0", "4", 0, "partial"],
+    ]
+    reported = _js([{"subnet_ip_availability": [{"subnet_id": "so", "used_ips": 4, "total_ips": 4}]}])
+    assert page.evaluate(code.replace("ARGUMENTS", f"{reported}, null"))[1] == ["so", "4", "4", 1, "server"]
+    assert [page.module("js/data/usage.js", "level", ratio) for ratio in (0, 0.8, 0.95, 1)] == [
+        "ok",
+        "high",
+        "almost full",
+        "full",
+    ]

@@ -238,6 +238,56 @@ def test_themes(page: Page) -> None:
     assert page.evaluate(background) == light
 
 
+PAIRS = [
+    *((name, ground) for name in ("text", "muted", "accent") for ground in ("bg", "surface", "raised")),
+    *((name, ground) for name in ("ok", "warn", "bad") for ground in ("surface", f"{name}-soft")),
+    *((name, "surface") for name in ("external", "network", "router")),
+    ("text", "router-soft"),
+    ("muted", "router-soft"),
+    ("text", "accent-soft"),
+    ("accent", "accent-soft"),
+    ("on-accent", "accent"),
+    ("warn", "warn-soft"),
+]
+CONTRAST = """(([a, b]) => {
+  const style = getComputedStyle(document.documentElement);
+  const light = (name) => {
+    const hex = style.getPropertyValue(`--${name}`).trim();
+    const parts = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255);
+    const [r, g, b] = parts.map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const [x, y] = [light(a), light(b)].sort((p, q) => q - p);
+  return (x + 0.05) / (y + 0.05);
+})"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_texts_have_contrast(page: Page, theme: str) -> None:
+    """WCAG AA: 4.5 to 1."""
+    page.prefer(prefers_color_scheme=theme)
+    found = {pair: page.evaluate(f"{CONTRAST}({list(pair)})") for pair in PAIRS}
+    assert {pair: round(ratio, 2) for pair, ratio in found.items() if ratio < 4.5} == {}
+
+
+def test_everything_that_can_be_used_has_a_name(page: Page, cloud: dict[str, Any]) -> None:
+    roles = {"button", "link", "textbox", "searchbox", "combobox", "checkbox", "tab", "option", "meter"}
+    places = [f"#/topology?select=port:{cloud['web-0']['id']}", "#/hosts", "#/health", "#/subnets", "#/trace"]
+    for place in places:
+        go(page, place)
+        page.wait_for(f"location.hash === {place!r} && document.querySelector('h1, h2') !== null")
+        tree = page.call("Accessibility.getFullAXTree")["nodes"]
+        used = [node for node in tree if node.get("role", {}).get("value") in roles and not node.get("ignored")]
+        assert len(used) > 8
+        assert [node for node in used if not node.get("name", {}).get("value")] == [], place
+
+
+def test_reduced_motion(page: Page) -> None:
+    page.prefer(prefers_reduced_motion="reduce")
+    page.wait_for("document.getAnimations().length === 0")
+    assert page.evaluate("getComputedStyle(document.querySelector('.node')).animationName") == "none"
+
+
 def test_a_narrow_window(page: Page, cloud: dict[str, Any]) -> None:
     page.resize(390, 780)
     go(page, f"#/topology?select=network:{cloud['web']['id']}")

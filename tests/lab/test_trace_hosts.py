@@ -197,7 +197,7 @@ CASES = [
         "a port that was never plugged",
         lambda s: {"source_port_id": s.a.port_id, "destination_port_id": s.spare, "ip_version": 4},
         lambda s: pings(s.lab, "a", s.spare_address),
-        "port-not-wired",
+        "no-device",
         lambda s: s.spare,
         lambda s: spare_port(s, **{"binding:host_id": "h2", "device_owner": "compute:x"}),
     ),

@@ -38,7 +38,7 @@ def small_cloud(api: Caller) -> dict[str, dict[str, Any]]:
 
 
 def large_cloud(url: str, *, projects: int, networks: int) -> None:
-    """So many projects, each with a router, and so many networks, of which five are attached; two ports each."""
+    """So many projects, each with a router, and so many networks, of which five are attached, with a port each."""
     for number in range(projects):
         api = Caller(url, {"X-Project-Id": f"{number:032x}"})
         router = api.create("router", name=f"router-{number}")
@@ -49,7 +49,7 @@ def large_cloud(url: str, *, projects: int, networks: int) -> None:
         ]
         for subnet in bulk(api, "subnets", wanted)[:5]:
             attach(api, router["id"], subnet["id"])
-        bulk(api, "ports", [{"network_id": each["id"], "name": f"vm-{at}"} for each in made for at in range(2)])
+        bulk(api, "ports", [{"network_id": each["id"], "name": f"vm-{at}"} for at, each in enumerate(made)])
         api.close()
 
 

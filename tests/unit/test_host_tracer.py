@@ -1,5 +1,7 @@
 """HostTracer on fakes: validation, entries, traces resumed after conntrack, failures, and the frame of an answer."""
 
+# ruff: noqa: E501  # recorded lines
+
 from __future__ import annotations
 
 import asyncio

@@ -46,6 +46,11 @@ def test_the_proxy_logs_beside_the_agent(tmp_path: Path) -> None:
     assert (tmp_path / "log").is_dir()
 
 
+def test_the_proxy_logs_as_the_agent_does(tmp_path: Path) -> None:
+    plain, chosen = (daemon(configuration(tmp_path, text)).argv for text in ("", "use_json = true\ndebug = true\n"))
+    assert chosen == (*plain, "--log-json", "--debug")
+
+
 def test_another_user_is_another_daemon(tmp_path: Path) -> None:
     one = daemon(configuration(tmp_path, "metadata_proxy_user = root\n"))
     other = daemon(configuration(tmp_path, "metadata_proxy_user = nobody\n"))

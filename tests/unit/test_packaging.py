@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from neutrino.agent.programs import PROGRAMS
-from tests.support.packaging import PACKAGING, ROOT, control, environment, packages, tree
+from neutrino.cli.main import build_parser
+from tests.support.packaging import PACKAGING, ROOT, containerfile, control, environment, packages, tree
 
 BUILD = control.Build(version="1.2.3", architecture="arm64", python="3.11", seconds=1_700_000_000)
 BY_NAME = {package.name: package for package in packages.PACKAGES}
@@ -214,3 +215,54 @@ def test_the_documents_of_the_command_line_package(tmp_path: Path) -> None:
     assert (tmp_path / "usr/share/man/man1/neutrino-server.1.gz").exists()
     assert not list((tmp_path / "usr/share/man/man1").glob("*.1"))
     assert "complete -F _neutrino neutrino" in (tmp_path / tree.SHELLS["bash"]).read_text()
+
+
+# --- the Containerfile ------------------------------------------------------------------------------------------------
+
+IMAGE = containerfile.parse((PACKAGING / "Containerfile").read_text())
+
+
+def test_the_image_is_small_and_without_root() -> None:
+    build, run = IMAGE
+    assert build.base == run.base == "debian:bookworm-slim"
+    assert run.last("USER").text == "999:999"
+    assert not any("python3-venv" in each.text for each in run.instructions)
+    names = [each.name for each in run.instructions]
+    assert names.index("USER") > max(at for at, name in enumerate(names) if name in ("RUN", "COPY"))
+
+
+def test_what_the_image_copies_exists() -> None:
+    for stage in IMAGE:
+        for each in stage.instructions:
+            if each.name == "COPY" and "from" not in each.flags:
+                *sources, _ = each.words
+                assert all(source.startswith("dist/") or (ROOT / source).exists() for source in sources)
+
+
+def test_the_image_installs_the_locked_dependencies() -> None:
+    (install,) = [
+        each.text for each in IMAGE[0].instructions if each.name == "RUN" and "requirements.lock" in each.text
+    ]
+    assert "--require-hashes" in install
+
+
+def test_the_image_starts_the_server_and_checks_it() -> None:
+    command = [*IMAGE[1].last("ENTRYPOINT").words, *IMAGE[1].last("CMD").words]
+    assert build_parser().parse_args(command[1:]).command == "server"
+    assert "/healthcheck" in IMAGE[1].last("HEALTHCHECK").text
+    assert IMAGE[1].last("HEALTHCHECK").flags["interval"] == "30s"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("RUN true", "before FROM"),
+        ("FROM a\nRUNN true", "RUNN is not an instruction"),
+        ("FROM a\nCOPY --from=b /x /y", "there is no stage b"),
+        ("FROM a\nRUN true \\", "continued"),
+        ("FROM a\nUSER", "no argument"),
+    ],
+)
+def test_a_wrong_containerfile_is_refused(text: str, error: str) -> None:
+    with pytest.raises(containerfile.Invalid, match=error):
+        containerfile.parse(text)

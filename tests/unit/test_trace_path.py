@@ -615,7 +615,7 @@ def test_qos_is_named_and_does_not_decide() -> None:
 def test_a_host_that_is_behind_is_named() -> None:
     cloud = two_ports()
     cloud.host("h2", tunneling_ip="192.0.2.2", behind=7)
-    assert "Host h2 is 7 changes behind." in cloud.trace("a", "b").texts
+    assert "Host h2 was 7 changes behind at its last report." in cloud.trace("a", "b").texts
 
 
 # --- routers ----------------------------------------------------------------------------------------------------------

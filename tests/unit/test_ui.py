@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from neutrino.server.config import configuration
+from neutrino.server.middleware import wrap
 from neutrino.server.ui import attempts as attempts_module
 from neutrino.server.ui.app import CSP, MAX_BODY, Page
 from neutrino.server.ui.attempts import Attempts, network_of
@@ -20,7 +22,15 @@ from neutrino.server.ui.login import Credentials, Refused, Session, Unavailable
 FOLDER = Path(__file__).parents[2] / "src" / "neutrino" / "server" / "ui" / "page"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 SESSION = Session(
-    token="t", expires_at="", user="u", user_id="i", project="p", project_id="pi", roles=["member"], projects=[]
+    token="t",
+    expires_at="",
+    user="u",
+    user_id="i",
+    project="p",
+    project_id="pi",
+    roles=["member"],
+    projects=[],
+    names={},
 )
 
 
@@ -134,9 +144,34 @@ def test_nothing_from_elsewhere_and_nothing_inline(file: Path) -> None:
             assert (file.parent / target).resolve().is_file(), target
 
 
+def test_all_modules_are_loaded_at_once() -> None:
+    """Without it, the browser would find the modules import by import, a round trip for each level."""
+    loaded = re.findall(r'(?:modulepreload" href|type="module" src)="([^"]+)"', (FOLDER / "index.html").read_text())
+    assert sorted(loaded) == sorted(str(file.relative_to(FOLDER)) for file in FOLDER.rglob("*.js"))
+
+
 @pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.js")), ids=lambda file: file.name)
 def test_modules_are_short(file: Path) -> None:
     assert len(file.read_text().splitlines()) < 450
+
+
+@pytest.mark.parametrize(("enabled", "status"), [("true", "200"), ("false", "404")])
+def test_the_page_can_be_switched_off(tmp_path: Path, enabled: str, status: str) -> None:
+    file = tmp_path / "neutrino.conf"
+    file.write_text(f"[DEFAULT]\nauth_strategy = noauth\n[ui]\nenabled = {enabled}\n")
+    answered: list[str] = []
+
+    def api(environ: dict[str, Any], start: Any) -> list[bytes]:
+        start("404 Not Found", [])
+        return []
+
+    wrapped = wrap(api, configuration([str(file)]))
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/ui/", "HTTP_SEC_FETCH_SITE": "none"}
+    wrapped(environ, lambda line, headers, *rest: answered.append(line[:3]))
+    # A link of another site leads to the page, but not to the API.
+    wrapped({**environ, "HTTP_SEC_FETCH_SITE": "cross-site"}, lambda line, *rest: answered.append(line[:3]))
+    wrapped({**environ, "PATH_INFO": "/uix"}, lambda line, *rest: answered.append(line[:3]))
+    assert answered == [status, status if enabled == "true" else "403", "404"]
 
 
 # --- session and login ------------------------------------------------------------------------------------------------
@@ -201,6 +236,7 @@ def test_failures_are_limited_by_address() -> None:
     answer = post(served)
     assert (answer.status, answer.headers["Retry-After"]) == (429, "59")
     assert post(served, REMOTE_ADDR="192.0.2.2").status == 401
+    assert post(served, REMOTE_ADDR="203.0.113.9, 192.0.2.1").status == 429
     clock.now = 60.5  # the first failure has expired
     assert post(served).status == 401
     assert post(served).status == 429

@@ -123,7 +123,11 @@ def _start_metrics(conf: cfg.ConfigOpts, api: Any, stack: contextlib.ExitStack) 
     if not conf.metrics.bind:
         return
     directory = config.metrics_directory(conf)
-    exposition.prepare(directory)
+    try:
+        exposition.prepare(directory)
+    except OSError as error:
+        LOG.warning("metrics are not served, as %s cannot be written: %s", directory, error.strerror or error)
+        return
     registry = start("server", __version__)
     catalog.WORKERS.watch(lambda: float(sum(worker.is_alive() for worker in tuple(api.wrks))))
     catalog.WORKER_RESPAWNS.watch(lambda: float(api.deaths))

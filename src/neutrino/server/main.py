@@ -180,8 +180,11 @@ def _start_metrics(server: Server) -> None:
     if not conf.metrics.bind:
         return
     directory = config.metrics_directory(conf)
-    private.make_directory(directory)  # there already, unless another WSGI server than ours runs the application
-    start_shared("api", str(directory), server.stop)
+    try:
+        private.make_directory(directory)  # there already, unless another WSGI server than ours runs the application
+        start_shared("api", str(directory), server.stop)
+    except OSError as error:
+        LOG.warning("no metrics of this process, as %s cannot be written: %s", directory, error.strerror or error)
     CONNECTIONS.watch(server.db.connections)
 
 

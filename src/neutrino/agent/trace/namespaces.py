@@ -11,6 +11,7 @@ would have created (`connections`), translates as it did the first packet.
 
 import dataclasses
 from collections.abc import Callable
+from ipaddress import ip_address, ip_interface, ip_network
 from typing import Final
 
 import msgspec
@@ -222,14 +223,42 @@ class NamespaceWalk:
             forwards = passage.state.sysctls.get(_FORWARDING[version(packet)], "1") != "0"
             reason = route.refused if forwards else "the namespace does not forward packets"
             cause = Cause.ROUTER_NOT_ACTIVE if self.is_standby(where) else Cause.NO_ROUTE
+            if forwards and self._lacks_connected_route(passage, route):
+                cause, reason = Cause.DRIFT, f"{reason}, though it has an address there"
             trail.observe("route", where, "drop", owner=passage.owner, note=f"to {packet.destination}: {reason}")
             trail.drop(packet, cause, f"{where} has no route to {packet.destination}: {reason}")
             return None
+        self._lacks_connected_route(passage, route)
         via = f" via {route.via}" if route.via else ""
         table = f", table {route.table}" if route.table not in (0, 254, 255) else ""
         note = "for this namespace itself" if route.local else f"to {packet.destination}{via} by {route.device}{table}"
         trail.observe("route", where, "consume" if route.local else "forward", owner=passage.owner, note=note)
         return route
+
+    @staticmethod
+    def _lacks_connected_route(passage: _Passage, route: Route) -> bool:
+        """Whether the kernel's route of a subnet in which the namespace has an address was deleted: it is drift then.
+
+        A plan does not show it: routes that come with addresses are the kernel's.
+        """
+        target, state = ip_address(passage.packet.destination), passage.state
+        subnets = [(ip_interface(each.address).network, each.device) for each in state.addresses]
+        connected = {
+            name: network
+            for network, name in subnets
+            if network.prefixlen < network.max_prefixlen and target in network and state.devices[name].up
+        }
+        if route.local or not connected or route.device in connected:
+            return False
+        longest = max(network.prefixlen for network in connected.values())
+        routes = (ip_network(each.destination) for each in state.routes)
+        if any(target in each and each.prefixlen > longest for each in routes):  # as of a floating IP in `fip-…`
+            return False
+        lines = [
+            f"{passage.namespace} set route {network} device={name}" for name, network in sorted(connected.items())
+        ]
+        passage.trail.drifted(lines)
+        return True
 
     def _forward(self, passage: _Passage, route: Route, switch: SwitchState) -> list[Place]:
         packet, trail, where = passage.packet, passage.trail, passage.namespace

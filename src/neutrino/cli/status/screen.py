@@ -5,6 +5,7 @@ state on the screen with its age.
 """
 
 import contextlib
+import os
 import select
 import shutil
 import signal
@@ -24,7 +25,11 @@ SECONDS = 2.0
 _ENTER = "\x1b[?1049h\x1b[?25l"  # the alternate screen, without a cursor: the terminal is as before when it is left
 _LEAVE = "\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-QUIT = ("q", "Q", "\x03", "\x1b")
+QUIT = (
+    "\x03",
+    "\x04",
+    "\x1b",
+)  # besides q: Ctrl-C and Ctrl-D, and Escape alone: with more, it is a key such as an arrow
 Document = dict[str, Any]
 Render = Callable[[Document, int], list[str]]
 
@@ -87,7 +92,7 @@ def _draw_until_quit(source: Source, render: Render) -> None:
             sys.stdout.write(frame(_lines(source, render, width), width, height))
             sys.stdout.flush()
             pressed = keys(0.5)  # short: the age on the screen and a resized terminal are followed too
-            if pressed and pressed[0] in QUIT:
+            if pressed in QUIT or "q" in pressed.lower():
                 return
 
 
@@ -125,7 +130,8 @@ def _terminal() -> Iterator[Callable[[float], str]]:
             time.sleep(seconds)
             return ""
         ready, _, _ = select.select([number], [], [], seconds)
-        return sys.stdin.read(1) if ready else ""
+        # Not through sys.stdin, which reads ahead: what is in its buffer, select does not see.
+        return os.read(number, 64).decode(errors="replace") if ready else ""
 
     try:
         if before is not None:

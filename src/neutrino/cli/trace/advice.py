@@ -34,6 +34,6 @@ ADVICE: Final[Mapping[str, str]] = {
     Cause.HOST_DOWN: "start the agent of the host, or the host itself: `neutrino status` lists the hosts",
     Cause.DATAPLANE_DOWN: "start Open vSwitch on the host: `neutrino doctor` there names the cause",
     Cause.HOST_TIMEOUT: "check the agent of the host and its connection to the server; then trace again",
-    Cause.DRIFT: "`neutrino agent verify` on the host lists the differences; the agent repairs them at its next check",
+    Cause.DRIFT: "`neutrino agent verify` on the host lists what the agent repairs; remove foreign rules and flows",
     Cause.LAG: "wait until the host has applied the changes, then trace again; `neutrino status` shows the lag",
 }

@@ -5,6 +5,7 @@ from calendar import timegm
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from neutrino.model import agents as words
@@ -28,11 +29,17 @@ class Problem:
 
 
 def seconds_since(text: str, now: float) -> float:
-    """The age of a timestamp of the database."""
+    """The age of a timestamp of the database; 0 if it is none."""
+    at = _epoch(text)
+    return max(0.0, now - at) if at is not None else 0.0
+
+
+@lru_cache(maxsize=10_000)  # strptime is slow, and the agents of a large cloud have few different timestamps
+def _epoch(text: str) -> int | None:
     try:
-        return max(0.0, now - timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
+        return timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
     except ValueError:
-        return 0.0
+        return None
 
 
 def find(facts: Facts, down_time: float, schema: str) -> list[Problem]:

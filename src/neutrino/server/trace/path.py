@@ -68,8 +68,8 @@ def compute(
 
 def compute_return(snapshot: Snapshot, forward: Path, project_id: str | None = None) -> Path | None:
     """The path of the answer to a packet that arrived; None where nothing of ours answers."""
-    if forward.end_router_id and not forward.end_port_id:
-        return None  # the router answers by the way that the packet came
+    if not forward.end_port_id and not forward.end_network_id:
+        return None  # a router answers itself, by the way that the packet came
     reply = answer_to(forward.packet)
     start = Origin(port_id=forward.end_port_id, network_id=forward.end_network_id)
     return compute(snapshot, start, reply, forward.passed, project_id)

@@ -75,11 +75,12 @@ class Tracer:
         flows = bool(values["flows"]) and context.is_admin
         ends, snapshot, path = self._compute(context, values)
         project = _project(context, ends)
-        path = visible.without_forged(path, ends.origin.port_id, context, snapshot)
+        known = visible.without_forged(path, ends.origin.port_id, context, snapshot)
         # One for both directions: the way back does not wait again for a host that has not answered.
         ask = AskOnce(self.ask) if self.ask is not None else None
-        if visible.is_dropped_by_others(path, context, snapshot):
-            ask = None  # the time that hosts take would tell an address in use from a free one
+        if known is not path or visible.is_dropped_by_others(path, context, snapshot):
+            ask = None  # the hosts' answers, and the time that they take, would tell what others have
+        path = known
         there = self._direction(snapshot, ends.origin, path, ask, deadline, flows)
         back: Direction | None = None
         if there.result.verdict is not Verdict.DROPPED and there.path.verdict is not Verdict.DROPPED:
@@ -145,6 +146,7 @@ def _response(
     back_shown, back_cause = _shown(context, snapshot, back, flows) if back is not None else ([], Cause.NONE)
     both = [there, back] if back is not None else [there]
     admin = context.is_admin
+    differences = visible.notes(n for each in both for n in each.result.differences) if admin else []
     agreed = [each.result.agreement for each in both if each.result.agreement is not None]
     return {
         **values,
@@ -153,13 +155,15 @@ def _response(
         "ip_version": 6 if ":" in ends.packet.source else 4,
         "verdict": there.result.verdict.value,
         "cause": cause.value,
-        "summary": visible.summary(there.result.verdict, cause, shown, outside=bool(there.path.end_network_id)),
+        "summary": visible.summary(
+            there.result.verdict, cause, shown, differences, outside=bool(there.path.end_network_id)
+        ),
         "steps": shown,
         "return_verdict": back.result.verdict.value if back is not None else None,
         "return_cause": back_cause.value,
         "return_steps": back_shown,
         "agreement": all(agreed) if agreed else None,
-        "differences": visible.notes(n for each in both for n in each.result.differences) if admin else [],
+        "differences": differences,
         "drift": visible.notes(n for each in both for n in each.result.drift) if admin else [],
         "lag": visible.notes(n for each in both for n in each.result.lag) if admin else [],
         "hosts": _hosts(snapshot, both) if admin else {},

@@ -176,6 +176,7 @@ class Translation(msgspec.Struct, frozen=True, kw_only=True):
     after: Packet
     resource_type: str
     resource_id: str
+    resource_name: str = ""
     project_id: str = ""
 
 

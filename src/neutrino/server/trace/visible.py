@@ -23,8 +23,6 @@ Object = dict[str, Any]
 OTHERS = "other-project"
 _OPEN = ("host", "next-hop", "physical-network", OTHERS)  # steps that leave the verdict open
 OUTSIDE = "The packet leaves to the outside, by an external network."
-
-
 FORGED = "What other projects' objects do with a source that is not the sender's is not shown."
 
 
@@ -142,9 +140,11 @@ def _others(steps: Sequence[Step]) -> Step:
 
 def seen_cause(steps: Sequence[Step], result: Result, context: Context, snapshot: Snapshot) -> Cause:
     """The cause as the caller may know it."""
-    if context.is_admin or result.verdict is not Verdict.DROPPED:
+    if context.is_admin or result.verdict is Verdict.DELIVERED:
         return result.cause
     reduced = list(_reduced(steps, _is_own(context, snapshot)))
+    if result.verdict is Verdict.UNKNOWN:
+        return Cause.OTHER if any(step.kind == OTHERS for step in reduced) else result.cause
     drops = [step for step in reduced if step.result == DROP]
     return Cause.OTHER if not drops or drops[-1].kind == OTHERS else result.cause
 
@@ -174,14 +174,21 @@ def _packet(packet: Packet) -> Object:
     return {name: value for name, value in shown.items() if not (name.startswith("eth_") and not value)}
 
 
-def summary(verdict: Verdict, cause: Cause, shown: Sequence[Object], *, outside: bool = False) -> str:
-    """The answer in one sentence."""
+def summary(
+    verdict: Verdict,
+    cause: Cause,
+    shown: Sequence[Object],
+    differences: Sequence[Object] = (),
+    *,
+    outside: bool = False,
+) -> str:
+    """The answer in one sentence, from what the caller sees."""
     if verdict is Verdict.DELIVERED:
         return OUTSIDE if outside else "The packet is delivered."
     if verdict is Verdict.UNKNOWN:
-        why = next(
-            (s["text"] for s in reversed(shown) if s["kind"] in _OPEN and s["result"] == INFO), f"{cause.value}."
-        )
+        steps = (step["text"] for step in reversed(shown) if step["kind"] in _OPEN and step["result"] == INFO)
+        hosts = (f"host {each['host']}: {each['text']}." for each in differences)
+        why = next(itertools.chain(hosts, steps), "a host on the path does not answer.")
         return f"It is not known whether the packet is delivered: {why}"
     drop = next((step["text"] for step in reversed(shown) if step["result"] == DROP), f"{cause.value}.")
     return f"The packet is dropped: {drop}"

@@ -6,7 +6,6 @@
 No path here reads the database. The page's data comes from the API, with the caller's token.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +18,6 @@ from neutrino.server.ui.attempts import Attempts
 from neutrino.server.ui.files import StaticFile, read_files
 from neutrino.server.ui.login import Credentials, Login, Refused, Unavailable, keystone_login
 
-LOG = logging.getLogger(__name__)
 PREFIX: Final = "/ui"
 MAX_BODY = 16 * 1024  # bytes of a login; tokens may have some thousand characters
 CSP = (
@@ -102,7 +100,8 @@ class Page:
         if self._login is None:
             raise Rejected(404, "HTTPNotFound", "This server has no authentication: there is nothing to log in to.")
         credentials = _credentials(environ)
-        address = str(environ.get("REMOTE_ADDR") or "")
+        # Behind proxies it may be a list, of which the last was written by the nearest proxy and the others by anybody.
+        address = str(environ.get("REMOTE_ADDR") or "").rpartition(",")[2].strip()
         if wait := self._attempts.wait(address):
             message = f"Too many failed logins from this address: try again in {wait:.0f} seconds."
             raise Rejected(429, "TooManyRequests", message, [("Retry-After", str(int(wait) + 1))])

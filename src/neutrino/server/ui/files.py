@@ -2,7 +2,7 @@
 
 import gzip
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -48,7 +48,3 @@ def _file(path: str, body: bytes) -> StaticFile:
     # mtime: workers of several servers must give the same bytes for the same ETag.
     compressed = gzip.compress(body, mtime=0) if len(body) >= LEAST_COMPRESSED else None
     return StaticFile(TYPES[_suffix(path)], body, compressed, hashlib.sha256(body).hexdigest()[:24])
-
-
-def total_size(files: Mapping[str, StaticFile]) -> int:
-    return sum(len(file.body) for path, file in files.items() if path)

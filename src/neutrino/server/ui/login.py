@@ -67,6 +67,7 @@ class Session(msgspec.Struct, kw_only=True):
     project_id: str | None
     roles: list[str]
     projects: list[dict[str, str]]  # id and name of those that the user may choose, as far as Keystone lists them
+    names: dict[str, str]  # of all projects by id, for administrators: the Networking API has ids only
 
 
 Login = Callable[[Credentials], Session]
@@ -144,11 +145,13 @@ def _login(session: Any, url: str, given: Credentials) -> Session:
             )
         access = auth.get_access(session)
         token = {"id": access.auth_token, **access._data["token"]}
-    projects = _projects(session, url, token["id"])
+    projects = _listed(session, url, token["id"], "auth/projects")
     project = token.get("project") or {}
     if not project and not scope and len(projects) == 1 and given.method != "application_credential":
         only = Credentials(method="token", token=token["id"], project_id=projects[0]["id"])
         return _login(session, url, only)
+    roles = [role["name"] for role in token.get("roles", ())]
+    admin = any(role.lower() == "admin" for role in roles)
     return Session(
         token=token["id"],
         expires_at=token.get("expires_at") or "",
@@ -156,8 +159,9 @@ def _login(session: Any, url: str, given: Credentials) -> Session:
         user_id=token["user"].get("id", ""),
         project=project.get("name"),
         project_id=project.get("id"),
-        roles=[role["name"] for role in token.get("roles", ())],
+        roles=roles,
         projects=projects,
+        names={each["id"]: each["name"] for each in _listed(session, url, token["id"], "projects")} if admin else {},
     )
 
 
@@ -182,13 +186,13 @@ def _validated(session: Any, url: str, token: str) -> Mapping[str, Any]:
     return {"id": token, **response.json()["token"]}
 
 
-def _projects(session: Any, url: str, token: str) -> list[dict[str, str]]:
-    """The projects that the user may choose. A login works without the list, so errors are ignored."""
+def _listed(session: Any, url: str, token: str, path: str) -> list[dict[str, str]]:
+    """Projects that Keystone lists to this user. A login works without the list, so errors are ignored."""
     from keystoneauth1 import exceptions
 
     headers = {"X-Auth-Token": token, "Accept": "application/json"}
     try:
-        response = session.get(f"{url}/auth/projects", headers=headers, authenticated=False, log=False)
+        response = session.get(f"{url}/{path}", headers=headers, authenticated=False, log=False)
         found = response.json()["projects"]
         return [{"id": each["id"], "name": each["name"]} for each in found if each.get("enabled")][:MAX_PROJECTS]
     except (exceptions.ClientException, LookupError, ValueError, TypeError):

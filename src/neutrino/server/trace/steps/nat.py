@@ -92,7 +92,7 @@ def _source_back(walk: Walk, part: Part) -> bool:
             fields: dict[str, Any] = {"destination": done.before.source}
             if walk.packet.protocol in WITH_PORTS:
                 fields["destination_port"] = done.before.source_port
-            subject = Subject(done.resource_type, done.resource_id, "", done.project_id)
+            subject = Subject(done.resource_type, done.resource_id, done.resource_name, done.project_id)
             text = f"A reply: {walk.packet.destination} is translated back to {done.before.source}."
             walk.changes("nat", subject, text, **fields)
             return True
@@ -149,7 +149,7 @@ def _destination_back(walk: Walk, part: Part) -> None:
             fields: dict[str, Any] = {"source": done.before.destination}
             if walk.packet.protocol in WITH_PORTS:
                 fields["source_port"] = done.before.destination_port
-            subject = Subject(done.resource_type, done.resource_id, "", done.project_id)
+            subject = Subject(done.resource_type, done.resource_id, done.resource_name, done.project_id)
             text = f"A reply: source {walk.packet.source} is translated back to {done.before.destination}."
             return walk.changes("nat", subject, text, **fields)
     return None
@@ -170,6 +170,7 @@ def _translate(walk: Walk, part: Part, kind: str, subject: Subject, text: str, *
             after=walk.packet,
             resource_type=subject.type,
             resource_id=subject.id,
+            resource_name=subject.name,
             project_id=subject.project_id,
         )
     )

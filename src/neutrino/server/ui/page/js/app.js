@@ -29,7 +29,7 @@ export class App {
   constructor({ api, session, onExpired }) {
     Object.assign(this, { api, session, onExpired });
     this.store = new Store();
-    this.names = new Map(session.projects.map(({ id, name }) => [id, clean(name)]));
+    this.names = new Map([...session.projects.map(({ id, name }) => [id, name]), ...Object.entries(session.names ?? {})].map(([id, name]) => [id, clean(name)]));
     if (session.project_id) this.names.set(session.project_id, clean(session.project));
     this.place = parsePlace(location.hash);
     this.status = null;
@@ -50,7 +50,7 @@ export class App {
     this.details = new Details({ api, store: this.store, context: () => this.context(), onClose: () => this.closeDetails() });
     this.hosts = new HostsView();
     this.health = new HealthView();
-    this.subnets = new SubnetsView({});
+    this.subnets = new SubnetsView();
     this.trace = new TraceView({ api, store: this.store, canvas: this.canvas, nodeKey: (kind, id) => nodeKeyOf(this.store, kind, id) });
     this.live = new Live(api, this.store, (connection) => this.onConnection(connection), (kind, difference) => this.onDifference(kind, difference));
   }
@@ -81,6 +81,10 @@ export class App {
       history.replaceState(null, '', formatPlace(this.place));
     }
     this.filled = false;
+    if (this.place.view !== 'subnets' && this.availability) {
+      // Read again when it is next shown; until then usage is counted from the ports.
+      [this.availability, this.availabilityOf, this.derived] = [null, -1, null];
+    }
     if (before.view !== this.place.view) this.arrange();
     this.update();
     this.revealSelection();
@@ -159,7 +163,7 @@ export class App {
       this.derivedOf = this.store.version;
       const agents = [...this.store.agents.values()];
       const hosts = buildHosts(agents, this.store.all('port'));
-      const project = this.availabilityHidden && !isAdmin(this.session) ? this.session.project_id : null;
+      const project = isAdmin(this.session) ? null : this.session.project_id;
       const usage = subnetUsage(this.store.tables, this.availability, project);
       this.derived = {
         store: this.store, agents, hosts, projectName: this.projectName,
@@ -190,7 +194,8 @@ export class App {
       this.statusAt = Date.now();
       await read('v2.0/status', (answer) => (this.status = answer.status), () => (this.statusHidden = 'not available'));
     }
-    if ((view === 'subnets' || view === 'topology') && !this.availabilityHidden) {
+    if (view === 'subnets' && !this.availabilityHidden && this.availabilityOf !== this.store.edition) {
+      this.availabilityOf = this.store.edition;
       await read('v2.0/network-ip-availabilities', (answer) => (this.availability = answer.network_ip_availabilities), () => (this.availabilityHidden = true));
     }
   }

@@ -42,9 +42,3 @@ export function poolSize(pools) {
   }
   return sum;
 }
-
-export function inPools(text, pools) {
-  const address = parseAddress(text);
-  if (address === null) return false;
-  return (pools ?? []).some(({ start, end }) => parseAddress(start) <= address && address <= parseAddress(end));
-}

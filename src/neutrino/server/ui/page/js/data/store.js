@@ -13,6 +13,8 @@ export class Store {
     this.hidden = new Map();
     this.loaded = false;
     this.version = 0;
+    /** Changes of objects, without those of agents. */
+    this.edition = 0;
     this.listeners = new Set();
     this.pending = false;
   }
@@ -27,6 +29,7 @@ export class Store {
 
   replace(kind, rows) {
     this.tables[kind] = new Map(rows.map((row) => [row.id, row]));
+    this.edition += 1;
     this.changed();
   }
 
@@ -46,6 +49,7 @@ export class Store {
         table.delete(id);
       }
     }
+    this.edition += 1;
     this.changed();
     return { added, removed };
   }

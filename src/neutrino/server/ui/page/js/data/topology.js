@@ -105,6 +105,7 @@ function attach(network, router, port) {
 
 function projectsOf(networks, routers) {
   const found = new Set();
-  for (const { project } of [...networks.values(), ...routers.values()]) found.add(project);
+  // External networks are drawn above all projects, so theirs is no project to choose.
+  for (const { project, external } of [...networks.values(), ...routers.values()]) if (!external) found.add(project);
   return [...found].sort(collator.compare);
 }

@@ -8,7 +8,7 @@
  *   source: 'server' | 'ports' | 'partial'}} Usage
  */
 
-import { inPools, poolSize } from './addresses.js';
+import { poolSize } from './addresses.js';
 
 /**
  * @param {Object<string, Map<string, any>>} tables
@@ -38,10 +38,8 @@ export function subnetUsage(tables, availabilities, project) {
 function countPorts(tables) {
   const counted = new Map();
   for (const port of tables.port.values()) {
-    for (const { subnet_id: id, ip_address: address } of port.fixed_ips ?? []) {
-      // The gateway's address is outside the pools, as in the server's own count.
-      if (inPools(address, tables.subnet.get(id)?.allocation_pools)) counted.set(id, (counted.get(id) ?? 0) + 1);
-    }
+    // Addresses outside the pools, such as a router's, count too, as in the server's own list.
+    for (const { subnet_id: id } of port.fixed_ips ?? []) counted.set(id, (counted.get(id) ?? 0) + 1);
   }
   return counted;
 }

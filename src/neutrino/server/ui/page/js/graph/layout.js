@@ -58,7 +58,7 @@ function closedRegion(region) {
 }
 
 function openRegion(region, framed, aspect) {
-  const blocks = region.groups.map((group) => (group.open ? openGroup(group) : closedGroup(group)));
+  const blocks = region.groups.map((group) => (group.open ? openGroup(group, region.groups.length === 1) : closedGroup(group)));
   const shelves = pack(blocks, aspect);
   const [padding, head] = framed ? [SIZE.padding, SIZE.title] : [0, 0];
   const width = Math.max(SIZE.card, ...shelves.map((shelf) => shelf.w));
@@ -86,7 +86,7 @@ function closedGroup(group) {
 }
 
 /** A router above a grid of its networks. Lines run in the lanes above each row, and in a gutter on the left. */
-function openGroup(group) {
+function openGroup(group, only) {
   const cells = group.items.map((item) => networkCell(item));
   const columns = columnsFor(cells.length);
   const rows = [];
@@ -94,14 +94,15 @@ function openGroup(group) {
   const gutter = rows.length > 1 && group.router ? SIZE.gap : 0;
   const inner = Math.max(1, Math.min(columns, cells.length));
   const block = newBlock(gutter + inner * SIZE.card + (inner - 1) * SIZE.gap, 0);
-  const [head, lane] = [SIZE.router, SIZE.lane]; // the same without a router: networks stand in one layer
+  // The same without a router, if there are others beside it: networks stand in one layer.
+  const [head, lane] = group.router || !only ? [SIZE.router, SIZE.lane] : [26, SIZE.gap];
   const center = gutter + (block.w - gutter) / 2;
   const routerX = center - SIZE.card / 2;
   if (group.router) {
     block.nodes.push({ key: group.key, type: 'router', x: routerX, y: 0, w: SIZE.card, h: SIZE.router, data: group });
     for (const gateway of group.gateways) block.uplinks.push({ key: group.key, x: center, y: 0, gateway });
   } else {
-    block.nodes.push({ key: group.key, type: 'heading', x: gutter, y: head - 20, w: SIZE.card, h: 26, data: group });
+    block.nodes.push({ key: group.key, type: 'heading', x: gutter, y: Math.max(0, head - 20), w: SIZE.card, h: 26, data: group });
   }
   let y = head;
   const first = head + lane / 2;

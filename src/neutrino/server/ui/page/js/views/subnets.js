@@ -21,8 +21,7 @@ function title({ subnet }) {
 }
 
 export class SubnetsView {
-  constructor({ onShow }) {
-    this.onShow = onShow;
+  constructor() {
     this.sort = h('select', { 'aria-label': 'Order', on: { change: () => this.draw() } }, Object.entries(SORTS).map(([name, [text]]) => h('option', { value: name }, text)));
     this.filter = h('input', { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter subnets', name: 'filter', on: { input: () => this.draw() } });
     this.summary = h('p', { class: 'muted', role: 'status' });
@@ -36,8 +35,8 @@ export class SubnetsView {
   update(usage, { project, loaded, availabilityHidden }) {
     this.rows = usage.filter((each) => !project || each.subnet.project_id === project);
     this.loaded = loaded;
-    put(this.notes, availabilityHidden && this.rows.length
-      ? notice('info', 'Usage is counted from the ports that you see. Of networks of other projects that is only a part: the bar shows the least.') : null);
+    put(this.notes, availabilityHidden && this.rows.some((each) => each.source === 'partial')
+      ? notice('info', 'Usage is counted from the ports that you see. On networks of other projects others may use more addresses.') : null);
     this.draw();
   }
 

@@ -16,7 +16,7 @@ const RESULTS = { pass: ['ok', 'passes'], drop: ['bad', 'dropped'], change: ['ch
 const VERDICTS = { delivered: ['ok', 'Delivered'], dropped: ['bad', 'Dropped'], unknown: ['unknown', 'Unknown'] };
 
 export class TraceView {
-  /** @param {{api: any, store: any, canvas: any, nodeKey: (kind: string, id: string) => string, onTraced: (trace: any) => void}} options */
+  /** @param {{api: any, store: any, canvas: any, nodeKey: (kind: string, id: string) => string}} options */
   constructor({ api, store, canvas, nodeKey }) {
     Object.assign(this, { api, store, canvas, nodeKey });
     this.labels = new Map(); // text in the form → id of a port

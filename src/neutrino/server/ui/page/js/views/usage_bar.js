@@ -8,7 +8,7 @@ import { level } from '../data/usage.js';
 export function usageBar({ used, total, ratio, source }, wide = false) {
   const name = level(ratio);
   const percent = ratio > 0 && ratio < 0.01 ? '<1' : String(Math.round(ratio * 100));
-  const words = `${group(used)} of ${compact(total)}${source === 'partial' ? ' or more' : ''} used`;
+  const words = `${source === 'partial' ? 'at least ' : ''}${group(used)} of ${compact(total)} used`;
   const fill = h('span', { class: 'fill' });
   fill.style.width = `${Math.max(ratio > 0 ? 1.5 : 0, ratio * 100)}%`;
   return h('div', { class: `usage usage-${name.replace(' ', '-')}${wide ? ' wide' : ''}` },
