@@ -131,10 +131,18 @@ def test_metrics_with_tls(tmp_path: Path) -> None:
     settings = {"metrics": {"bind": f"0.0.0.0:{port}", "tls_cert_file": both, "tls_key_file": both}}
     with Neutrino(settings):
         for authority in (first, second):
-            both.write_text(authority.issue("metrics"))
-            context = ssl.create_default_context(cadata=authority.certificate)
+            if authority is second:
+                both.write_text(second.issue("metrics"))
             opener = urllib.request.build_opener(
-                urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+                urllib.request.ProxyHandler({}),
+                urllib.request.HTTPSHandler(context=ssl.create_default_context(cadata=authority.certificate)),
             )
-            with opener.open(f"https://127.0.0.1:{port}/metrics", timeout=10) as answer:
-                assert b"neutrino_build_info" in answer.read()
+
+            def is_trusted(opener: urllib.request.OpenerDirector = opener) -> bool:
+                try:
+                    with opener.open(f"https://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                        return b"neutrino_build_info" in answer.read()
+                except OSError:
+                    return False
+
+            wait_until(is_trusted, timeout=20, what="the certificate of this authority", failed=lambda: None)

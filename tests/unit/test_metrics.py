@@ -228,7 +228,7 @@ def test_the_resource_of_a_route(path: str, resource: str) -> None:
 
 def configuration(**values: Any) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
-    conf.register_opts(listener.options("127.0.0.1:9697"), "metrics")
+    conf.register_opts(listener.options("127.0.0.1:9699"), "metrics")
     conf([], default_config_files=[])
     for name, value in values.items():
         conf.set_override(name, value, "metrics")
@@ -238,10 +238,10 @@ def configuration(**values: Any) -> cfg.ConfigOpts:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"bind": "9697"}, "is not host:port"),
+        ({"bind": "9699"}, "is not host:port"),
         ({"bind": "127.0.0.1:99999"}, "is not host:port"),
-        ({"bind": "0.0.0.0:9697"}, "is reachable from other machines"),
-        ({"bind": "[::]:9697"}, "is reachable from other machines"),
+        ({"bind": "0.0.0.0:9699"}, "is reachable from other machines"),
+        ({"bind": "[::]:9699"}, "is reachable from other machines"),
         ({"tls_cert_file": "/x"}, "have to be set together"),
         (
             {"tls_cert_file": "/nowhere/cert", "tls_key_file": "/nowhere/key"},
@@ -255,7 +255,7 @@ def test_addresses_that_are_refused(values: dict[str, str], reason: str) -> None
 
 
 def test_addresses() -> None:
-    assert listener.address(configuration()) == ("127.0.0.1", 9697)
+    assert listener.address(configuration()) == ("127.0.0.1", 9699)
     assert listener.address(configuration(bind="[::1]:1")) == ("::1", 1)
     assert listener.address(configuration(bind="")) is None
     assert listener.address(configuration(bind="0.0.0.0:1", allow_plain_beyond_loopback=True)) == ("0.0.0.0", 1)
