@@ -23,8 +23,24 @@ from tests.support.process import wait_until
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Neutrino]:
-    with Neutrino({"feed": {"run": True}}, workers=2) as running:
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return certificate(tmp_path_factory.mktemp("tls") / "feed.pem", -1, 365, time.time())
+
+
+@pytest.fixture(scope="module")
+def secure() -> str:
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture(scope="module")
+def server(pem: Path, secure: str) -> Iterator[Neutrino]:
+    """With the feed on a Unix socket, and with TLS."""
+    feed = {"run": True, "tls_cert_file": pem, "tls_key_file": pem}
+    running = Neutrino({"feed": {**feed, "bind": f"unix:/none,{secure}"}}, workers=2)
+    running.write(
+        "neutrino.conf", running.config.read_text().replace("unix:/none", f"unix:{running.directory}/feed.sock")
+    )
+    with running:
         yield running
 
 
@@ -124,6 +140,15 @@ def test_a_host_whose_credential_is_refused(tmp_path: Path, server: Neutrino) ->
     assert (code, set(found)) == (1, {"feed-credential-refused"})
     (tmp_path / "credential").write_text(add_host(server, "h1"))
     assert doctor(path, "--only", "feed") == (0, {})
+
+
+def test_the_feed_with_tls(tmp_path: Path, server: Neutrino, secure: str, pem: Path) -> None:
+    (tmp_path / "credential").write_text(add_host(server, "h2"))
+    feed = {"server": f"wss://{secure}"}
+    code, found = doctor(agent_file(tmp_path, DEFAULT={"host": "h2"}, feed=feed), "--only", "feed")
+    assert (code, set(found)) == (1, {"feed-certificate-refused"})
+    trusting = agent_file(tmp_path, DEFAULT={"host": "h2"}, feed={**feed, "ca_file": pem})
+    assert doctor(trusting, "--only", "feed,certificates") == (0, {})
 
 
 def test_a_host_without_a_program_and_without_open_vswitch(tmp_path: Path) -> None:

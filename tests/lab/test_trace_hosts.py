@@ -228,7 +228,7 @@ def suspended(lab: Lab, host: str) -> Iterator[None]:
 def test_a_host_that_does_not_answer(site: Site) -> None:
     """Its packets still arrive, which nobody can see from outside: the verdict is unknown, and the host is named."""
     with suspended(site.lab, "h2"):
-        assert pings(site.lab, "a", site.far.addresses[4])
+        wait_until_reachable(site.a, site.far)
         found = trace(site.lab, **to("far")(site))
     assert (found["verdict"], found["cause"]) == ("unknown", "host-timeout")
     assert "not answered" in found["hosts"]["h2"]["error"]
@@ -239,7 +239,7 @@ def test_changes_that_a_host_has_not_applied(site: Site) -> None:
     """The agent was suspended when the group was closed: what the host does now is not known, and that is shown."""
     with suspended(site.lab, "h2"):
         with in_groups(site.far, site.closed):
-            assert pings(site.lab, "a", site.far.addresses[4])
+            wait_until_reachable(site.a, site.far)
             found = trace(site.lab, **to("far")(site))
             assert (found["verdict"], found["cause"]) == ("dropped", "security-group-ingress")  # when it is applied
             assert found["agreement"] is None
@@ -258,7 +258,7 @@ def test_a_dead_agent(site: Site) -> None:
     lab.stop_agent("h2")
     try:
         _age_agents(lab, "h2")
-        assert pings(lab, "a", site.far.addresses[4])
+        wait_until_reachable(site.a, site.far)
         found = trace(lab, **to("far")(site))
         assert (found["verdict"], found["cause"]) == ("unknown", "host-down")
         assert "h2" in found["hosts"]

@@ -98,6 +98,15 @@ def _build(site: Site) -> None:
         site.networks[name] = tenant_network(lab, name, 30 + number, six=False)
     site.routers["island"] = make_router(lab, None, site.networks["island"], site.networks["shore"], **KINDS["legacy"])
     specs += [Spec(name, site.networks[name], "h1", [site.open]) for name in ("island", "shore", "lonely")]
+    # A router between two address scopes.
+    for number, name in enumerate(("red", "green")):
+        scope = lab.api.create("address_scope", name=name, ip_version=4)
+        pool = {"prefixes": [f"10.{81 + number}.0.0/16"], "default_prefixlen": 24, "address_scope_id": scope["id"]}
+        made = lab.api.create("network", name=name)
+        subnet = {"network_id": made["id"], "subnetpool_id": lab.api.create("subnetpool", name=name, **pool)["id"]}
+        site.networks[name] = {**made, "by_version": {4: lab.api.create("subnet", ip_version=4, **subnet)}}
+        specs.append(Spec(name, site.networks[name], "h1", [site.open]))
+    site.routers["scopes"] = make_router(lab, None, site.networks["red"], site.networks["green"], **KINDS["legacy"])
     free = {"port_security_enabled": False, "security_groups": []}
     specs.append(Spec("gate", site.networks["legacy-right"], "h1", values=free))
     site.guests.update({guest.name: guest for guest in make_guests(lab, *specs)})
@@ -305,6 +314,7 @@ DROPPED = [
         for kind in ("legacy", "dvr")
     ),
     C("no route", towards("island", MACHINE), ping("island", MACHINE), "no-route", router("island")),
+    C("two address scopes", between("red", "green"), ping("red", four("green")), "address-scope"),
     C("no router", towards("lonely", MACHINE), ping("lonely", MACHINE), "no-router"),
     C(
         "no agent serves the router",

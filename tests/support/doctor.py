@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from cryptography.x509.oid import NameOID
 from neutrino.cli.doctor.finding import HOST, SERVER
 from neutrino.cli.doctor.machine import Done
 from neutrino.cli.doctor.subject import Subject
+from tests.support.certificates import USAGES
 from tests.support.neutrino import Settings, configuration
 
 ROOT = "CapEff:\t000001ffffffffff\n"
@@ -121,10 +123,11 @@ def write(directory: Path, name: str, defaults: Settings, settings: Settings | N
 
 
 def certificate(path: Path, begin: float, end: float, now: float) -> Path:
-    """A self-signed certificate with its key in one file; `begin` and `end` in days from now."""
+    """A self-signed certificate for 127.0.0.1 with its key in one file; `begin` and `end` in days from now."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
     at = datetime.datetime.fromtimestamp(now, datetime.UTC)
+    usage = x509.KeyUsage(**dict.fromkeys(USAGES, False) | {"digital_signature": True, "key_cert_sign": True})
     made = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -133,6 +136,11 @@ def certificate(path: Path, begin: float, end: float, now: float) -> Path:
         .serial_number(x509.random_serial_number())
         .not_valid_before(at + datetime.timedelta(days=begin))
         .not_valid_after(at + datetime.timedelta(days=end))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .add_extension(usage, critical=True)
         .sign(key, hashes.SHA256())
     )
     private = key.private_bytes(

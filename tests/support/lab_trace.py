@@ -52,7 +52,7 @@ def check(lab: Lab, case: Case[S], site: S) -> Object:
             fault = _fault(case, site, found)
             if not fault:
                 # Again: the packet may have arrived before the change took effect.
-                assert case.arrives(site) == wanted, "the fate of a real packet has changed"
+                assert _wait_for(lambda: case.arrives(site), wanted) == wanted, "real packets have another fate now"
                 return found
             if time.monotonic() > give_up:
                 raise AssertionError(f"{fault}\n{render(found, flows=True)}\n{found}")

@@ -129,7 +129,7 @@ def tunnel(**more: Any) -> dict[str, Any]:
 
 
 def found_drift(patch: pytest.MonkeyPatch, directory: Path, found: list[Drift], synced: bool = True) -> list[Finding]:
-    patch.setattr("neutrino.agent.main.find", lambda files: (found, synced))
+    patch.setattr("neutrino.agent.main.find", lambda files, seconds: (found, synced))
     return list(agent.drift(support.host(directory)))
 
 
@@ -440,7 +440,7 @@ def test_a_healthy_host_has_no_findings(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(agent, "NAMESPACES", str(tmp_path / "none"))
     monkeypatch.setattr(openvswitch, "select", lambda address, wanted: switch(Interface=[tunnel(ofport=3)]))
     monkeypatch.setattr(openvswitch, "switch_error", lambda directory: "")
-    monkeypatch.setattr("neutrino.agent.main.find", lambda files: ([Drift("l2")], True))
+    monkeypatch.setattr("neutrino.agent.main.find", lambda files, seconds: ([Drift("l2")], True))
     subject = cached(support.host(tmp_path), *peers("192.0.2.2", "192.0.2.3"))
     lock = os.open(subject.state_path / "agent.lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -605,3 +605,11 @@ def test_a_password_in_a_readable_configuration_file(tmp_path: Path) -> None:
     (found,) = files.files(subject)
     assert found.kind == "secret-readable"
     assert found.fix == f"chmod o-rwx {subject.files[0]}"
+
+
+def test_the_certificate_that_the_feed_presents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for until, expected in (("Jan 30 08:00:00 2027 GMT", ["certificate-expires"]), ("Mar 30 08:00:00 2027 GMT", [])):
+        answer = agent.Answer(101, "", "Fri, 15 Jan 2027 08:00:00 GMT", until)
+        monkeypatch.setattr(agent, "_upgrade", lambda *_, answer=answer: answer)
+        found = list(agent.feed(support.host(tmp_path, {"feed": {"server": "wss://server.example.org:9697"}})))
+        assert [each.kind for each in found] == expected

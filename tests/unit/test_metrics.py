@@ -243,7 +243,10 @@ def configuration(**values: Any) -> cfg.ConfigOpts:
         ({"bind": "0.0.0.0:9697"}, "is reachable from other machines"),
         ({"bind": "[::]:9697"}, "is reachable from other machines"),
         ({"tls_cert_file": "/x"}, "have to be set together"),
-        ({"tls_cert_file": "/nowhere/cert", "tls_key_file": "/nowhere/key"}, "cannot be loaded"),
+        (
+            {"tls_cert_file": "/nowhere/cert", "tls_key_file": "/nowhere/key"},
+            "tls_cert_file=/nowhere/cert cannot be read",
+        ),
     ],
 )
 def test_addresses_that_are_refused(values: dict[str, str], reason: str) -> None:

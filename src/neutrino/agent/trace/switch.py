@@ -12,6 +12,7 @@ from functools import cached_property
 import msgspec
 
 from neutrino.agent.l2 import pipeline
+from neutrino.agent.l2.flows.firewall import PLAIN
 from neutrino.agent.l2.reconciler import View
 from neutrino.agent.trace import group_rules
 from neutrino.agent.trace.desired_flows import DesiredFlows, is_ours
@@ -189,7 +190,7 @@ class SwitchWalk:
         if direction is not None and port is not None:
             if "+rpl" in lookup.match:
                 return ("port", port_id), "a reply of a connection that the rules allow"
-            if lookup.match.startswith("conj_id=") or lookup.priority == 77:
+            if lookup.match.startswith("conj_id=") or lookup.priority == PLAIN:
                 conjunction = int(lookup.match[8:].partition(",")[0]) if lookup.match.startswith("conj_id=") else None
                 desired = self._state.view.desired
                 for group_id, rule in group_rules.allowing(desired, port, packet, direction, conjunction):
@@ -214,24 +215,28 @@ class SwitchWalk:
     def _silent_receiver(self, found: SwitchTrace, packet: Packet) -> tuple[Cause, str] | None:
         """Why the receiver gets nothing, where it is a port of this host that must not talk: its MAC counts as unknown."""
         desired = self._state.view.desired
-        for lookup in found.lookups:
-            name = table_name(self._options, lookup.bridge, lookup.table)
-            if name not in _UNKNOWN_MAC_TABLES or lookup.bridge != self._options.integration_bridge:
+        wired = {port.id for port in desired.ports}
+        for port in desired.host_state.ports.values():
+            if port.mac_address.lower() != packet.eth_dst.lower() or port.network_id not in self._unknown_in(found):
                 continue
-            kind, network_id = self._state.owner(lookup.cookie)
-            for port in desired.host_state.ports.values() if kind == "network" else ():
-                if port.network_id == network_id and port.mac_address.lower() == packet.eth_dst.lower():
-                    known = any(each.id == port.id for each in desired.ports)
-                    found_silent = silent_cause(desired, port.id)
-                    if found_silent is not None:
-                        return found_silent[0], f"receiving port {port.id}: {found_silent[1]}"
-                    if not known:
-                        self._trail.objects.add(port.id)
-                        plugged = port.id in desired.plugged.ports
-                        cause = Cause.PORT_NOT_WIRED if plugged else Cause.NO_DEVICE
-                        reason = desired.problems.get(port.id, "its device is not plugged")
-                        return cause, f"receiving port {port.id}: {reason}"
+            silent = silent_cause(desired, port.id)
+            if silent is None and port.id in wired:
+                continue
+            self._trail.objects.add(port.id)
+            cause = Cause.PORT_NOT_WIRED if port.id in desired.plugged.ports else Cause.NO_DEVICE
+            cause, reason = silent or (cause, desired.problems.get(port.id, "its device is not plugged"))
+            return cause, f"receiving port {port.id}: {reason}"
         return None
+
+    def _unknown_in(self, found: SwitchTrace) -> set[str]:
+        """The networks in whose flows by MAC the packet was looked up on the integration bridge."""
+        owners = (
+            self._state.owner(lookup.cookie)
+            for lookup in found.lookups
+            if lookup.bridge == self._options.integration_bridge
+            and table_name(self._options, lookup.bridge, lookup.table) in _UNKNOWN_MAC_TABLES
+        )
+        return {object_id for kind, object_id in owners if kind == "network"}
 
     def _leaving(self, left: list[Copy], packet: Packet) -> Iterator[tuple[Packet, Copy, SwitchPort]]:
         for copy in left:

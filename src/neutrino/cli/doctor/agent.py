@@ -9,15 +9,17 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from neutrino.agent.dhcp.network import NAMESPACE_KIND
 from neutrino.agent.l3.names import FIP_KIND, ROUTER_KIND, SNAT_KIND
 from neutrino.cli.doctor import kinds
+from neutrino.cli.doctor.files import expires_soon
 from neutrino.cli.doctor.finding import Finding
 from neutrino.cli.doctor.host import has_net_admin
 from neutrino.cli.doctor.openvswitch import read as read_switch
@@ -31,6 +33,7 @@ from neutrino.feed.messages import HOST_HEADER
 
 SECONDS: Final = 5.0
 SKEW_SECONDS: Final = 5.0
+SYNC_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = 3.0  # a change that the running agent is applying is no drift
 MAX_LISTED: Final = 5
 NAMESPACES = "/run/netns"
@@ -49,7 +52,7 @@ def feed(subject: Subject) -> Iterator[Finding]:
     for text in conf.feed.server:
         address = parse(text, tls=True)
         try:
-            status, body, date = _upgrade(address, conf, credential)
+            answer = _upgrade(address, conf, credential)
         except ssl.SSLCertVerificationError as error:
             yield kinds.FEED_UNTRUSTED(f"{address}: {error.verify_message}")
             continue
@@ -58,11 +61,26 @@ def feed(subject: Subject) -> Iterator[Finding]:
                 f"{address}: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
             )
             continue
-        if status in (401, 403):
-            yield kinds.FEED_REFUSED(f"{address} refuses the credential of host {conf.host}: {body or status}")
-        elif status != http.client.SWITCHING_PROTOCOLS:
-            yield kinds.FEED_UNREACHABLE(f"{address} responds with {status}: {body or 'it is not the feed'}")
-        yield from clock_finding(address, date, subject.machine.now())
+        if answer.status in (401, 403):
+            yield kinds.FEED_REFUSED(
+                f"{address} refuses the credential of host {conf.host}: {answer.body or answer.status}"
+            )
+        elif answer.status != http.client.SWITCHING_PROTOCOLS:
+            yield kinds.FEED_UNREACHABLE(
+                f"{address} responds with {answer.status}: {answer.body or 'it is not the feed'}"
+            )
+        now = subject.machine.now()
+        yield from clock_finding(address, answer.date, now)
+        if answer.valid_until:
+            end = datetime.fromtimestamp(ssl.cert_time_to_seconds(answer.valid_until), UTC)
+            yield from expires_soon(f"the certificate of {address}", end, datetime.fromtimestamp(now, UTC))
+
+
+class Answer(NamedTuple):
+    status: int
+    body: str  # the text of a refusal
+    date: str  # of the server's clock
+    valid_until: str = ""  # of the server's certificate
 
 
 class _Connection(http.client.HTTPConnection):
@@ -73,8 +91,9 @@ class _Connection(http.client.HTTPConnection):
         self.sock = connected
 
 
-def _upgrade(address: Address, conf: Any, credential: str) -> tuple[int, str, str]:
-    """Request the WebSocket as the agent does, and close it: status, the text of a refusal, and the server's date."""
+def _upgrade(address: Address, conf: Any, credential: str) -> Answer:
+    """Request the WebSocket as the agent does, and close it."""
+    valid_until = ""
     with contextlib.ExitStack() as stack:
         if address.path:
             connected = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -84,7 +103,8 @@ def _upgrade(address: Address, conf: Any, credential: str) -> tuple[int, str, st
             connected = stack.enter_context(socket.create_connection((address.host, address.port), SECONDS))
         if address.tls:
             context = ssl.create_default_context(cafile=conf.feed.ca_file)
-            connected = stack.enter_context(context.wrap_socket(connected, server_hostname=address.host))
+            secured = stack.enter_context(context.wrap_socket(connected, server_hostname=address.host))
+            connected, valid_until = secured, str((secured.getpeercert() or {}).get("notAfter", ""))
         headers = {HOST_HEADER: conf.host, "Authorization": f"Bearer {credential}", "Upgrade": "websocket"}
         headers |= {
             "Connection": "Upgrade",
@@ -96,7 +116,7 @@ def _upgrade(address: Address, conf: Any, credential: str) -> tuple[int, str, st
         response = connection.getresponse()
         is_open = response.status == http.client.SWITCHING_PROTOCOLS  # its body is the feed, and has no end
         body = "" if is_open else response.read(500).decode(errors="replace").strip()
-        return response.status, one_line(body), response.headers.get("Date", "")
+        return Answer(response.status, one_line(body), response.headers.get("Date", ""), valid_until)
 
 
 def clock_finding(address: object, date: str, now: float) -> Iterator[Finding]:
@@ -173,7 +193,7 @@ def _find(subject: Subject) -> tuple[Any, bool]:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        return main.find(subject.files)
+        return main.find(subject.files, SYNC_SECONDS)
     finally:
         logging.disable(before)
 

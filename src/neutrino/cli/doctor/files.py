@@ -33,7 +33,7 @@ def files(subject: Subject) -> Iterator[Finding]:
 
 def secret_files(subject: Subject) -> list[tuple[str, str]]:
     conf = subject.conf
-    found: list[tuple[str, Any]] = []
+    found: list[tuple[str, Any]] = [("[metrics] tls_key_file", conf.metrics.tls_key_file)]
     if subject.role == SERVER:
         found += [("[ssl] key_file", conf.ssl.key_file if conf.use_ssl else "")]
         found += [("[feed] tls_key_file", conf.feed.tls_key_file)]
@@ -131,14 +131,17 @@ def certificates(subject: Subject) -> Iterator[Finding]:
 def certificate_files(subject: Subject) -> list[tuple[str, str, str]]:
     """Option, path, and the path of the key if it has one."""
     conf = subject.conf
-    found: list[tuple[str, Any, Any]] = []
+    metrics = conf.metrics
+    found: list[tuple[str, Any, Any]] = [("[metrics] tls_cert_file", metrics.tls_cert_file, metrics.tls_key_file)]
     if subject.role == SERVER:
         if conf.use_ssl:
             found += [
                 ("[ssl] cert_file", conf.ssl.cert_file, conf.ssl.key_file),
                 ("[ssl] ca_file", conf.ssl.ca_file, ""),
             ]
-        found += [("[feed] tls_cert_file", conf.feed.tls_cert_file, conf.feed.tls_key_file)]
+        # The key may be in the file of the certificate.
+        certificate = conf.feed.tls_cert_file
+        found += [("[feed] tls_cert_file", certificate, conf.feed.tls_key_file or certificate)]
         found += [("[oslo_messaging_rabbit] ssl_ca_file", conf.oslo_messaging_rabbit.ssl_ca_file, "")]
         found += [(f"[{group}] cafile", _option(conf, group, "cafile"), "") for group in ("keystone_authtoken", "nova")]
     else:
@@ -179,6 +182,12 @@ def examine_certificate(option: str, path: str, key: str, now: datetime) -> Iter
             yield kinds.CERTIFICATE_EXPIRED(f"{shown}: {name} expired on {end:%Y-%m-%d %H:%M} UTC")
         elif begin > now:
             yield kinds.CERTIFICATE_EARLY(f"{shown}: {name} is valid from {begin:%Y-%m-%d %H:%M} UTC on")
-        elif (end - now).total_seconds() < DAYS * 86400:
-            days = int((end - now).total_seconds() // 86400)
-            yield kinds.CERTIFICATE_EXPIRES(f"{shown}: {name} expires on {end:%Y-%m-%d %H:%M} UTC, in {days} days")
+        else:
+            yield from expires_soon(f"{shown}: {name}", end, now)
+
+
+def expires_soon(shown: str, end: datetime, now: datetime) -> Iterator[Finding]:
+    """A finding if the certificate ends within DAYS."""
+    left = (end - now).total_seconds() / 86400
+    if 0 < left < DAYS:
+        yield kinds.CERTIFICATE_EXPIRES(f"{shown} expires on {end:%Y-%m-%d %H:%M} UTC, in {int(left)} days")

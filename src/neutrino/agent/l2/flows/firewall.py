@@ -38,7 +38,7 @@ from neutrino.agent.l2.pipeline import MARK_INVALID, REG_GUARDED, REG_PORT, REG_
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.openflow.api import Flow
 
-_PLAIN, _CONJUNCTION = 77, 70  # priorities: at the same one, a plain flow would hide conjunctions
+PLAIN, _CONJUNCTION = 77, 70  # priorities: at the same one, a plain flow would hide conjunctions
 _KEYWORD = {4: "ip", 6: "ipv6"}
 # The field of the other side's address.
 _REMOTE = {
@@ -182,7 +182,7 @@ def _port(bridge: str, port: LocalPort, conjunctions: Mapping[str, int], ingress
         for match in render_matches(rule):
             full = f"{match},{here},ct_state={'+' if rule.stateful else '-'}trk"
             if rule.remote is None:
-                flows.add(table.flow(_PLAIN, full, then=accepted))
+                flows.add(table.flow(PLAIN, full, then=accepted))
             else:
                 conjunctive[rule.direction, full].add(conjunctions[rule.remote])
     if not port.stateful:

@@ -29,7 +29,9 @@ export class App {
   constructor({ api, session, onExpired }) {
     Object.assign(this, { api, session, onExpired });
     this.store = new Store();
-    this.names = new Map([...session.projects.map(({ id, name }) => [id, name]), ...Object.entries(session.names ?? {})].map(([id, name]) => [id, clean(name)]));
+    this.names = new Map([
+      ...session.projects.map(({ id, name }) => [id, name]), ...Object.entries(session.names ?? {}),
+    ].map(([id, name]) => [id, clean(name)]));
     if (session.project_id) this.names.set(session.project_id, clean(session.project));
     this.place = parsePlace(location.hash);
     this.status = null;
@@ -52,7 +54,10 @@ export class App {
     this.health = new HealthView();
     this.subnets = new SubnetsView();
     this.trace = new TraceView({ api, store: this.store, canvas: this.canvas, nodeKey: (kind, id) => nodeKeyOf(this.store, kind, id) });
-    this.live = new Live(api, this.store, (connection) => this.onConnection(connection), (kind, difference) => this.onDifference(kind, difference));
+    this.live = new Live(
+      api, this.store, (connection) => this.onConnection(connection),
+      (kind, difference) => this.onDifference(kind, difference),
+    );
   }
 
   start(root) {
@@ -196,7 +201,10 @@ export class App {
     }
     if (view === 'subnets' && !this.availabilityHidden && this.availabilityOf !== this.store.edition) {
       this.availabilityOf = this.store.edition;
-      await read('v2.0/network-ip-availabilities', (answer) => (this.availability = answer.network_ip_availabilities), () => (this.availabilityHidden = true));
+      await read(
+        'v2.0/network-ip-availabilities', (answer) => (this.availability = answer.network_ip_availabilities),
+        () => (this.availabilityHidden = true),
+      );
     }
   }
 
@@ -221,7 +229,10 @@ export class App {
       const agentsHidden = hidden.get('agent') ?? (loaded && !isAdmin(this.session) && !context.agents.length ? 'visible to administrators only' : '');
       this.health.update({ ...context, ports: this.store.all('port'), status: this.status, statusHidden: this.statusHidden, agentsHidden, loaded });
     }
-    if (view === 'subnets') this.subnets.update(context.usageList, { project: params.project ?? '', loaded, availabilityHidden: this.availabilityHidden });
+    if (view === 'subnets') this.subnets.update(
+      context.usageList,
+      { project: params.project ?? '', loaded, availabilityHidden: this.availabilityHidden },
+    );
     if (view === 'trace') {
       this.trace.update();
       if (loaded && !this.filled) {

@@ -51,11 +51,17 @@ function ofPorts(ports) {
   for (const port of ports.values()) {
     const of = (severity, title, text) => ({ severity, title, text, subject: portLabel(port), kind: 'port', id: port.id });
     if (port['binding:vif_type'] === 'binding_failed') {
-      found.push(of('bad', 'Binding failed', `No driver could bind the port on host ${port['binding:host_id'] || '(none)'}.`));
+      found.push(of(
+        'bad', 'Binding failed',
+        `No driver could bind the port on host ${port['binding:host_id'] || '(none)'}.`,
+      ));
     } else if (port.status === 'ERROR') {
       found.push(of('bad', 'Port in error', 'The port has the status ERROR.'));
     } else if (port.status === 'DOWN' && port['binding:host_id'] && port.admin_state_up && isMember(port)) {
-      found.push(of('warn', 'Port down', `It is bound to ${port['binding:host_id']}, and the host has not reported it as up.`));
+      found.push(of(
+        'warn', 'Port down',
+        `It is bound to ${port['binding:host_id']}, and the host has not reported it as up.`,
+      ));
     }
   }
   return found;

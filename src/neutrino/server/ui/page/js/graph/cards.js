@@ -128,7 +128,12 @@ export const CARDS = {
       draw: () => [
         s('rect', { class: 'hit', width: node.w, height: node.h }),
         glyph('off', 0, 5, 14),
-        text(`No router · ${count(node.data.counts.networks, 'network')}`, 20, 17, node.w - 24, 'text', { class: 't-text minor' }),
+        text(
+          `No router · ${count(node.data.counts.networks, 'network')}`, 20, 17,
+          node.w - 24,
+          'text',
+          { class: 't-text minor' },
+        ),
       ],
     };
   },

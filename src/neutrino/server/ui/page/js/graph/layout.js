@@ -224,7 +224,10 @@ function connectExternals(blocks, top, picture) {
       const lane = block.y - SIZE.shelf / 2 + 6 - (top.count - 1 - target.number) * SIZE.bus;
       const first = block.y - bus < SIZE.shelf * 1.5 + top.count * SIZE.bus;
       const direct = first && y <= SIZE.title;
-      const inside = y > SIZE.title ? [[px, py], [px, py - SIZE.shelf / 2], [block.x + 6, py - SIZE.shelf / 2], [block.x + 6, lane]] : [[px, py], [px, lane]];
+      const inside = y > SIZE.title ? [
+        [px, py], [px, py - SIZE.shelf / 2], [block.x + 6, py - SIZE.shelf / 2],
+        [block.x + 6, lane],
+      ] : [[px, py], [px, lane]];
       const margin = -SIZE.gap - offset;
       const up = [[target.x, bus], [target.x, target.y]];
       const points = direct

@@ -64,7 +64,10 @@ export function buildScene(topology, { project = '', expanded = new Map() }) {
       .filter((each) => shownRouters.has(each.routerId) && each.routerId !== primary.get(node.id))
       .map((each) => ({ routerId: each.routerId, networkId: node.id })),
   );
-  const ports = networks.reduce((sum, node) => sum + node.members.filter((each) => !project || each.port.project_id === project).length, 0);
+  const ports = networks.reduce(
+    (sum, node) => sum + node.members.filter((each) => !project || each.port.project_id === project).length,
+    0,
+  );
   const counts = { networks: networks.length, routers: routers.length, ports, drawn };
   return { externals: externals.map(item), regions, crossings, counts };
 }

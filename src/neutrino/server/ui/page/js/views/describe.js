@@ -42,7 +42,10 @@ function list(items, line) {
 
 function portLine(port) {
   const [name, word] = statusOf(port);
-  return [mark(name, word), link('port', port.id, portLabel(port)), h('span', { class: 'muted mono end' }, port.fixed_ips?.[0]?.ip_address ?? '')];
+  return [
+    mark(name, word), link('port', port.id, portLabel(port)),
+    h('span', { class: 'muted mono end' }, port.fixed_ips?.[0]?.ip_address ?? ''),
+  ];
 }
 
 const OWNERS = {
@@ -68,7 +71,11 @@ const DESCRIPTIONS = {
       ]),
       section(`Subnets (${node.subnets.length})`, node.subnets.length ? list(node.subnets, (subnet) => {
         const usage = context.usage.get(subnet.id);
-        return h('div', { class: 'stack' }, link('subnet', subnet.id, clean(subnet.name) ? `${clean(subnet.name)} · ${subnet.cidr}` : subnet.cidr), usage ? usageBar(usage) : null);
+        return h(
+          'div', { class: 'stack' },
+          link('subnet', subnet.id, clean(subnet.name) ? `${clean(subnet.name)} · ${subnet.cidr}` : subnet.cidr),
+          usage ? usageBar(usage) : null,
+        );
       }) : h('p', { class: 'muted' }, 'Ports of this network get no addresses.')),
       node.attachments.length ? section(`Routers (${node.attachments.length})`, list(node.attachments, ({ routerId, ips }) =>
         [link('router', routerId, context.topology.routers.get(routerId).name), h('span', { class: 'muted mono end' }, ips.join(', '))])) : null,
@@ -77,7 +84,9 @@ const DESCRIPTIONS = {
       node.floatingIps.length ? section(`Floating IPs (${node.floatingIps.length})`, list(node.floatingIps, (floatingIp) =>
         [link('floatingip', floatingIp.id, floatingIp.floating_ip_address), h('span', { class: 'muted end' }, floatingIp.port_id ? floatingIp.fixed_ip_address : 'not associated')])) : null,
       services.length ? section('Service ports', list(services, (port) =>
-        [mark(...statusOf(port)), link('port', port.id, OWNERS[port.device_owner] ?? port.device_owner.replace('network:', '')),
+        [mark(...statusOf(port)), link(
+          'port', port.id, OWNERS[port.device_owner] ?? port.device_owner.replace('network:', ''),
+        ),
           h('span', { class: 'muted mono end' }, port.fixed_ips?.[0]?.ip_address ?? '')])) : null,
     ];
   },
@@ -93,9 +102,17 @@ const DESCRIPTIONS = {
         ['Gateway', subnet.gateway_ip ? h('code', {}, subnet.gateway_ip) : 'none'],
         ['DHCP', subnet.enable_dhcp ? 'yes' : 'no'],
         ['IPv6 mode', subnet.ipv6_address_mode || subnet.ipv6_ra_mode],
-        ['Allocation pools', (subnet.allocation_pools ?? []).map((pool) => h('div', { class: 'mono' }, `${pool.start} – ${pool.end}`))],
+        [
+          'Allocation pools',
+          (subnet.allocation_pools ?? []).map((pool) => h('div', { class: 'mono' }, `${pool.start} – ${pool.end}`)),
+        ],
         ['DNS servers', subnet.dns_nameservers?.length ? subnet.dns_nameservers.join(', ') : null],
-        ['Host routes', subnet.host_routes?.length ? subnet.host_routes.map((route) => h('div', { class: 'mono' }, `${route.destination} via ${route.nexthop}`)) : null],
+        [
+          'Host routes',
+          subnet.host_routes?.length ? subnet.host_routes.map((route) => h(
+            'div', { class: 'mono' }, `${route.destination} via ${route.nexthop}`,
+          )) : null,
+        ],
         ...common(subnet, context),
       ]),
     ];
@@ -109,8 +126,19 @@ const DESCRIPTIONS = {
     return [
       facts([
         ['Status', status(router)],
-        ['Kind', [router.ha && 'highly available', router.distributed && 'distributed'].filter(Boolean).join(', ') || 'centralized'],
-        ['Gateway', gateway?.network_id ? [link('network', gateway.network_id, context.topology.networks.get(gateway.network_id)?.name), ' ', h('span', { class: 'mono' }, node.gatewayIps.join(', '))] : 'none'],
+        [
+          'Kind',
+          [
+            router.ha && 'highly available', router.distributed && 'distributed',
+          ].filter(Boolean).join(', ') || 'centralized',
+        ],
+        [
+          'Gateway',
+          gateway?.network_id ? [
+            link('network', gateway.network_id, context.topology.networks.get(gateway.network_id)?.name), ' ',
+            h('span', { class: 'mono' }, node.gatewayIps.join(', ')),
+          ] : 'none',
+        ],
         ['SNAT', gateway?.network_id && 'enable_snat' in gateway ? (gateway.enable_snat ? 'yes' : 'no') : null],
         ...common(router, context),
       ]),
@@ -118,7 +146,10 @@ const DESCRIPTIONS = {
         const own = network.attachments.find((each) => each.routerId === router.id);
         return [link('network', network.id, network.name), h('span', { class: 'muted mono end' }, own.ips.join(', '))];
       }) : h('p', { class: 'muted' }, 'The router has no interface.')),
-      router.routes?.length ? section('Static routes', list(router.routes, (route) => h('span', { class: 'mono' }, `${route.destination} via ${route.nexthop}`))) : null,
+      router.routes?.length ? section(
+        'Static routes',
+        list(router.routes, (route) => h('span', { class: 'mono' }, `${route.destination} via ${route.nexthop}`)),
+      ) : null,
       floating.length ? section(`Floating IPs (${floating.length})`, list(floating, (each) =>
         [link('floatingip', each.id, each.floating_ip_address), h('span', { class: 'muted mono end' }, each.fixed_ip_address ?? '')])) : null,
     ];
@@ -134,22 +165,49 @@ const DESCRIPTIONS = {
     const groups = port.security_groups ?? [];
     return [
       h('div', { class: 'actions' },
-        h('a', { class: 'button', href: formatPlace({ view: 'trace', params: { from: port.id } }) }, icon('trace'), 'Trace from here'),
+        h(
+          'a', { class: 'button', href: formatPlace({ view: 'trace', params: { from: port.id } }) },
+          icon('trace'),
+          'Trace from here',
+        ),
         h('a', { class: 'button', href: formatPlace({ view: 'trace', params: { to: port.id } }) }, icon('trace'), 'Trace to here')),
-      port['binding:vif_type'] === 'binding_failed' ? notice('bad', `No driver could bind this port on ${host || 'its host'}.`) : null,
+      port['binding:vif_type'] === 'binding_failed' ? notice(
+        'bad', `No driver could bind this port on ${host || 'its host'}.`,
+      ) : null,
       facts([
         ['Status', status(port)],
         ['Network', network ? link('network', network.id, nameOf(network)) : shortId(port.network_id)],
-        ['Addresses', port.fixed_ips?.length ? port.fixed_ips.map((fixed) => h('div', {}, h('code', {}, fixed.ip_address), ' ', link('subnet', fixed.subnet_id, store.get('subnet', fixed.subnet_id)?.cidr))) : 'none'],
-        ['Floating IPs', floating.length ? floating.map((each) => h('div', {}, link('floatingip', each.id, each.floating_ip_address))) : null],
+        [
+          'Addresses',
+          port.fixed_ips?.length ? port.fixed_ips.map((fixed) => h(
+            'div', {}, h('code', {}, fixed.ip_address),
+            ' ',
+            link('subnet', fixed.subnet_id, store.get('subnet', fixed.subnet_id)?.cidr),
+          )) : 'none',
+        ],
+        [
+          'Floating IPs',
+          floating.length ? floating.map((each) => h(
+            'div', {}, link('floatingip', each.id, each.floating_ip_address),
+          )) : null,
+        ],
         ['MAC address', h('code', {}, port.mac_address)],
         ['Host', host ? link('host', host, host) : 'binding:host_id' in port ? 'not bound' : null],
         ['Owner', router ? link('router', router.id, nameOf(router)) : port.device_owner ? data(port.device_owner) : null],
         ['Device', !router && port.device_id ? copyable(port.device_id) : null],
         ['VIF type', port['binding:vif_type']],
         ['Port security', port.port_security_enabled === undefined ? null : port.port_security_enabled ? 'on' : 'off'],
-        ['Security groups', groups.length ? groups.map((id) => h('div', {}, link('security_group', id, store.get('security_group', id) ? nameOf(store.get('security_group', id)) : ''))) : null],
-        ['Allowed address pairs', port.allowed_address_pairs?.length ? port.allowed_address_pairs.map((pair) => h('div', { class: 'mono' }, pair.ip_address)) : null],
+        [
+          'Security groups',
+          groups.length ? groups.map((id) => h(
+            'div', {},
+            link('security_group', id, store.get('security_group', id) ? nameOf(store.get('security_group', id)) : ''),
+          )) : null,
+        ],
+        [
+          'Allowed address pairs',
+          port.allowed_address_pairs?.length ? port.allowed_address_pairs.map((pair) => h('div', { class: 'mono' }, pair.ip_address)) : null,
+        ],
         ...common(port, context),
       ]),
       siblings.length && !router ? section('Other ports of the instance', list(siblings, portLine)) : null,
@@ -215,7 +273,10 @@ const DESCRIPTIONS = {
         [mark(agentHealth(agent), agent.alive ? 'alive' : 'late'), link('agent', agent.id, agent.agent_type)])),
       section(`Tunnels (${peers.length})`, peers.length ? list(peers, (tunnel) => {
         const other = tunnel.a === host.name ? tunnel.b : tunnel.a;
-        return [mark(tunnel.health, tunnel.health), link('host', other, other), h('span', { class: 'muted end' }, `${tunnel.types.join(', ')} · ${count(tunnel.networks.length, 'network')}`)];
+        return [
+          mark(tunnel.health, tunnel.health), link('host', other, other),
+          h('span', { class: 'muted end' }, `${tunnel.types.join(', ')} · ${count(tunnel.networks.length, 'network')}`),
+        ];
       }) : h('p', { class: 'muted' }, 'No tunnel network has ports here and on another host.')),
       section(`Ports of instances (${members.length})`, members.length ? list(members, portLine) : h('p', { class: 'muted' }, 'None.'),
         others ? h('p', { class: 'muted' }, `And ${count(others, 'service port')} of routers and DHCP.`) : null),

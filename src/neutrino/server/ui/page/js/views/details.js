@@ -43,7 +43,10 @@ export class Details {
         ? empty('', `This ${(TITLES[kind] ?? kind).toLowerCase()} does not exist, or you may not see it.`) : null);
       return;
     }
-    put(this.title, data(kind === 'host' ? object.name : kind === 'port' ? portLabel(object) : kind === 'agent' ? `${object.agent_type} on ${object.host}` : nameOf(object)));
+    put(
+      this.title,
+      data(kind === 'host' ? object.name : kind === 'port' ? portLabel(object) : kind === 'agent' ? `${object.agent_type} on ${object.host}` : nameOf(object)),
+    );
     put(this.body, describe(kind, object, this.context()), this.more);
   }
 

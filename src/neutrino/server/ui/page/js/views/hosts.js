@@ -16,7 +16,10 @@ export class HostsView {
   constructor() {
     this.summary = h('p', { class: 'muted', role: 'status' });
     this.body = h('div', {});
-    this.element = h('div', { class: 'page' }, h('header', { class: 'page-head' }, h('h1', {}, 'Hosts'), this.summary), this.body);
+    this.element = h(
+      'div', { class: 'page' }, h('header', { class: 'page-head' }, h('h1', {}, 'Hosts'), this.summary),
+      this.body,
+    );
   }
 
   update({ hosts, tunnels, hidden, loaded, selected }) {
@@ -30,7 +33,13 @@ export class HostsView {
       return;
     }
     if (!hosts.length) {
-      put(this.body, empty('No host has reported yet', 'A host appears when its agent connects to the feed.', h('pre', {}, 'neutrino agent --config-file /etc/neutrino/agent.conf')));
+      put(
+        this.body,
+        empty(
+          'No host has reported yet', 'A host appears when its agent connects to the feed.',
+          h('pre', {}, 'neutrino agent --config-file /etc/neutrino/agent.conf'),
+        ),
+      );
       return;
     }
     const failing = hosts.filter((host) => host.health !== 'ok').length;
@@ -38,7 +47,9 @@ export class HostsView {
     const focused = document.activeElement?.getAttribute?.('data-host');
     put(this.body,
       hosts.length > 1 && hosts.length <= MESH ? this.mesh(hosts, tunnels, selected) : null,
-      hosts.length > MESH ? notice('info', `The picture of tunnels is drawn for up to ${MESH} hosts. Select a host for its tunnels.`) : null,
+      hosts.length > MESH ? notice(
+        'info', `The picture of tunnels is drawn for up to ${MESH} hosts. Select a host for its tunnels.`,
+      ) : null,
       h('ul', { class: 'host-cards', 'aria-label': 'Hosts' }, hosts.map((host) => this.card(host, tunnels, selected))));
     if (focused) this.body.querySelector(`[data-host="${CSS.escape(focused)}"]`)?.focus();
   }
@@ -69,7 +80,12 @@ export class HostsView {
         s('g', { class: `glyph status-${host.health}`, transform: 'translate(56 -18) scale(.8)' }, paths(host.health)));
     });
     return h('figure', { class: 'mesh' },
-      s('svg', { viewBox: `0 0 ${size.width} ${size.height}`, role: 'group', 'aria-label': 'Tunnels between hosts' }, s('g', {}, lines), s('g', {}, nodes)),
+      s(
+        'svg',
+        { viewBox: `0 0 ${size.width} ${size.height}`, role: 'group', 'aria-label': 'Tunnels between hosts' },
+        s('g', {}, lines),
+        s('g', {}, nodes),
+      ),
       h('figcaption', {}, tunnels.length ? 'Lines are tunnels between hosts that have ports of the same tunnel networks; the number is how many networks.' : 'No tunnel network has ports on two hosts, so no tunnel carries traffic.'));
   }
 
@@ -79,16 +95,35 @@ export class HostsView {
     const peers = tunnels.filter((tunnel) => tunnel.a === host.name || tunnel.b === host.name);
     const broken = peers.filter((tunnel) => tunnel.health === 'bad').length;
     const unknown = peers.filter((tunnel) => tunnel.health === 'unknown').length;
-    const ports = [['ACTIVE', 'ok'], ['DOWN', 'warn'], ['ERROR', 'bad'], ['BUILD', 'unknown']].filter(([status]) => byStatus.get(status));
+    const ports = [
+      ['ACTIVE', 'ok'], ['DOWN', 'warn'], ['ERROR', 'bad'],
+      ['BUILD', 'unknown'],
+    ].filter(([status]) => byStatus.get(status));
     return h('li', { class: `host-card is-${host.health}${host.name === selected ? ' on' : ''}` },
-      h('div', { class: 'host-head' }, icon('host'), h('a', { href: linkTo('host', host.name), class: 'strong' }, data(host.name)), state(host.health, hostWord(host))),
+      h(
+        'div', { class: 'host-head' }, icon('host'),
+        h('a', { href: linkTo('host', host.name), class: 'strong' }, data(host.name)),
+        state(host.health, hostWord(host)),
+      ),
       h('ul', { class: 'chips', 'aria-label': 'Agents' }, host.agents.map((agent) => {
         const health = agentHealth(agent);
         const words = { ok: 'alive', bad: agent.alive ? 'dataplane down' : 'late', warn: 'reports problems or is behind', off: 'disabled' }[health];
-        return h('li', {}, h('a', { class: `chip is-${health}`, href: linkTo('agent', agent.id), title: `${agent.agent_type}: ${words}` }, icon(health), ROLES[agent.agent_type] ?? agent.agent_type, h('span', { class: 'visually-hidden' }, `: ${words}`)));
+        return h(
+          'li', {},
+          h(
+            'a',
+            { class: `chip is-${health}`, href: linkTo('agent', agent.id), title: `${agent.agent_type}: ${words}` },
+            icon(health),
+            ROLES[agent.agent_type] ?? agent.agent_type,
+            h('span', { class: 'visually-hidden' }, `: ${words}`),
+          ),
+        );
       }), host.agents.length ? null : h('li', { class: 'muted' }, 'no agent reports')),
       h('p', { class: 'host-facts' },
-        host.ports.length ? ports.map(([status, name]) => h('span', {}, mark(name, status), ` ${count(byStatus.get(status), 'port')} ${status.toLowerCase()}`)) : h('span', { class: 'muted' }, 'no ports'),
+        host.ports.length ? ports.map(([status, name]) => h(
+          'span', {}, mark(name, status),
+          ` ${count(byStatus.get(status), 'port')} ${status.toLowerCase()}`,
+        )) : h('span', { class: 'muted' }, 'no ports'),
         h('span', { class: 'muted' }, peers.length ? `${count(peers.length, 'tunnel')}${broken ? `, ${broken} broken` : ''}${unknown ? `, ${unknown} not known` : ''}` : 'no tunnels in use')));
   }
 }

@@ -22,18 +22,33 @@ export class Shell {
     this.links = new Map();
     this.problems = h('span', { class: 'badge', hidden: true });
     const nav = h('nav', { 'aria-label': 'Views' }, Object.entries(NAMES).map(([view, name]) => {
-      const link = h('a', { href: formatPlace({ view, params: {} }) }, icon(view), h('span', {}, name), view === 'health' ? this.problems : null);
+      const link = h(
+        'a', { href: formatPlace({ view, params: {} }) }, icon(view),
+        h('span', {}, name),
+        view === 'health' ? this.problems : null,
+      );
       this.links.set(view, link);
       return link;
     }));
-    this.project = h('select', { 'aria-label': 'Project', class: 'project', on: { change: () => options.onProject(this.project.value) } });
+    this.project = h(
+      'select',
+      { 'aria-label': 'Project', class: 'project', on: { change: () => options.onProject(this.project.value) } },
+    );
     this.connection = h('button', { type: 'button', class: 'connection', on: { click: options.onRetry } });
     this.banner = h('div', { class: 'banner', hidden: true });
     this.main = h('main', { id: 'main', tabindex: -1 });
     this.element = h('div', { class: 'shell' },
-      h('a', { href: '#main', class: 'skip', on: { click: (event) => { event.preventDefault(); this.main.focus(); } } }, 'Skip to the content'),
+      h(
+        'a',
+        { href: '#main', class: 'skip', on: { click: (event) => { event.preventDefault(); this.main.focus(); } } },
+        'Skip to the content',
+      ),
       h('header', { class: 'top' },
-        h('a', { class: 'brand', href: '#/topology', 'aria-label': 'neutrino: topology' }, h('img', { src: 'icon.svg', alt: '', width: 24, height: 24 }), h('span', {}, 'neutrino')),
+        h(
+          'a', { class: 'brand', href: '#/topology', 'aria-label': 'neutrino: topology' },
+          h('img', { src: 'icon.svg', alt: '', width: 24, height: 24 }),
+          h('span', {}, 'neutrino'),
+        ),
         nav, searchBox(options.store), this.project, this.connection, this.themeButton(), this.account()),
       this.banner, this.main);
     setInterval(() => this.drawConnection(), 1000);
@@ -58,7 +73,11 @@ export class Shell {
 
   account() {
     const { session, onLogOut } = this.options;
-    if (session.auth === 'noauth') return h('span', { class: 'account none', title: 'This server has no authentication: everyone who reaches it is an administrator.' }, 'No authentication');
+    if (session.auth === 'noauth') return h(
+      'span',
+      { class: 'account none', title: 'This server has no authentication: everyone who reaches it is an administrator.' },
+      'No authentication',
+    );
     const who = `${clean(session.user)}${session.project ? ` · ${clean(session.project)}` : ''}`;
     return h('div', { class: 'account' }, h('span', { title: `Roles: ${session.roles.join(', ') || 'none'}` }, who),
       h('button', { type: 'button', class: 'tool', title: 'Log out', 'aria-label': 'Log out', on: { click: onLogOut } }, icon('logout')));

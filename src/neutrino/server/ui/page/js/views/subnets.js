@@ -22,12 +22,29 @@ function title({ subnet }) {
 
 export class SubnetsView {
   constructor() {
-    this.sort = h('select', { 'aria-label': 'Order', on: { change: () => this.draw() } }, Object.entries(SORTS).map(([name, [text]]) => h('option', { value: name }, text)));
-    this.filter = h('input', { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter subnets', name: 'filter', on: { input: () => this.draw() } });
+    this.sort = h(
+      'select', { 'aria-label': 'Order', on: { change: () => this.draw() } },
+      Object.entries(SORTS).map(([name, [text]]) => h('option', { value: name }, text)),
+    );
+    this.filter = h(
+      'input',
+      { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter subnets', name: 'filter', on: { input: () => this.draw() } },
+    );
     this.summary = h('p', { class: 'muted', role: 'status' });
     this.notes = h('div', {});
     this.list = h('div', { class: 'subnets' });
-    this.element = h('div', { class: 'page' }, h('header', { class: 'page-head' }, h('h1', {}, 'Subnets'), this.summary, h('span', { class: 'grow' }), this.filter, this.sort), this.notes, this.list);
+    this.element = h(
+      'div', { class: 'page' },
+      h(
+        'header', { class: 'page-head' }, h('h1', {}, 'Subnets'),
+        this.summary,
+        h('span', { class: 'grow' }),
+        this.filter,
+        this.sort,
+      ),
+      this.notes,
+      this.list,
+    );
     this.rows = [];
   }
 
@@ -42,15 +59,25 @@ export class SubnetsView {
 
   draw() {
     const wanted = this.filter.value.trim().toLowerCase();
-    const rows = this.rows.filter((each) => !wanted || [title(each), each.subnet.cidr, nameOf(each.network ?? {})].some((text) => text.toLowerCase().includes(wanted)));
+    const rows = this.rows.filter((each) => !wanted || [
+      title(each), each.subnet.cidr, nameOf(each.network ?? {}),
+    ].some((text) => text.toLowerCase().includes(wanted)));
     rows.sort(SORTS[this.sort.value][1]);
     this.summary.textContent = this.loaded ? `${count(rows.length, 'subnet')}${wanted ? ` of ${this.rows.length}` : ''}` : '';
     if (!rows.length) {
-      put(this.list, this.loaded ? empty(wanted ? 'Nothing matches' : 'No subnets yet', wanted ? 'No subnet has this name, address range or network.' : 'Subnets appear here with their address usage.') : empty('Loading…', ''));
+      put(
+        this.list,
+        this.loaded ? empty(
+          wanted ? 'Nothing matches' : 'No subnets yet',
+          wanted ? 'No subnet has this name, address range or network.' : 'Subnets appear here with their address usage.',
+        ) : empty('Loading…', ''),
+      );
       return;
     }
     put(this.list, h('ul', { class: 'usage-list', 'aria-label': 'Subnets' }, rows.slice(0, SHOWN).map((each) => h('li', {},
-      h('div', { class: 'usage-name' }, h('a', { href: `#/subnets?select=subnet:${each.id}`, class: 'object-link strong' }, data(title(each))),
+      h('div', { class: 'usage-name' }, h(
+        'a', { href: `#/subnets?select=subnet:${each.id}`, class: 'object-link strong' }, data(title(each)),
+      ),
         clean(each.subnet.name) ? h('span', { class: 'mono muted' }, each.subnet.cidr) : null),
       each.network ? link('network', each.network.id, nameOf(each.network)) : h('span', {}),
       usageBar(each, true)))),

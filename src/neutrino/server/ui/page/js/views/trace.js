@@ -30,8 +30,15 @@ export class TraceView {
   }
 
   buildForm() {
-    const input = (name, label, hint, more = {}) => h('label', { class: `field-${name}` }, h('span', {}, label), h('input', { name, type: 'text', placeholder: hint, autocomplete: 'off', spellcheck: 'false', ...more }), h('small', { class: 'field-error', id: `error-${name}` }));
-    const select = (name, label, options) => h('label', { class: `field-${name}` }, h('span', {}, label), h('select', { name }, options.map(([value, text]) => h('option', { value }, text))));
+    const input = (name, label, hint, more = {}) => h(
+      'label', { class: `field-${name}` }, h('span', {}, label),
+      h('input', { name, type: 'text', placeholder: hint, autocomplete: 'off', spellcheck: 'false', ...more }),
+      h('small', { class: 'field-error', id: `error-${name}` }),
+    );
+    const select = (name, label, options) => h(
+      'label', { class: `field-${name}` }, h('span', {}, label),
+      h('select', { name }, options.map(([value, text]) => h('option', { value }, text))),
+    );
     const form = h('form', { class: 'trace-form', novalidate: true },
       this.choices,
       input('from', 'Source', 'port, address or “external”', { list: 'trace-ports' }),
@@ -40,7 +47,11 @@ export class TraceView {
         select('protocol', 'Protocol', PROTOCOLS.map((name) => [name, name.toUpperCase()])),
         input('port', 'Port', '80', { inputmode: 'numeric' })),
       h('details', {}, h('summary', {}, 'More'),
-        h('div', { class: 'row' }, select('version', 'IP version', [['', 'any'], ['4', 'IPv4'], ['6', 'IPv6']]), input('size', 'Packet size', '84', { inputmode: 'numeric' })),
+        h(
+          'div', { class: 'row' },
+          select('version', 'IP version', [['', 'any'], ['4', 'IPv4'], ['6', 'IPv6']]),
+          input('size', 'Packet size', '84', { inputmode: 'numeric' }),
+        ),
         h('label', { class: 'check' }, h('input', { name: 'flows', type: 'checkbox' }), h('span', {}, 'Show flows and rules'))),
       h('button', { type: 'submit', class: 'primary' }, icon('trace'), 'Trace'));
     const ports = () => { form.querySelector('.field-port').hidden = form.elements.protocol.value === 'icmp'; };
@@ -111,7 +122,10 @@ export class TraceView {
       return;
     }
     const ends = { from: this.findPort(given.from) ?? given.from, to: this.findPort(given.to) ?? given.to };
-    history.replaceState(null, '', formatPlace({ view: 'trace', params: { ...ends, protocol: given.protocol, port: given.protocol === 'icmp' ? '' : given.port } }));
+    history.replaceState(
+      null, '',
+      formatPlace({ view: 'trace', params: { ...ends, protocol: given.protocol, port: given.protocol === 'icmp' ? '' : given.port } }),
+    );
     const button = this.form.querySelector('[type=submit]');
     button.disabled = true;
     this.canvas.showPath(null);
@@ -133,8 +147,17 @@ export class TraceView {
     const networkOf = (key) => (key.startsWith('port:') ? `network:${this.store.get('port', key.slice(5))?.network_id ?? ''}` : '');
     this.canvas.showPath(pathOfTrace(trace, this.nodeKey, networkOf));
     put(this.result,
-      h('div', { class: `verdict is-${name}` }, icon(name), h('div', {}, h('strong', {}, word), trace.cause ? h('code', {}, clean(trace.cause)) : null, trace.summary ? h('p', {}, data(trace.summary)) : null)),
-      trace.agreement === false ? notice('warn', 'The hosts differ from what the server computed. The answer of the hosts counts.') : null,
+      h(
+        'div', { class: `verdict is-${name}` }, icon(name),
+        h(
+          'div', {}, h('strong', {}, word),
+          trace.cause ? h('code', {}, clean(trace.cause)) : null,
+          trace.summary ? h('p', {}, data(trace.summary)) : null,
+        ),
+      ),
+      trace.agreement === false ? notice(
+        'warn', 'The hosts differ from what the server computed. The answer of the hosts counts.',
+      ) : null,
       this.texts('Differences', trace.differences), this.texts('Drift', trace.drift), this.texts('Lag', trace.lag),
       this.steps('Path', trace.steps), this.returnPath(trace));
   }
@@ -142,12 +165,23 @@ export class TraceView {
   returnPath(trace) {
     if (!trace.return_steps?.length && !trace.return_verdict) return null;
     const [name, word] = VERDICTS[trace.return_verdict] ?? VERDICTS.unknown;
-    return h('details', { class: 'fold', open: trace.return_verdict === 'dropped' }, h('summary', {}, `Way back: ${word.toLowerCase()}`, trace.return_cause ? ` (${clean(trace.return_cause)})` : '', h('span', { class: `state state-${name}` }, icon(name))), this.steps('', trace.return_steps));
+    return h(
+      'details', { class: 'fold', open: trace.return_verdict === 'dropped' },
+      h(
+        'summary', {}, `Way back: ${word.toLowerCase()}`,
+        trace.return_cause ? ` (${clean(trace.return_cause)})` : '',
+        h('span', { class: `state state-${name}` }, icon(name)),
+      ),
+      this.steps('', trace.return_steps),
+    );
   }
 
   texts(title, entries) {
     const lines = (Array.isArray(entries) ? entries : []).map((entry) => (typeof entry === 'string' ? entry : entry.text ?? JSON.stringify(entry)));
-    return lines.length ? h('section', { class: 'panel-section' }, h('h3', {}, title), h('ul', { class: 'plain' }, lines.map((line) => h('li', {}, data(line))))) : null;
+    return lines.length ? h(
+      'section', { class: 'panel-section' }, h('h3', {}, title),
+      h('ul', { class: 'plain' }, lines.map((line) => h('li', {}, data(line)))),
+    ) : null;
   }
 
   steps(title, steps) {
