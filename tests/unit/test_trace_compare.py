@@ -111,6 +111,17 @@ def test_a_physical_network_leads_to_the_host_of_the_mac() -> None:
     assert [host for host, _ in hosts.asked] == ["h1", "h2"]
 
 
+@pytest.mark.parametrize(("host", "verdict"), [("h2", "delivered"), ("h1", "dropped")])
+def test_a_service_consumes_its_packets_on_its_own_host_only(host: str, verdict: str) -> None:
+    cloud = two_ports()
+    cloud.port("dhcp", "blue", "10.0.0.2", host="h2", device_owner="network:dhcp")
+    traced = cloud.trace("a", "dhcp", "udp", 67)
+    packet, first = traced.there.packet, traced.there.hops[0].exit
+    answers = {"h1": leaves(packet, first if host == "h2" else None), "h2": leaves(packet, None)}
+    result, _, _ = judge(traced, **answers)
+    assert result.verdict.value == verdict
+
+
 def test_copies_are_followed_and_one_that_arrives_decides() -> None:
     traced = two_ports().trace("a", "b")
     packet, first = traced.there.packet, traced.there.hops[0].exit

@@ -14,12 +14,20 @@ from neutrino.feed.client import FeedClient
 LOG = logging.getLogger(__name__)
 
 
-class Reporter:
-    """Reports the agents' states to the server at the start, every `interval` seconds (0: never again), and on demand."""
+FIRST_CHECK = 1.0  # seconds after a report
 
-    def __init__(self, feed: FeedClient, interval: Callable[[], float]) -> None:
+
+class Reporter:
+    """Reports the agents' states to the server at the start, every `interval` seconds (0: never again), and on demand.
+
+    The server shows how far a host is behind as of its last report. So if more has been applied soon after a report,
+    another one follows, at growing intervals while changes continue.
+    """
+
+    def __init__(self, feed: FeedClient, interval: Callable[[], float], first_check: float = FIRST_CHECK) -> None:
         self._feed = feed
         self._interval = interval
+        self._first_check = first_check
         self._wanted = asyncio.Event()
         self._started = False
 
@@ -27,21 +35,42 @@ class Reporter:
         self._wanted.set()
 
     async def run(self, roles: Sequence[Role]) -> None:
+        check = self._first_check
         while True:
-            self._report(roles)
+            applied = self._report(roles)
             self._wanted.clear()  # what was wanted before the report is in it
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._interval() or None):
-                    await self._wanted.wait()
+            interval = self._interval()
+            if interval and interval <= check:
+                await self._is_wanted(interval)
+            elif await self._is_wanted(check):
+                check = self._first_check
+            elif _applied(roles) != applied:
+                check *= 2
+            else:
+                await self._is_wanted(interval - check if interval else None)
+                check = self._first_check
 
-    def _report(self, roles: Sequence[Role]) -> None:
+    async def _is_wanted(self, seconds: float | None) -> bool:
+        """Wait until a report is wanted; False: none is wanted within `seconds`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return await self._wanted.wait()
+        return False
+
+    def _report(self, roles: Sequence[Role]) -> int:
+        """Returns the position that is reported as applied."""
         states = [state for role in roles for state in role.describe()]
-        positions = [position for role in roles if (position := role.applied()) is not None]
         if not self._started:
             states = [dataclasses.replace(state, start_flag=True) for state in states]  # sets `started_at`
             self._started = True
-        # The slowest role counts: up to that position, every role has applied what the feed has sent.
-        self._feed.report(states, min(positions, default=0))
+        applied = _applied(roles)
+        self._feed.report(states, applied)
+        return applied
+
+
+def _applied(roles: Sequence[Role]) -> int:
+    """The slowest role counts: up to that position, every role has applied what the feed has sent."""
+    return min((position for role in roles if (position := role.applied()) is not None), default=0)
 
 
 async def run(

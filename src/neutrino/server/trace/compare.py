@@ -113,7 +113,7 @@ def _outcome(path: Path, collected: Collected, snapshot: Snapshot) -> tuple[End 
 
 def _arrives(end: End, path: Path, snapshot: Snapshot) -> bool:
     if end.kind == "consumed":
-        return bool(path.end_router_id) or path.verdict is not Verdict.DELIVERED
+        return bool(path.end_router_id) or path.verdict is not Verdict.DELIVERED or _is_service(end, path, snapshot)
     if end.kind == "outside":
         return bool(path.end_network_id) and end.packet.eth_dst != UNKNOWN_MAC
     if end.kind != "port":
@@ -124,6 +124,12 @@ def _arrives(end: End, path: Path, snapshot: Snapshot) -> bool:
     addresses = [f.ip_address for f in port.port.fixed_ips] if port is not None else []
     pairs = [pair.ip_address for pair in port.port.allowed_address_pairs] if port is not None else []
     return any(contains(each, end.packet.destination) for each in addresses + pairs)
+
+
+def _is_service(end: End, path: Path, snapshot: Snapshot) -> bool:
+    """Whether the receiver is a port of a service on this host, such as DHCP: its namespace consumes the packet."""
+    port = snapshot.ports.get(path.end_port_id)
+    return port is not None and port.port.device_owner.startswith("network:") and port.port.host == end.host
 
 
 def _delivered(path: Path, end: End, drift: tuple[Note, ...], lag: tuple[Note, ...]) -> Result:
@@ -148,9 +154,8 @@ def _dropped(path: Path, end: End | None, drift: tuple[Note, ...], lag: tuple[No
             return Result(Verdict.DROPPED, path.cause, True, (), drift, lag)
         text = f"By the server's data the cause is {path.cause}; by the dataplane of host {host} it is {cause}: {note}."
         return Result(Verdict.DROPPED, cause, False, (Note(host, text),), drift, lag, _step(end, cause, note))
-    text = (
-        f"By the server's data the packet arrives; the dataplane of host {host} drops it ({cause or 'drop'}): {note}."
-    )
+    where = f"the dataplane of host {host} drops it ({cause or 'drop'}): {note}" if host else f"in the dataplane {note}"
+    text = f"By the server's data the packet arrives; {where}."
     found = cause
     if cause not in _HOSTS_OWN:
         found = Cause.LAG if any(each.host == host for each in lag) else Cause.DRIFT
