@@ -26,6 +26,7 @@ from tests.support.lab_dhcp import (
     udhcpc,
     wait_for_renewal,
 )
+from tests.support.lab_trace import trace
 
 SERVER = "[DEFAULT]\nagent_down_time = 8\n"
 AGENT = "[DEFAULT]\ndhcp_renewal_time = 3\n[agent]\nreport_interval = 1\n"
@@ -80,6 +81,20 @@ def test_a_machine_gets_its_lease_keeps_it_and_gives_it_back(lab: Lab) -> None:
     lab.run("a", lab.dhcp("a").argv(4, "-r"))
     wait_until(lambda: "10.0.0.250" not in leases(lab, there, blue), 20, "the lease has not been given back")
     assert addresses(lab, "a") == set()
+
+
+def test_traces_to_the_server(lab: Lab) -> None:
+    """Its namespace consumes the packet, which is no drop, on its own host and from another one."""
+    blue = served(lab, "blue")
+    server = servers(lab, blue)[0]
+    for name, host in (("a", elsewhere(lab, blue)[0]), ("b", home(lab, blue))):
+        vm = lab.vm(name, network="blue", host=host, security_groups=["open"])
+        assert pings(lab, name, server["fixed_ips"][0]["ip_address"])
+        ends = {"source_port_id": vm.port_id, "destination_port_id": server["id"]}
+        for protocol in ({"protocol": "icmp"}, {"protocol": "udp", "destination_port": 67}):
+            found = trace(lab, **ends, **protocol)
+            assert (found["verdict"], found["return_verdict"]) == ("delivered", "delivered"), found["summary"]
+            assert found["agreement"], found["differences"]
 
 
 def test_options_of_a_port_are_changed_without_a_restart(lab: Lab) -> None:
