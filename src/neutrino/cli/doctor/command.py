@@ -17,8 +17,9 @@ from neutrino.cli import preflight
 from neutrino.cli.doctor.checks import CHECKS, Check
 from neutrino.cli.doctor.finding import ERROR, HOST, NOTE, SERVER, WARNING, Finding, Severity
 from neutrino.cli.doctor.run import Result, run_all
-from neutrino.cli.doctor.subject import AGENT_FILE, SERVER_FILE, Subject, subjects
+from neutrino.cli.doctor.subject import Subject, subjects
 from neutrino.cli.errors import INVALID, CommandError, flush_output
+from neutrino.cli.installed import AGENT_FILE, SERVER_FILE
 from neutrino.cli.tables import printable, table
 
 _CLEAR = "\r\x1b[K"

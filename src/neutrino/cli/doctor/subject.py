@@ -8,9 +8,9 @@ from typing import Any
 
 from neutrino.cli.doctor.finding import HOST, SERVER
 from neutrino.cli.doctor.machine import Machine, ThisMachine
+from neutrino.cli.installed import AGENT_FILE, SERVER_FILE
 from neutrino.feed.state import State
 
-SERVER_FILE, AGENT_FILE = "/etc/neutrino/server.conf", "/etc/neutrino/agent.conf"
 CACHE = "feed.json"  # of the agent, in its state directory
 _OF_SERVERS = (("database", "connection"), ("DEFAULT", "bind_port"), ("DEFAULT", "auth_strategy"))
 
