@@ -23,6 +23,7 @@ from neutrino.agent.measures import Measure, of_loop
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
+from neutrino.agent.thread_lock import ThreadLock
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, Snapshot
@@ -64,7 +65,7 @@ class L2Role:
         self._extension_kinds = self.kinds - {*KINDS.values()}
         self._held: dict[str, tuple[state.Port, state.Network]] = {}  # last state of the ports that a role holds
         # Held while the switch is changed: the agent's exit waits for it, and drift is not read in the middle of a change.
-        self._busy = asyncio.Lock()
+        self._busy = ThreadLock()
         self._flows_changed = asyncio.Event()
         self._synced = False  # whether `synced` has arrived since the agent's start
         self._position: int | None = None
@@ -136,7 +137,7 @@ class L2Role:
         """The desired state and the owners of flows, between two reconciliations."""
         complete = self._synced or self.feed.is_synced
         async with self._busy:
-            return await asyncio.to_thread(self.reconciler.view, self._host_state(), complete=complete)
+            return await self._busy.run(self.reconciler.view, self._host_state(), complete=complete)
 
     # --- reconciliation ----------------------------------------------------------------------------------------------
 
@@ -192,7 +193,7 @@ class L2Role:
         host_state, position, complete = self._with_held(self._host_state()), self.feed.position, self._synced
         loop = asyncio.get_running_loop()
         began = loop.time()
-        outcome = await asyncio.to_thread(self.reconciler.reconcile, host_state, complete=complete)
+        outcome = await self._busy.run(self.reconciler.reconcile, host_state, complete=complete)
         if outcome.ready:
             self._log(outcome, loop.time() - began)
             self._report(host_state, outcome, complete)
@@ -337,7 +338,7 @@ class L2Role:
             try:
                 whole = loop.time() - compared >= self.intervals.repair
                 async with self._busy:
-                    found = await asyncio.to_thread(self.reconciler.drift, whole=whole)
+                    found = await self._busy.run(self.reconciler.drift, whole=whole)
                     for bridge in found:  # the next reconciliation reads its flows again
                         self.reconciler.forget(bridge)
             except OpenFlowError as error:
