@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -182,17 +184,21 @@ def _work(directory: Path, number: int) -> None:
         threading.Event().wait(0.01)
 
 
+def count_in_child(directory: Path, number: int) -> None:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _work(directory, number)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
 def test_counts_of_ended_workers_stay_and_their_gauges_go(tmp_path: Path) -> None:
     exposition.prepare(tmp_path)
     registry = instruments.start("server", "1.0")
     for number in range(exposition.MAX_ENDED + 3):  # more than are kept as files
-        pid = os.fork()
-        if pid == 0:
-            try:
-                _work(tmp_path, number)
-            finally:
-                os._exit(0)
-        os.waitpid(pid, 0)
+        count_in_child(tmp_path, number)
         found = parse(exposition.server_text(tmp_path, registry).decode())
     count = sum(range(exposition.MAX_ENDED + 3))
     name = "neutrino_api_request_duration_seconds"
@@ -205,6 +211,25 @@ def test_counts_of_ended_workers_stay_and_their_gauges_go(tmp_path: Path) -> Non
     assert len(list(tmp_path.glob("histogram_*.db"))) <= exposition.MAX_ENDED + 1
     exposition.prepare(tmp_path)
     assert not list(tmp_path.glob("*.db"))
+
+
+def test_scrapes_at_once_count_ended_workers_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exposition.prepare(tmp_path)
+    registry = instruments.start("server", "1.0")
+    for _ in range(exposition.MAX_ENDED + 1):
+        count_in_child(tmp_path, 1)
+    add_up, together = exposition._add_up, threading.Barrier(2)
+
+    def slow(*args: Any) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait(0.2)  # for the other scrape, if it gets here
+        add_up(*args)
+
+    monkeypatch.setattr(exposition, "_add_up", slow)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda _: exposition.server_text(tmp_path, registry), range(2)))
+    found = parse(exposition.server_text(tmp_path, registry).decode())
+    assert found.value("neutrino_api_request_duration_seconds_count") == exposition.MAX_ENDED + 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ the same directory. A family that several of them have appears once, as the text
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,8 @@ SOCKET_SECONDS: Final = 5.0
 MAX_ENDED: Final = 8  # files of ended workers before they are summed up in one
 ENDED: Final = 0  # the "process" of that file
 _PROCESS: Final = "process_"  # metrics of a process itself, which others on the machine have too
+# The listener has a thread per client: two that add up the files of ended workers at once would count them twice.
+_READING: Final = threading.Lock()
 
 
 def prepare(directory: Path) -> None:
@@ -36,11 +39,12 @@ def prepare(directory: Path) -> None:
 
 def server_text(directory: Path, own: CollectorRegistry, *, feed: bool = True) -> bytes:
     """The metrics of a server: of this process (`own`), its workers and its feed, unless this is the feed."""
-    _forget_ended(directory)
-    workers = CollectorRegistry()
-    if any(directory.glob("*.db")):  # none before the first worker has started
-        MultiProcessCollector(workers, str(directory))  # type: ignore[no-untyped-call]
-    return merged(own.collect(), workers.collect(), read_families(directory / FEED_SOCKET) if feed else ())
+    with _READING:
+        _forget_ended(directory)
+        workers = CollectorRegistry()
+        if any(directory.glob("*.db")):  # none before the first worker has started
+            MultiProcessCollector(workers, str(directory))  # type: ignore[no-untyped-call]
+        return merged(own.collect(), workers.collect(), read_families(directory / FEED_SOCKET) if feed else ())
 
 
 def merged(*several: Iterable[Metric]) -> bytes:
