@@ -5,6 +5,7 @@ the same directory. A family that several of them have appears once, as the text
 """
 
 import contextlib
+import logging
 import os
 import socket
 import threading
@@ -20,7 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from neutrino import private
 from neutrino.feed.address import short_path
+from neutrino.metrics.files import AllocatedDict
 
+LOG = logging.getLogger(__name__)
 FEED_SOCKET: Final = "feed.sock"
 SOCKET_SECONDS: Final = 5.0
 MAX_ENDED: Final = 8  # files of ended workers before they are summed up in one
@@ -33,7 +36,7 @@ _READING: Final = threading.Lock()
 def prepare(directory: Path) -> None:
     """Create the directory, and remove the files of a server that ran before: its counts are not ours."""
     private.own_directory(directory)
-    for path in directory.glob("*.db"):
+    for path in directory.glob("*.db*"):
         path.unlink(missing_ok=True)
 
 
@@ -94,16 +97,22 @@ def _forget_ended(directory: Path) -> None:
             for path in paths:
                 path.unlink(missing_ok=True)
         elif len(paths) > MAX_ENDED:
-            _add_up(directory / f"{kind}_{ENDED}.db", paths)
+            try:
+                _add_up(directory / f"{kind}_{ENDED}.db", paths)
+            except OSError as error:  # such as a full disk: they stay, and are read one by one
+                LOG.warning("metrics of ended workers cannot be added up: %s", error)
 
 
 def _add_up(target: Path, paths: Iterable[Path]) -> None:
-    sums = MmapedDict(str(target))  # type: ignore[no-untyped-call]
+    """Add the counts of files to those of a file, and remove them."""
+    sums = AllocatedDict(str(target))
     try:
         for path in paths:
-            for key, value, _timestamp, _position in MmapedDict.read_all_values_from_file(str(path)):  # type: ignore[no-untyped-call]
-                known, _ = sums.read_value(key)  # type: ignore[no-untyped-call]
-                sums.write_value(key, known + value, 0.0)  # type: ignore[no-untyped-call]
+            counts = [(key, value) for key, value, *_ in MmapedDict.read_all_values_from_file(str(path))]  # type: ignore[no-untyped-call]
+            # All entries are created before one is changed: on a full disk, a file is added as a whole or not at all.
+            known = {key: sums.read_value(key)[0] for key, _ in counts}  # type: ignore[no-untyped-call]
+            for key, value in counts:
+                sums.write_value(key, known[key] + value, 0.0)  # type: ignore[no-untyped-call]
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
     finally:
