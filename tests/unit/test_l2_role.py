@@ -13,10 +13,11 @@ from msgspec import structs
 
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.extension_api import cookie_of
+from neutrino.agent.l2.packet_counts import PacketCounts
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
 from neutrino.agent.l2.role import L2Role
-from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError
+from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError, PacketCount
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetPort
 from neutrino.model import agents
 from neutrino.model.firewall import FirewallGroup
@@ -75,6 +76,20 @@ def test_a_failed_reconciliation_does_not_end_the_agent() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(scenario())
+
+
+def test_packets_of_flows_are_counted_since_the_agents_start() -> None:
+    now = 100.0
+    counts = PacketCounts(lambda: now)
+    now = 110.0
+    counts.read({"old": PacketCount(50, 60.0), "new": PacketCount(2, 5.0)})
+    assert counts.total == 2
+    counts.read({"old": PacketCount(51, 70.0), "new": PacketCount(4, 15.0)})
+    assert counts.total == 5
+    counts.read({"new": PacketCount(1, 1.0)})  # deleted and added again
+    assert counts.total == 6
+    counts.read({})
+    assert counts.total == 6
 
 
 def test_a_view_that_is_cancelled_keeps_the_reconciler_until_its_thread_returns() -> None:

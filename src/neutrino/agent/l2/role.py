@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from neutrino import request_ids
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.desired import HostState, why_silent
+from neutrino.agent.l2.packet_counts import PacketCounts
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
 from neutrino.agent.l2.statistics import statistics
 from neutrino.agent.measures import Measure, of_loop
@@ -78,6 +79,7 @@ class L2Role:
         self._faults: Mapping[str, str] = {}
         self._dataplane = "down: not connected yet"
         self._last_repair: dict[str, object] = {}
+        self._dhcp_requests = {version: PacketCounts() for version in ("4", "6")}
         self._ovsdb: Ovsdb | None = None
 
     # --- the agent's interface ---------------------------------------------------------------------------------------
@@ -115,8 +117,10 @@ class L2Role:
             yield catalog.WIRED_PORTS, (label,), number
         for bridge, number in self.reconciler.flow_counts().items():
             yield catalog.FLOWS, (bridge,), number
-        for version, number in self.reconciler.dhcp_requests().items():
-            yield catalog.DHCP_REQUESTS, (version,), number
+        for version, flows in self.reconciler.dhcp_requests().items():
+            self._dhcp_requests[version].read(flows)
+        for version, counts in self._dhcp_requests.items():
+            yield catalog.DHCP_REQUESTS, (version,), counts.total
 
     def _capabilities(self) -> dict[str, list[str]]:
         """What the switch supports: the server binds vhost-user ports by it. Empty until the switch was reached."""
