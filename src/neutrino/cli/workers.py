@@ -112,8 +112,10 @@ class Supervisor(Granian):  # type: ignore[misc,valid-type]
         if self.before_respawn is not None:
             self.before_respawn()
         super()._respawn_workers(workers, spawn_target, target_loader, delay)
-        if not self._is_replacing:
-            self.deaths += len(workers)
+        if self._is_replacing:  # frequent reloads, or many workers, are no crash loop
+            self.respawned_wrks.clear()
+            return
+        self.deaths += len(workers)
         now = time.monotonic()
         deaths: deque[float] = self.__dict__.setdefault("_deaths", deque(maxlen=MAX_DEATHS))
         deaths.extend(now for _ in workers)
