@@ -143,6 +143,7 @@ class OpenQueries:
         now = self.timer()
         for host, query in queries:
             several = self._by_host.setdefault(host, {})
+            self._drop_expired(several, now)  # before they are counted
             if len(several) < MAX_OPEN:
                 several[query.id] = (now + query.seconds, query)
         for host in [host for host in self._by_host if not self.of(host)]:
@@ -153,9 +154,13 @@ class OpenQueries:
         several, now = self._by_host.get(host), self.timer()
         if not several:
             return []
+        self._drop_expired(several, now)
+        return [msgspec.structs.replace(query, seconds=ends - now) for ends, query in several.values()]
+
+    @staticmethod
+    def _drop_expired(several: dict[str, tuple[float, Query]], now: float) -> None:
         for key in [key for key, (ends, _) in several.items() if ends <= now]:
             del several[key]
-        return [msgspec.structs.replace(query, seconds=ends - now) for ends, query in several.values()]
 
     def answered(self, host: str, query_id: str) -> None:
         self._by_host.get(host, {}).pop(query_id, None)
