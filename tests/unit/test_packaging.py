@@ -129,6 +129,14 @@ def _stub(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
+def test_the_units_that_share_a_runtime_directory_keep_it() -> None:
+    """Without it, the end of one unit would remove the other's directory."""
+    for name in ("server", "feed"):
+        lines = (PACKAGING / "systemd" / f"neutrino-{name}.service").read_text().splitlines()
+        assert "RuntimeDirectory=neutrino" in lines
+        assert "RuntimeDirectoryPreserve=yes" in lines
+
+
 def test_purge_of_the_agent_removes_what_it_recorded(tmp_path: Path) -> None:
     """The postrm with its programs replaced by ones that record their calls, and its paths below a directory."""
     state, netns = tmp_path / "state", tmp_path / "netns"
