@@ -541,6 +541,13 @@ def test_the_needed_mtu_depends_on_type_and_ip_version() -> None:
     assert underlay.needed_mtu([Network(id="n", segments=(Segment(id="s", network_type="vlan"),))], 4) == 0
 
 
+def test_the_spelling_of_the_tunnel_address_does_not_matter(tmp_path: Path) -> None:
+    subject = support.host(
+        tmp_path, {"ovs": {"local_ip": "2001:DB8:0:0::1"}}, with_machine(addresses=("127.0.0.1", "2001:db8::1"))
+    )
+    assert list(underlay.underlay(cached(subject))) == []
+
+
 def test_ping_goes_to_our_own_hosts_only(tmp_path: Path) -> None:
     machine = FakeMachine()
     list(underlay.underlay(cached(support.host(tmp_path, machine=machine), *peers("192.0.2.2", "2001:db8::1"))))
