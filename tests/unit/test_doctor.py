@@ -128,6 +128,17 @@ def tunnel(**more: Any) -> dict[str, Any]:
     return {**row, "external_ids": {}, "statistics": {}, **more}
 
 
+def of_tunnel(patch: pytest.MonkeyPatch, directory: Path, *counters: dict[str, int]) -> list[Finding]:
+    """Of a tunnel that has these counters, one after the other."""
+    answers = iter(counters)
+    patch.setattr(
+        openvswitch,
+        "select",
+        lambda address, wanted: switch(Interface=[tunnel(statistics={"rx_packets": 9, **next(answers)})]),
+    )
+    return list(openvswitch.tunnels(support.host(directory)))
+
+
 def found_drift(patch: pytest.MonkeyPatch, directory: Path, found: list[Drift], synced: bool = True) -> list[Finding]:
     patch.setattr("neutrino.agent.main.find", lambda files, seconds: (found, synced))
     return list(agent.drift(support.host(directory)))
@@ -383,8 +394,8 @@ PROVOKED: dict[kinds.Kind, Provoke] = {
         support.host(path),
         Interface=[tunnel(statistics={"tx_packets": 500, "rx_packets": 0})],
     ),
-    kinds.TUNNEL_DROPS: lambda path, patch: of_switch(
-        openvswitch.tunnels, patch, support.host(path), Interface=[tunnel(statistics={"tx_packets": 5, "tx_errors": 3})]
+    kinds.TUNNEL_DROPS: lambda path, patch: of_tunnel(
+        patch, path, {"tx_packets": 500, "tx_errors": 3}, {"tx_packets": 510, "tx_errors": 4}
     ),
     kinds.FEED_UNREACHABLE: lambda path, patch: agent.feed(support.host(path)),
     kinds.FEED_UNTRUSTED: untrusted,
@@ -546,6 +557,19 @@ def test_the_spelling_of_the_tunnel_address_does_not_matter(tmp_path: Path) -> N
         tmp_path, {"ovs": {"local_ip": "2001:DB8:0:0::1"}}, with_machine(addresses=("127.0.0.1", "2001:db8::1"))
     )
     assert list(underlay.underlay(cached(subject))) == []
+
+
+@pytest.mark.parametrize("counter", ["tx_errors", "tx_dropped"])
+def test_transmit_errors_of_long_ago_are_no_finding(
+    counter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {"tx_packets": 500, counter: 30}
+    assert of_tunnel(monkeypatch, tmp_path, before, {"tx_packets": 900, counter: 30}) == []
+    (found,) = of_tunnel(monkeypatch, tmp_path, before, {"tx_packets": 900, counter: 37})
+    assert found.what.endswith("at 192.0.2.2: 7 packets could not be sent within 6 s")
+    (found,) = of_tunnel(monkeypatch, tmp_path, {"tx_packets": 2, counter: 30}, {"tx_packets": 2, counter: 30})
+    assert found.what.endswith("30 packets could not be sent, 2 were")
+    assert of_tunnel(monkeypatch, tmp_path, {"tx_packets": 500}) == [], "no second look without a loss"
 
 
 def test_ping_goes_to_our_own_hosts_only(tmp_path: Path) -> None:
