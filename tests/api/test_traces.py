@@ -489,6 +489,26 @@ def test_the_number_of_queries_does_not_depend_on_the_number_of_ports(api: Api, 
     assert few < 60
 
 
+def test_networks_with_thousands_of_addresses(api: Api, server: Server) -> None:
+    """Ports with address pairs are read, with all their addresses; databases bound the size of a statement."""
+    network = api.network()
+    api.subnet(network, "10.4.0.0/16")
+    group = api.make("security_group")
+    rule = {"direction": "ingress", "remote_group_id": group["id"]}
+    api.make("security_group_rule", security_group_id=group["id"], **rule)
+    one = instance(api, server, network, security_groups=[group["id"]])
+    two = instance(api, server, network, "trace-2", security_groups=[group["id"]])
+    third = api.make("port", network_id=network["id"], allowed_address_pairs=[{"ip_address": "10.9.9.9"}])
+    subnet = one["fixed_ips"][0]["subnet_id"]
+    many = [{"subnet_id": subnet, "ip_address": f"10.4.{100 + n // 200}.{n % 200 + 1}"} for n in range(2500)]
+    with server.db.transaction() as tx:
+        tx.execute(sa.update(t.ports).where(t.ports.c.id == third["id"]).values(fixed_ips=json.dumps(many)))
+        rows = [{**each, "port_id": third["id"], "network_id": network["id"]} for each in many]
+        tx.connection.execute(sa.insert(t.ip_allocations), rows)
+    made = trace(api, source_port_id=one["id"], destination_port_id=two["id"])
+    assert (verdict(made), made["return_verdict"]) == (("delivered", ""), "delivered")
+
+
 def test_traces_at_once_are_bounded(api: Api, server: Server) -> None:
     from neutrino.server import errors
     from neutrino.server.context import admin_context
