@@ -109,18 +109,19 @@ class Page:
             message = "Another login is in progress: try again."
             raise Rejected(503, "ServiceUnavailable", message, [("Retry-After", "1")])
         try:
-            session = self._login(credentials)
+            # Does not forget failures: with a token of his own, an attacker could reset them between his guesses.
+            return self._login(credentials)
         except Refused:
             self._attempts.failed(address)
             message = "Login failed: the credentials are wrong, or the user has no role on this project."
             raise Rejected(401, "Unauthorized", message) from None
         except Unavailable:
+            # Counts too: Keystone may have checked the password before it failed.
+            self._attempts.failed(address)
             message = "Keystone does not answer; the cause is in the server's log."
             raise Rejected(502, "BadGateway", message) from None
         finally:
             self._busy.release()
-        self._attempts.succeeded(address)
-        return session
 
 
 def build_page(conf: cfg.ConfigOpts) -> Page | None:
