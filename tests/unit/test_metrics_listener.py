@@ -71,3 +71,32 @@ def test_a_request_has_a_deadline_also_if_bytes_arrive(
                 break
         assert 1 < time.monotonic() - began < 10
     assert b"up 1" in answer(served)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", b"200"),
+        ("LOCALHOST:9699", b"200"),
+        ("127.0.0.1:9699", b"200"),
+        ("127.9.9.9", b"200"),
+        ("[::1]:9699", b"200"),
+        ("", b"200"),
+        ("rebound.example.org:9699", b"403"),
+        ("127.0.0.1.example.org", b"403"),
+        ("localhost.example.org", b"403"),
+        ("192.0.2.1", b"403"),
+        ("[2001:db8::1]", b"403"),
+        ("localhost\r\nHost: rebound.example.org", b"403"),
+    ],
+)
+def test_on_loopback_only_names_of_loopback_are_answered(served: tuple[str, int], host: str, status: bytes) -> None:
+    assert answer(served, f"Host: {host}").split()[1] == status
+
+
+def test_on_other_addresses_any_name_is_answered() -> None:
+    conf = configuration(f"0.0.0.0:{free_port()}")
+    conf.set_override("allow_plain_beyond_loopback", True, "metrics")
+    with listener.serving(conf, lambda: b"up 1\n"):
+        port = int(conf.metrics.bind.rpartition(":")[2])
+        assert b"up 1" in answer(("127.0.0.1", port), "Host: server1.example.org")

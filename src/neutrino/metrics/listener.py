@@ -1,12 +1,16 @@
 """Where Prometheus reads metrics: GET /metrics on a listener of its own, in a thread.
 
-There is no authentication, so the default is loopback; elsewhere it needs TLS, or has to be allowed explicitly. Several
-processes of one machine may have the same address: the first one serves it, the others log that and continue.
+There is no authentication, so the default is loopback; elsewhere it needs TLS, or has to be allowed explicitly. On loopback
+requests for names of other machines are refused: a web page can make its own name resolve to 127.0.0.1 (DNS rebinding), and
+read metrics by the browser of a user of this machine.
+
+Several processes of one machine may have the same address: the first one serves it, the others log that and continue.
 """
 
 import contextlib
 import ipaddress
 import logging
+import re
 import socket
 import socketserver
 import threading
@@ -27,6 +31,7 @@ from neutrino.tls import ReloadingContext, reloading_context
 LOG = logging.getLogger(__name__)
 CLIENT_SECONDS: Final = 10.0  # for a whole request
 MAX_CONNECTIONS: Final = 16  # each has a thread; Prometheus uses one
+PORT: Final = re.compile(r":\d*$")
 Text = Callable[[], bytes]
 
 
@@ -93,6 +98,7 @@ class _Server(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in where[0] else socket.AF_INET
         self._context = _context(conf)
         self.text = text
+        self._bound = where[0].lower()
         self._lock = threading.Lock()
         self._ends: dict[Any, float] = {}  # open connections, until when each may last
         super().__init__(where, _Handler)
@@ -104,6 +110,11 @@ class _Server(ThreadingHTTPServer):
             # The handshake is left to the handler's thread: a client that stalls must not hold up others.
             connection = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         return connection, client
+
+    def is_served(self, host: str) -> bool:
+        """Whether requests with this Host header are answered. Without the header it is no browser."""
+        name = PORT.sub("", host.strip()).strip("[]").lower()
+        return not name or not _is_loopback(self._bound) or name == self._bound or _is_loopback(name)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
@@ -145,6 +156,9 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
+        if not all(map(self.server.is_served, self.headers.get_all("Host", ()))):
+            self.send_error(HTTPStatus.FORBIDDEN, explain="Host is not a name of this machine's loopback interface.")
+            return
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(HTTPStatus.NOT_FOUND, explain="Metrics are at /metrics.")
             return
