@@ -1,15 +1,20 @@
 """Where Prometheus reads metrics: GET /metrics on a listener of its own, in a thread.
 
-There is no authentication, so the default is loopback; elsewhere it needs TLS, or has to be allowed explicitly. Several
-processes of one machine may have the same address: the first one serves it, the others log that and continue.
+There is no authentication, so the default is loopback; elsewhere it needs TLS, or has to be allowed explicitly. On loopback
+requests for names of other machines are refused: a web page can make its own name resolve to 127.0.0.1 (DNS rebinding), and
+read metrics by the browser of a user of this machine.
+
+Several processes of one machine may have the same address: the first one serves it, the others log that and continue.
 """
 
 import contextlib
 import ipaddress
 import logging
+import re
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,7 +29,9 @@ from neutrino.feed.address import short_path
 from neutrino.tls import ReloadingContext, reloading_context
 
 LOG = logging.getLogger(__name__)
-CLIENT_SECONDS: Final = 10.0
+CLIENT_SECONDS: Final = 10.0  # for a whole request
+MAX_CONNECTIONS: Final = 16  # each has a thread; Prometheus uses one
+PORT: Final = re.compile(r":\d*$")
 Text = Callable[[], bytes]
 
 
@@ -81,7 +88,7 @@ def _context(conf: cfg.ConfigOpts) -> ReloadingContext | None:
 
 
 class _Server(ThreadingHTTPServer):
-    """With TLS, changed files are used for new connections."""
+    """A thread for each connection, limited in number and time. With TLS, changed files are used for new connections."""
 
     daemon_threads = True
     # Of several servers of a machine one listens. Without it, the kernel would refuse a restart for a minute.
@@ -91,6 +98,9 @@ class _Server(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in where[0] else socket.AF_INET
         self._context = _context(conf)
         self.text = text
+        self._bound = where[0].lower()
+        self._lock = threading.Lock()
+        self._ends: dict[Any, float] = {}  # open connections, until when each may last
         super().__init__(where, _Handler)
 
     def get_request(self) -> tuple[Any, Any]:
@@ -101,8 +111,38 @@ class _Server(ThreadingHTTPServer):
             connection = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         return connection, client
 
+    def is_served(self, host: str) -> bool:
+        """Whether requests with this Host header are answered. Without the header it is no browser."""
+        name = PORT.sub("", host.strip()).strip("[]").lower()
+        return not name or not _is_loopback(self._bound) or name == self._bound or _is_loopback(name)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            is_full = len(self._ends) >= MAX_CONNECTIONS
+            if not is_full:
+                self._ends[request] = time.monotonic() + CLIENT_SECONDS
+        if is_full:
+            LOG.debug("%s reads metrics: closed, as %s connections are open", client_address, MAX_CONNECTIONS)
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def close_request(self, request: Any) -> None:
+        with self._lock:  # `service_actions` must not shut down a later connection with the same file descriptor
+            self._ends.pop(request, None)
+            super().close_request(request)
+
     def service_actions(self) -> None:
-        """Called twice a second: files that cannot be used are logged also if nobody reads metrics."""
+        """Called twice a second: ends late requests, and logs TLS files that cannot be used also if nobody reads metrics.
+
+        The timeout of the socket does not end a client that sends a byte now and then.
+        """
+        now = time.monotonic()
+        with self._lock:
+            for request in [request for request, ends in self._ends.items() if ends <= now]:
+                with contextlib.suppress(OSError):  # the client has disconnected
+                    # Not TLS's own shutdown, which changes the object that the handler's thread is using.
+                    socket.socket.shutdown(request, socket.SHUT_RDWR)
         if self._context is not None:
             self._context.watch.check()
 
@@ -116,6 +156,9 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
+        if not all(map(self.server.is_served, self.headers.get_all("Host", ()))):
+            self.send_error(HTTPStatus.FORBIDDEN, explain="Host is not a name of this machine's loopback interface.")
+            return
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(HTTPStatus.NOT_FOUND, explain="Metrics are at /metrics.")
             return

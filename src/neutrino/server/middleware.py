@@ -34,7 +34,7 @@ def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     if page is not None:
         # Outside the guard: a link of another site may lead to the page, which has no data of its own.
         inner = _below(ui.PREFIX, _behind_proxy(page, conf), inner)
-    inner = observed(inner, conf.log_requests)
+    inner = observed(inner, conf.log_requests, conf.oslo_middleware.enable_proxy_headers_parsing)
     if _origins(conf):
         inner = cors.CORS(inner, conf)
     health = healthcheck.Healthcheck(inner, conf)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from oslo_config import cfg
 
+from neutrino.server.requests import CLIENT
 from neutrino.server.ui.attempts import Attempts
 from neutrino.server.ui.files import StaticFile, read_files
 from neutrino.server.ui.login import Credentials, Login, Refused, Unavailable, keystone_login
@@ -100,8 +101,7 @@ class Page:
         if self._login is None:
             raise Rejected(404, "HTTPNotFound", "This server has no authentication: there is nothing to log in to.")
         credentials = _credentials(environ)
-        # Behind proxies it may be a list, of which the last was written by the nearest proxy and the others by anybody.
-        address = str(environ.get("REMOTE_ADDR") or "").rpartition(",")[2].strip()
+        address = environ[CLIENT]
         if wait := self._attempts.wait(address):
             message = f"Too many failed logins from this address: try again in {wait:.0f} seconds."
             raise Rejected(429, "TooManyRequests", message, [("Retry-After", str(int(wait) + 1))])
@@ -109,18 +109,19 @@ class Page:
             message = "Another login is in progress: try again."
             raise Rejected(503, "ServiceUnavailable", message, [("Retry-After", "1")])
         try:
-            session = self._login(credentials)
+            # Does not forget failures: with a token of his own, an attacker could reset them between his guesses.
+            return self._login(credentials)
         except Refused:
             self._attempts.failed(address)
             message = "Login failed: the credentials are wrong, or the user has no role on this project."
             raise Rejected(401, "Unauthorized", message) from None
         except Unavailable:
+            # Counts too: Keystone may have checked the password before it failed.
+            self._attempts.failed(address)
             message = "Keystone does not answer; the cause is in the server's log."
             raise Rejected(502, "BadGateway", message) from None
         finally:
             self._busy.release()
-        self._attempts.succeeded(address)
-        return session
 
 
 def build_page(conf: cfg.ConfigOpts) -> Page | None:

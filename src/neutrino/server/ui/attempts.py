@@ -34,10 +34,6 @@ class Attempts:
             while len(self._failures) > MAX_ADDRESSES:
                 self._failures.popitem(last=False)
 
-    def succeeded(self, address: str) -> None:
-        with self._lock:
-            self._failures.pop(network_of(address), None)
-
     def __len__(self) -> int:
         return len(self._failures)
 

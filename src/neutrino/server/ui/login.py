@@ -4,8 +4,12 @@ The credentials go to Keystone's v3 API and nowhere else: they are neither logge
 sends it with every request of the API as any other client does.
 """
 
+import contextvars
 import logging
+import threading
+import time
 from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import msgspec
@@ -13,7 +17,8 @@ from oslo_config import cfg
 
 LOG = logging.getLogger(__name__)
 GROUP = "keystone_authtoken"
-SECONDS = 15.0  # for each request to Keystone; requests has no timeout by default
+SECONDS = 15.0  # for a whole login, which has up to five requests to Keystone
+REQUEST_SECONDS = 12.0  # for its requests together: a login whose lists of projects are late succeeds without them
 MAX_PROJECTS = 2_000
 DEFAULT_DOMAIN = "default"  # id of the domain that keystone-manage bootstrap creates, with the name Default
 
@@ -80,7 +85,7 @@ def keystone_login(conf: cfg.ConfigOpts) -> Login:
         from keystoneauth1 import exceptions
 
         try:
-            return _login(_session(conf), _auth_url(conf), credentials)
+            return _login(_session(conf, time.monotonic() + REQUEST_SECONDS), _auth_url(conf), credentials)
         except exceptions.HttpError as error:
             if error.http_status >= 500:
                 LOG.warning("Keystone answered a login of the page with HTTP %s", error.http_status)
@@ -93,7 +98,43 @@ def keystone_login(conf: cfg.ConfigOpts) -> Login:
             LOG.warning("Keystone cannot be used for a login of the page: %s", type(error).__name__)
             raise Unavailable from None
 
-    return login
+    return within(SECONDS, login)
+
+
+def within(seconds: float, login: Login) -> Login:
+    """The login in a thread of its own, so that it holds a thread of the API for a limited time.
+
+    Timeouts of sockets do not limit a login: they apply to each address of Keystone's name and each part of an answer.
+    """
+    late: threading.Thread | None = None  # of a login that has missed its deadline
+
+    def limited(credentials: Credentials) -> Session:
+        nonlocal late
+        if late is not None and late.is_alive():  # one at a time, or a slow Keystone would cost a thread for each login
+            LOG.warning("Keystone has not yet answered an earlier login of the page")
+            raise Unavailable
+        ended: SimpleQueue[Session | Exception] = SimpleQueue()
+
+        def work() -> None:
+            try:
+                ended.put(login(credentials))
+            except Exception as error:
+                ended.put(error)
+
+        context = contextvars.copy_context()  # with the request id, for the log
+        late = threading.Thread(target=context.run, args=(work,), daemon=True, name="login")
+        late.start()
+        try:
+            result = ended.get(timeout=seconds)
+        except Empty:
+            LOG.warning("Keystone has not answered a login of the page within %g s", seconds)
+            raise Unavailable from None
+        late = None
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    return limited
 
 
 def _auth_url(conf: cfg.ConfigOpts) -> str:
@@ -111,14 +152,21 @@ def _auth_url(conf: cfg.ConfigOpts) -> str:
     return url if url.endswith("/v3") else f"{url}/v3"
 
 
-def _session(conf: cfg.ConfigOpts) -> Any:
-    from keystoneauth1 import session
+def _session(conf: cfg.ConfigOpts, ends: float) -> Any:
+    """A session whose requests end at this monotonic time."""
+    from keystoneauth1 import exceptions, session
+
+    class LimitedSession(session.Session):
+        def request(self, *args: Any, **kwargs: Any) -> Any:
+            left = ends - time.monotonic()
+            if left <= 0:
+                raise exceptions.ConnectTimeout("the time for the login is over")
+            return super().request(*args, **kwargs, timeout=left)
 
     options = conf[GROUP]
-    return session.Session(
+    return LimitedSession(
         verify=False if options.insecure else options.cafile or True,
         cert=(options.certfile, options.keyfile) if options.certfile and options.keyfile else options.certfile,
-        timeout=SECONDS,
         user_agent="neutrino",
     )
 
