@@ -176,6 +176,31 @@ def test_a_tunnel_to_a_host_that_is_not_on_the_path() -> None:
     assert outcome(result) == ("dropped", "drift", False)
 
 
+@pytest.mark.parametrize(("kind", "number"), [("vxlan", 4711), ("gre", 100), ("vxlan", None), ("", 100)])
+def test_a_segment_that_is_none_of_the_trace_is_not_followed(kind: str, number: int | None) -> None:
+    traced = two_ports().trace("a", "b")
+    first = traced.there.hops[0].exit
+    assert first is not None
+    other = msgspec.structs.replace(first, network_type=kind, segmentation_id=number)
+    result, hosts, collected = judge(traced, h1=leaves(traced.there.packet, other))
+    assert [host for host, _ in hosts.asked] == ["h1"]
+    assert (outcome(result), collected.ends[0].kind) == (("unknown", "other", None), "lost")
+    assert "no network of the trace" in result.differences[0].text
+
+
+@pytest.mark.parametrize(("physical", "tag"), [("physnet1", 4000), ("physnet2", 100)])
+def test_a_physical_segment_that_is_none_of_the_trace_is_not_followed(physical: str, tag: int) -> None:
+    cloud = Cloud()
+    cloud.network("net", "10.0.0.0/24", kind="vlan")
+    cloud.port("a", "net", "10.0.0.10")
+    cloud.port("b", "net", "10.0.0.11", host="h2")
+    traced = cloud.trace("a", "b")
+    other = Point(kind=PointKind.PHYSICAL, physical_network=physical, segmentation_id=tag)
+    result, hosts, collected = judge(traced, h1=leaves(traced.there.packet, other))
+    assert [host for host, _ in hosts.asked] == ["h1"]
+    assert (outcome(result), collected.ends[0].kind) == (("unknown", "other", None), "lost")
+
+
 # --- comparing --------------------------------------------------------------------------------------------------------
 
 
