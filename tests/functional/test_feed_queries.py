@@ -18,8 +18,9 @@ from neutrino.agent.queries import Queries
 from neutrino.feed.address import Address
 from neutrino.feed.messages import Ack, Answer, Hello, Problem, Query
 from neutrino.server.db import tables as t
+from neutrino.server.feed.connections import session as session_module
 from neutrino.server.feed.connections.credentials import Credentials
-from neutrino.server.hosts.queries import LEFT_SECONDS, MAX_OPEN, HostQueries, NoAnswer, OpenQueries, Reason
+from neutrino.server.hosts.queries import LEFT_SECONDS, MAX_KEPT, MAX_OPEN, HostQueries, NoAnswer, OpenQueries, Reason
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
@@ -242,6 +243,68 @@ def test_only_the_host_that_was_asked_may_answer_and_only_once(server: Server, a
         return found
 
     run(test())
+
+
+def test_answers_that_nobody_asked_for_cost_no_work(
+    server: Server, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are acknowledged, or the host would repeat them, but neither decoded nor written."""
+    key = Credentials(server.db).add("h1")
+    worked: list[str] = []
+    take, check = OpenQueries.take_answer, session_module.refusal
+
+    def taken(self: OpenQueries, host: str, answer: Answer) -> None:
+        worked.append(f"written {answer.id}")
+        take(self, host, answer)
+
+    def checked(message: Any, *rest: Any) -> str:
+        if isinstance(message, Answer):
+            worked.append(f"decoded {message.id}")
+        return check(message, *rest)
+
+    monkeypatch.setattr(OpenQueries, "take_answer", taken)
+    monkeypatch.setattr(session_module, "refusal", checked)
+
+    async def test() -> None:
+        async with serving(server, address), Raw(address, "h1", key) as h1:
+            await h1.send(Hello(host="h1"))
+            await h1.receive_until_synced()
+            await h1.send(*(Answer(serial=n, id=f"none-{n}", result=msgspec.Raw(b"[1]")) for n in range(1, 6)))
+            found: list[Any] = []
+            while len(found) < 5:
+                found += await h1.receive()
+            assert found == [Ack(serial=n) for n in range(1, 6)]
+            assert worked == []
+            asking = asyncio.create_task(ask(server, "h1"))
+            while not (asked := [one for one in await h1.receive() if isinstance(one, Query)]):
+                pass
+            (query,) = asked
+            same = [Answer(serial=n, id=query.id, result=msgspec.Raw(str(n).encode())) for n in (6, 7, 8)]
+            await h1.send(*same)
+            assert await asking == 6
+            assert worked == [f"decoded {query.id}", f"written {query.id}"]
+
+    run(test())
+
+
+def test_expired_queries_leave_room_for_new_ones(server: Server) -> None:
+    now = [0.0]
+    kept = OpenQueries(server.db, timer=lambda: now[0])
+
+    def some(prefix: str) -> list[tuple[str, Query]]:
+        return [
+            ("h1", Query(id=f"{prefix}{n}", kind="echo", question=msgspec.Raw(b"1"), seconds=5))
+            for n in range(2 * MAX_KEPT)
+        ]
+
+    kept.add(some("old"))
+    assert len(kept.of("h1")) == MAX_KEPT
+    now[0] = 6.0
+    kept.add(some("new"))
+    assert [query.id for query in kept.of("h1")] == [f"new{n}" for n in range(MAX_KEPT)]
+    now[0] = 12.0
+    kept.add([])
+    assert kept.of("h1") == []
 
 
 def test_open_queries_to_a_host_are_bounded(server: Server, address: Address) -> None:

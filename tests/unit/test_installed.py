@@ -50,6 +50,19 @@ def test_root_continues_as_the_owner_of_the_state_directory(tmp_path: Path) -> N
     assert _in_child(user) == f"({(nobody,) * 3}, {(nobody,) * 3}, [{nobody}])"
 
 
+def test_the_owner_needs_no_entry_in_passwd(tmp_path: Path) -> None:
+    """The volume of a container belongs to a user of the container. Groups of root are given up all the same."""
+    unknown = 1_234_567_890
+    os.chown(tmp_path, unknown, unknown)
+
+    def user() -> tuple[tuple[int, ...], tuple[int, ...], list[int]]:
+        os.setgroups([0, 4])
+        become_owner(str(tmp_path))
+        return os.getresuid(), os.getresgid(), os.getgroups()
+
+    assert _in_child(user) == f"({(unknown,) * 3}, {(unknown,) * 3}, [])"
+
+
 def test_a_directory_of_root_or_none_changes_nothing(tmp_path: Path) -> None:
     def user(path: Path) -> int:
         become_owner(str(path))

@@ -35,7 +35,10 @@ def become_owner(directory: str) -> None:
         return
     if os.geteuid() != 0 or owner.st_uid == 0:
         return
-    os.initgroups(pwd.getpwuid(owner.st_uid).pw_name, owner.st_gid)
+    try:
+        os.initgroups(pwd.getpwuid(owner.st_uid).pw_name, owner.st_gid)
+    except KeyError:  # no such user here, as with the volume of a container
+        os.setgroups([])
     os.setresgid(owner.st_gid, owner.st_gid, owner.st_gid)
     os.setresuid(owner.st_uid, owner.st_uid, owner.st_uid)
 

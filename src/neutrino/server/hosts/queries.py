@@ -23,6 +23,7 @@ from neutrino.server.hosts.registry import Registry
 
 KIND: Final = "host_query"  # in the change log
 MAX_OPEN: Final = 16  # queries to one host
+MAX_KEPT: Final = 4 * MAX_OPEN  # in memory of a feed process: several API workers may pass the check at once
 MAX_SECONDS: Final = 30.0  # of one query
 LEFT_SECONDS: Final = 300.0  # after its end a row may belong to a server whose clock is behind
 FIRST_WAIT: Final = 0.01  # seconds between two looks for the answer; grows
@@ -141,13 +142,13 @@ class OpenQueries:
 
     def add(self, queries: Iterable[tuple[str, Query]]) -> None:
         now = self.timer()
-        for host, query in queries:
-            several = self._by_host.setdefault(host, {})
-            self._drop_expired(several, now)  # before they are counted
-            if len(several) < MAX_OPEN:
-                several[query.id] = (now + query.seconds, query)
+        # First the expired ones: an answer to a query that is not kept would be dropped.
         for host in [host for host in self._by_host if not self.of(host)]:
             del self._by_host[host]
+        for host, query in queries:
+            several = self._by_host.setdefault(host, {})
+            if len(several) < MAX_KEPT:
+                several[query.id] = (now + query.seconds, query)
 
     def of(self, host: str) -> list[Query]:
         """Those of a host, with the time that is left."""

@@ -29,9 +29,11 @@ class Page:
 
 def document(facts: Facts, problems: Sequence[Problem], down_time: float, schema: str, page: Page) -> Object:
     errors = [each for each in problems if each.severity == "error"]
+    # Pages are cut by comparing names here. Databases collate differently, some ignoring case: hosts would be left out.
+    agents = sorted(facts.agents, key=lambda agent: (agent["host"], agent["agent_type"]))
     hosts = [
-        _host(name, list(agents), facts.now, down_time)
-        for name, agents in groupby(facts.agents, key=lambda agent: agent["host"])
+        _host(name, list(several), facts.now, down_time)
+        for name, several in groupby(agents, key=lambda agent: agent["host"])
     ]
     _add_problems(hosts, problems)
     shown = [each for each in hosts if _is_listed(each, page)]

@@ -100,7 +100,7 @@ class Facts:
     removed: int
     pending: int
     processes: Sequence[Mapping[str, Any]]
-    agents: Sequence[Object]  # with their configurations decoded
+    agents: Sequence[Object]  # with their configurations decoded; in the database's collation of hosts
     ports: Sequence[tuple[str, str, int]]  # status, vif_type, number
     networks: Mapping[str, int]
     subnets: int

@@ -168,15 +168,23 @@ class Session:
     async def _receive(self, messages: Sequence[Any]) -> None:
         """Write reports, and acknowledge each once it is written or refused."""
         accepted, answers = list[m.HostReport](), list[m.Message]()
+        asked = {query.id for query in self._open_queries(self.host)} if _has_answer(messages) else set[str]()
         for message in messages:
             if isinstance(message, m.NotUnderstood):
                 answers.append(m.Problem(text=str(message)))
             elif isinstance(message, m.Hello):
                 continue
+            elif isinstance(message, m.Answer) and message.id not in asked:
+                # Late, or nobody has asked: dropped before it costs decoding and a transaction. Not an error of the host.
+                REPORTS.inc(str(message.__struct_config__.tag), "refused")
+                LOG.debug("host %s: dropped an answer to a query that is not open", self.host)
+                answers += self._answer(message.serial, "")
             elif reason := refusal(message, self.host, self.credential.roles):
                 REPORTS.inc(str(message.__struct_config__.tag), "refused")
                 answers += self._answer(message.serial, reason)
             else:
+                if isinstance(message, m.Answer):
+                    asked.discard(message.id)  # the first answer counts
                 accepted.append(self._with_lag(message) if isinstance(message, m.Report) else message)
         if accepted:
             refusals = await self._write(self.host, accepted)
@@ -206,3 +214,7 @@ class Session:
         behind = {FEED_BEHIND: self._reported_lag}
         states = tuple(replace(state, configurations={**state.configurations, **behind}) for state in report.states)
         return msgspec.structs.replace(report, states=states)
+
+
+def _has_answer(messages: Sequence[Any]) -> bool:
+    return any(isinstance(message, m.Answer) for message in messages)
