@@ -617,6 +617,42 @@ def test_traces_at_once_are_bounded(api: Api, server: Server) -> None:
     assert done[0]["hosts"]["trace-1"] == {"alive": True, "answered": False, "error": "no answer in time"}
 
 
+def test_a_project_has_one_trace_at_once(api: Api, server: Server) -> None:
+    from neutrino.server import errors
+
+    members = [api.as_stranger(), api.as_stranger()]
+    values, contexts = [], []
+    for member in members:
+        network, _ = inside(member)
+        one, two = instance(member, server, network), instance(member, server, network, "trace-2")
+        values.append(values_of(source_port_id=one["id"], destination_port_id=two["id"]))
+        contexts.append(Context(project_id=member.project))
+    waiting, go = threading.Semaphore(0), threading.Event()
+
+    def ask(host: str, question: Question, seconds: float) -> HostAnswer:
+        waiting.release()
+        go.wait(20)
+        raise NoAnswer(host, Cause.HOST_TIMEOUT, "no answer in time")
+
+    traces = tracer_of(server, ask)
+    done: list[Object] = []
+    threads = [
+        threading.Thread(target=lambda n=n: done.append(traces.create(contexts[n], values[n]))) for n in range(2)
+    ]
+    for thread in threads:  # another project has one meanwhile
+        thread.start()
+    for _ in threads:
+        assert waiting.acquire(timeout=20)
+    with pytest.raises(errors.TooManyTraces, match="a trace of this project") as refused:
+        traces.create(contexts[0], values[0])
+    assert refused.value.status == 503
+    go.set()
+    for thread in threads:
+        thread.join(20)
+    assert len(done) == 2
+    traces.create(contexts[0], values[0])  # the slot is free again
+
+
 def test_a_change_that_a_host_has_not_applied_is_lag(api: Api, server: Server) -> None:
     from neutrino.server.context import admin_context
 

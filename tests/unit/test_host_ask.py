@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from neutrino.model.trace import QUERY, Cause, HostAnswer, Packet, Point, PointKind, Question
+from neutrino.server.config import api_threads, configuration
 from neutrino.server.hosts.queries import NoAnswer as NotAnswered
 from neutrino.server.hosts.queries import Reason
 from neutrino.server.trace.ask import AskOnce, NoAnswer
@@ -117,3 +118,10 @@ def test_a_host_that_has_not_answered_is_asked_once_per_trace() -> None:
     assert once("h2", QUESTION, 1.0) == ANSWER
     assert once("h2", QUESTION, 1.0) == ANSWER
     assert len(queries.asked) == 3
+
+
+@pytest.mark.parametrize("auth", ["noauth", "keystone"])
+def test_a_trace_leaves_a_thread_for_other_requests(auth: str) -> None:
+    conf = configuration([])
+    conf.set_override("auth_strategy", auth)
+    assert api_threads(conf) - 1 >= 1

@@ -57,8 +57,9 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.IntOpt(
             "api_threads",
             min=1,
-            help="Requests that each worker handles at once; by default 1 with SQLite and without Keystone, where only "
-            "the disk is waited for, else 2.",
+            default=2,
+            help="Requests that each worker handles at once. With 1, a packet trace, which waits for hosts, blocks its "
+            "worker for up to 10 seconds.",
         ),
         cfg.StrOpt(
             "log_requests",
@@ -300,9 +301,8 @@ def database_url(conf: cfg.ConfigOpts) -> str:
 
 
 def api_threads(conf: cfg.ConfigOpts) -> int:
-    """More threads help only if they wait for a server; else they compete for the interpreter lock."""
-    waits = conf.auth_strategy == "keystone" or not database_url(conf).startswith("sqlite")
-    return int(conf.api_threads or (2 if waits else 1))
+    """2 by default, also with SQLite: while one waits for Keystone or for the hosts of a trace, the other serves."""
+    return int(conf.api_threads)
 
 
 def is_loopback(host: str) -> bool:

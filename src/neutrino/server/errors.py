@@ -298,7 +298,7 @@ class FirewallIpAddressConflict(InvalidInput):
 
 # --- hosts ----------------------------------------------------------------------------------------------------------
 class TooManyTraces(HTTPServiceUnavailable):
-    template = "This server process computes {limit} traces already, the most at once: try again in a few seconds."
+    template = "This server process computes {what} already, the most at once: try again in a few seconds."
 class AgentNotFound(NotFound): template = "There is no agent {id}."
 class InvalidL3Agent(AgentNotFound):
     template = "Agent {id} cannot serve the router: it is not an L3 agent, is down, or is reserved for other routers."

@@ -2,14 +2,15 @@
 
 `Tracer` gets the database, the agent registry and `Ask`; without an `Ask` (None) the answer is the server's alone. The
 composition root (`server/main.py`) binds the real `Ask`, which sends queries to hosts; `collect.follow` asks host by host.
-The number of traces at once is bounded per process: each holds a thread while it waits for hosts, and other requests need
-one too.
+The number of traces at once is bounded per process, and for members per project: each holds a thread while it waits for
+hosts, and other requests need one too.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -52,10 +53,8 @@ class Tracer:
     seconds: float = SECONDS
     clock: Callable[[], float] = time.monotonic
     at_once: int = 1
-    _slots: threading.BoundedSemaphore = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._slots = threading.BoundedSemaphore(self.at_once)
+    _running: list[str] = field(default_factory=list)  # projects of the traces that are computed; empty: administrators
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def owner(self, context: Context, values: Values) -> str:
         """The project whose trace it is."""
@@ -63,12 +62,24 @@ class Tracer:
             return resolve(connection, context, values).project_id
 
     def trace(self, context: Context, values: Values) -> Object:
-        if not self._slots.acquire(blocking=False):
-            raise errors.TooManyTraces(limit=self.at_once)
-        try:
+        with self._slot(context):
             return self._trace(context, values)
+
+    @contextmanager
+    def _slot(self, context: Context) -> Iterator[None]:
+        """A member's project has one at most, so that it does not hold those of all others."""
+        project = "" if context.is_admin else context.project_id or ""
+        with self._lock:
+            if len(self._running) >= self.at_once:
+                raise errors.TooManyTraces(what=f"{self.at_once} traces")
+            if project and project in self._running:
+                raise errors.TooManyTraces(what="a trace of this project")
+            self._running.append(project)
+        try:
+            yield
         finally:
-            self._slots.release()
+            with self._lock:
+                self._running.remove(project)
 
     def _trace(self, context: Context, values: Values) -> Object:
         deadline = self.clock() + self.seconds
