@@ -87,7 +87,8 @@ def load(files: TlsFiles) -> Loaded:
         with in_memory(content[files.ca]) as ca, _named(f"[{files.group}] {names['ca']}={files.ca}"):
             context.load_verify_locations(ca)
         context.verify_mode = ssl.CERT_REQUIRED
-    return Loaded(context, content, _expiry(content[files.cert]), signature)
+    option, path = next(files.named())
+    return Loaded(context, content, _expiry(content[files.cert], f"{option}={path}"), signature)
 
 
 @contextlib.contextmanager
@@ -125,10 +126,13 @@ def _no_password(option: str) -> Callable[[], str]:
     return refuse
 
 
-def _expiry(pem: bytes) -> datetime.datetime:
+def _expiry(pem: bytes, what: str) -> datetime.datetime:
     from cryptography import x509  # slow to import, and not needed without TLS
 
-    return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    try:
+        return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    except ValueError:  # OpenSSL accepts more than cryptography, such as its own format TRUSTED CERTIFICATE
+        raise RefusedToStart(f"{what} cannot be used: it is not a plain X.509 certificate in PEM") from None
 
 
 def warn_of_expiry(files: TlsFiles, loaded: Loaded, now: datetime.datetime | None = None) -> None:

@@ -19,6 +19,8 @@ from neutrino.server.status.processes import FEED, ProcessSweep, ServerProcess
 from tests.api.agents import report, set_clock, switch
 from tests.api.client import Api
 
+LONG_AGO = "2020-01-01T00:00:00Z"
+
 
 @pytest.fixture
 def fresh(server: Server) -> Iterator[tuple[Server, Api]]:
@@ -227,6 +229,7 @@ def test_routers_and_floating_ips(fresh: tuple[Server, Api]) -> None:
     agent = switch(server, "h1")
     with server.db.transaction() as tx:
         tx.execute(sa.update(t.routers).values(ha=True, status="ERROR"))
+        tx.execute(sa.update(t.routers).values(created_at=LONG_AGO))
         placed = {"router_id": router["id"], "agent_id": agent.agent_id, "ha_state": "standby"}
         tx.execute(sa.insert(t.router_l3_agents).values(placed))
     status = shown(admin)
@@ -239,6 +242,35 @@ def test_routers_and_floating_ips(fresh: tuple[Server, Api]) -> None:
     status = shown(admin)
     assert texts(status) == []
     assert status["routers"]["ha_states"]["one_active"] == 1
+
+
+@pytest.mark.parametrize(
+    ("age", "state", "is_problem"),
+    [
+        ({}, None, False),
+        ({}, "standby", False),  # keepalived begins as a standby
+        ({"created_at": LONG_AGO}, None, False),  # it became HA a moment ago
+        ({"created_at": LONG_AGO}, "standby", True),
+        ({"created_at": LONG_AGO, "updated_at": LONG_AGO}, None, True),
+    ],
+)
+def test_an_ha_router_before_its_first_election(
+    fresh: tuple[Server, Api], age: dict[str, str], state: str | None, is_problem: bool
+) -> None:
+    server, admin = fresh
+    feed_process(server)
+    router = admin.make("router", name="edge")
+    agents = [switch(server, name) for name in ("h1", "h2")]
+    with server.db.transaction() as tx:
+        tx.execute(sa.update(t.routers).values(ha=True, **age))
+        for agent in agents:
+            placed = {"router_id": router["id"], "agent_id": agent.agent_id, "ha_state": state}
+            tx.execute(sa.insert(t.router_l3_agents).values(placed))
+    expected = [f"router edge ({router['id']}): no instance is active"] if is_problem else []
+    assert texts(shown(admin)) == expected
+    with server.db.transaction() as tx:
+        tx.execute(sa.update(t.router_l3_agents).values(ha_state="active"))
+    assert texts(shown(admin)) == [f"router edge ({router['id']}): 2 instances are active"]
 
 
 def test_an_old_schema(fresh: tuple[Server, Api]) -> None:

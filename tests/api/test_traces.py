@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import uuid
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from neutrino.model.trace import Cause, HostAnswer, Question
+from neutrino.model.trace import Cause, Exit, HostAnswer, Point, PointKind, Question
+from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from neutrino.server.trace.ask import Ask, AskOnce, NoAnswer
@@ -306,6 +308,23 @@ def test_objects_that_vanish_meanwhile_are_no_server_error(
     api.post("/traces", body).refused(503, "HTTPServiceUnavailable")
 
 
+def test_objects_that_vanish_on_the_way_back_are_no_server_error(
+    api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, _ = inside(api)
+    one, two = instance(api, server, network), instance(api, server, network, "trace-2")
+    tried = []
+
+    def vanished(*_: Any) -> None:
+        tried.append(1)
+        raise KeyError("a network")
+
+    monkeypatch.setattr("neutrino.server.trace.tracer.compute_return", vanished)
+    body = {"trace": {"source_port_id": one["id"], "destination_port_id": two["id"]}}
+    api.post("/traces", body).refused(503, "HTTPServiceUnavailable")
+    assert len(tried) > 1
+
+
 # --- who may trace what -----------------------------------------------------------------------------------------------
 
 
@@ -363,9 +382,64 @@ def test_a_member_learns_nothing_of_another_projects_ports(api: Api, server: Ser
     assert verdict(details) == ("dropped", "security-group-ingress")
 
 
-def test_a_forged_source_is_not_followed_into_other_projects(api: Api, server: Server) -> None:
-    from neutrino.server.context import Context
+def _no_device(host: str, question: Question, seconds: float) -> HostAnswer:
+    return HostAnswer(exits=(Exit(packet=question.packet, cause=Cause.NO_DEVICE),))
 
+
+def _timeout(host: str, question: Question, seconds: float) -> HostAnswer:
+    raise NoAnswer(host, Cause.HOST_TIMEOUT, "no answer in time")
+
+
+def receiver_fails(server: Server, vni: int) -> Callable[..., HostAnswer]:
+    """The host of the sender answers, and that of the receiver does not."""
+    with server.db.read() as connection:
+        found = connection.execute(sa.select(t.agents.c.configurations).where(t.agents.c.host == "trace-2"))
+        peer = json.loads(found.scalars().first() or "{}")["tunneling_ip"]
+
+    def ask(host: str, question: Question, seconds: float) -> HostAnswer:
+        if host != "trace-1":
+            return _timeout(host, question, seconds)
+        point = Point(kind=PointKind.TUNNEL, peer=peer, network_type="vxlan", segmentation_id=vni)
+        return HostAnswer(exits=(Exit(packet=question.packet, point=point),))
+
+    return ask
+
+
+def test_a_member_learns_nothing_by_hosts_that_fail(api: Api, server: Server) -> None:
+    """An address whose port a rule allows to reach, on a host that is down, without device, or does not answer."""
+    admin, member, other = api.as_admin(), api.as_stranger(), api.as_stranger()
+    network = admin.network(shared=True)
+    admin.subnet(network, "10.0.0.0/24")
+    mine, theirs = instance(member, server, network), instance(other, server, network, "trace-2")
+    group = other.make("security_group")
+    rule = {"direction": "ingress", "protocol": "tcp", "port_range_min": 22, "port_range_max": 22}
+    other.make("security_group_rule", security_group_id=group["id"], **rule)
+    other.change("port", theirs["id"], security_groups=[group["id"]])
+    active(server)
+    vni = admin.show("network", network["id"])["provider:segmentation_id"]
+    used = address(theirs)
+    free = next(f"10.0.0.{n}" for n in (250, 251, 252) if f"10.0.0.{n}" not in (address(mine), used))
+    context = Context(project_id=member.project)
+
+    def seen(ask: Callable[..., HostAnswer] | None, to: str, port: int = 22) -> Object:
+        values = values_of(source_port_id=mine["id"], destination_address=to, protocol="tcp", destination_port=port)
+        made = json.dumps(tracer_of(server, ask).create(context, values))
+        hidden: Object = json.loads(re.sub(rf"\b{re.escape(to)}\b", "?", made))
+        return hidden
+
+    assert seen(None, used)["return_verdict"] == "delivered"
+    for ask in (_no_device, _timeout, receiver_fails(server, vni)):
+        for port in (22, 23):
+            assert seen(ask, used, port) == seen(ask, free, port)
+    dead = sa.update(t.agents).where(t.agents.c.host == "trace-2")
+    with server.db.transaction() as tx:
+        tx.execute(dead.values(heartbeat_timestamp="2020-01-01T00:00:00Z"))
+    for ask in (None, _timeout):
+        assert seen(ask, used) == seen(ask, free)
+    assert (verdict(seen(None, used)), seen(None, used)["agreement"]) == (("dropped", "other"), None)
+
+
+def test_a_forged_source_is_not_followed_into_other_projects(api: Api, server: Server) -> None:
     admin, member, other = api.as_admin(), api.as_stranger(), api.as_stranger()
     network = admin.network(shared=True)
     admin.subnet(network, "10.0.0.0/24")
@@ -489,6 +563,26 @@ def test_the_number_of_queries_does_not_depend_on_the_number_of_ports(api: Api, 
     assert few < 60
 
 
+def test_networks_with_thousands_of_addresses(api: Api, server: Server) -> None:
+    """Ports with address pairs are read, with all their addresses; databases bound the size of a statement."""
+    network = api.network()
+    api.subnet(network, "10.4.0.0/16")
+    group = api.make("security_group")
+    rule = {"direction": "ingress", "remote_group_id": group["id"]}
+    api.make("security_group_rule", security_group_id=group["id"], **rule)
+    one = instance(api, server, network, security_groups=[group["id"]])
+    two = instance(api, server, network, "trace-2", security_groups=[group["id"]])
+    third = api.make("port", network_id=network["id"], allowed_address_pairs=[{"ip_address": "10.9.9.9"}])
+    subnet = one["fixed_ips"][0]["subnet_id"]
+    many = [{"subnet_id": subnet, "ip_address": f"10.4.{100 + n // 200}.{n % 200 + 1}"} for n in range(2500)]
+    with server.db.transaction() as tx:
+        tx.execute(sa.update(t.ports).where(t.ports.c.id == third["id"]).values(fixed_ips=json.dumps(many)))
+        rows = [{**each, "port_id": third["id"], "network_id": network["id"]} for each in many]
+        tx.connection.execute(sa.insert(t.ip_allocations), rows)
+    made = trace(api, source_port_id=one["id"], destination_port_id=two["id"])
+    assert (verdict(made), made["return_verdict"]) == (("delivered", ""), "delivered")
+
+
 def test_traces_at_once_are_bounded(api: Api, server: Server) -> None:
     from neutrino.server import errors
     from neutrino.server.context import admin_context
@@ -524,7 +618,6 @@ def test_traces_at_once_are_bounded(api: Api, server: Server) -> None:
 
 
 def test_a_change_that_a_host_has_not_applied_is_lag(api: Api, server: Server) -> None:
-    from neutrino.model.trace import Exit
     from neutrino.server.context import admin_context
 
     network, _ = inside(api)

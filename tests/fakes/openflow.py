@@ -19,6 +19,7 @@ from neutrino.dataplane.openflow.api import (
     Meter,
     MetersRejected,
     OpenFlowError,
+    PacketCount,
     flow,
 )
 from neutrino.dataplane.openflow.text import arguments, field_name, parse_set_field, split_actions
@@ -86,8 +87,8 @@ class FakeSwitch:
     def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
         return len(self.read_flows(bridge, cookie, mask))
 
-    def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> int:
-        return 0  # it keeps no statistics of flows
+    def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> dict[str, PacketCount]:
+        return {}  # it keeps no statistics of flows
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
         tables, new = self._bridge(bridge).tables, [*add]

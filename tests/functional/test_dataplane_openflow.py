@@ -48,6 +48,34 @@ def openflow(request: pytest.FixtureRequest) -> Iterator[OpenFlow]:
     server.vsctl("del-br", "br-test")
 
 
+def test_packets_are_counted_by_flow(switch: OpenVSwitch) -> None:
+    switch.vsctl("add-br", "br-count", "--", "set", "bridge", "br-count", "datapath_type=dummy", "fail_mode=secure")
+    real, request = OvsOfctl(switch.run_directory), "udp,tp_src=68,tp_dst=67"
+    several = [
+        flow(71, 80, f"{request},reg5=1", "resubmit(,73)"),
+        flow(71, 80, f"{request},reg5=2", "drop"),
+        flow(72, 80, request, "drop"),
+        flow(71, 80, "udp,tp_src=67,tp_dst=68", "drop"),
+    ]
+    try:
+        real.apply_flows("br-count", add=several, delete=())
+        before = real.count_packets("br-count", request, (71,))
+        ethernet, ip = "fffffffffffffa163e0000010800", "4500001c000000004011000000000000ffffffff"
+        sent = f"{ethernet}{ip}0044004300080000"  # UDP from port 68 to 67
+        actions = "set_field:1->reg5,resubmit(,71)"
+        packet_out = f"in_port=controller,packet={sent},actions={actions}"
+        switch.call(
+            "ovs-ofctl", "-O", "OpenFlow14", "packet-out", f"unix:{switch.run_directory}/br-count.mgmt", packet_out
+        )
+        after = real.count_packets("br-count", request, (71,))
+    finally:
+        switch.vsctl("del-br", "br-count")
+    assert [key.split()[0] for key in before] == ["71", "71"]
+    assert sum(count.packets for count in before.values()) == 0
+    assert before.keys() == after.keys()
+    assert sorted((count.packets, "reg5=0x1" in key) for key, count in after.items()) == [(0, False), (1, True)]
+
+
 OURS, THEIRS = COOKIE | 7, 0x1234
 FLOWS = [
     flow(0, 5, "in_port=1,vlan_tci=0x0000/0x1fff", "push_vlan:0x8100,set_field:4097->vlan_vid,resubmit(,60)"),

@@ -20,7 +20,7 @@ from neutrino.feed.messages import Ack, Answer, Hello, Problem, Query
 from neutrino.server.db import tables as t
 from neutrino.server.feed.connections import session as session_module
 from neutrino.server.feed.connections.credentials import Credentials
-from neutrino.server.hosts.queries import LEFT_SECONDS, MAX_KEPT, MAX_OPEN, HostQueries, NoAnswer, OpenQueries, Reason
+from neutrino.server.hosts.queries import LEFT_SECONDS, MAX_OPEN, HostQueries, NoAnswer, OpenQueries, Reason
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
@@ -154,7 +154,7 @@ def test_hosts_that_do_not_answer(server: Server, address: Address, monkeypatch:
             with pytest.raises(NoAnswer, match="not answered within") as caught:
                 await ask(server, "h1", seconds=0.3)
             assert caught.value.reason is Reason.TIMEOUT
-            assert 0.3 <= time.monotonic() - began < 5
+            assert time.monotonic() - began >= 0.3
             with pytest.raises(NoAnswer, match="none has ever reported") as caught:
                 await ask(server, "h9")
             assert caught.value.reason is Reason.DOWN
@@ -287,26 +287,6 @@ def test_answers_that_nobody_asked_for_cost_no_work(
     run(test())
 
 
-def test_expired_queries_leave_room_for_new_ones(server: Server) -> None:
-    now = [0.0]
-    kept = OpenQueries(server.db, timer=lambda: now[0])
-
-    def some(prefix: str) -> list[tuple[str, Query]]:
-        return [
-            ("h1", Query(id=f"{prefix}{n}", kind="echo", question=msgspec.Raw(b"1"), seconds=5))
-            for n in range(2 * MAX_KEPT)
-        ]
-
-    kept.add(some("old"))
-    assert len(kept.of("h1")) == MAX_KEPT
-    now[0] = 6.0
-    kept.add(some("new"))
-    assert [query.id for query in kept.of("h1")] == [f"new{n}" for n in range(MAX_KEPT)]
-    now[0] = 12.0
-    kept.add([])
-    assert kept.of("h1") == []
-
-
 def test_open_queries_to_a_host_are_bounded(server: Server, address: Address) -> None:
     key = Credentials(server.db).add("h1")
 
@@ -314,11 +294,13 @@ def test_open_queries_to_a_host_are_bounded(server: Server, address: Address) ->
         async with serving(server, address), Raw(address, "h1", key) as silent:
             await silent.send(Hello(host="h1"))
             await silent.receive_until_synced()
-            waiting = [asyncio.create_task(ask(server, "h1", n, seconds=3)) for n in range(MAX_OPEN)]
+            waiting = [asyncio.create_task(ask(server, "h1", n, seconds=30)) for n in range(MAX_OPEN)]
             await until(lambda: len(rows(server)) == MAX_OPEN, "the queries")
             with pytest.raises(NoAnswer, match="unanswered queries") as caught:
                 await ask(server, "h1")
             assert caught.value.reason is Reason.BUSY
+            with server.db.transaction() as tx:  # ends the questions
+                tx.execute(sa.delete(t.host_queries))
             results = await asyncio.gather(*waiting, return_exceptions=True)
             assert all(isinstance(one, NoAnswer) for one in results)
 

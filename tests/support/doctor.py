@@ -89,6 +89,9 @@ class FakeMachine:
     def now(self) -> float:
         return self.time
 
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
 
 def server(directory: Path, settings: Settings | None = None, machine: FakeMachine | None = None) -> Subject:
     defaults = {"DEFAULT": {"auth_strategy": "noauth", "state_path": directory / "server", "bind_port": 1}}

@@ -15,6 +15,10 @@ default `/etc/neutrino/server.conf` and `/etc/neutrino/agent.conf`, whichever ex
 agent, and every check has a time limit. Exit status: 0 no findings, 1 findings, 2 wrong arguments. Notes do not count as
 findings. `--json` prints all of it for other programs, `--only` runs some of the checks.
 
+Run it as root. Checks of a host need root's privileges. Files of a server are judged as the server's user, the owner of
+`state_path`: a key that only root can read is an error. As that user itself a server can be examined too; as any other user
+its files, certificates and database are not examined, and the finding `other-user` states it.
+
 Written by `python -m tests.support.doctor_document` from the source.
 
 ## Checks

@@ -49,7 +49,7 @@ def scrape(address: str) -> Scrape:
         return parse(answer.read().decode())
 
 
-def wait_for(address: str, reached: Callable[[Scrape], bool], what: str, seconds: float = 20.0) -> Scrape:
+def wait_for(address: str, reached: Callable[[Scrape], bool], what: str, seconds: float = 40.0) -> Scrape:
     """Scrape until the condition holds."""
     last: list[Scrape] = []
 

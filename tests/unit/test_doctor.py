@@ -6,8 +6,10 @@ import contextlib
 import fcntl
 import json
 import os
+import pwd
 import socket
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -128,6 +130,17 @@ def tunnel(**more: Any) -> dict[str, Any]:
     return {**row, "external_ids": {}, "statistics": {}, **more}
 
 
+def of_tunnel(patch: pytest.MonkeyPatch, directory: Path, *counters: dict[str, int]) -> list[Finding]:
+    """Of a tunnel that has these counters, one after the other."""
+    answers = iter(counters)
+    patch.setattr(
+        openvswitch,
+        "select",
+        lambda address, wanted: switch(Interface=[tunnel(statistics={"rx_packets": 9, **next(answers)})]),
+    )
+    return list(openvswitch.tunnels(support.host(directory)))
+
+
 def found_drift(patch: pytest.MonkeyPatch, directory: Path, found: list[Drift], synced: bool = True) -> list[Finding]:
     patch.setattr("neutrino.agent.main.find", lambda files, seconds: (found, synced))
     return list(agent.drift(support.host(directory)))
@@ -168,6 +181,23 @@ def hanging(subject: Subject) -> Iterator[Finding]:
 def of_run(function: str, seconds: float, directory: Path) -> Iterable[Finding]:
     check = checks.Check("broken", (HOST,), f"{__name__}:{function}", "nothing", seconds)
     return run.run(check, support.host(directory))
+
+
+def of_other_user(directory: Path, patch: pytest.MonkeyPatch) -> list[run.Result]:
+    """The results for an ordinary user, of a healthy server."""
+    subject = migrated(support.server(directory))
+    with patch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: os.stat(subject.state_path).st_uid + 4321)
+        patched.setattr(os, "access", lambda *_: False)
+        return run.run_all([subject], [each for each in checks.CHECKS if each.name != "listeners"])
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that all users reach: those of pytest are private."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
 
 
 def foreign_namespace(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
@@ -279,6 +309,7 @@ BROKEN_PORT = [{**switch()["Interface"][0], "error": "could not open network dev
 PROVOKED: dict[kinds.Kind, Provoke] = {
     kinds.CHECK_FAILED: lambda path, patch: of_run("failing", 5, path),
     kinds.CHECK_TIMED_OUT: lambda path, patch: of_run("hanging", 0.3, path),
+    kinds.OTHER_USER: lambda path, patch: of_other_user(path, patch)[1].findings,
     kinds.CONFIGURATION_INVALID: lambda path, patch: configuration.configuration(
         support.host(path, {"agent": {"report_interval": "soon"}})
     ),
@@ -383,8 +414,8 @@ PROVOKED: dict[kinds.Kind, Provoke] = {
         support.host(path),
         Interface=[tunnel(statistics={"tx_packets": 500, "rx_packets": 0})],
     ),
-    kinds.TUNNEL_DROPS: lambda path, patch: of_switch(
-        openvswitch.tunnels, patch, support.host(path), Interface=[tunnel(statistics={"tx_packets": 5, "tx_errors": 3})]
+    kinds.TUNNEL_DROPS: lambda path, patch: of_tunnel(
+        patch, path, {"tx_packets": 500, "tx_errors": 3}, {"tx_packets": 510, "tx_errors": 4}
     ),
     kinds.FEED_UNREACHABLE: lambda path, patch: agent.feed(support.host(path)),
     kinds.FEED_UNTRUSTED: untrusted,
@@ -541,6 +572,26 @@ def test_the_needed_mtu_depends_on_type_and_ip_version() -> None:
     assert underlay.needed_mtu([Network(id="n", segments=(Segment(id="s", network_type="vlan"),))], 4) == 0
 
 
+def test_the_spelling_of_the_tunnel_address_does_not_matter(tmp_path: Path) -> None:
+    subject = support.host(
+        tmp_path, {"ovs": {"local_ip": "2001:DB8:0:0::1"}}, with_machine(addresses=("127.0.0.1", "2001:db8::1"))
+    )
+    assert list(underlay.underlay(cached(subject))) == []
+
+
+@pytest.mark.parametrize("counter", ["tx_errors", "tx_dropped"])
+def test_transmit_errors_of_long_ago_are_no_finding(
+    counter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {"tx_packets": 500, counter: 30}
+    assert of_tunnel(monkeypatch, tmp_path, before, {"tx_packets": 900, counter: 30}) == []
+    (found,) = of_tunnel(monkeypatch, tmp_path, before, {"tx_packets": 900, counter: 37})
+    assert found.what.endswith("at 192.0.2.2: 7 packets could not be sent within 6 s")
+    (found,) = of_tunnel(monkeypatch, tmp_path, {"tx_packets": 2, counter: 30}, {"tx_packets": 2, counter: 30})
+    assert found.what.endswith("30 packets could not be sent, 2 were")
+    assert of_tunnel(monkeypatch, tmp_path, {"tx_packets": 500}) == [], "no second look without a loss"
+
+
 def test_ping_goes_to_our_own_hosts_only(tmp_path: Path) -> None:
     machine = FakeMachine()
     list(underlay.underlay(cached(support.host(tmp_path, machine=machine), *peers("192.0.2.2", "2001:db8::1"))))
@@ -605,6 +656,39 @@ def test_a_password_in_a_readable_configuration_file(tmp_path: Path) -> None:
     (found,) = files.files(subject)
     assert found.kind == "secret-readable"
     assert found.fix == f"chmod o-rwx {subject.files[0]}"
+
+
+def test_an_ordinary_user_gets_one_clear_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = of_other_user(tmp_path, monkeypatch)
+    (found,) = [each for result in results for each in result.findings]
+    assert found.kind == "other-user"
+    assert f"state_path = {tmp_path / 'server'} belongs to user " in found.what
+    assert [each.check for each in results if each.skipped] == ["files", "certificates", "database", "service"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_root_judges_files_as_the_servers_user(open_directory: Path) -> None:
+    nobody = 65534
+    key = certificate(open_directory / "feed.pem", -10, 90, FakeMachine().time)
+    subject = support.server(open_directory, {"feed": {"tls_cert_file": key, "tls_key_file": key}})
+    subject.state_path.mkdir(0o711)
+    os.chown(subject.state_path, nobody, nobody)
+    name = pwd.getpwuid(nobody).pw_name
+    assert [each.what for each in files.files(subject)] == [
+        f"[feed] tls_key_file = {key}: user {name} cannot read it",
+    ]
+    assert [each.what for each in files.certificates(subject)] == [
+        f"[feed] tls_cert_file = {key}: user {name} cannot read it"
+    ]
+    os.chown(key, 0, nobody)
+    key.chmod(0o640)
+    assert [*files.files(subject), *files.certificates(subject)] == []
+    subject.state_path.chmod(0o500)
+    (found,) = files.files(subject)
+    assert found.what == f"state_path = {subject.state_path} cannot be used by its owner, user {name}"
+    os.chown(subject.state_path, 0, 0)
+    key.chmod(0o600)
+    assert list(files.files(subject)) == [], "a server that runs as root"
 
 
 def test_the_certificate_that_the_feed_presents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from neutrino.model.trace import QUERY, Cause, HostAnswer, Packet, Point, PointK
 from neutrino.server.hosts.queries import NoAnswer as NotAnswered
 from neutrino.server.hosts.queries import Reason
 from neutrino.server.trace.ask import AskOnce, NoAnswer
-from neutrino.server.trace.host_ask import MOST_SECONDS, HostAsk
+from neutrino.server.trace.host_ask import MOST_EXITS, MOST_OBSERVATIONS, MOST_SECONDS, HostAsk
 
 QUESTION = Question(
     point=Point(kind=PointKind.PORT, port_id="p"),
@@ -68,10 +69,39 @@ def test_why_there_is_no_answer(reason: Reason, cause: Cause) -> None:
     assert caught.value.cause is cause
 
 
-@pytest.mark.parametrize("answer", [b'{"exits": 5}', b"[]", b"null", b"{"])
+DEEP = b'{"later": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+
+
+@pytest.mark.parametrize("answer", [b'{"exits": 5}', b"[]", b"null", b"{", b'{"position": 1e999}', DEEP])
 def test_an_answer_that_is_not_understood(answer: bytes) -> None:
     _, asking = ask(answer)
     with pytest.raises(NoAnswer, match="not understood") as caught:
+        asking("h1", QUESTION, 1.0)
+    assert caught.value.cause is Cause.OTHER
+
+
+PACKET = msgspec.to_builtins(QUESTION.packet)
+HOSTILE: dict[str, dict[str, Any]] = {
+    "destination: '999.1.1.1'": {"exits": [{"packet": PACKET | {"destination": "999.1.1.1"}}]},
+    "source: 'x'": {"exits": [{"packet": PACKET}, {"packet": PACKET | {"source": "x"}}]},
+    "eth_dst: ''": {"exits": [{"packet": PACKET | {"eth_dst": ""}}]},
+    "destination_port: 65536": {"exits": [{"packet": PACKET | {"destination_port": 65536}}]},
+    "different IP versions": {"exits": [{"packet": PACKET | {"source": "2001:db8::1"}}]},
+    "point.peer: 'x'": {"exits": [{"packet": PACKET, "point": {"kind": "tunnel", "peer": "x"}}]},
+    "position: -1": {"position": -1},
+    "position: 9{30}": {"position": int("9" * 30)},
+    "table: 256": {"observations": [{"source": "", "where": "", "effect": "", "table": 256}]},
+    "exits": {"exits": [{"packet": PACKET}] * (MOST_EXITS + 1)},
+    "observations": {"observations": [{"source": "", "where": "", "effect": ""}] * (MOST_OBSERVATIONS + 1)},
+    "differences": {"drift": ["flow"] * (MOST_OBSERVATIONS + 1)},
+}
+
+
+@pytest.mark.parametrize("found", HOSTILE)
+def test_an_answer_that_is_not_valid(found: str) -> None:
+    """A host that was taken over makes no trace fail: it counts as one that has not answered."""
+    _, asking = ask(json.dumps(HOSTILE[found]).encode())
+    with pytest.raises(NoAnswer, match=f"not valid: .*{found}|not understood: .*position") as caught:
         asking("h1", QUESTION, 1.0)
     assert caught.value.cause is Cause.OTHER
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -95,11 +96,14 @@ class Host:
     async def view(self) -> View:
         return self.seen
 
-    def ask(self, question: Question) -> HostAnswer:
+    def tracer(self) -> HostTracer:
         walk = NamespaceWalk(self.netlink, self.inspection, lambda *where: "", lambda where: False)
         local = LocalPorts(self.netlink, self.inspection, self.inside.get)
         drift = ObjectDrift(lambda *where: frozenset())
-        return asyncio.run(HostTracer(self, self.inspection, local, walk, drift, self.roles).answer(question))
+        return HostTracer(self, self.inspection, local, walk, drift, self.roles)
+
+    def ask(self, question: Question) -> HostAnswer:
+        return asyncio.run(self.tracer().answer(question))
 
 
 @pytest.fixture
@@ -141,6 +145,35 @@ def test_a_question_has_a_time_limit(host: Host, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "SECONDS", 0.05)
     monkeypatch.setattr(host, "view", never)
     assert [each.cause for each in host.ask(Question(point=PORT, packet=PACKET)).exits] == [Cause.HOST_TIMEOUT]
+
+
+def test_the_thread_of_a_question_that_timed_out_keeps_the_next_one_waiting(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracer, go_on, running = host.tracer(), threading.Event(), []
+    follow = tracer._follow
+
+    def slow(*args: Any) -> Any:
+        running.append(1)
+        try:
+            go_on.wait(10)
+            assert len(running) == 1
+            return follow(*args)
+        finally:
+            running.pop()
+
+    async def scenario() -> list[HostAnswer]:
+        monkeypatch.setattr(tracer, "_follow", slow)
+        monkeypatch.setattr(module, "SECONDS", 0.05)
+        late = [await tracer.answer(Question(point=PORT, packet=PACKET)) for _ in range(2)]
+        assert running == [1]  # the second one has never begun
+        monkeypatch.setattr(module, "SECONDS", 10.0)
+        go_on.set()
+        return [*late, await tracer.answer(Question(point=PORT, packet=PACKET))]
+
+    causes = [found.exits[-1].cause for found in asyncio.run(scenario())]
+    assert causes[:2] == [Cause.HOST_TIMEOUT] * 2
+    assert causes[2] is not Cause.HOST_TIMEOUT
 
 
 @pytest.mark.parametrize(

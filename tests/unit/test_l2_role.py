@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import threading
 from collections.abc import Iterable
 
 import pytest
@@ -11,10 +13,11 @@ from msgspec import structs
 
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.extension_api import cookie_of
+from neutrino.agent.l2.packet_counts import PacketCounts
 from neutrino.agent.l2.pipeline import DEAD_VLAN
-from neutrino.agent.l2.reconciler import Outcome, Reconciler
+from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
 from neutrino.agent.l2.role import L2Role
-from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError
+from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError, PacketCount
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetPort
 from neutrino.model import agents
 from neutrino.model.firewall import FirewallGroup
@@ -73,6 +76,55 @@ def test_a_failed_reconciliation_does_not_end_the_agent() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(scenario())
+
+
+def test_packets_of_flows_are_counted_since_the_agents_start() -> None:
+    now = 100.0
+    counts = PacketCounts(lambda: now)
+    now = 110.0
+    counts.read({"old": PacketCount(50, 60.0), "new": PacketCount(2, 5.0)})
+    assert counts.total == 2
+    counts.read({"old": PacketCount(51, 70.0), "new": PacketCount(4, 15.0)})
+    assert counts.total == 5
+    counts.read({"new": PacketCount(1, 1.0)})  # deleted and added again
+    assert counts.total == 6
+    counts.read({})
+    assert counts.total == 6
+
+
+def test_a_view_that_is_cancelled_keeps_the_reconciler_until_its_thread_returns() -> None:
+    """The reconciler is for one thread at a time."""
+    host, feed = SwitchHost(), Feed()
+    host.reconcile()
+    entered, go_on = threading.Event(), threading.Event()
+
+    class Slow(Reconciler):
+        def view(self, *args: object, **options: object) -> View:
+            entered.set()
+            assert go_on.wait(10)
+            raise OpenFlowError("no answer")  # nobody waits for it any more
+
+    reconciler = Slow(lambda: host.switch.ovsdb, host.switch.openflow, host.connections, host.options)
+    describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
+    role = L2Role(feed, reconciler, Watch(), "br-int", describe)  # type: ignore[arg-type]
+    unhandled: list[object] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+        viewing = asyncio.create_task(role.view())
+        await until(entered.is_set)
+        viewing.cancel()
+        await asyncio.gather(viewing, return_exceptions=True)
+        assert viewing.cancelled()
+        settled = asyncio.create_task(role.settle())
+        _, waiting = await asyncio.wait([settled], timeout=0.05)
+        assert waiting
+        go_on.set()
+        await asyncio.wait_for(settled, 10)
+
+    asyncio.run(scenario())
+    gc.collect()
+    assert not unhandled
 
 
 def test_the_report_has_what_the_switch_supports() -> None:

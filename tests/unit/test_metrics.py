@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import math
 import os
 import re
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +20,7 @@ import yaml
 from oslo_config import cfg
 
 from neutrino.errors import RefusedToStart
-from neutrino.metrics import catalog, exposition, instruments, listener
+from neutrino.metrics import catalog, exposition, files, instruments, listener
 from neutrino.metrics.instruments import Instrument
 from neutrino.server.api.app import resource_of
 from tests.support import promql
@@ -182,17 +186,21 @@ def _work(directory: Path, number: int) -> None:
         threading.Event().wait(0.01)
 
 
+def count_in_child(directory: Path, number: int) -> None:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _work(directory, number)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
 def test_counts_of_ended_workers_stay_and_their_gauges_go(tmp_path: Path) -> None:
     exposition.prepare(tmp_path)
     registry = instruments.start("server", "1.0")
     for number in range(exposition.MAX_ENDED + 3):  # more than are kept as files
-        pid = os.fork()
-        if pid == 0:
-            try:
-                _work(tmp_path, number)
-            finally:
-                os._exit(0)
-        os.waitpid(pid, 0)
+        count_in_child(tmp_path, number)
         found = parse(exposition.server_text(tmp_path, registry).decode())
     count = sum(range(exposition.MAX_ENDED + 3))
     name = "neutrino_api_request_duration_seconds"
@@ -205,6 +213,119 @@ def test_counts_of_ended_workers_stay_and_their_gauges_go(tmp_path: Path) -> Non
     assert len(list(tmp_path.glob("histogram_*.db"))) <= exposition.MAX_ENDED + 1
     exposition.prepare(tmp_path)
     assert not list(tmp_path.glob("*.db"))
+
+
+def in_child(function: Callable[[], None]) -> None:
+    """Run it as a worker, whose metrics no other test has; its exit status shows a failure."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            function()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def full(*args: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_no_metrics_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write to a mapped file without space would end the worker."""
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        instruments.start_shared("api", str(tmp_path), threading.Event())
+    assert not list(tmp_path.iterdir())
+    catalog.REQUESTS.observe(0.1, "ports", "GET", "2xx")
+    catalog.RETRIES.inc("deadlock")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_space_of_a_file_is_allocated(tmp_path: Path) -> None:
+    def work() -> None:
+        instruments.start_shared("api", str(tmp_path), threading.Event())
+        for number in range(400):  # more than a new file holds
+            catalog.REQUESTS.observe(0.1, f"resource{number}", "GET", "2xx")
+
+    in_child(work)
+    sizes = {path.stem.rpartition("_")[0]: path.stat() for path in tmp_path.glob("*.db")}
+    assert set(sizes) == {"counter", "histogram", "gauge_livesum"}
+    assert sizes["histogram"].st_size > files.SIZE
+    assert all(found.st_blocks * 512 >= found.st_size for found in sizes.values())
+
+
+def test_requests_go_on_when_the_disk_fills_up(tmp_path: Path) -> None:
+    def work() -> None:
+        instruments.start_shared("api", str(tmp_path), threading.Event())
+        os.posix_fallocate = full
+        for number in range(400):
+            catalog.REQUESTS.observe(0.1, f"resource{number}", "GET", "2xx")
+        catalog.REQUESTS.observe(0.1, "resource0", "GET", "2xx")
+        instruments.flush()
+
+    in_child(work)
+    (path,) = tmp_path.glob("histogram_*.db")
+    assert path.stat().st_size == files.SIZE
+    found = parse(exposition.server_text(tmp_path, instruments.start("server", "1.0")).decode())
+    name = "neutrino_api_request_duration_seconds_count"
+    assert found.value(name, resource="resource0") == 2
+    assert math.isnan(found.value(name, resource="resource399"))
+
+
+def test_ended_workers_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exposition.prepare(tmp_path)
+    registry = instruments.start("server", "1.0")
+    for _ in range(exposition.MAX_ENDED + 1):
+        count_in_child(tmp_path, 1)
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "posix_fallocate", full)
+        before = parse(exposition.server_text(tmp_path, registry).decode())
+    after = parse(exposition.server_text(tmp_path, registry).decode())
+    name = "neutrino_api_request_duration_seconds_count"
+    assert before.value(name) == after.value(name) == exposition.MAX_ENDED + 1
+
+
+def test_what_cannot_be_written_leaves_the_others(tmp_path: Path) -> None:
+    """And what was counted before the end is written at the end."""
+
+    def fail() -> float:
+        raise OSError("the database is away")
+
+    def work() -> None:
+        stop = threading.Event()
+        instruments.start_shared("api", str(tmp_path), stop)  # with a second between two rounds
+        (writer,) = [thread for thread in threading.enumerate() if thread.name == "metrics"]
+        catalog.CONNECTIONS.watch(fail)
+        instruments.flush()
+        catalog.REQUESTS.observe(0.1, "ports", "GET", "2xx")
+        stop.set()
+        writer.join(10)
+        assert not writer.is_alive()
+
+    in_child(work)
+    found = parse(exposition.server_text(tmp_path, instruments.start("server", "1.0")).decode())
+    assert found.value("neutrino_api_request_duration_seconds_count") == 1
+
+
+def test_scrapes_at_once_count_ended_workers_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exposition.prepare(tmp_path)
+    registry = instruments.start("server", "1.0")
+    for _ in range(exposition.MAX_ENDED + 1):
+        count_in_child(tmp_path, 1)
+    add_up, together = exposition._add_up, threading.Barrier(2)
+
+    def slow(*args: Any) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait(0.2)  # for the other scrape, if it gets here
+        add_up(*args)
+
+    monkeypatch.setattr(exposition, "_add_up", slow)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda _: exposition.server_text(tmp_path, registry), range(2)))
+    found = parse(exposition.server_text(tmp_path, registry).decode())
+    assert found.value("neutrino_api_request_duration_seconds_count") == exposition.MAX_ENDED + 1
 
 
 @pytest.mark.parametrize(

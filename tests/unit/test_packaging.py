@@ -102,6 +102,41 @@ def test_every_maintainer_script_belongs_to_a_package() -> None:
     assert sorted(used) == [path.name for path in SCRIPTS]
 
 
+@pytest.mark.parametrize(("package", "mode"), [("server", 0o640), ("agent", 0o600)])
+@pytest.mark.parametrize("exists", [True, False], ids=["present", "deleted"])
+def test_a_configuration_file_that_the_administrator_deleted(
+    tmp_path: Path, package: str, mode: int, exists: bool
+) -> None:
+    """dpkg does not restore it; the package is configured all the same."""
+    path = tmp_path / f"{package}.conf"
+    if exists:
+        path.touch(0o644)
+    _stub(tmp_path / "bin" / "dpkg-statoverride", "exit 1")
+    _stub(tmp_path / "bin" / "chgrp", '[ -e "$2" ]')
+    for program in ("systemd-sysusers", "systemd-tmpfiles", "deb-systemd-helper", "deb-systemd-invoke", "systemctl"):
+        _stub(tmp_path / "bin" / program, "exit 0")
+    text = (PACKAGING / "scripts" / f"neutrino-{package}.postinst").read_text().replace("/etc/neutrino", str(tmp_path))
+    environment_ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", text, "postinst", "configure", "1.0"], check=True, env=environment_)
+    assert path.exists() == exists
+    if exists:
+        assert path.stat().st_mode & 0o777 == mode
+
+
+def _stub(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_the_units_that_share_a_runtime_directory_keep_it() -> None:
+    """Without it, the end of one unit would remove the other's directory."""
+    for name in ("server", "feed"):
+        lines = (PACKAGING / "systemd" / f"neutrino-{name}.service").read_text().splitlines()
+        assert "RuntimeDirectory=neutrino" in lines
+        assert "RuntimeDirectoryPreserve=yes" in lines
+
+
 def test_purge_of_the_agent_removes_what_it_recorded(tmp_path: Path) -> None:
     """The postrm with its programs replaced by ones that record their calls, and its paths below a directory."""
     state, netns = tmp_path / "state", tmp_path / "netns"

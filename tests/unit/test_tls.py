@@ -109,6 +109,22 @@ def test_files_that_do_not_match_are_logged_once_and_the_previous_stay(
     assert serial(context) != first
 
 
+def test_a_certificate_that_only_openssl_reads_is_logged_and_the_previous_stays(
+    pair: TlsFiles, tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    watch = Watch(pair, clock)
+    context = ReloadingContext(watch)
+    first = serial(context)
+    pem = AUTHORITY.issue("server")
+    write(tmp_path, pem.replace(" CERTIFICATE-----", " TRUSTED CERTIFICATE-----"))
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(pair.cert, pair.key)
+    caplog.clear()
+    assert not watch.check(now=True)
+    assert "previous ones stay in use" in caplog.text
+    assert f"[feed] tls_cert_file={pair.cert} cannot be used" in caplog.text
+    assert serial(context) == first
+
+
 def test_a_changed_ca_file_replaces_the_cas_of_clients(pair: TlsFiles, tmp_path: Path) -> None:
     ca = tmp_path / "ca.crt"
     ca.write_text(AUTHORITY.certificate)

@@ -16,7 +16,7 @@ from neutrino.server.trace.ask import NoAnswer
 from neutrino.server.trace.collect import MAX_QUESTIONS, Collected, directory, follow
 from neutrino.server.trace.compare import Result, compare
 from neutrino.server.trace.values import Path
-from tests.support.traced_cloud import Cloud, Traced
+from tests.support.traced_cloud import Cloud, Traced, pair, rule
 from tests.unit.test_trace_path import routed, two_ports
 
 Answer = HostAnswer | NoAnswer
@@ -174,6 +174,31 @@ def test_a_tunnel_to_a_host_that_is_not_on_the_path() -> None:
     nowhere = Point(kind=PointKind.TUNNEL, peer="192.0.2.99", network_type="vxlan", segmentation_id=100)
     result, _, _ = judge(traced, h1=leaves(traced.there.packet, nowhere))
     assert outcome(result) == ("dropped", "drift", False)
+
+
+@pytest.mark.parametrize(("kind", "number"), [("vxlan", 4711), ("gre", 100), ("vxlan", None), ("", 100)])
+def test_a_segment_that_is_none_of_the_trace_is_not_followed(kind: str, number: int | None) -> None:
+    traced = two_ports().trace("a", "b")
+    first = traced.there.hops[0].exit
+    assert first is not None
+    other = msgspec.structs.replace(first, network_type=kind, segmentation_id=number)
+    result, hosts, collected = judge(traced, h1=leaves(traced.there.packet, other))
+    assert [host for host, _ in hosts.asked] == ["h1"]
+    assert (outcome(result), collected.ends[0].kind) == (("unknown", "other", None), "lost")
+    assert "no network of the trace" in result.differences[0].text
+
+
+@pytest.mark.parametrize(("physical", "tag"), [("physnet1", 4000), ("physnet2", 100)])
+def test_a_physical_segment_that_is_none_of_the_trace_is_not_followed(physical: str, tag: int) -> None:
+    cloud = Cloud()
+    cloud.network("net", "10.0.0.0/24", kind="vlan")
+    cloud.port("a", "net", "10.0.0.10")
+    cloud.port("b", "net", "10.0.0.11", host="h2")
+    traced = cloud.trace("a", "b")
+    other = Point(kind=PointKind.PHYSICAL, physical_network=physical, segmentation_id=tag)
+    result, hosts, collected = judge(traced, h1=leaves(traced.there.packet, other))
+    assert [host for host, _ in hosts.asked] == ["h1"]
+    assert (outcome(result), collected.ends[0].kind) == (("unknown", "other", None), "lost")
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------
@@ -353,12 +378,16 @@ NOT_DELIVERED: dict[str, Callable[[Cloud], None]] = {
     "unbound": lambda cloud: cloud.change_port("b", host="", vif_type="unbound"),
     "not wired": lambda cloud: cloud.change_port("b", status="DOWN"),
     "nobody": lambda cloud: cloud.ports.pop("b") and None,
+    "host down": lambda cloud: cloud.host("h2", tunneling_ip="192.0.2.2", alive=False),
     "no tunnel": lambda cloud: cloud.host("h2", tunneling_ip=""),
 }
 
 
 def test_members_cannot_tell_why_another_projects_port_is_not_reached() -> None:
-    seen = [shown(foreign(change).trace("a", "10.0.0.11"), "own-project") for change in NOT_DELIVERED.values()]
+    seen = []
+    for change in NOT_DELIVERED.values():
+        traced = foreign(change).trace("a", "10.0.0.11")
+        seen.append(visible.shown_steps(known(traced).steps, Context(project_id="own-project"), traced.snapshot))
     assert all(each == seen[0] for each in seen)
     assert (seen[0][-1]["kind"], seen[0][-1]["cause"]) == ("other-project", "other")
     assert [step["kind"] for step in seen[0][:-1]] == ["port", "anti-spoofing", "security-group-egress"]
@@ -383,14 +412,59 @@ def test_members_do_not_learn_which_sources_others_allow() -> None:
     assert visible.without_forged(own.there, "a", member, own.snapshot) is own.there
 
 
+def known(traced: Traced) -> Path:
+    """The path as a member may know it before hosts are asked."""
+    return visible.for_caller(traced.there, traced.back, "a", Context(project_id="own-project"), traced.snapshot)
+
+
 def test_hosts_are_not_asked_about_what_others_drop() -> None:
-    """The time that it takes would tell an address in use from a free one."""
-    member = Context(project_id="own-project")
-    for change in NOT_DELIVERED.values():
-        traced = foreign(change).trace("a", "10.0.0.11")
-        assert visible.is_dropped_by_others(traced.there, member, traced.snapshot)
+    """The time that it takes would tell an address in use from a free one: the path is cut, in the same way."""
+    paths = [known(foreign(change).trace("a", "10.0.0.11")) for change in NOT_DELIVERED.values()]
+    cut = [(path.verdict, path.cause, path.hops, [(s.kind, s.result, s.text) for s in path.steps]) for path in paths]
+    assert all(each == cut[0] for each in cut)
+    assert cut[0][:3] == ("dropped", "other", ())
     delivered = foreign(lambda cloud: None).trace("a", "b")
-    assert not visible.is_dropped_by_others(delivered.there, member, delivered.snapshot)
+    assert known(delivered) is delivered.there
+    admin = Context(project_id="own-project", is_admin=True)
+    for change in NOT_DELIVERED.values():
+        seen = foreign(change).trace("a", "10.0.0.11")
+        assert visible.for_caller(seen.there, seen.back, "a", admin, seen.snapshot) is seen.there
+
+
+@pytest.mark.parametrize("prefix", ["0.0.0.0/0", "203.0.113.0/24"])
+def test_a_large_address_pair_does_not_make_sources_the_senders(prefix: str) -> None:
+    cloud = foreign(lambda cloud: cloud.change_port("a", allowed_address_pairs=(pair(prefix),)))
+    path = known(cloud.trace("a", "b", source="203.0.113.7"))
+    assert (path.verdict.value, path.steps[-1].text) == ("unknown", visible.FORGED)
+
+
+def test_another_projects_address_as_source() -> None:
+    """By an address pair of the same subnet: the answer goes to the other's port."""
+    cloud = foreign(lambda cloud: cloud.change_port("a", allowed_address_pairs=(pair("10.0.0.0/24"),)))
+    cloud.port("c", "blue", "10.0.0.12", project_id="other-project")
+    traced = cloud.trace("a", "b", source="10.0.0.12")
+    assert traced.returned == ("delivered", "")
+    path = known(traced)
+    assert (path.verdict.value, path.steps[-1].text) == ("dropped", visible.NOT_DELIVERED)
+
+
+def test_a_packet_to_others_whose_answer_does_not_return() -> None:
+    cloud = foreign(lambda cloud: cloud.change_port("b", security_groups=("in",)))
+    cloud.group("in", rule("ingress"), stateful=False)
+    traced = cloud.trace("a", "b")
+    assert (traced.verdict, traced.returned) == (("delivered", ""), ("dropped", "security-group-egress"))
+    assert known(traced).steps[-1].text == visible.NOT_DELIVERED
+
+
+@pytest.mark.parametrize(("to", "verdict"), [("10.0.0.99", "dropped"), ("10.0.0.1", "unknown"), ("8.8.8.8", "unknown")])
+def test_machines_on_shared_physical_networks(to: str, verdict: str) -> None:
+    """Whether an address is free is not shown; that the gateway is a machine outside is."""
+    cloud = Cloud()
+    cloud.network("net", "10.0.0.0/24", kind="flat", project_id="other-project")
+    cloud.port("a", "net", "10.0.0.10")
+    traced = cloud.trace("a", to)
+    assert traced.there.verdict.value == "unknown"
+    assert known(traced).verdict.value == verdict
 
 
 def test_the_cause_of_others_is_not_shown() -> None:

@@ -39,16 +39,14 @@ class Reporter:
         while True:
             applied = self._report(roles)
             self._wanted.clear()  # what was wanted before the report is in it
-            interval = self._interval()
-            if interval and interval <= check:
-                await self._is_wanted(interval)
-            elif await self._is_wanted(check):
-                check = self._first_check
-            elif _applied(roles) != applied:
-                check *= 2
-            else:
-                await self._is_wanted(interval - check if interval else None)
-                check = self._first_check
+            interval = self._interval() or None
+            pause = check if interval is None else min(check, interval)
+            if not await self._is_wanted(pause) and _applied(roles) != applied:
+                check = 2 * pause
+                continue
+            check = self._first_check
+            if not self._wanted.is_set() and pause != interval:
+                await self._is_wanted(None if interval is None else interval - pause)
 
     async def _is_wanted(self, seconds: float | None) -> bool:
         """Wait until a report is wanted; False: none is wanted within `seconds`."""

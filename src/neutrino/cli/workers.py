@@ -22,6 +22,7 @@ from oslo_config import cfg
 
 from neutrino.cli.child_process import end_with_parent
 from neutrino.configuration.findings import Groups
+from neutrino.metrics.instruments import flush as flush_metrics
 from neutrino.notify import notify
 from neutrino.server import config
 from neutrino.server.main import Server, assemble
@@ -111,8 +112,10 @@ class Supervisor(Granian):  # type: ignore[misc,valid-type]
         if self.before_respawn is not None:
             self.before_respawn()
         super()._respawn_workers(workers, spawn_target, target_loader, delay)
-        if not self._is_replacing:
-            self.deaths += len(workers)
+        if self._is_replacing:  # frequent reloads, or many workers, are no crash loop
+            self.respawned_wrks.clear()
+            return
+        self.deaths += len(workers)
         now = time.monotonic()
         deaths: deque[float] = self.__dict__.setdefault("_deaths", deque(maxlen=MAX_DEATHS))
         deaths.extend(now for _ in workers)
@@ -164,6 +167,7 @@ def application() -> Any:
     assert _server is not None
     # Granian's workers are multiprocessing's, which run finalizers at a regular end, and no atexit handlers.
     Finalize(None, _server.process.stop, exitpriority=0)
+    Finalize(None, flush_metrics, exitpriority=0)
     built = application_of(_server)
     if _ready is not None:
         os.write(_ready[1], b".")

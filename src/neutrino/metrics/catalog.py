@@ -142,7 +142,7 @@ HA_ROUTERS: Final = Gauge(
 )
 DHCP_REQUESTS: Final = Counter(
     "neutrino_agent_dhcp_requests_total",
-    "DHCP packets from ports of this host (counters of flows: a new flow starts at 0), by IP version.",
+    "DHCP packets from ports of this host since the agent's start, by IP version.",
     (AGENT,),
     ("ip_version",),
 )

@@ -21,9 +21,12 @@ from prometheus_client import CollectorRegistry, values
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
+from neutrino.metrics.files import AllocatedDict, allocate
+
 LOG = logging.getLogger(__name__)
 FLUSH_SECONDS: Final = 1.0  # between writes of API workers to their files
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_FILES: Final = ("counter", "histogram", "gauge_livesum")  # of a worker, as prometheus_client names them
 Labels = tuple[str, ...]
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each of ours
 Values = Mapping[Labels, float]
@@ -72,6 +75,10 @@ class Instrument:
         for one in self._initial:
             self._child(one)
 
+    @property
+    def is_shared(self) -> bool:
+        return self._is_shared and self._metric is not None
+
     def end(self) -> None:
         self._children, self._metric, self.function = {}, None, None
 
@@ -90,7 +97,12 @@ class Instrument:
         raise NotImplementedError
 
     def _child(self, labels: Labels) -> Any:
-        made = self._metric.labels(*self._prefix, *labels) if self.labels else self._metric
+        try:
+            made = self._metric.labels(*self._prefix, *labels) if self.labels else self._metric
+        except OSError as error:  # the disk is full: the request that is counted goes on
+            if not any(isinstance(one, _Uncounted) for one in tuple(self._children.values())):
+                LOG.warning("some series of metric %s are not counted: %s", self.name, error.strerror or error)
+            return self._children.setdefault(labels, _Uncounted())
         made = self._buffered(made) if self._is_shared else made
         # Of two threads that create it at once, both use the first: the other's counts would be lost.
         return self._children.setdefault(labels, made)
@@ -102,6 +114,18 @@ class Instrument:
         """Write what was counted since the last time."""
         for child in tuple(self._children.values()):
             child.flush()
+
+
+class _Uncounted:
+    """A series that has no place in the file, until the worker is replaced."""
+
+    def inc(self, by: float) -> None: ...
+
+    def observe(self, value: float) -> None: ...
+
+    def set(self, value: float) -> None: ...
+
+    def flush(self) -> None: ...
 
 
 class _CounterBuffer:
@@ -243,23 +267,47 @@ def start(component: str, version: str) -> CollectorRegistry:
 
 
 def start_shared(component: str, directory: str, stop: threading.Event) -> None:
-    """Hold the metrics of a component in files of this directory, which other processes can read."""
+    """Hold the metrics of a component in files of this directory, which other processes can read.
+
+    OSError if there is no space for them; nothing is counted then.
+    """
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+    values.MmapedDict = AllocatedDict  # type: ignore[attr-defined]  # MultiProcessValue opens its files by this name
     values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
     instruments = _begin(component)
     registry = CollectorRegistry(auto_describe=False)
-    for one in instruments:
-        one.begin(component, registry, shared=True)
+    try:
+        for kind in _FILES:
+            allocate(os.path.join(directory, f"{kind}_{os.getpid()}.db"))
+        for one in instruments:
+            one.begin(component, registry, shared=True)
+    except OSError:
+        for one in instruments:
+            one.end()
+        raise
 
     def write() -> None:
         while not stop.wait(FLUSH_SECONDS):
-            for one in instruments:
-                one.flush()
-                if one.function is not None and isinstance(one, Gauge):
-                    for labels, value in one.current():
-                        one.set(value, *labels[1:] if one._by_process else labels)
+            _flush(instruments)
+        _flush(instruments)
 
     threading.Thread(target=write, daemon=True, name="metrics").start()
+
+
+def flush() -> None:
+    """Write to the files what has been counted, at the end of an API worker."""
+    _flush([one for one in Instrument.every.values() if one.is_shared])
+
+
+def _flush(instruments: Iterable[Instrument]) -> None:
+    for one in instruments:
+        try:
+            one.flush()
+            if one.function is not None and isinstance(one, Gauge):
+                for labels, value in one.current():
+                    one.set(value, *labels[1:] if one._by_process else labels)
+        except Exception as error:  # the others are written all the same, and this one in the next round
+            LOG.warning("metric %s cannot be written: %s", one.name, error)
 
 
 def _begin(component: str) -> list[Instrument]:

@@ -87,11 +87,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a packet enters or leaves a host: at a port, by a tunnel from or to a peer, or by a physical network."""
 
     kind: PointKind
-    port_id: str = ""
-    peer: str = ""  # tunnel address of the other host
+    port_id: fields.WordOrEmpty = ""
+    peer: fields.IpOrEmpty = ""  # tunnel address of the other host
     network_type: str = ""  # of a tunnel
     physical_network: str = ""
-    segmentation_id: int | None = None  # VNI, or VLAN id; None: untagged
+    segmentation_id: Annotated[int | None, fields.within(0, 2**32 - 1)] = None  # VNI, or VLAN id; None: untagged
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -110,7 +110,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     effect: str  # what happens: "forward", "drop", "nat", "meter", "output" …
     owner_kind: str = ""  # the object of the API for which the flow or rule exists, if known
     owner_id: str = ""
-    table: int | None = None  # of a flow
+    table: Annotated[int | None, fields.within(0, 255)] = None  # of a flow
     text: str = ""  # the flow or rule; only if asked for
     note: str = ""  # in words, for people
 
@@ -122,7 +122,7 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     point: Point | None = None  # None: dropped, or consumed by the host
     cause: Cause = Cause.NONE
     note: str = ""
-    at: int = 0  # number of observations before it
+    at: Annotated[int, fields.within(0, 2**31)] = 0  # number of observations before it
 
 
 class HostAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -130,6 +130,6 @@ class HostAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     observations: tuple[Observation, ...] = ()
     exits: tuple[Exit, ...] = ()
-    position: int = 0  # of the change log, that the host has applied
+    position: fields.Revision = 0  # of the change log, that the host has applied
     drift: tuple[str, ...] = ()  # differences from the desired state of objects on the way, as planned changes
     problems: dict[str, str] = msgspec.field(default_factory=dict)  # objects that the host could not apply

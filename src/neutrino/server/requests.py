@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from multiprocessing.util import Finalize
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ OTHER: Final = "other"
 METHODS: Final = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 LINE: Final = '%s "%s %s %s" status: %s  len: %s time: %.7f'
+MAX_LINES: Final = 10_000  # that wait to be written; beyond, a request writes its own
+CLOSE_SECONDS: Final = 5.0  # at the end of a worker
 ALL, WRITES, NONE = "all", "writes", "none"  # of log_requests
 
 
@@ -122,7 +125,8 @@ class _Writer:
     """
 
     def __init__(self) -> None:
-        self._lines: SimpleQueue[logging.LogRecord] = SimpleQueue()
+        self._lines: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
         self._pid = 0
 
     def put(self, record: logging.LogRecord) -> None:
@@ -130,9 +134,22 @@ class _Writer:
             return
         if self._pid != os.getpid():  # the first line of this process, which was forked
             self._pid = os.getpid()
-            threading.Thread(target=self._write, daemon=True, name="request log").start()
-        self._lines.put(record)
+            self._thread = threading.Thread(target=self._write, daemon=True, name="request log")
+            self._thread.start()
+            # Of multiprocessing: granian's workers run no atexit handlers, and other WSGI servers run these as such.
+            Finalize(None, self.close, exitpriority=0)
+        if self._thread is None or self._lines.qsize() >= MAX_LINES:
+            LOG.handle(record)  # the request waits for the log: it is slower than requests arrive, or closed
+        else:
+            self._lines.put(record)
+
+    def close(self) -> None:
+        """Write the lines that wait; later ones are written at once."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._lines.put(None)
+            thread.join(CLOSE_SECONDS)
 
     def _write(self) -> None:
-        while True:
-            LOG.handle(self._lines.get())
+        while (record := self._lines.get()) is not None:
+            LOG.handle(record)

@@ -73,10 +73,11 @@ class Renderer:
         # All units of an owner are applied together or stay as they were: a port with only some of its flows might send
         # what the missing ones drop.
         chosen = {key: self._cache.get(key) if key[1] in problems else entry for key, entry in fresh.items()}
-        self._cache = {key: entry for key, entry in chosen.items() if entry is not None}
+        entries = {key: entry for key, entry in chosen.items() if entry is not None}
+        self._cache = entries
         merged: defaultdict[Place, dict[Any, Any]] = defaultdict(dict)
         metered: list[tuple[str, str, FlowKey]] = []
-        for key, entry in self._cache.items():
+        for key, entry in entries.items():
             conflict = self._conflict(merged, key, entry)
             if conflict is not None:  # a unit is merged as a whole or not at all
                 problems[key[1]] = conflict

@@ -52,6 +52,7 @@ from neutrino.dataplane.openflow.api import (
     MetersRejected,
     OpenFlow,
     OpenFlowError,
+    PacketCount,
 )
 from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, SetBridge, Snapshot
 from neutrino.dataplane.tc.api import Tc
@@ -405,8 +406,8 @@ class Reconciler:
         """The number of our flows on each bridge, as applied."""
         return {bridge: len(flows) for bridge, flows in tuple(self._flows.items())}
 
-    def dhcp_requests(self) -> dict[str, int]:
-        """DHCP packets that ports of this host have sent, by IP version, as the firewall's flows have counted them.
+    def dhcp_requests(self) -> dict[str, dict[str, PacketCount]]:
+        """DHCP packets that ports of this host have sent, by IP version and by flow of the firewall.
 
         A request from no address leaves BASE_EGRESS at once, others are accepted in RULES_EGRESS: none is counted twice.
         """

@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from neutrino import request_ids
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.desired import HostState, why_silent
+from neutrino.agent.l2.packet_counts import PacketCounts
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
 from neutrino.agent.l2.statistics import statistics
 from neutrino.agent.measures import Measure, of_loop
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
+from neutrino.agent.thread_lock import ThreadLock
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, Snapshot
@@ -64,7 +66,7 @@ class L2Role:
         self._extension_kinds = self.kinds - {*KINDS.values()}
         self._held: dict[str, tuple[state.Port, state.Network]] = {}  # last state of the ports that a role holds
         # Held while the switch is changed: the agent's exit waits for it, and drift is not read in the middle of a change.
-        self._busy = asyncio.Lock()
+        self._busy = ThreadLock()
         self._flows_changed = asyncio.Event()
         self._synced = False  # whether `synced` has arrived since the agent's start
         self._position: int | None = None
@@ -77,6 +79,7 @@ class L2Role:
         self._faults: Mapping[str, str] = {}
         self._dataplane = "down: not connected yet"
         self._last_repair: dict[str, object] = {}
+        self._dhcp_requests = {version: PacketCounts() for version in ("4", "6")}
         self._ovsdb: Ovsdb | None = None
 
     # --- the agent's interface ---------------------------------------------------------------------------------------
@@ -114,8 +117,10 @@ class L2Role:
             yield catalog.WIRED_PORTS, (label,), number
         for bridge, number in self.reconciler.flow_counts().items():
             yield catalog.FLOWS, (bridge,), number
-        for version, number in self.reconciler.dhcp_requests().items():
-            yield catalog.DHCP_REQUESTS, (version,), number
+        for version, flows in self.reconciler.dhcp_requests().items():
+            self._dhcp_requests[version].read(flows)
+        for version, counts in self._dhcp_requests.items():
+            yield catalog.DHCP_REQUESTS, (version,), counts.total
 
     def _capabilities(self) -> dict[str, list[str]]:
         """What the switch supports: the server binds vhost-user ports by it. Empty until the switch was reached."""
@@ -136,7 +141,7 @@ class L2Role:
         """The desired state and the owners of flows, between two reconciliations."""
         complete = self._synced or self.feed.is_synced
         async with self._busy:
-            return await asyncio.to_thread(self.reconciler.view, self._host_state(), complete=complete)
+            return await self._busy.run(self.reconciler.view, self._host_state(), complete=complete)
 
     # --- reconciliation ----------------------------------------------------------------------------------------------
 
@@ -192,7 +197,7 @@ class L2Role:
         host_state, position, complete = self._with_held(self._host_state()), self.feed.position, self._synced
         loop = asyncio.get_running_loop()
         began = loop.time()
-        outcome = await asyncio.to_thread(self.reconciler.reconcile, host_state, complete=complete)
+        outcome = await self._busy.run(self.reconciler.reconcile, host_state, complete=complete)
         if outcome.ready:
             self._log(outcome, loop.time() - began)
             self._report(host_state, outcome, complete)
@@ -337,7 +342,7 @@ class L2Role:
             try:
                 whole = loop.time() - compared >= self.intervals.repair
                 async with self._busy:
-                    found = await asyncio.to_thread(self.reconciler.drift, whole=whole)
+                    found = await self._busy.run(self.reconciler.drift, whole=whole)
                     for bridge in found:  # the next reconciliation reads its flows again
                         self.reconciler.forget(bridge)
             except OpenFlowError as error:

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from neutrino.agent.l2.desired import TUNNEL_TYPES
 from neutrino.agent.l2.reconciler import View
 from neutrino.agent.role import Role
+from neutrino.agent.thread_lock import ThreadLock
 from neutrino.agent.trace.drift import ObjectDrift
 from neutrino.agent.trace.local import LocalPorts
 from neutrino.agent.trace.namespaces import NamespaceWalk
@@ -53,7 +54,7 @@ class HostTracer:
     roles: Sequence[Role] = ()
 
     def __post_init__(self) -> None:
-        self._busy = asyncio.Lock()  # one question at a time: they share the host's programs and remembered connections
+        self._busy = ThreadLock()  # one question at a time: they share the host's programs and remembered connections
 
     async def answer(self, question: Question) -> HostAnswer:
         """Follow a packet. A dataplane that does not answer is an exit of its own, not an error."""
@@ -63,7 +64,7 @@ class HostTracer:
         try:
             async with asyncio.timeout(SECONDS), self._busy:
                 view = await self.switching.view()
-                state = await asyncio.to_thread(self._follow, question, view, trail)
+                state = await self._busy.run(self._follow, question, view, trail)
         except TimeoutError:
             trail.drop(question.packet, Cause.HOST_TIMEOUT, f"no answer of the dataplane within {SECONDS:.0f} s")
         except FAILURES as error:

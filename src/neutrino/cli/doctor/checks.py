@@ -18,19 +18,20 @@ class Check:
     function: str  # module and function, imported when it runs: a host needs no part of the server
     text: str  # what it looks at
     seconds: float = SECONDS
+    needs_files: bool = False  # of the program, which other users cannot read
 
 
 _BOTH = (SERVER, HOST)
 _HERE = "neutrino.cli.doctor"
 CHECKS: Final = (
     Check("configuration", _BOTH, f"{_HERE}.configuration:configuration", "unknown and contradictory options"),
-    Check("files", _BOTH, f"{_HERE}.files:files", "state directory, permissions of secrets"),
+    Check("files", _BOTH, f"{_HERE}.files:files", "state directory, permissions of secrets", needs_files=True),
     Check("disk", _BOTH, f"{_HERE}.files:disk", "free space of state, database and logs"),
-    Check("certificates", _BOTH, f"{_HERE}.files:certificates", "validity of certificates"),
-    Check("database", (SERVER,), f"{_HERE}.service:database", "connection, schema, clock, consistency", 60.0),
+    Check("certificates", _BOTH, f"{_HERE}.files:certificates", "validity of certificates", needs_files=True),
+    Check("database", (SERVER,), f"{_HERE}.service:database", "connection, schema, clock, consistency", 60.0, True),
     Check("listeners", (SERVER,), f"{_HERE}.service:listeners", "API and feed of this machine"),
     Check("keystone", (SERVER,), f"{_HERE}.service:keystone", "connection to Keystone"),
-    Check("service", (SERVER,), f"{_HERE}.service:service", "problems of the whole service"),
+    Check("service", (SERVER,), f"{_HERE}.service:service", "problems of the whole service", needs_files=True),
     Check("privileges", (HOST,), f"{_HERE}.host:privileges", "capabilities"),
     Check("programs", (HOST,), f"{_HERE}.host:programs", "required programs and their versions"),
     Check("kernel", (HOST,), f"{_HERE}.host:kernel", "modules and settings"),

@@ -38,6 +38,9 @@ def doctor(args: argparse.Namespace) -> int:
     if not examined:
         paths = {"": f"{SERVER_FILE} or {AGENT_FILE}", SERVER: SERVER_FILE, HOST: AGENT_FILE}[role]
         raise CommandError(f"there is no {paths}: give the configuration with --config-file", INVALID)
+    for path in (path for subject in examined for path in subject.files):
+        if not os.access(path, os.R_OK):
+            raise CommandError(f"this user cannot read {path}: run neutrino doctor as root", INVALID)
     is_shown = sys.stderr.isatty() and not args.json
     results = run_all(examined, chosen, _progress if is_shown else lambda subject, check: None)
     if is_shown:

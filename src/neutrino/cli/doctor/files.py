@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from neutrino.cli.doctor import kinds
+from neutrino.cli.doctor.accounts import READ, USE, Account, program_account
 from neutrino.cli.doctor.finding import SERVER, Finding
 from neutrino.cli.doctor.subject import Subject
 
@@ -22,9 +23,10 @@ SECRET_OPTIONS: Final = frozenset(
 
 def files(subject: Subject) -> Iterator[Finding]:
     """State directory, and files whose content is secret."""
-    yield from _state(subject.state_path)
+    account = program_account(subject)
+    yield from _state(subject.state_path, account)
     for option, path in secret_files(subject):
-        reason = _unreadable(path)
+        reason = _unreadable(path, account)
         if reason:
             yield kinds.FILE_UNREADABLE(f"{option} = {path}: {reason}")
         elif os.stat(path).st_mode & (stat.S_IROTH | stat.S_IWOTH):
@@ -63,15 +65,16 @@ def _has_secret(path: str) -> bool:
     )
 
 
-def _unreadable(path: str) -> str:
+def _unreadable(path: str, account: Account | None) -> str:
     try:
         with open(path, "rb"):
-            return ""
+            pass
     except OSError as error:
         return error.strerror or str(error)
+    return f"user {account.name} cannot read it" if account is not None and not account.may(path, READ) else ""
 
 
-def _state(path: Path) -> Iterator[Finding]:
+def _state(path: Path, account: Account | None) -> Iterator[Finding]:
     if not path.exists():
         parent = next((each for each in path.parents if each.exists()), Path("/"))
         if not os.access(parent, os.W_OK):
@@ -80,6 +83,8 @@ def _state(path: Path) -> Iterator[Finding]:
         yield kinds.STATE_UNUSABLE(f"state_path = {path} is not a directory")
     elif not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         yield kinds.STATE_UNUSABLE(f"state_path = {path} cannot be written by this user")
+    elif account is not None and not account.may(str(path), USE):
+        yield kinds.STATE_UNUSABLE(f"state_path = {path} cannot be used by its owner, user {account.name}")
 
 
 # --- disk space -------------------------------------------------------------------------------------------------------
@@ -124,7 +129,11 @@ def sqlite_file(conf: Any) -> str:
 
 def certificates(subject: Subject) -> Iterator[Finding]:
     now = datetime.fromtimestamp(subject.machine.now(), UTC)
+    account = program_account(subject)
     for option, path, key in certificate_files(subject):
+        if account is not None and os.path.exists(path) and not account.may(path, READ):
+            yield kinds.CERTIFICATE_UNUSABLE(f"{option} = {path}: user {account.name} cannot read it")
+            continue
         yield from examine_certificate(option, path, key, now)
 
 

@@ -20,6 +20,13 @@ CHECK_TIMED_OUT = Kind(
     "Look at the program or server that the check asks, and run neutrino doctor --only with the check's name.",
 )
 
+OTHER_USER = Kind(
+    "other-user",
+    WARNING,
+    "Only root and the server's user can read its files, so files, certificates and the database were not examined.",
+    "Run neutrino doctor as root, or as the owner of state_path.",
+)
+
 # --- configuration ----------------------------------------------------------------------------------------------------
 
 CONFIGURATION_INVALID = Kind(

@@ -36,6 +36,8 @@ class Machine(Protocol):
 
     def now(self) -> float: ...
 
+    def sleep(self, seconds: float) -> None: ...
+
 
 class ThisMachine:
     def run(self, command: Sequence[str], seconds: float = SECONDS) -> Done:
@@ -64,3 +66,6 @@ class ThisMachine:
 
     def now(self) -> float:
         return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from neutrino.cli.doctor import kinds
+from neutrino.cli.doctor.accounts import wrong_user
 from neutrino.cli.doctor.checks import CONFIGURATION, Check
 from neutrino.cli.doctor.finding import Finding
 from neutrino.cli.doctor.subject import Subject
@@ -30,12 +31,17 @@ def run_all(
 ) -> list[Result]:
     results, chosen = [], tuple(checks)
     for subject in subjects:
-        invalid = ""
+        invalid, other_user, is_stated = "", wrong_user(subject), False
         for check in chosen:
             if subject.role not in check.applies_to:
                 continue
             if invalid:
                 results.append(Result(subject.role, check.name, (), invalid))
+                continue
+            if other_user and check.needs_files:
+                finding = () if is_stated else (kinds.OTHER_USER(other_user),)
+                results.append(Result(subject.role, check.name, finding, "this user cannot read the server's files"))
+                is_stated = True
                 continue
             progress(subject, check)
             findings = run(check, subject)

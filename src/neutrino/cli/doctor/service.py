@@ -178,6 +178,9 @@ def connection_error(address: Address) -> str:
                 probe.connect(path)
         else:
             socket.create_connection((address.host, address.port), CONNECT_SECONDS).close()
+    except PermissionError as error:
+        # A Unix socket that is not for this user, which the finding other-user states: whether it is served is not known.
+        return "" if address.path else str(error)
     except OSError as error:
         return error.strerror or str(error)
     return ""

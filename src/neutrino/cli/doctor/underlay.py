@@ -39,7 +39,7 @@ def underlay(subject: Subject) -> Iterator[Finding]:
     if "l2" not in conf.roles or not conf.agent.tunnel_types:
         return
     local, state = conf.ovs.local_ip, subject.state
-    if local not in local_addresses(machine):
+    if not _is_local(machine, local):
         yield kinds.LOCAL_IP_MISSING(f"[ovs] local_ip = {local} is on no device of this machine")
         return
     if state is None:
@@ -69,11 +69,24 @@ def _same(one: str, other: str) -> bool:
     return ipaddress.ip_address(one) == ipaddress.ip_address(other)
 
 
-def local_addresses(machine: Machine) -> set[str]:
+def _is_local(machine: Machine, text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text) in local_addresses(machine)
+    except ValueError:  # the check of the configuration states it
+        return False
+
+
+def local_addresses(machine: Machine) -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """As addresses: an IPv6 address has several spellings."""
     done = machine.run(["ip", "-json", "address", "show"])
     if done.status != 0:
         raise RuntimeError(done.error.strip() or "ip address show failed")
-    return {each["local"] for device in msgspec.json.decode(done.out) for each in device.get("addr_info", ())}
+    return {
+        ipaddress.ip_address(each["local"])
+        for device in msgspec.json.decode(done.out)
+        for each in device.get("addr_info", ())
+        if "local" in each
+    }
 
 
 def needed_mtu(networks: object, family: int) -> int:

@@ -116,6 +116,13 @@ def parse_flow(line: str) -> Flow:
     )
 
 
+class PacketCount(NamedTuple):
+    """The packets that a flow has counted, in how many seconds."""
+
+    packets: int
+    seconds: float
+
+
 class OpenFlow(Protocol):
     """The flows and meters of the bridges of one host."""
 
@@ -127,8 +134,8 @@ class OpenFlow(Protocol):
         """The number of these flows; far cheaper than reading them."""
         ...
 
-    def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> int:
-        """The packets that flows of these tables have counted, of those with this match or a narrower one."""
+    def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> dict[str, PacketCount]:
+        """What flows of these tables have counted, of those with this match or a narrower one, by the flow's text."""
         ...
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:

@@ -17,7 +17,11 @@ from neutrino.dataplane.program import ProgramError, run_program
 _VERSION = "OpenFlow14"
 _CONTROL_SECONDS = 60.0
 _OVS_VERSION = re.compile(r"\(Open vSwitch\) (\d+)\.(\d+)")
-_PACKETS = re.compile(r"\btable=(?P<table>\d+),.*?\bn_packets=(?P<packets>\d+)")
+# cookie=0x6e74…, duration=12.345s, table=71, n_packets=2, n_bytes=684, idle_age=3, priority=80,udp,reg5=0x5 actions=…
+_PACKETS = re.compile(
+    r"duration=(?P<seconds>[\d.]+)s, table=(?P<table>\d+), n_packets=(?P<packets>\d+), n_bytes=\d+, "
+    r"(?:\w+_age=\d+, )*(?P<match>.*) actions="
+)
 _COUNT = re.compile(r"flow_count=(\d+)")
 # nd_ext (IPv6 ND Extension) : [run time]:false, [boot time]:true
 _ND_EXTENSION = re.compile(r"^nd_ext .*\[run time\]:true", re.MULTILINE)
@@ -51,10 +55,13 @@ class OvsOfctl:
             raise api.OpenFlowError(f"ovs-ofctl dump-aggregate printed {output.strip()!r}, which has no flow_count")
         return int(found[1])
 
-    def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> int:
+    def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> dict[str, api.PacketCount]:
         output = self._run(["dump-flows", self._address(bridge), match])
-        found = (_PACKETS.search(line) for line in output.splitlines())
-        return sum(int(one["packets"]) for one in found if one is not None and int(one["table"]) in tables)
+        return {
+            f"{one['table']} {one['match']}": api.PacketCount(int(one["packets"]), float(one["seconds"]))
+            for line in output.splitlines()
+            if (one := _PACKETS.search(line)) is not None and int(one["table"]) in tables
+        }
 
     def apply_flows(self, bridge: str, *, add: Iterable[api.Flow], delete: Iterable[api.Flow]) -> None:
         # Deletions first: delete_strict ignores cookies, so it would delete a flow that was just added under the same key.

@@ -142,22 +142,28 @@ class OpenQueries:
 
     def add(self, queries: Iterable[tuple[str, Query]]) -> None:
         now = self.timer()
-        # First the expired ones: an answer to a query that is not kept would be dropped.
-        for host in [host for host in self._by_host if not self.of(host)]:
-            del self._by_host[host]
         for host, query in queries:
             several = self._by_host.setdefault(host, {})
+            self._drop_expired(
+                several, now
+            )  # before they are counted: an answer to a query that is not kept is dropped
             if len(several) < MAX_KEPT:
                 several[query.id] = (now + query.seconds, query)
+        for host in [host for host in self._by_host if not self.of(host)]:
+            del self._by_host[host]
 
     def of(self, host: str) -> list[Query]:
         """Those of a host, with the time that is left."""
         several, now = self._by_host.get(host), self.timer()
         if not several:
             return []
+        self._drop_expired(several, now)
+        return [msgspec.structs.replace(query, seconds=ends - now) for ends, query in several.values()]
+
+    @staticmethod
+    def _drop_expired(several: dict[str, tuple[float, Query]], now: float) -> None:
         for key in [key for key, (ends, _) in several.items() if ends <= now]:
             del several[key]
-        return [msgspec.structs.replace(query, seconds=ends - now) for ends, query in several.values()]
 
     def answered(self, host: str, query_id: str) -> None:
         self._by_host.get(host, {}).pop(query_id, None)

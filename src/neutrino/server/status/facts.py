@@ -12,12 +12,14 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
+from neutrino.server.hosts.registry import timestamp
 
 Object = dict[str, Any]
 NAMED: Final = 10  # objects of one kind that are listed by name; beyond that the number has to do
 UNBOUND: Final = "unbound"
 BINDING_FAILED: Final = "binding_failed"
 ACTIVE: Final = "active"  # of an HA router's instance
+ELECTION_SECONDS: Final = 60  # until an instance of a new HA router has to be active
 
 _p, _a, _r, _b = t.ports.c, t.agents.c, t.routers.c, t.router_l3_agents.c
 _n, _f, _h, _s = t.networks.c, t.floatingips.c, t.change_head.c, t.server_processes.c
@@ -51,14 +53,26 @@ _WITHOUT_L3 = (
 )
 _actives = sa.func.sum(sa.case((_b.ha_state == ACTIVE, 1), else_=0))
 _HA = (
-    sa.select(_r.id, _r.name, _actives.label("actives"), sa.func.count().label("instances"))
+    sa.select(
+        *(_r[name] for name in ("id", "name", "created_at", "updated_at")),
+        _actives.label("actives"),
+        sa.func.count(_b.ha_state).label("reported"),
+    )
     .join(t.router_l3_agents, _b.router_id == _r.id)
     .where(_r.ha, _r.admin_state_up)
-    .group_by(_r.id, _r.name)
+    .group_by(_r.id, _r.name, _r.created_at, _r.updated_at)
     .subquery()
 )
 _HA_STATES = sa.select(_HA.c.actives, sa.func.count()).group_by(_HA.c.actives)
-_HA_WRONG = sa.select(_HA.c.id, _HA.c.name, _HA.c.actives).where(_HA.c.actives != 1).order_by(_HA.c.id).limit(NAMED)
+_since: sa.BindParameter[str] = sa.bindparam("elected_since")
+# Before its first election a router has no active instance: it is new, or became HA, and no host has reported a state.
+_not_elected = sa.or_(_HA.c.created_at >= _since, sa.and_(_HA.c.reported == 0, _HA.c.updated_at >= _since))
+_HA_WRONG = (
+    sa.select(_HA.c.id, _HA.c.name, _HA.c.actives)
+    .where(sa.or_(_HA.c.actives > 1, sa.and_(_HA.c.actives == 0, sa.not_(_not_elected))))
+    .order_by(_HA.c.id)
+    .limit(NAMED)
+)
 _FLOATING_ERROR = (
     sa.select(_f.id, _f.floating_ip_address.label("name")).where(_f.status == "ERROR").order_by(_f.id).limit(NAMED)
 )
@@ -105,6 +119,7 @@ def read(db: Database, now: float) -> Facts:
         connection.execute(_PING).scalar()
         round_trip = time.perf_counter() - began
         head = connection.execute(_HEAD).first()
+        parameters = {"elected_since": timestamp(now - ELECTION_SECONDS)}
         return Facts(
             now=now,
             dialect=db.dialect,
@@ -122,7 +137,10 @@ def read(db: Database, now: float) -> Facts:
             routers=[(row[0], bool(row[1]), bool(row[2]), row[3]) for row in connection.execute(_ROUTERS)],
             ha_routers={int(row[0] or 0): row[1] for row in connection.execute(_HA_STATES)},
             floatingips=_counts(connection, _FLOATING),
-            named={name: [dict(row) for row in connection.execute(query).mappings()] for name, query in _NAMED.items()},
+            named={
+                name: [dict(row) for row in connection.execute(query, parameters).mappings()]
+                for name, query in _NAMED.items()
+            },
         )
 
 

@@ -6,6 +6,7 @@ The packet that leaves one host, as its dataplane has rewritten it, is what the 
     leaves by a tunnel          the host with the peer's tunnel address
     leaves by a physical        the host of the port that has the destination MAC on that segment; none: it is outside
       network
+    by another segment          it is lost: the trace does not follow it into networks that are none of its own
 
 A packet may leave a host in several copies; each is followed. The number of questions is bounded, and a copy that comes
 back to a place where it has been is not followed again.
@@ -18,7 +19,9 @@ from typing import Final
 
 import msgspec
 
+from neutrino.model.state import Segment
 from neutrino.model.trace import Cause, Exit, HostAnswer, Packet, Point, PointKind, Question
+from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.trace.ask import Ask, NoAnswer
 from neutrino.server.trace.values import Hop, Snapshot
 
@@ -61,6 +64,9 @@ class Directory:
     tunnels: Mapping[str, str] = field(default_factory=dict)  # tunnel address → host
     addresses: Mapping[str, str] = field(default_factory=dict)  # host → tunnel address
     macs: Mapping[tuple[str, int | None, str], str] = field(default_factory=dict)  # segment and MAC → host
+    # Of the trace's networks: type and VNI of tunnels, physical network and VLAN id.
+    tunnel_segments: frozenset[tuple[str, int | None]] = frozenset()
+    physical_segments: frozenset[tuple[str, int | None]] = frozenset()
 
 
 def directory(snapshot: Snapshot, *, ends_outside: bool = False) -> Directory:
@@ -73,9 +79,19 @@ def directory(snapshot: Snapshot, *, ends_outside: bool = False) -> Directory:
             continue
         for segment in network.segments:
             if segment.physical_network and host:
-                tag = segment.segmentation_id if segment.network_type == "vlan" else None
-                macs.setdefault((segment.physical_network, tag, mac.lower()), host)
-    return Directory(tunnels, {host: address for address, host in tunnels.items()}, macs)
+                macs.setdefault((segment.physical_network, _tag(segment), mac.lower()), host)
+    segments = [segment for network in snapshot.networks.values() for segment in network.segments]
+    return Directory(
+        tunnels,
+        {host: address for address, host in tunnels.items()},
+        macs,
+        frozenset((s.network_type, s.segmentation_id) for s in segments if s.network_type in TUNNEL_TYPES),
+        frozenset((s.physical_network, _tag(s)) for s in segments if s.physical_network),
+    )
+
+
+def _tag(segment: Segment) -> int | None:
+    return segment.segmentation_id if segment.network_type == "vlan" else None
 
 
 def _macs(snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
@@ -139,6 +155,8 @@ def _next(host: str, leaving: Exit, places: Directory) -> End | tuple[str, Point
     if point.kind is PointKind.PORT:
         return End("port", host, packet, port_id=point.port_id, note=leaving.note)
     if point.kind is PointKind.TUNNEL:
+        if (point.network_type, point.segmentation_id) not in places.tunnel_segments:
+            return _astray(host, packet, f"{point.network_type} tunnel {point.segmentation_id}")
         target = places.tunnels.get(point.peer)
         if target is None:
             # A flooded copy: the other host has ports of the network, and none of them is on the path.
@@ -146,7 +164,16 @@ def _next(host: str, leaving: Exit, places: Directory) -> End | tuple[str, Point
                 "elsewhere", host, packet, note=f"the tunnel leads to {point.peer}, which has no port on the path"
             )
         return target, msgspec.structs.replace(point, peer=places.addresses.get(host, "")), packet
+    if (point.physical_network, point.segmentation_id) not in places.physical_segments:
+        tag = f"VLAN {point.segmentation_id}" if point.segmentation_id is not None else "untagged"
+        return _astray(host, packet, f"physical network {point.physical_network}, {tag}")
     target = places.macs.get((point.physical_network, point.segmentation_id, packet.eth_dst.lower()))
     if target is None or target == host:
         return End("outside", host, packet, note=leaving.note)
     return target, point, packet
+
+
+def _astray(host: str, packet: Packet, segment: str) -> End:
+    """By a segment of a network that is not the trace's: a host that was taken over would have others asked about it."""
+    note = f"it leaves by {segment}, which is no network of the trace"
+    return End("lost", host, packet, cause=Cause.OTHER, note=note)

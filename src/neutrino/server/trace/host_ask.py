@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from neutrino.model import fields
 from neutrino.model.trace import QUERY, Cause, HostAnswer, Question
 from neutrino.server.hosts.queries import HostQueries, Reason
 from neutrino.server.hosts.queries import NoAnswer as NotAnswered
@@ -17,6 +18,9 @@ CAUSES: Final = {
     Reason.BUSY: Cause.HOST_TIMEOUT,
     Reason.ERROR: Cause.OTHER,
 }
+# Above what a host gives (`agent/trace/trail.py`): a host that was taken over must not cost the server more.
+MOST_EXITS: Final = 64
+MOST_OBSERVATIONS: Final = 1000
 _decode = msgspec.json.Decoder(HostAnswer).decode
 
 
@@ -30,6 +34,21 @@ class HostAsk:
         except NotAnswered as error:
             raise NoAnswer(host, CAUSES[error.reason], str(error)) from None
         try:
-            return _decode(answer)
-        except msgspec.MsgspecError as error:  # of a later release
+            decoded = _decode(answer)
+        except (msgspec.MsgspecError, RecursionError, ValueError) as error:  # of a later release, or hostile
             raise NoAnswer(host, Cause.OTHER, f"its answer is not understood: {error}") from None
+        if found := fault(decoded):
+            raise NoAnswer(host, Cause.OTHER, f"its answer is not valid: {found}")
+        return decoded
+
+
+def fault(answer: HostAnswer) -> str:
+    """What is wrong with an answer; empty if nothing is. Addresses of a valid one can be parsed and compared."""
+    if len(answer.exits) > MOST_EXITS:
+        return f"it has more than {MOST_EXITS} exits"
+    if max(len(answer.observations), len(answer.drift), len(answer.problems)) > MOST_OBSERVATIONS:
+        return f"it has more than {MOST_OBSERVATIONS} observations, differences or problems"
+    if found := fields.fault(answer):
+        return found
+    mixed = any((":" in each.packet.source) != (":" in each.packet.destination) for each in answer.exits)
+    return "the source and the destination of a packet are of different IP versions" if mixed else ""

@@ -4,7 +4,7 @@ From the networks of sender and receiver, routers and the networks behind them a
 network is read and not followed: it may have the routers of all projects. What is on it is found by its address.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from neutrino.server.feed.readers.routers import (
     read_local_hosts,
     read_placements,
 )
-from neutrino.server.feed.readers.rows import build, decode_fixed_ips, read_ids, read_rows, select, texts
+from neutrino.server.feed.readers.rows import MAX_IDS, build, decode_fixed_ips, read_ids, read_rows, select, texts
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.trace.values import (
     Named,
@@ -202,8 +202,8 @@ _PORTS = select(
 
 def _ports_with(connection: Connection, found: _Found) -> set[str]:
     """The ports of these networks that have one of the addresses."""
-    statement = sa.select(_al.port_id).where(_al.ip_address.in_(sorted(found.addresses)))
-    return read_ids(connection, statement, _al.network_id, sorted(found.networks)) if found.addresses else set()
+    statement = sa.select(_al.port_id).where(_al.network_id.in_(sorted(found.networks)))
+    return read_ids(connection, statement, _al.ip_address, sorted(found.addresses)) if found.networks else set()
 
 
 def _ports(connection: Connection, found: _Found, by_address: Collection[str]) -> dict[str, TracedPort]:
@@ -268,8 +268,11 @@ def _with_rules(connection: Connection, found: _Found, base: Snapshot) -> Snapsh
     policies |= {network.qos_policy_id for network in base.networks.values()}
     policies |= {router.gateway_qos_policy_id for router in routers}
     policies |= {fip.qos_policy_id for router in routers for fip in router.floating_ips}
-    addresses = found.addresses | {f.ip_address for p in base.ports.values() for f in p.port.fixed_ips}
-    addresses |= {fip.floating_ip_address for fip in base.floating_ips.values()}
+    # The addresses that the packet can have: of sender and receiver, and by translation those of routers and floating IPs.
+    # Other ports' addresses are many, and no rule compares them with this packet.
+    addresses = found.addresses | {f.ip_address for p in base.ports.values() if p.router_id for f in p.port.fixed_ips}
+    for fip in base.floating_ips.values():
+        addresses |= {fip.floating_ip_address, fip.fixed_ip_address} - {""}
     subnets = {subnet.id for network in base.networks.values() for subnet in network.subnets}
     named = dict(_names(connection, t.security_groups, groups))
     named |= _names(connection, t.firewall_groups, firewalls - {""})
@@ -291,17 +294,21 @@ def _with_rules(connection: Connection, found: _Found, base: Snapshot) -> Snapsh
 
 
 def _members(
-    connection: Connection, groups: Collection[str], addresses: Iterable[str]
+    connection: Connection, groups: Collection[str], addresses: Sequence[str]
 ) -> dict[str, frozenset[m.Member]]:
     """The members of remote groups, of which only those with one of the addresses are read: a group may be large."""
-    has_address = [_p.fixed_ips.contains(f'"{address}"', autoescape=True) for address in addresses]
-    statement = (
-        sa.select(_psg.security_group_id, _p.mac_address, _p.fixed_ips, _p.allowed_address_pairs)
-        .join(t.ports, _p.id == _psg.port_id)
-        .where(sa.or_(_p.allowed_address_pairs != "[]", *has_address))
-    )
+    if not groups:
+        return {}
+    members = sa.select(_psg.security_group_id, _p.mac_address, _p.fixed_ips, _p.allowed_address_pairs)
+    members = members.join(t.ports, _p.id == _psg.port_id)
+    statements = [members.where(_p.allowed_address_pairs != "[]")]
+    with_address = members.join(t.ip_allocations, _al.port_id == _p.id)
+    # In batches: databases bound the size of a statement.
+    for start in range(0, len(addresses), MAX_IDS):
+        statements.append(with_address.where(_al.ip_address.in_(addresses[start : start + MAX_IDS])))
     found: dict[str, set[m.Member]] = {}
-    for row in read_rows(connection, statement, _psg.security_group_id, groups):
+    rows = (row for each in statements for row in read_rows(connection, each, _psg.security_group_id, groups))
+    for row in rows:
         several = found.setdefault(row.security_group_id, set())
         several |= {m.Member(f.ip_address, row.mac_address) for f in decode_fixed_ips(row.fixed_ips)}
         several |= {m.Member(p.ip_address, p.mac_address) for p in _pairs.decode(row.allowed_address_pairs)}

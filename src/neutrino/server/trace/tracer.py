@@ -73,33 +73,63 @@ class Tracer:
     def _trace(self, context: Context, values: Values) -> Object:
         deadline = self.clock() + self.seconds
         flows = bool(values["flows"]) and context.is_admin
-        ends, snapshot, path = self._compute(context, values)
-        project = _project(context, ends)
-        known = visible.without_forged(path, ends.origin.port_id, context, snapshot)
+        ends, snapshot, path, answer = self._compute(context, values)
+        known = visible.for_caller(path, answer, ends.origin.port_id, context, snapshot)
+        if known is not path or self.ask is None:
+            there = self._direction(snapshot, ends.origin, known, None, deadline, flows)
+            back = self._back(context, snapshot, path, answer, None, deadline, flows) if known is path else None
+            return _response(context, values, ends, snapshot, there, back, flows)
         # One for both directions: the way back does not wait again for a host that has not answered.
-        ask = AskOnce(self.ask) if self.ask is not None else None
-        if known is not path or visible.is_dropped_by_others(path, context, snapshot):
-            ask = None  # the hosts' answers, and the time that they take, would tell what others have
-        path = known
-        there = self._direction(snapshot, ends.origin, path, ask, deadline, flows)
-        back: Direction | None = None
-        if there.result.verdict is not Verdict.DROPPED and there.path.verdict is not Verdict.DROPPED:
-            answer = compute_return(snapshot, there.path, project)
-            if answer is not None:
-                if visible.is_dropped_by_others(answer, context, snapshot):
-                    ask = None
-                origin = Origin(port_id=there.path.end_port_id, network_id=there.path.end_network_id)
-                back = self._direction(snapshot, origin, answer, ask, deadline, flows)
+        ask = AskOnce(self.ask)
+        there, back = self._direction(snapshot, ends.origin, path, ask, deadline, flows), None
+        if there.result.verdict is not Verdict.DROPPED:
+            back = self._back(context, snapshot, path, answer, ask, deadline, flows)
+        hidden = self._hidden(context, snapshot, there)
+        if back is not None and back.result.verdict is not Verdict.DELIVERED:
+            hidden = hidden or visible.ends_at_others(path, context, snapshot)
+        if hidden:
+            path = visible.not_delivered(path, context, snapshot)
+            there, back = self._direction(snapshot, ends.origin, path, None, deadline, flows), None
         return _response(context, values, ends, snapshot, there, back, flows)
 
-    def _compute(self, context: Context, values: Values) -> tuple[Endpoints, Snapshot, Path]:
-        """The path, from a snapshot that is consistent: it is read in several statements, between which objects change."""
+    def _back(
+        self,
+        context: Context,
+        snapshot: Snapshot,
+        path: Path,
+        answer: Path | None,
+        ask: Ask | None,
+        deadline: float,
+        flows: bool,
+    ) -> Direction | None:
+        """The way back; None: nothing of ours answers."""
+        if answer is None:
+            return None
+        origin = Origin(port_id=path.end_port_id, network_id=path.end_network_id)
+        known = visible.without_others(answer, context, snapshot)
+        back = self._direction(snapshot, origin, known, ask if known is answer else None, deadline, flows)
+        if not self._hidden(context, snapshot, back):
+            return back
+        return self._direction(
+            snapshot, origin, visible.not_delivered(answer, context, snapshot), None, deadline, flows
+        )
+
+    @staticmethod
+    def _hidden(context: Context, snapshot: Snapshot, one: Direction) -> bool:
+        return visible.fails_at_others(one.path, one.result, one.collected, context, snapshot)
+
+    def _compute(self, context: Context, values: Values) -> tuple[Endpoints, Snapshot, Path, Path | None]:
+        """The path and that of the answer, from a snapshot that is consistent: it is read in several statements, between
+        which objects change."""
         for _ in range(ATTEMPTS):
             with self.db.read() as connection:
                 ends = resolve(connection, context, values)
                 snapshot = read_snapshot(connection, self.registry, ends.seeds)
+            project = _project(context, ends)
             try:
-                return ends, snapshot, compute(snapshot, ends.origin, ends.packet, project_id=_project(context, ends))
+                path = compute(snapshot, ends.origin, ends.packet, project_id=project)
+                is_dropped = path.verdict is Verdict.DROPPED
+                return ends, snapshot, path, None if is_dropped else compute_return(snapshot, path, project)
             except LookupError:  # an object refers to one that was deleted, or created, meanwhile
                 LOG.warning("trace: objects have changed while they were read", exc_info=True)
         raise errors.HTTPServiceUnavailable("The objects of the trace are being changed: try again.")
@@ -148,6 +178,8 @@ def _response(
     admin = context.is_admin
     differences = visible.notes(n for each in both for n in each.result.differences) if admin else []
     agreed = [each.result.agreement for each in both if each.result.agreement is not None]
+    if not all(visible.all_own(each.path, context, snapshot) for each in both):
+        agreed = []  # it would tell what others have
     return {
         **values,
         "source_address": ends.packet.source,

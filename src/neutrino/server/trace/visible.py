@@ -2,8 +2,8 @@
 
 An administrator sees everything. A member sees the steps of its own project's objects, without hosts. Consecutive steps
 that concern other projects are one step, the same whatever they are: "no port has the address", "the port's security group
-drops it" and "the port is down" cannot be told apart, because each would disclose what another project has. That the packet
-arrives is shown: a real packet would show it too.
+drops it", "the port is down" and "its host does not answer" cannot be told apart, because each would disclose what another
+project has. That the packet arrives, and its answer returns, is shown: a real packet would show it too.
 """
 
 import itertools
@@ -16,34 +16,113 @@ from neutrino.model.trace import Cause, Observation, Packet, Verdict
 from neutrino.server.context import Context
 from neutrino.server.trace.collect import Collected
 from neutrino.server.trace.compare import DATAPLANE, Note, Result
-from neutrino.server.trace.steps.walk import contains
-from neutrino.server.trace.values import DROP, INFO, PASS, Path, Snapshot, Step
+from neutrino.server.trace.steps.walk import contains, same
+from neutrino.server.trace.values import DROP, INFO, PASS, Path, Snapshot, Step, TracedPort
 
 Object = dict[str, Any]
 OTHERS = "other-project"
 _OPEN = ("host", "next-hop", "physical-network", OTHERS)  # steps that leave the verdict open
 OUTSIDE = "The packet leaves to the outside, by an external network."
+NOT_DELIVERED = "It is not delivered, for a reason that lies with another project."
 FORGED = "What other projects' objects do with a source that is not the sender's is not shown."
 
 
-def is_dropped_by_others(path: Path, context: Context, snapshot: Snapshot) -> bool:
-    """Whether a member's packet is dropped at an object of another project."""
-    last = path.steps[-1] if path.steps else None
-    return not context.is_admin and last is not None and last.result == DROP and not _is_own(context, snapshot)(last)
+def for_caller(path: Path, answer: Path | None, sender: str, context: Context, snapshot: Snapshot) -> Path:
+    """The path as the caller may know it, by the server's data. If it is another than the given one, no host is asked:
+    the hosts' answers, and the time that they take, would tell what others have.
+
+    A packet that another project's object gets must have an answer that returns to the sender's project: otherwise the
+    verdict would tell what no real packet tells, such as which sources the rules of another project allow.
+    """
+    if context.is_admin:
+        return path
+    known = without_forged(path, sender, context, snapshot)
+    if known is path:
+        known = without_others(path, context, snapshot)
+    if known is path and ends_at_others(path, context, snapshot):
+        return path if _returns(path, answer, sender, context, snapshot) else not_delivered(path, context, snapshot)
+    return known
+
+
+def without_others(path: Path, context: Context, snapshot: Snapshot) -> Path:
+    """For members, a path that another project's object drops or leaves open ends there, always in the same way."""
+    is_own = _is_own(context, snapshot)
+    for number, step in enumerate(path.steps):
+        if not context.is_admin and not is_own(step) and (step.result == DROP or _is_doubt(step, snapshot)):
+            return not_delivered(path, context, snapshot, number)
+    return path
+
+
+def not_delivered(path: Path, context: Context, snapshot: Snapshot, number: int | None = None) -> Path:
+    """The path up to the caller's last own object before a step, and then dropped by another project's."""
+    is_own = _is_own(context, snapshot)
+    kept = list(path.steps[:number])
+    while kept and not is_own(kept[-1]):
+        kept.pop()
+    end = Step(kind=OTHERS, result=DROP, text=NOT_DELIVERED, cause=Cause.OTHER)
+    return Path(steps=(*kept, end), verdict=Verdict.DROPPED, cause=Cause.OTHER, packet=path.packet)
+
+
+def ends_at_others(path: Path, context: Context, snapshot: Snapshot) -> bool:
+    """Whether a member's packet arrives at an object of another project, as far as the server knows."""
+    if context.is_admin or path.verdict is Verdict.DROPPED or path.end_network_id or not path.steps:
+        return False
+    return not _is_own(context, snapshot)(path.steps[-1])
+
+
+def fails_at_others(path: Path, result: Result, collected: Collected, context: Context, snapshot: Snapshot) -> bool:
+    """Whether a member must not see how its packet ends by the hosts' answers: it does not arrive at another project's
+    object, or only hosts without an object of the member on the path do not answer."""
+    if context.is_admin or result.verdict is Verdict.DELIVERED:
+        return False
+    if ends_at_others(path, context, snapshot):
+        return True
+    is_own = _is_own(context, snapshot)
+    hosts = {step.host for step in path.steps if is_own(step)}
+    failed = {asked.host for asked in collected.asked if asked.answer is None}
+    only_others = bool(failed) and not failed & hosts
+    return result.verdict is Verdict.UNKNOWN and only_others and not all_own(path, context, snapshot)
+
+
+def all_own(path: Path, context: Context, snapshot: Snapshot) -> bool:
+    return context.is_admin or all(map(_is_own(context, snapshot), path.steps))
+
+
+def _is_doubt(step: Step, snapshot: Snapshot) -> bool:
+    """Whether a step leaves the verdict open. The gateway of a subnet is no secret: that only a machine outside may have
+    its address is shown, since most networks of providers have such a gateway."""
+    if step.kind not in _OPEN or step.result != INFO:
+        return False
+    if step.kind != "physical-network":
+        return True
+    network = snapshot.networks.get(step.resource_id)
+    destination = step.packet.destination if step.packet is not None else ""
+    return network is not None and not any(same(s.gateway_ip or "", destination) for s in network.subnets)
+
+
+def _returns(path: Path, answer: Path | None, sender: str, context: Context, snapshot: Snapshot) -> bool:
+    """Whether the answer to a packet returns to the project that has sent it."""
+    port = snapshot.ports.get(sender)
+    if answer is None:  # of a router itself: to a source that can only be the sender's
+        first = path.steps[0].packet
+        return port is None or first is None or first.source in {f.ip_address for f in port.port.fixed_ips}
+    if answer.verdict is not Verdict.DELIVERED:
+        return False
+    end = snapshot.ports.get(answer.end_port_id)
+    return port is None if end is None else end.project_id == context.project_id
 
 
 def without_forged(path: Path, sender: str, context: Context, snapshot: Snapshot) -> Path:
     """For members, the path of a packet with a forged source ends before other projects' objects.
 
-    A port without port security sends from any source. Nobody who does so gets a reply: by the verdict, a member could find
-    out which sources the rules of another project allow.
+    A port without port security, or with a large address pair, sends from any source. Nobody who does so gets a reply: by
+    the verdict, a member could find out which sources the rules of another project allow.
     """
     port = snapshot.ports.get(sender)
     if context.is_admin or port is None:
         return path
-    own = [f.ip_address for f in port.port.fixed_ips] + [p.ip_address for p in port.port.allowed_address_pairs]
     first = path.steps[0].packet if path.steps else None
-    if first is None or any(contains(each, first.source) for each in own):
+    if first is None or _is_senders(first.source, port, snapshot):
         return path
     is_own = _is_own(context, snapshot)
     kept = tuple(itertools.takewhile(is_own, path.steps))
@@ -51,6 +130,15 @@ def without_forged(path: Path, sender: str, context: Context, snapshot: Snapshot
         return path
     end = Step(kind=OTHERS, result=INFO, text=FORGED)
     return Path(steps=(*kept, end), verdict=Verdict.UNKNOWN, cause=Cause.OTHER, packet=first)
+
+
+def _is_senders(source: str, port: TracedPort, snapshot: Snapshot) -> bool:
+    """Whether a source is the port's: its own, or by an address pair another of its network's subnets."""
+    if any(same(fixed.ip_address, source) for fixed in port.port.fixed_ips):
+        return True
+    network = snapshot.networks.get(port.port.network_id)
+    on_link = network is not None and any(contains(subnet.cidr, source) for subnet in network.subnets)
+    return on_link and any(contains(pair.ip_address, source) for pair in port.port.allowed_address_pairs)
 
 
 def steps_of(path: Path, result: Result, collected: Collected, *, flows: bool) -> list[Step]:
@@ -133,8 +221,7 @@ def _public(step: Step) -> Step:
 
 def _others(steps: Sequence[Step]) -> Step:
     if any(step.result == DROP for step in steps):
-        text = "It is not delivered, for a reason that lies with another project."
-        return Step(kind=OTHERS, result=DROP, text=text, cause=Cause.OTHER)
+        return Step(kind=OTHERS, result=DROP, text=NOT_DELIVERED, cause=Cause.OTHER)
     return Step(kind=OTHERS, result=PASS, text="Passes objects of another project.")
 
 
