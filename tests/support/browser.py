@@ -215,10 +215,15 @@ class Page:
         )
 
     def wait_for(self, expression: str, timeout: float = SECONDS) -> Any:
-        """Wait until the expression is true; returns its value."""
+        """Wait until the expression is true; returns its value. It may fail meanwhile, while elements are missing."""
         deadline = time.monotonic() + timeout
         while True:
-            found = self.evaluate(f"(() => {{ return {expression}; }})()")
+            try:
+                found = self.evaluate(f"(() => {{ return {expression}; }})()")
+            except BrowserError:
+                if time.monotonic() > deadline:
+                    raise
+                found = None
             if found:
                 return found
             if time.monotonic() > deadline:

@@ -114,9 +114,10 @@ def check_same_addresses(lab: Lab, out: Object, guest: Guest, groups: Sequence[s
     """Another tenant has the same subnet, and on the same host an instance with the same address."""
     number = int(guest.addresses[4].split(".")[2])
     again = tenant_network(lab, "again", number, six=False)
-    router = make_router(lab, out, again, name="another", **kind)
     values = {"fixed_ips": [{"ip_address": guest.addresses[4], "subnet_id": again["by_version"][4]["id"]}]}
+    # Before the router, whose SNAT port gets any free address.
     (twin,) = make_guests(lab, Spec("twin", again, guest.host, groups, values))
+    router = make_router(lab, out, again, name="another", **kind)
     other = gateway_address(lab, router)
     assert source_seen(lab, "twin", EXTERNAL, MACHINE) == other != gateway
     assert source_seen(lab, guest.name, EXTERNAL, MACHINE) == gateway
