@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from debs.packages import ANY, SUMMARY, Package
 
-# Packages of a distribution name a person here. These are built by whoever runs `make package`.
+# Packages of a distribution name a person here. These are built locally, by `make package`.
 MAINTAINER = "the neutrino authors <neutrino@example.invalid>"
 
 

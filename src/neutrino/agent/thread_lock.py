@@ -38,7 +38,7 @@ class ThreadLock:
         """The result of a function that runs in a thread. The caller has to hold the lock."""
         call = partial(contextvars.copy_context().run, partial(function, *args, **kwargs))
         running: asyncio.Future[R] = asyncio.get_running_loop().run_in_executor(None, call)
-        # A cancelled caller does not retrieve the exception, and asyncio would log that nobody has.
+        # A cancelled caller does not retrieve the exception, and asyncio would log it as never retrieved.
         running.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._running = running
         return await asyncio.shield(running)

@@ -3,7 +3,7 @@
 The code that counts does not know in which process it runs, or whether metrics are on: `RETRIES.inc("deadlock")` changes
 nothing before `start`. Values are held in one of two ways:
 
-- in memory (feed, agent, supervisor), read when somebody asks for them; gauges may be functions, evaluated then;
+- in memory (feed, agent, supervisor), read at each scrape; gauges may be functions, evaluated then;
 - shared (API workers): prometheus_client's files in a directory, which the supervisor sums up. The file of a worker
   outlives it, so counters do not fall when a worker is replaced. Every second a thread writes to the file what was counted
   since, and evaluates functions: writing for each request would take a hundredth of the time to show a port.

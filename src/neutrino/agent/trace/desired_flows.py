@@ -1,7 +1,7 @@
 """The desired flows as a classifier: which flow a packet should match in a table. Differences are drift. Pure.
 
-A trace has the flow that a packet does match. If the flow that it should match is another one, somebody has deleted, added
-or changed a flow by hand, and that is the cause of what follows.
+A trace has the flow that a packet does match. If the flow that it should match is another one, a flow was deleted, added
+or changed by hand, and that is the cause of what follows.
 """
 
 import re

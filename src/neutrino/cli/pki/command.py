@@ -42,7 +42,7 @@ def init(store: Store, args: argparse.Namespace) -> None:
         f"created {store.certificate_path(CA)}, valid until {_until(made.certificate)}: copy it to all hosts and clients"
     )
     print(
-        f"created {store.key_path(CA)}: whoever has this file can sign certificates; keep it on this machine, and a backup"
+        f"created {store.key_path(CA)}: with this file anyone can sign certificates; keep it on this machine, and a backup"
     )
     print("next: neutrino pki issue NAME --address ADDRESS")
 

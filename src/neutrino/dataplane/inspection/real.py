@@ -103,7 +103,7 @@ class RealInspection:
         return found
 
     def ruleset(self, namespace: str) -> api.Ruleset:
-        if shutil.which("nft") is None:  # a host without the L3 role needs it not, and nobody has made rules with it
+        if shutil.which("nft") is None:  # a host without the L3 role does not need it, and has no rules then
             return ()
         output = self._run(namespace, ["nft", "-j", "-n", "list", "ruleset"])
         try:
