@@ -61,8 +61,9 @@ class Source:
 def watch(read: Callable[[], Document], render: Render, interval: float = SECONDS) -> int:
     """Until the user quits; the exit status is that of the last state: 0 ok, 1 degraded, 3 unknown."""
     source = Source(read, interval)
-    threading.Thread(target=source.run, daemon=True, name="status").start()
     try:
+        # Started in here: an interrupt may arrive as soon as the first request is on its way.
+        threading.Thread(target=source.run, daemon=True, name="status").start()
         if sys.stdout.isatty():
             _draw_until_quit(source, render)
         else:
