@@ -17,7 +17,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kernel.guest import Archive, KernelFiles, Say, kernel_files, processor
+from tests.kernel.guest import Archive, KernelFiles, kernel_files, processor
+from tests.openstack.cloud import ROOT, WORK, Say
 
 # With their dependencies; what is part of the kernel is left out.
 MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net")
@@ -108,9 +109,10 @@ class GuestFiles:
         return self.kernel, self.initramfs, self.disk
 
 
-def guest_files(work: Path, kernels: Path, say: Say) -> GuestFiles:
-    """Build the guest's files in `work`; the Debian packages are kept in `kernels`, as for `make kernel`."""
-    files = kernel_files(kernels, say)
+def guest_files(say: Say) -> GuestFiles:
+    """Build the guest's files; the Debian packages that they are made of are kept, as for `make kernel`."""
+    files = kernel_files(ROOT / "build" / "kernel", say)
+    work = WORK / "guest"
     work.mkdir(parents=True, exist_ok=True)
     guest = GuestFiles(work / "vmlinuz", work / "initramfs.gz", work / "disk.raw")
     guest.kernel.write_bytes(files.image.read_bytes())

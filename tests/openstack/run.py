@@ -24,6 +24,7 @@ from tests.openstack import hosts, services
 from tests.openstack.checks import CHECKS
 from tests.openstack.checks.expect import CheckError
 from tests.openstack.cloud import VENV, WORK, Cloud, Say, progress
+from tests.openstack.guest import guest_files
 from tests.openstack.results import FAILED, PASSED, Result, table, write
 
 INSIDE = "NEUTRINO_OPENSTACK_NAMESPACE"
@@ -60,6 +61,9 @@ def main(arguments: Sequence[str]) -> int:
     except LabError as error:
         print(f"make openstack: {error}", file=sys.stderr)
         results.append(Result("start", FAILED, time.monotonic() - began, str(error)))
+    except Exception:
+        results.append(Result("start", FAILED, time.monotonic() - began, traceback.format_exc()))
+        traceback.print_exc()
     except KeyboardInterrupt:
         results.append(Result("interrupted", FAILED, time.monotonic() - began, "interrupted"))
     finally:
@@ -113,6 +117,7 @@ def _enter_namespace(args: argparse.Namespace, arguments: Sequence[str]) -> int:
         Cloud(args.state, print).down()
     if args.down:
         return 0
+    guest_files(progress())  # now, as packages are downloaded: the namespace has no way out
     os.environ[INSIDE] = "1"
     os.execvp(enter[0], [*enter, sys.executable, "-m", "tests.openstack.run", *arguments])
 

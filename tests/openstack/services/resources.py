@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.openstack.cloud import ROOT, WORK, Cloud
+from tests.openstack.cloud import Cloud
 from tests.openstack.guest import GuestFiles, guest_files, kernel_command_line
 
 IMAGE, OTHER_IMAGE = "guest", "guest-rebuilt"
@@ -17,7 +17,7 @@ DEMO = ("demo", "demo")
 
 def start(cloud: Cloud) -> None:
     if "glance" in cloud.started:
-        _images(cloud, guest_files(WORK / "guest", ROOT / "build" / "kernel", cloud.say))
+        _images(cloud, guest_files(cloud.say))
     if "nova" in cloud.started:
         _flavors(cloud)
     _external_network(cloud)
