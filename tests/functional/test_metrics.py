@@ -82,10 +82,10 @@ def test_requests_of_all_workers_are_summed_up(server: Neutrino, api: Caller) ->
             now.value(name, status="2xx", **labels) == expected
             and now.value(name, resource="networks", method="GET", status="4xx") >= 1
             and now.value(name, resource="other", status="4xx") >= 1
+            and now.value("neutrino_api_workers") == 2  # the second one may start later
         ),
         "the counts of both workers",
     )
-    assert after.value("neutrino_api_workers") == 2
     assert after.value("neutrino_build_info", component="server") == 1
     assert after.value("neutrino_build_info", component="feed") == 1
 

@@ -36,7 +36,7 @@ def test_traffic_continues_while_a_backup_is_restored(lab: Lab, tmp_path: Path) 
         for host in lab.hosts:
             lab.wait_for_agent(host)
         # The port was created after the backup: no object has it any more, so its host removes it.
-        wait_until(lambda: not pings(lab, "a", late, count=1), 60, "the later port is still connected")
+        wait_until(lambda: not pings(lab, "a", late, seconds=1), 60, "the later port is still connected")
     assert traffic.lost == 0, f"{traffic.lost} pings were lost"
     assert {each["name"] for each in lab.api.list("network")} == {"blue"}
     for host in lab.hosts:

@@ -267,9 +267,9 @@ def test_distributed_each_host_answers_its_own(lab: Lab) -> None:
     assert pings(lab, "b", address(lab, "a"))
     lab.run(away, ["ip", "link", "set", "underlay", "down"])
     try:
-        assert not pings(lab, "b", address(lab, "a"), count=1)
+        assert not pings(lab, "b", address(lab, "a"), seconds=1)
         wait_for_renewal(lab, "b")
         assert udhcpc(lab, "b")["serverid"] == one["fixed_ips"][0]["ip_address"]
     finally:
         lab.run(away, ["ip", "link", "set", "underlay", "up"])
-    wait_until(lambda: pings(lab, "b", address(lab, "a"), count=1), 10, f"{away} is not back")
+    wait_until(lambda: pings(lab, "b", address(lab, "a"), seconds=1), 10, f"{away} is not back")

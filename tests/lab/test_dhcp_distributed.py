@@ -13,7 +13,7 @@ from tests.support.lab import address, open_group, temporary_lab, wait_until
 from tests.support.lab_control import Lab
 from tests.support.lab_dhcp import addresses, elsewhere, home, pid, served, servers, wait_for_renewal
 from tests.support.lab_metadata import metadata_route, wait_for_metadata
-from tests.support.routing_lab import can_ping, drift_on, make_router, routers_cleaned, tenant_network
+from tests.support.routing_lab import drift_on, make_router, reaches, routers_cleaned, tenant_network
 
 SERVER = "[DEFAULT]\nagent_down_time = 8\n"
 AGENT = """[DEFAULT]
@@ -97,7 +97,7 @@ def test_the_router_is_there_before_the_tap_and_stays(lab: Lab) -> None:
     lab.wait_for_port(vm)
     lab.address("a")
     assert addresses(lab, "a") == {f"{address(lab, 'a')}/24"}
-    assert can_ping(lab, "a", "10.0.1.1")
+    assert reaches(lab, "a", "10.0.1.1")
     lab.delete_vm("a")
     wait_until(lambda: in_namespace(lab, away, router) == "", 20, "the router does not go with the last port")
     wait_until(lambda: pid(lab, away, blue["id"]) == 0, 20, "DHCP does not go with the last port")

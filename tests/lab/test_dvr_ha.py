@@ -26,6 +26,7 @@ from tests.support.routing_checks import (
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
+    PATIENCE,
     SOON,
     active_host,
     connect,
@@ -245,7 +246,7 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
     wait_until_reachable(lab, EXTERNAL, address)
     back = contextlib.ExitStack()
     with connect(lab, "d", EXTERNAL, MACHINE) as talk, back:
-        assert talk.passes_data()
+        assert talk.passes_data(PATIENCE)
         with (
             Pinging(lab, "d", MACHINE) as by_wire,
             Pinging(lab, "e", MACHINE) as by_tunnel,

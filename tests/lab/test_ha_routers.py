@@ -24,6 +24,7 @@ from tests.support.routing_checks import (
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
+    PATIENCE,
     SOON,
     active_host,
     addresses_in,
@@ -171,8 +172,8 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
         connect(lab, without.name, EXTERNAL, MACHINE) as out,
         back,
     ):
-        assert talk.passes_data()
-        assert out.passes_data()
+        assert talk.passes_data(PATIENCE)
+        assert out.passes_data(PATIENCE)
         with Pinging(lab, EXTERNAL, address) as ping:
             back.enter_context(failed_host(lab, site.router, active))
             wait_until(lambda: can_ping(lab, EXTERNAL, address), SOON, "no standby host takes over")

@@ -87,21 +87,21 @@ def test_one_a_security_group_without_a_rule(lab: Lab) -> None:
         )
     finally:
         lab.api.update("port", db["id"], security_groups=db["security_groups"])
-    wait_until(lambda: pings(lab, "web", address(lab, "db"), count=1), 30, "web does not reach db")
+    wait_until(lambda: pings(lab, "web", address(lab, "db"), seconds=1), 30, "web does not reach db")
 
 
 def test_two_a_port_that_is_switched_off(lab: Lab) -> None:
     db = port(lab, "db")
     lab.api.update("port", db["id"], admin_state_up=False)
     try:
-        wait_until(lambda: not pings(lab, "web", address(lab, "db"), count=1), 30, "db is still connected")
+        wait_until(lambda: not pings(lab, "web", address(lab, "db"), seconds=1), 30, "db is still connected")
         expect(2, trace(lab, "web", "--to", "db"), "verdict: dropped (port-admin-down)", "is administratively down")
         status, out = tool(lab, "history", "port", db["id"])
         assert status == 0
         assert re.search(r"updated +req-", out)
     finally:
         lab.api.update("port", db["id"], admin_state_up=True)
-    wait_until(lambda: pings(lab, "web", address(lab, "db"), count=1), 30, "web does not reach db")
+    wait_until(lambda: pings(lab, "web", address(lab, "db"), seconds=1), 30, "web does not reach db")
 
 
 def test_three_a_subnet_is_removed_from_the_router(lab: Lab) -> None:
@@ -138,8 +138,8 @@ def test_five_flows_are_deleted_behind_the_agents_back(lab: Lab) -> None:
     lab.stop_agent("h2")
     try:
         lab.run("h2", ["ovs-ofctl", "-O", "OpenFlow13", "del-flows", "br-int", table[1]])
-        wait_until(lambda: not pings(lab, "web", address(lab, "db"), count=1), 30, "db is still connected")
+        wait_until(lambda: not pings(lab, "web", address(lab, "db"), seconds=1), 30, "db is still connected")
         expect(5, doctor(lab, "h2", "--only", "drift"), "drift")
     finally:
         lab.start_agent("h2")
-    wait_until(lambda: pings(lab, "web", address(lab, "db"), count=1), 30, "the agent has not repaired the flows")
+    wait_until(lambda: pings(lab, "web", address(lab, "db"), seconds=1), 30, "the agent has not repaired the flows")
