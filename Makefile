@@ -45,7 +45,7 @@ check: ## lint, format, types, import rules
 	MYPYPATH=packaging .venv/bin/mypy packaging/debs
 	.venv/bin/lint-imports
 
-bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with a thousand hosts, and a host
+bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with 5,000 hosts, and a host
 	@scripts/setup test
 	.venv/bin/python -m tests.bench.run
 	.venv/bin/python -m tests.bench.hosts
