@@ -24,6 +24,13 @@ from tests.openstack.cloud import ROOT, WORK, Say
 MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net")
 DISK_BYTES = 16 << 20
 
+# A static busybox crashes in wget if the C library has to load a module for names.
+ETC = {
+    "passwd": "root:x:0:0::/:/bin/sh\n",
+    "nsswitch.conf": "".join(f"{name}: files\n" for name in ("passwd", "services", "hosts", "networks", "protocols")),
+    "services": "http 80/tcp\n",
+    "hosts": "127.0.0.1 localhost\n",
+}
 UDHCPC = """#!/bin/sh
 # Address, MTU, and routes: option 121 instead of option 3
 case $1 in
@@ -63,7 +70,7 @@ done </order
 say() { echo "GUEST $(cut -d' ' -f1 /proc/uptime)s: $*"; }
 serve() {
     ip link set "$1" up
-    udhcpc -i "$1" -s /udhcpc -O staticroutes -O mtu -t 30 -T 2 -A 3 -f >/dev/null &
+    udhcpc -i "$1" -s /udhcpc -O staticroutes -O mtu -t 30 -T 2 -A 3 -f &
 }
 get() {
     n=0
@@ -141,7 +148,8 @@ def initramfs(files: KernelFiles) -> bytes:
                 content = lzma.decompress(content) if path.suffix == ".xz" else content
                 archive.add(f"modules/{name}", content, stat.S_IFREG | 0o644)
     archive.add("order", "".join(f"{name}\n" for name in order).encode(), stat.S_IFREG | 0o644)
-    archive.add("etc/passwd", b"root:x:0:0::/:/bin/sh\n", stat.S_IFREG | 0o644)
+    for name, text in ETC.items():
+        archive.add(f"etc/{name}", text.encode(), stat.S_IFREG | 0o644)
     archive.add("udhcpc", UDHCPC.encode(), stat.S_IFREG | 0o755)
     archive.add("init", INIT.encode(), stat.S_IFREG | 0o755)
     return gzip.compress(archive.finish(), 6)

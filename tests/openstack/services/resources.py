@@ -43,9 +43,7 @@ def _images(cloud: Cloud, files: GuestFiles) -> None:
             os_command_line=kernel_command_line(),
             hw_video_model="none",
             hw_rng_model="virtio",
-            # A kernel given to QEMU needs no firmware. With UEFI, the default on aarch64, Nova 34 writes
-            # <loader secure="no"> beside the choice of the firmware by libvirt, which libvirt 9.0 (Debian 12) refuses.
-            hw_firmware_type="bios",
+            hw_firmware_type="bios",  # a kernel that QEMU loads itself needs no UEFI: see compute_program.py
         )
 
 
