@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test fresh kernel check bench format clean package package-test
+.PHONY: help up demo test fresh kernel openstack check bench format clean package package-test
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
@@ -25,9 +25,13 @@ test: ## install what is missing, check the code, run the whole test suite
 fresh: ## follow the README on a bare Debian, in separate namespaces (DEBIAN=12|13, TESTS=some|all, KEEP=1)
 	@DEBIAN="$(DEBIAN)" TESTS="$(TESTS)" KEEP="$(KEEP)" scripts/fresh
 
-kernel: ## test the kernel datapath of Open vSwitch in a QEMU guest: all flows, and packets (15 minutes)
+kernel: ## test the kernel datapath of Open vSwitch in a QEMU guest: all flows, packets, and a whole cloud of two hosts (an hour without KVM)
 	@scripts/setup kernel
 	@.venv/bin/python -m tests.kernel.run $(PYTEST_ARGS)
+
+openstack: ## run Nova, Keystone, Placement and Glance with libvirt on this networking service, and check it (one hour; ARGS="--only boot")
+	@scripts/setup openstack
+	@.venv/bin/python -m tests.openstack.run $(ARGS)
 
 package: ## build the wheel and the Debian packages into dist/ (PACKAGE_VERSION=…)
 	@scripts/setup package
@@ -41,7 +45,7 @@ check: ## lint, format, types, import rules
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict src/neutrino
-	.venv/bin/mypy tests/bench tests/faults tests/kernel
+	.venv/bin/mypy tests/bench tests/faults tests/kernel tests/openstack
 	MYPYPATH=packaging .venv/bin/mypy packaging/debs
 	.venv/bin/lint-imports
 

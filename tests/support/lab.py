@@ -30,12 +30,14 @@ from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
 from neutrino.lab.settings import LabSettings
+from neutrino.lab.timing import scaled
 from tests.support.addresses import pool
 from tests.support.lab_control import Lab
 from tests.support.ports import free_port
 
 PING_INTERVAL = 0.01
-FIRST_ANSWER_SECONDS = 10.0
+CONNECT_SECONDS = scaled(2.0)
+FIRST_ANSWER_SECONDS = scaled(10.0)
 _SEQUENCE = re.compile(r"icmp_seq=(\d+) ttl=")
 _SENT = re.compile(r"(\d+) packets transmitted")
 
@@ -156,7 +158,7 @@ def address(lab: Lab, vm: str, version: int = 4) -> str:
 
 def pings(lab: Lab, source: str, target: str, count: int = 3, options: Sequence[str] = ()) -> bool:
     """Whether one of `count` pings is answered within a second."""
-    argv = ["ping", "-n", "-q", "-c", str(count), "-i", "0.1", "-W", "1", *options, target]
+    argv = ["ping", "-n", "-q", "-c", str(count), "-i", "0.1", "-W", str(scaled(1)), *options, target]
     return lab.run(source, argv, check=False, timeout=30).returncode == 0
 
 
@@ -202,7 +204,7 @@ class Pinging:
         self._seconds = time.monotonic() - self._started
         self._process.send_signal(signal.SIGINT)
         try:
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=scaled(10))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -232,12 +234,12 @@ def _listen(number: int) -> socket.socket:
     return server
 
 
-def connect(lab: Lab, vm: str, target: str, number: int = 80, timeout: float = 2.0) -> socket.socket:
+def connect(lab: Lab, vm: str, target: str, number: int = 80, timeout: float = CONNECT_SECONDS) -> socket.socket:
     """A TCP connection from a VM, or an OSError."""
     return lab.inside(vm, lambda: socket.create_connection((target, number), timeout))
 
 
-def connects(lab: Lab, vm: str, target: str, number: int = 80, timeout: float = 2.0) -> bool:
+def connects(lab: Lab, vm: str, target: str, number: int = 80, timeout: float = CONNECT_SECONDS) -> bool:
     try:
         connect(lab, vm, target, number, timeout).close()
     except OSError:

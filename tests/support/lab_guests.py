@@ -28,6 +28,7 @@ from neutrino.lab.hosts.namespaces import in_network, vm_network
 from neutrino.lab.instances import plug
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import vm_namespace
+from neutrino.lab.timing import scaled
 from tests.support.lab import clean
 from tests.support.lab_control import Lab
 
@@ -35,7 +36,7 @@ T = TypeVar("T")
 VERSIONS = (4, 6)
 _FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
 SOON = 10.0  # seconds within which a change must take effect, on a busy machine
-LOST_AFTER = 0.4  # seconds after which a packet counts as lost
+LOST_AFTER = scaled(0.4)  # seconds after which a packet counts as lost
 
 
 @contextlib.contextmanager
@@ -360,7 +361,7 @@ def connecting(tries: Sequence[Attempt], timeout: float = LOST_AFTER) -> set[Att
 def expect(some: Sequence[Attempt], none: Sequence[Attempt] = (), timeout: float = SOON) -> None:
     """Wait until all connections in `some` succeed and none of those in `none` does."""
     tries, wanted = [*some, *none], set(some)
-    give_up = time.monotonic() + timeout
+    give_up = time.monotonic() + scaled(timeout)
     while (found := connecting(tries)) != wanted:
         if time.monotonic() > give_up:
             lost = "; ".join(f"{each} does not connect" for each in some if each not in found)

@@ -12,6 +12,7 @@ from typing import Any
 
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import LabError
+from neutrino.lab.timing import scaled
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import Guest
 
@@ -81,8 +82,8 @@ class Stream:
     client: subprocess.Popen[str]
 
     def result(self) -> Object:
-        text, errors = self.client.communicate(timeout=30)
-        self.server.communicate(timeout=10)
+        text, errors = self.client.communicate(timeout=scaled(30))
+        self.server.communicate(timeout=scaled(10))
         try:
             found: Object = json.loads(text)
         except ValueError:
@@ -130,7 +131,7 @@ def stream(
 
 
 def _wait_listening(guest: Guest, port: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + scaled(10)
     while f":{port} " not in guest.lab.run(guest.name, ["ss", "-Hltn"]).stdout:
         assert time.monotonic() < deadline, f"iperf3 does not listen in {guest.name}"
         time.sleep(0.02)

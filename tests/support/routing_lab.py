@@ -20,6 +20,7 @@ from typing import Any
 
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import LabError, wait_until
+from neutrino.lab.timing import scaled
 from tests.support.addresses import pool
 from tests.support.lab import clean, temporary_lab
 from tests.support.lab_control import Lab
@@ -27,7 +28,7 @@ from tests.support.lab_control import Lab
 EXTERNAL = "external"
 MACHINE, MACHINE6 = "203.0.113.1", "2001:db8:203:113::1"
 SOON = 30.0  # seconds within which a router follows, on a machine that is busy
-FRAMES = 1.0  # seconds after which a packet counts as lost
+FRAMES = scaled(1.0)  # seconds after which a packet counts as lost
 L3_AGENT = "L3 agent"
 INTERFACES = (
     "network:router_interface",
