@@ -53,6 +53,7 @@ check: ## lint, format, types, import rules
 # With `check`, which needs one core: each worker of pytest then finds the compiled test modules instead of compiling all.
 .PHONY: collect
 collect:
+	@mkdir -p build
 	@.venv/bin/python -m pytest --collect-only -qq $(PYTEST_ARGS) >build/collected 2>&1 || { cat build/collected; false; }
 
 bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with a thousand hosts, and a host
