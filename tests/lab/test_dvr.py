@@ -28,7 +28,6 @@ from tests.support.routing_lab import (
     can_connect,
     delete_router,
     devices_of,
-    drift_on,
     external_network,
     floating_ip,
     gateway_address,
@@ -352,4 +351,4 @@ def test_a_deleted_router_leaves_nothing(site: Site) -> None:
     delete_router(lab, router["id"])
     wait_for_nothing_of(lab, router, devices, macs)
     for host in lab.hosts:
-        assert drift_on(lab, host) == ""
+        wait_until_no_drift(lab, host)

@@ -32,7 +32,6 @@ from tests.support.routing_lab import (
     connect,
     delete_router,
     devices_of,
-    drift_on,
     external_network,
     failed_host,
     floating_ip,
@@ -338,4 +337,4 @@ def test_one_that_is_deleted_leaves_nothing(site: Site) -> None:
     delete_router(lab, router["id"])
     wait_for_nothing_of(lab, router, devices, macs)
     for host in lab.hosts:
-        assert drift_on(lab, host) == ""
+        wait_until_no_drift(lab, host)

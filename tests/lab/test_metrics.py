@@ -121,7 +121,7 @@ def test_one_request_in_all_logs(lab: Lab, blue: dict[str, Any]) -> None:
     def lines() -> list[str]:
         return [line for line in _log(lab, "h1-agent") if request_id in line]
 
-    wait_until(lambda: any("of dnsmasq" in line for line in lines()), 20, "the agent's log has no line of the request")
+    wait_until(lambda: any("of dnsmasq" in line for line in lines()), 60, "the agent's log has no line of the request")
     wait_until(
         lambda: any(request_id in line and "PUT /v2.0/subnets" in line for line in _log(lab, "server")),
         20,

@@ -111,7 +111,7 @@ class Neutrino(TemporaryServer):
             family = socket.AF_UNIX if bind.startswith("unix:") else socket.AF_INET
             host, _, port = bind.rpartition(":")
             with socket.socket(family) as probe:
-                probe.settimeout(5)
+                probe.settimeout(30)
                 if probe.connect_ex(port if family == socket.AF_UNIX else (host, int(port))) != 0:
                     return False
         return True
