@@ -13,7 +13,7 @@ from tests.openstack.checks.remains import nothing_remains
 from tests.openstack.checks.servers import create, figures, ping, running, web
 from tests.openstack.cloud import Cloud
 from tests.openstack.services import neutrino, nova
-from tests.openstack.services.resources import DEMO, NETWORK, OTHER_NETWORK, WEB_GROUP
+from tests.openstack.services.resources import DEMO, NETWORK, OFFLOADING_IMAGE, OTHER_NETWORK, WEB_GROUP
 
 MANY = 10
 
@@ -33,7 +33,8 @@ def hybrid_firewall(cloud: Cloud, host: str) -> Iterator[None]:
 def check_hybrid(cloud: Cloud) -> str:
     """A server plugged through a bridge (iptables_hybrid): lease, metadata, filtering; it migrates to the native one."""
     native, host = cloud.hosts[0], cloud.hosts[1]
-    with hybrid_firewall(cloud, host), running(cloud, "hybrid", host=host) as server:
+    image = cloud.connect(*DEMO).image.find_image(OFFLOADING_IMAGE).id
+    with hybrid_firewall(cloud, host), running(cloud, "hybrid", host=host, image_id=image) as server:
         port = server.port
         details = port.binding_vif_details
         expect(details["ovs_hybrid_plug"] is True, f"the port is bound with {details}")
