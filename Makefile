@@ -56,7 +56,7 @@ collect:
 	@mkdir -p build
 	@.venv/bin/python -m pytest --collect-only -qq $(PYTEST_ARGS) >build/collected 2>&1 || { cat build/collected; false; }
 
-bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with a thousand hosts, and a host
+bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with 5,000 hosts, and a host
 	@scripts/setup test
 	.venv/bin/python -m tests.bench.run
 	.venv/bin/python -m tests.bench.hosts

@@ -394,6 +394,13 @@ PROVOKED: dict[kinds.Kind, Provoke] = {
     kinds.INTERFACE_ERROR: lambda path, patch: of_switch(
         openvswitch.openvswitch, patch, support.host(path), Interface=BROKEN_PORT
     ),
+    kinds.CHECKSUM_OFFLOAD: lambda path, patch: of_switch(
+        openvswitch.openvswitch,
+        patch,
+        support.host(path, {"ovs": {"datapath_type": "netdev"}}, sysctl("/sys/class/net/tap1/tun_flags", "0x5102\n")),
+        Bridge=NETDEV_BRIDGE,
+        Interface=[{**switch()["Interface"][0], "type": "", "external_ids": {"iface-id": "p1"}}],
+    ),
     kinds.LOCAL_IP_MISSING: lambda path, patch: underlay.underlay(
         support.host(path, machine=with_machine(addresses=("127.0.0.1",)))
     ),

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.openstack.checks.expect import CheckError, expect, until
 from tests.openstack.cloud import EXTERNAL, Cloud
+from tests.openstack.services.keystone import OPERATOR
 from tests.openstack.services.nova import instances_path
 from tests.openstack.services.resources import DEMO, EXTERNAL_NETWORK, FLAVOR, IMAGE, NETWORK, PING_GROUP
 
@@ -121,9 +122,10 @@ def create(cloud: Cloud, name: str, *, host: str = "", **options: Any) -> Server
         "security_groups": [{"name": "default"}, {"name": PING_GROUP}],
         **options,
     }
+    compute = demo.compute
     if host:
-        values["availability_zone"] = f"nova:{host}"
-    made = demo.compute.create_server(name=name, **values)
+        compute, values["availability_zone"] = cloud.connect(*OPERATOR).compute, f"nova:{host}"
+    made = compute.create_server(name=name, **values)
     return Server(cloud, made.id)
 
 

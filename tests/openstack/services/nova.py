@@ -11,6 +11,7 @@ from tests.openstack.hosts import management_address
 
 USER = "nova"
 VIF_TIMEOUT = 300
+COMPUTE_PROGRAM = Path(__file__).with_name("compute_program.py")
 # Emulated processors: machine type, CPU model.
 MACHINES = {"aarch64": ("virt", "cortex-a57"), "x86_64": ("q35", "qemu64")}
 PRIVSEP = ("vif_plug_ovs_privileged", "vif_plug_linux_bridge_privileged", "nova_sys_admin", "privsep_osbrick")
@@ -61,7 +62,8 @@ def start_computes(cloud: Cloud) -> None:
 def start_compute(cloud: Cloud, host: str) -> None:
     config = cloud.write(f"nova-{host}.conf", render_compute(cloud, host))
     path = f"{cloud.state / 'bin'}:{cloud.venv}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    argv: list[str | Path] = [cloud.program("nova-compute"), "--config-file", config]
+    # -P: else this module, in the program's directory, hides the package nova.
+    argv: list[str | Path] = [cloud.program("python"), "-P", COMPUTE_PROGRAM, "--config-file", config]
     cloud.start(f"{host}-nova-compute", argv, {"PATH": path}, host=host)
 
 
@@ -123,6 +125,7 @@ def render_compute(cloud: Cloud, host: str) -> str:
             "images_type": "raw",
             "hw_machine_type": f"{architecture}={machine}",
             "inject_partition": -2,
+            "num_pcie_ports": 12,  # room for interfaces that are attached later
             "live_migration_scheme": "tcp",
             "live_migration_inbound_addr": address,
         },
