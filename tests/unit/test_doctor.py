@@ -94,7 +94,7 @@ def answering(path: Path, *answers: bytes) -> Iterator[None]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield
-        thread.join(5)
+        thread.join(30)
 
 
 def of_feed(subject: Subject, answer: str, directory: Path) -> list[Finding]:

@@ -15,7 +15,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -26,6 +26,7 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from neutrino import private
 from neutrino.metrics.catalog import EXHAUSTED, RETRIES, UNREACHABLE
 from neutrino.server import errors
+from neutrino.server.db import batch, read_ahead
 from neutrino.server.db.commit_notifier import CommitNotifier
 from neutrino.server.db.transaction import Stale as Stale
 from neutrino.server.db.transaction import Transaction
@@ -60,22 +61,45 @@ class Database:
         else:
             self._reads, self._writes = _server_engines(self.url, pool_size)
             self._writer_queue = None
+        self._sender = batch.install(self._writes)
+        self._prepare_read = read_ahead.install(self._reads)
         self._threads = threading.local()  # each thread keeps its read connection: no pool checkout per read
 
     def read(self) -> AbstractContextManager[Connection]:
         """A connection for reading, in autocommit: each statement sees what is committed, and no lock is held."""
-        return _Read(self._reads, self._threads)
+        return _Read(self._connect_to_read, self._threads)
+
+    def _connect_to_read(self) -> Connection:
+        return self._prepare_read(self._reads.connect())
+
+    def read_ahead(self, reads: Callable[[], Sequence[read_ahead.Read]]) -> None:
+        """Send reads that this request is going to make together; `reads` is called only if that is of use."""
+        if self._sender is None:  # SQLite
+            return
+        with self.read() as connection:
+            ahead = read_ahead.of(connection)
+            if ahead is not None:
+                ahead.read(connection, reads())
+
+    def _forget_reads(self) -> None:
+        """What was read ahead may have changed: it is read again."""
+        kept = getattr(self._threads, "kept", None)
+        if kept is not None and (ahead := read_ahead.of(kept.connection)) is not None:
+            ahead.clear()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """One write transaction, with its change log rows and quota counters."""
+        self._forget_reads()
         # The queue is entered before BEGIN, and left after COMMIT, so that no writer waits inside a transaction.
         with self._writer_queue or nullcontext():
             try:
                 with self._writes.begin() as connection:
-                    tx = Transaction(connection)
-                    yield tx
-                    has_changes = tx.flush()
+                    deferred = batch.Batch(connection, self._sender)
+                    tx = Transaction(connection, deferred, is_repeated=getattr(self._threads, "is_repeated", False))
+                    with deferred.translated():
+                        yield tx
+                        has_changes = tx.flush()
                 if self._notifier is not None and self.notifies and has_changes:
                     self._notifier.notify()
             except sa.exc.DBAPIError as error:
@@ -86,13 +110,15 @@ class Database:
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """Run `attempt` until it has no conflict with another writer, then the callbacks of its transactions."""
-        outer = getattr(self._threads, "callbacks", None)  # a nested call runs the callbacks of its own attempt only
+        threads = self._threads
+        # A nested call runs the callbacks of its own attempt only.
+        outer = getattr(threads, "callbacks", None), getattr(threads, "is_repeated", False)
         callbacks: list[Callable[[], object]] = []
-        self._threads.callbacks = callbacks
+        threads.callbacks, threads.is_repeated = callbacks, False
         try:
             result = self._attempted(attempt)
         finally:
-            self._threads.callbacks = outer
+            threads.callbacks, threads.is_repeated = outer
         for call in callbacks:
             call()
         return result
@@ -106,6 +132,8 @@ class Database:
                 if not isinstance(error, Stale | sa.exc.IntegrityError) and not _is_lost_race(error):
                     raise
                 RETRIES.inc(_reason(error))
+                self._threads.is_repeated = True
+                self._forget_reads()
                 # Jitter: writers that collided would otherwise collide again.
                 time.sleep(random.random() * 0.002 * (1 << min(tries, 5)))
         EXHAUSTED.inc()
@@ -176,8 +204,8 @@ class _Kept:
 class _Read:
     """A connection for reading. A class instead of a generator, because every request uses several."""
 
-    def __init__(self, engine: Engine, threads: threading.local) -> None:
-        self._engine = engine
+    def __init__(self, connect: Callable[[], Connection], threads: threading.local) -> None:
+        self._connect = connect
         self._threads = threads
 
     def __enter__(self) -> Connection:
@@ -187,7 +215,7 @@ class _Read:
             # Dropped before connecting: a failed attempt must not leave the old connection in place.
             self._threads.kept = None
             try:
-                kept = self._threads.kept = _Kept(self._engine.connect())
+                kept = self._threads.kept = _Kept(self._connect())
             except sa.exc.DBAPIError as error:
                 _raise_api_error(error)
                 raise

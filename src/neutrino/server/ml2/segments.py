@@ -135,7 +135,7 @@ class Segments:
 
     def renumber(self, tx: Transaction, segment: Segment) -> None:
         identity = self.driver(segment.network_type).identity(segment)
-        tx.execute(
+        tx.write(
             sa.update(t.network_segments)
             .where(_c.id == segment.id)
             .values(segmentation_id=segment.segmentation_id, identity=identity)

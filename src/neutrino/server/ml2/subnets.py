@@ -293,7 +293,7 @@ def _add_slaac_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any], 
 
 def _remove_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any]) -> None:
     ids = [port.id for port in ports]
-    tx.execute(sa.delete(t.ip_allocations).where(_a.subnet_id == subnet["id"], _a.port_id.in_(ids)))
+    tx.write(sa.delete(t.ip_allocations).where(_a.subnet_id == subnet["id"], _a.port_id.in_(ids)))
     for port in ports:
         fixed_ips = decode(port.fixed_ips)
         removed = {f["ip_address"] for f in fixed_ips if f["subnet_id"] == subnet["id"]}

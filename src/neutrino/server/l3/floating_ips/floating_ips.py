@@ -145,7 +145,7 @@ class FloatingIps:
         with self.operations.write([external_port.context]) as tx:
             external_port.write(tx)
             # The port only holds the address and is never bound: as in Neutron it has no status.
-            tx.execute(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
+            tx.write(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
             tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)], limits)
             bump_routers(tx, association.routers)
             tx.after_commit(self.notify, None, floating_ip, _by_id(association.port))

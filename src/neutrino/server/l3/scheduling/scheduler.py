@@ -272,7 +272,7 @@ class L3Scheduler(AgentScheduler):
             if state == ACTIVE:
                 # With two active agents `central_host` would leave the ports on the lost host.
                 others = placements.where(_b.agent_id != agent, _b.ha_state == ACTIVE)
-                tx.execute(others.values(ha_state=STANDBY))
+                tx.write(others.values(ha_state=STANDBY))
             tx.record("router", router_id)  # all its hosts get the new active host
         return True
 

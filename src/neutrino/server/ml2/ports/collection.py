@@ -343,11 +343,11 @@ def _replace_parts(tx: Transaction, before: Object, after: Object) -> None:
     for fixed in before["fixed_ips"]:
         if fixed not in after["fixed_ips"]:
             where = [a.subnet_id == fixed["subnet_id"], a.ip_address == fixed["ip_address"], a.port_id == before["id"]]
-            tx.execute(sa.delete(t.ip_allocations).where(*where))
+            tx.write(sa.delete(t.ip_allocations).where(*where))
     tx.insert(t.ip_allocations, _address_rows(after, [f for f in after["fixed_ips"] if f not in before["fixed_ips"]]))
     removed = [s for s in before["security_groups"] if s not in after["security_groups"]]
     if removed:
-        tx.execute(sa.delete(t.port_security_groups).where(g.port_id == before["id"], g.security_group_id.in_(removed)))
+        tx.write(sa.delete(t.port_security_groups).where(g.port_id == before["id"], g.security_group_id.in_(removed)))
     added = [s for s in after["security_groups"] if s not in before["security_groups"]]
     tx.insert(t.port_security_groups, [{"port_id": before["id"], "security_group_id": s} for s in added])
 
