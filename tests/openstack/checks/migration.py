@@ -111,7 +111,7 @@ def check_live_migration(cloud: Cloud) -> str:
 def migrate(server: Server, target: str) -> float:
     """Live-migrate a server to a host; returns the seconds that it took."""
     began = time.monotonic()
-    server.admin.compute.live_migrate_server(server.id, host=target, block_migration=False)
+    server.admin.compute.live_migrate_server(server.id, host=target, block_migration="auto")
 
     def is_there() -> bool:
         shown = server.show()
