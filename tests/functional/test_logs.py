@@ -102,7 +102,7 @@ def test_the_metadata_proxy_writes_json(tmp_path: Path) -> None:
     command = [str(PROGRAM), "metadata", "--socket", str(control), *ids, "--log-json", "--debug"]
     with log.open("w") as output, subprocess.Popen(command, stderr=output) as proxy:
         try:
-            wait_until(lambda: _sent(control, b"nonsense"), timeout=20, what="the proxy", failed=lambda: None)
+            wait_until(lambda: _sent(control, b"nonsense"), timeout=60, what="the proxy", failed=lambda: None)
             line = json.loads(wait_for_line(log, "closed by the peer"))
             assert (line["levelname"], line["process"]) == ("DEBUG", proxy.pid)
             assert all(json.loads(each)["message"] for each in lines(log))
@@ -145,4 +145,4 @@ def test_metrics_with_tls(tmp_path: Path) -> None:
                 except OSError:
                     return False
 
-            wait_until(is_trusted, timeout=20, what="the certificate of this authority", failed=lambda: None)
+            wait_until(is_trusted, timeout=60, what="the certificate of this authority", failed=lambda: None)

@@ -26,12 +26,12 @@ from tests.support.routing_checks import (
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
+    PATIENCE,
     SOON,
     active_host,
     connect,
     delete_router,
     devices_of,
-    drift_on,
     external_network,
     failed_host,
     floating_ip,
@@ -245,7 +245,7 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
     wait_until_reachable(lab, EXTERNAL, address)
     back = contextlib.ExitStack()
     with connect(lab, "d", EXTERNAL, MACHINE) as talk, back:
-        assert talk.passes_data()
+        assert talk.passes_data(PATIENCE)
         with (
             Pinging(lab, "d", MACHINE) as by_wire,
             Pinging(lab, "e", MACHINE) as by_tunnel,
@@ -337,4 +337,4 @@ def test_one_that_is_deleted_leaves_nothing(site: Site) -> None:
     delete_router(lab, router["id"])
     wait_for_nothing_of(lab, router, devices, macs)
     for host in lab.hosts:
-        assert drift_on(lab, host) == ""
+        wait_until_no_drift(lab, host)

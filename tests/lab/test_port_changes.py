@@ -34,7 +34,7 @@ from tests.support.lab_guests import (
     make_guests,
     make_network,
     ofport,
-    pings,
+    reaches,
     taken_from,
     wait_until_reachable,
 )
@@ -155,8 +155,8 @@ def test_another_host(place: Place) -> None:
     wait_until(lambda: cookie not in flows(lab, "h1"), SOON, "the port's flows are left where it was")
     assert cookie in flows(lab, "h2")
     with lab.capture("h1", "udp port 4789") as seen:
-        assert pings(place.third, subject.addresses[4])
-        assert pings(place.third, place.neighbour.addresses[4])
+        assert reaches(place.third, subject.addresses[4])
+        assert reaches(place.third, place.neighbour.addresses[4])
         seen.wait_for(f"> {place.neighbour.addresses[4]}: ICMP echo request")
     assert f"> {subject.addresses[4]}: ICMP echo request" not in seen.text
     lab.move_vm("subject", "h1")

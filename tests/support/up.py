@@ -35,7 +35,9 @@ class Up:
         family = tree(self.process.pid)
         os.killpg(self.process.pid, signal.SIGINT)
         status = self.process.wait(timeout=20)
-        wait_until(lambda: not any(map(alive, family)), timeout=5, what="a process of neutrino up", failed=lambda: None)
+        wait_until(
+            lambda: not any(map(alive, family)), timeout=30, what="a process of neutrino up", failed=lambda: None
+        )
         return status
 
 

@@ -94,7 +94,7 @@ def answering(path: Path, *answers: bytes) -> Iterator[None]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield
-        thread.join(5)
+        thread.join(30)
 
 
 def of_feed(subject: Subject, answer: str, directory: Path) -> list[Finding]:
@@ -393,6 +393,13 @@ PROVOKED: dict[kinds.Kind, Provoke] = {
     kinds.BRIDGE_MISSING: lambda path, patch: of_switch(openvswitch.openvswitch, patch, support.host(path, MAPPED)),
     kinds.INTERFACE_ERROR: lambda path, patch: of_switch(
         openvswitch.openvswitch, patch, support.host(path), Interface=BROKEN_PORT
+    ),
+    kinds.CHECKSUM_OFFLOAD: lambda path, patch: of_switch(
+        openvswitch.openvswitch,
+        patch,
+        support.host(path, {"ovs": {"datapath_type": "netdev"}}, sysctl("/sys/class/net/tap1/tun_flags", "0x5102\n")),
+        Bridge=NETDEV_BRIDGE,
+        Interface=[{**switch()["Interface"][0], "type": "", "external_ids": {"iface-id": "p1"}}],
     ),
     kinds.LOCAL_IP_MISSING: lambda path, patch: underlay.underlay(
         support.host(path, machine=with_machine(addresses=("127.0.0.1",)))

@@ -103,6 +103,9 @@ class DistributedPortStatus:
     def ready(self, port_id: str, revision: int, host: str) -> bool:
         return self.others.ready(port_id, revision, host)
 
+    def plugged(self, port_id: str, host: str) -> bool:
+        return self.others.plugged(port_id, host)
+
     @retried
     def lost(self, port_id: str, host: str) -> bool:
         """Take a `port_down` report; whether the port became DOWN by it."""

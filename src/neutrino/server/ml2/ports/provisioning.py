@@ -32,6 +32,11 @@ _p, _b = t.ports.c, t.provisioning_blocks.c
 _WAITING = sa.select(_p.id, _p.network_id, _p.host, _p.revision_number).where(_b.port_id == _p.id, _b.component == DHCP)
 _WAITS = _WAITING.where(_p.id == sa.bindparam("port"))
 _BLOCKS = sa.select(_b.component).where(_b.port_id == sa.bindparam("port"))
+_INACTIVE = sa.select(t.port_bindings.c.host).where(
+    t.port_bindings.c.port_id == sa.bindparam("port"),
+    t.port_bindings.c.host == sa.bindparam("host"),
+    t.port_bindings.c.status == "INACTIVE",
+)
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
 _UNFINISHED = sa.select(_p.id, _p.host).where(
     _p.id.in_(_AMONG), sa.or_(_p.status != ACTIVE, sa.exists(sa.select(_b.port_id).where(_b.port_id == _p.id)))
@@ -126,6 +131,20 @@ class Provisioning:
             if not is_provider(connection, port.network_id, port.host, host):
                 return False
         return self.complete(port_id, DHCP, port.host, revision)
+
+    def plugged(self, port_id: str, host: str) -> bool:
+        """The target of a live migration has plugged a port, whose binding to it is INACTIVE; whether it has one.
+
+        Nova moves the instance only after `network-vif-plugged`, which a change of the status causes. The status in the
+        database does not change: the port is ACTIVE on the source.
+        """
+        with self.db.read() as connection:
+            found = connection.execute(_INACTIVE, {"port": port_id, "host": host}).first()
+            port = self.view.load(connection, port_id) if found is not None else None
+        if port is None:
+            return False
+        self.notify({**port, "status": DOWN}, {**port, "status": ACTIVE})
+        return True
 
     def release_unserved(self, cutoff: str) -> set[str]:
         """Remove the DHCP block of ports whose agents are all dead or down; the ids of ports that became ACTIVE."""
