@@ -19,6 +19,7 @@ WAITING = ("clients", "lab", "functional")  # those that take longest first
 SHORT = ("unit",)
 WITH_KEYSTONE = (
     "tests/clients/",
+    "tests/functional/test_cloud.py",
     "tests/functional/test_keystone.py",
     "tests/functional/test_runtime_lock.py",
     "tests/functional/test_support_servers.py",
