@@ -34,8 +34,8 @@ def test_the_shares_of_a_gap_add_up(activated: float, nova: float, neutrino: flo
 
 def test_the_time_of_an_activation_is_read_from_the_servers_log() -> None:
     line = (
-        '2026-11-16 17:05:30.250 32549 INFO neutrino.server.requests [-] 192.0.2.11 "PUT /v2.0/ports/p1/bindings/h2/activate '
-        'HTTP/1.1" status: {} len: 291 time: 0.2500000'
+        "2026-11-16 17:05:30.250 32549 INFO neutrino.server.requests [-] 192.0.2.11 "
+        '"PUT /v2.0/ports/p1/bindings/h2/activate HTTP/1.1" status: {} len: 291 time: 0.2500000'
     )
     log = "\n".join([line.format(200), line.format(409), "another line"])
     assert activation(log, "p1", "h2") % 60 == pytest.approx(30.0)
