@@ -156,7 +156,9 @@ class Browser:
     def act(self, page: str, table: str, action: str, key: str) -> None:
         """A button of a table's row, as `delete`."""
         fields = dict(self.form(page).fields)
-        answer = self._send(page, {**fields, "action": [f"{table}__{action}__{key}"]})
+        button = f"{table}__{action}__{key}"
+        expect(button in self.get(page), f"{page}: no button {button}")
+        answer = self._send(page, {**fields, "action": [button]})
         if alerts := _alerts(answer.text):
             raise CheckError(f"{page}: {action}: {alerts}")
 

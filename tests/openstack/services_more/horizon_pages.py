@@ -94,6 +94,8 @@ class _Forms:
         self.floating_ips(port)
         for path in REST:
             self.browser.json(path.format(network=network))
+        self.press(f"/project/networks/{network}/detail?tab=network_tabs__ports_tab", "ports", port)
+        expect(self.network.find_port(port) is None, "the port is still there")
         self.press("/project/networks/", "networks", network)
         expect(self.network.find_network(f"{NAME}-2") is None, "the network is still there")
         return self.submitted
@@ -187,8 +189,9 @@ class _Forms:
         router = self.network.find_router(f"{NAME}-2")
         interface = next(iter(self.network.ports(device_id=router.id, device_owner="network:router_interface")))
         self.press(
-            f"/project/routers/{router.id}/?tab=router_details__extraroutes", "extra_routes", "10.99.0.0/16:10.86.0.9"
+            f"/project/routers/{router.id}/?tab=router_details__extraroutes", "extra_routes", "10.86.0.9:10.99.0.0/16"
         )
+        expect(not self.network.get_router(router.id).routes, "the route is still there")
         self.press(f"/project/routers/{router.id}/?tab=router_details__interfaces", "interfaces", interface.id)
         self.press("/project/routers/", "routers", router.id, "clear")
         self.press("/project/routers/", "routers", router.id)
