@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 _OPTION = "neutrino_batch"  # the connection's execution option that has the batch of its transaction
+_PSYCOPG = ("postgresql", "psycopg")
 _PACKET_BYTES = 1_000_000  # below MariaDB's max_allowed_packet, 16 MB by default, with room for the last statement
 _STALE_MARIADB = 31999  # error number of ours: MariaDB's own end far below
 _STALE_POSTGRESQL = "22012"  # division by zero: no other statement of ours divides
@@ -42,6 +43,8 @@ class Statement(NamedTuple):
 class Sender(Protocol):
     """How a driver sends several statements at once."""
 
+    begin: str | None  # the statement that begins a transaction; None: the first statement does
+
     def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
         """Execute all; afterwards the cursor has the result of the last one."""
 
@@ -55,7 +58,9 @@ class Batch:
     def __init__(self, connection: Connection, sender: Sender | None) -> None:
         self._connection = connection
         self._sender = sender
-        self._deferred: list[Statement] = []
+        begin = None if sender is None else sender.begin
+        self._deferred: list[Statement] = [] if begin is None else [Statement(begin, None, False, None)]
+        self._is_empty = True  # nothing but BEGIN is deferred
         self._rows: int | None = None
         self._is_deferring = False
         if sender is not None:
@@ -80,7 +85,7 @@ class Batch:
 
     def commit(self) -> None:
         """Send what is deferred with COMMIT. Without anything deferred, the connection's own commit does the same."""
-        if self._deferred:
+        if not self._is_empty:
             self._connection.exec_driver_sql("COMMIT")
 
     @contextmanager
@@ -99,10 +104,11 @@ class Batch:
         statement = Statement(text, parameters, many, self._rows if self._is_deferring else None)
         if self._is_deferring:
             self._deferred.append(statement)
+            self._is_empty = False
             return True
         if not self._deferred:
             return False
-        before, self._deferred = self._deferred, []
+        before, self._deferred, self._is_empty = self._deferred, [], True
         self._sender.send(cursor, before, statement)
         return True
 
@@ -127,27 +133,45 @@ def install(engine: Engine) -> Sender | None:
     return sender
 
 
+def isolation_level(url: sa.URL) -> str:
+    """The isolation level of the engine of write transactions.
+
+    psycopg sends the BEGIN of its own in a round trip, so in autocommit the batch sends one. REPEATABLE READ would add
+    serialization failures, and conditions on revisions already detect conflicts.
+    """
+    return "AUTOCOMMIT" if (url.get_backend_name(), url.get_driver_name()) == _PSYCOPG else "READ COMMITTED"
+
+
 class _PostgresPipeline:
     """psycopg's pipeline mode."""
+
+    begin: str | None = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
     def __init__(self, engine: Engine) -> None:
         import psycopg
 
+        self._error = psycopg.Error
         self._aborted = psycopg.errors.PipelineAborted
 
     def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
         connection = cursor.connection
+        failed: Exception | None = None
         try:
             with connection.pipeline():
-                for one in before:
-                    _run(connection.cursor(), one)
-                _run(cursor, last)
-        except self._aborted as error:
-            # The error of a statement that was not reached any more may hide that of the failed one.
-            cause: BaseException | None = error
+                try:
+                    for one in before:
+                        _run(connection.cursor(), one)
+                    _run(cursor, last)
+                except self._error as error:  # not past the pipeline, which would log a warning about what follows
+                    failed = error
+        except self._error as error:
+            # That statements after the failed one were not reached is an error too, which may hide the first.
+            cause: BaseException | None = failed or error
             while isinstance(cause, self._aborted):
                 cause = cause.__context__
             raise cause or error from None
+        if failed is not None:
+            raise failed
 
     def is_stale(self, error: sa.exc.DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) == _STALE_POSTGRESQL
@@ -170,6 +194,8 @@ def _checked(text: str, rows: int) -> str:
 
 class _MariaPackets:
     """Several statements in one packet (CLIENT_MULTI_STATEMENTS): the server ends at the first that fails."""
+
+    begin: str | None = None
 
     def __init__(self, engine: Engine) -> None:
         import pymysql
@@ -234,7 +260,7 @@ def _check(rows: int) -> str:
 
 
 _SENDERS: dict[tuple[str, str], Callable[[Engine], Sender]] = {
-    ("postgresql", "psycopg"): _PostgresPipeline,
+    _PSYCOPG: _PostgresPipeline,
     ("mysql", "pymysql"): _MariaPackets,
     ("mariadb", "pymysql"): _MariaPackets,
 }

@@ -119,10 +119,9 @@ def of(connection: Connection) -> ReadAhead | None:
 
 def _fetch_from_postgresql(cursor: Any, reads: Sequence[_Captured]) -> Sequence[Any]:
     connection = cursor.connection
-    found = []
+    found = [connection.cursor() for _ in reads]
     with connection.pipeline():
-        for read in reads:
-            found.append(one := connection.cursor())
+        for one, read in zip(found, reads, strict=True):
             one.execute(read.text, read.parameters)
     return found
 

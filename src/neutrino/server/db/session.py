@@ -15,7 +15,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -62,6 +62,9 @@ class Database:
             self._reads, self._writes = _server_engines(self.url, pool_size)
             self._writer_queue = None
         self._sender = batch.install(self._writes)
+        self._migrations = self._writes  # an engine whose transactions need no batch
+        if self.dialect != "sqlite":
+            self._migrations = self._writes.execution_options(isolation_level="READ COMMITTED")
         self._prepare_read = read_ahead.install(self._reads)
         self._threads = threading.local()  # each thread keeps its read connection: no pool checkout per read
 
@@ -72,14 +75,14 @@ class Database:
     def _connect_to_read(self) -> Connection:
         return self._prepare_read(self._reads.connect())
 
-    def read_ahead(self, reads: Callable[[], Sequence[read_ahead.Read]]) -> None:
+    def read_ahead(self, reads: Callable[[], Iterable[read_ahead.Read]]) -> None:
         """Send reads that this request is going to make together; `reads` is called only if that is of use."""
         if self._sender is None:  # SQLite
             return
         with self.read() as connection:
             ahead = read_ahead.of(connection)
             if ahead is not None:
-                ahead.read(connection, reads())
+                ahead.read(connection, list(reads()))
 
     def _forget_reads(self) -> None:
         """What was read ahead may have changed: it is read again."""
@@ -96,7 +99,7 @@ class Database:
             try:
                 with self._writes.begin() as connection:
                     deferred = batch.Batch(connection, self._sender)
-                    tx = Transaction(connection, deferred, is_repeated=getattr(self._threads, "is_repeated", False))
+                    tx = Transaction(connection, deferred, is_repeated=self.is_repeated)
                     with deferred.translated():
                         yield tx
                         has_changes = tx.flush()
@@ -139,6 +142,11 @@ class Database:
         EXHAUSTED.inc()
         raise errors.HTTPServiceUnavailable()
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the current attempt of `retrying` in this thread is not the first one."""
+        return bool(getattr(self._threads, "is_repeated", False))
+
     def connections(self) -> dict[tuple[str, ...], float]:
         """The connections of this process by pool and state, for metrics."""
         found: dict[tuple[str, ...], float] = {}
@@ -155,8 +163,8 @@ class Database:
                 connection.close()
 
     def engine(self) -> Engine:
-        """The engine for writes, for migrations."""
-        return self._writes
+        """The engine for migrations."""
+        return self._migrations
 
     def close(self) -> None:
         self._threads = threading.local()  # drops the threads' read connections
@@ -348,7 +356,6 @@ def _server_engines(url: sa.URL, pool_size: int) -> tuple[Engine, Engine]:
     options["pool_reset_on_return"] = None
     if url.get_backend_name() == "postgresql" and "connect_timeout" not in url.query:
         options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}  # PyMySQL's default; libpq waits without limit
-    # REPEATABLE READ would add serialization failures, and conditions on revisions already detect conflicts.
-    writes = sa.create_engine(url, isolation_level="READ COMMITTED", **options)
+    writes = sa.create_engine(url, isolation_level=batch.isolation_level(url), **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     return reads, writes
