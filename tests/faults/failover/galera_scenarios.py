@@ -23,6 +23,7 @@ SCENARIOS = {
     "galera-stop": "one node is stopped in order, as for maintenance",
 }
 SETTLE = 4.0
+OPTIONS = {"mysql_wsrep_sync_wait": 1}  # of [database]: several nodes are written to
 
 
 def run(names: Sequence[str], seconds: float) -> Iterator[Result]:
@@ -33,16 +34,13 @@ def run(names: Sequence[str], seconds: float) -> Iterator[Result]:
         urls = []
         for n, node in enumerate(galera.nodes):
             proxy = stack.enter_context(GaleraProxy([*addresses[n:], *addresses[:n]]))
-            urls.append(node.url("127.0.0.1", proxy.port) + MORE)
+            urls.append(node.url("127.0.0.1", proxy.port))
         nodes = _Databases(galera)
         stack.callback(nodes.close)
         faults = Faults(galera, seconds)
-        made = stack.enter_context(cloud(urls, nodes))
+        made = stack.enter_context(cloud(urls, nodes, OPTIONS))
         for name in names:
             yield made.run(name, getattr(faults, name.removeprefix("galera-")), SETTLE)
-
-
-MORE = ""
 
 
 class _Databases:

@@ -50,7 +50,7 @@ class ConnectedHosts:
 
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        self._hosts = {name: self._make(number, name) for number, name in enumerate(sorted(self._keys))}
+        self._hosts = {name: self._make(number, name) for number, name in enumerate(sorted(self._keys), 1)}
         tasks = [asyncio.create_task(host.run()) for host in self._hosts.values()]
         self._ready.set()
         await self._over.wait()

@@ -202,6 +202,7 @@ class Pair:
 
     def rejoin(self) -> None:
         """Make the old primary the standby of the new one."""
+        self.primary.query("CHECKPOINT")  # before it, pg_rewind finds the old timeline and does nothing
         self.standby.rewind_from(self.primary)
         self.join_standby()
 

@@ -7,7 +7,7 @@ The change log is what the feed reads, and the history of objects: its rows name
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, ParamSpec
 
@@ -17,9 +17,11 @@ from sqlalchemy.engine import Connection, CursorResult
 from neutrino import request_ids
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.connection_options import GALERA
 
 P = ParamSpec("P")
 UNLIMITED = -1
+FENCE = "fence"  # the kind of a row that prevents a commit; neither the feed nor the history has such objects
 UNCOUNTED = -2  # unlimited, and without a counter
 
 
@@ -47,6 +49,7 @@ class Transaction:
         self._usage: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], int] = {}
         self.callbacks: list[Callable[[], object]] = []  # after the commit
+        self.mark: int | None = None  # id of one of its change-log rows, by which its outcome can be found out
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> CursorResult[Any]:
         return self.connection.execute(statement, parameters)
@@ -55,6 +58,19 @@ class Transaction:
         """Change so many rows on a condition; Stale if it does not hold any more for all of them."""
         if self.connection.execute(statement, parameters).rowcount != rows:
             raise Stale
+
+    def exclude_other_nodes(self, column: sa.Column[str], ids: Collection[str]) -> None:
+        """Make transactions on other nodes that call this for the same rows fail, and be repeated.
+
+        Galera keeps row locks (FOR UPDATE) on their node, and compares only rows that transactions change. So the value of
+        a text column is changed and changed back. On other databases this does nothing: there the lock is enough.
+        """
+        if not ids or not self.connection.info.get(GALERA):
+            return
+        rows = column.table.c.id.in_(sorted(ids))
+        change, restore = sa.func.concat("~", column), sa.func.substr(column, 2)
+        for value in (change, restore):
+            self.execute(sa.update(column.table).where(rows).values({column: value}))
 
     def after_commit(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call it when the change is committed and not repeated any more: it may write, and lose races, itself."""
@@ -124,11 +140,20 @@ class Transaction:
             ]
             if self.connection.dialect.name == "sqlite":
                 self._assign_positions(rows)
-            self.insert(t.changes, rows)
+            self._insert_changes(rows)
         for key in sorted(self._usage):  # the same order in all writers, so that they cannot deadlock
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
         return any(kind not in t.HISTORY_ONLY for kind, _ in self._changes)
+
+    def _insert_changes(self, rows: Sequence[dict[str, Any]]) -> None:
+        dialect = self.connection.dialect.name
+        values = rows[0] if len(rows) == 1 else list(rows)
+        if dialect == "postgresql":
+            self.mark = self.connection.execute(_INSERT_CHANGES, values).scalars().first()
+        else:
+            done = self.connection.execute(_insert(t.changes), values)
+            self.mark = None if dialect == "sqlite" else done.lastrowid or None
 
     def _assign_positions(self, rows: Sequence[dict[str, Any]]) -> None:
         """SQLite has one writer, so the order of commits is known here, and the feed need not assign the positions."""
@@ -161,6 +186,20 @@ class Transaction:
         self.insert(t.quota_usages, [{"project_id": project_id, "resource": resource, "used": used}])
 
 
+def fenced(connection: Connection, mark: int) -> bool:
+    """Prevent the commit of the transaction with this mark: its row's id is taken. False if it has committed already."""
+    row = {"id": mark, "kind": FENCE, "object_id": "", "deleted": True, "created": False, "at": now()}
+    try:
+        with connection.begin():
+            # Waits while that transaction is still open on the same server; on another node, one of both fails.
+            connection.execute(_insert(t.changes), row)
+        return True
+    except sa.exc.IntegrityError:
+        with connection.begin():
+            # An earlier attempt to insert it may have succeeded without an answer.
+            return connection.execute(_KIND, {"id": mark}).scalar() == FENCE
+
+
 @cache
 def _insert(table: sa.Table) -> sa.Insert:
     return sa.insert(table)
@@ -172,6 +211,8 @@ def count_all(table: sa.FromClause) -> sa.Select[Any]:
     return sa.select(sa.func.count()).select_from(table).where(table.c.project_id == sa.bindparam("p"))
 
 
+_INSERT_CHANGES = sa.insert(t.changes).returning(t.changes.c.id)
+_KIND = sa.select(t.changes.c.kind).where(t.changes.c.id == sa.bindparam("id"))
 _h = t.change_head.c
 _ADVANCE_HEAD = (
     sa.update(t.change_head)
