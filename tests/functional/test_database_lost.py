@@ -48,6 +48,6 @@ def test_lost_connections_and_a_lost_server(
             cut(url)
             api.post("/networks", {"network": {"name": f"after {number}"}}).expect(201)
         database.stop()
-        assert api.get("/networks").refused(503, "DatabaseUnreachable").headers["Retry-After"] == "1"
+        assert api.get("/networks").refused(503, "DatabaseUnreachable").headers["retry-after"] == "1"
         api.post("/networks", {"network": {"name": "never"}}).refused(503, "DatabaseUnreachable")
         server.close()

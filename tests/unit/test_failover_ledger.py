@@ -1,8 +1,14 @@
-"""The comparison of answered writes with the database, and the figures of a fault (tests/faults/failover)."""
+"""The comparison of answered writes with the database, the figures of a fault, and the documented settings."""
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
+from tests.faults.failover import galera, standby
 from tests.faults.failover.ledger import Answer, Entry, Found, Outcome, figures, violations
+from tests.faults.failover.proxy import PAGE, documented
 
 DONE, REFUSED, UNKNOWN = Outcome.ACKNOWLEDGED, Outcome.REFUSED, Outcome.UNKNOWN
 
@@ -57,3 +63,15 @@ def test_figures_of_a_fault() -> None:
     assert seen.longest == 6.0
     assert seen.unavailable == 1
     assert seen.defects == {"500 HTTPInternalServerError PUT ports": 1}
+
+
+@pytest.mark.parametrize("settings", [galera.SETTINGS, standby.SETTINGS], ids=["galera", "postgresql"])
+def test_the_documented_settings_are_those_that_are_run(settings: dict[str, str]) -> None:
+    blocks = "\n".join(re.findall(r"^```ini\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+    documented_settings = dict(re.findall(r"^(\w+) = (.*)$", blocks, re.MULTILINE))
+    assert {name: documented_settings.get(name) for name in settings} == settings
+
+
+def test_the_configuration_of_haproxy_is_on_the_page() -> None:
+    assert "on-marked-down shutdown-sessions" in documented("haproxy")
+    assert documented("sh").startswith("#!/bin/sh")

@@ -3,6 +3,7 @@
 A node that is lost without an answer must not hold a worker for ever: libpq and PyMySQL wait without limit by default.
 """
 
+import inspect
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -34,6 +35,30 @@ def psycopg_arguments(url: sa.URL) -> dict[str, Any]:
     _, arguments = url.get_dialect()().create_connect_args(url)
     arguments.pop("context", None)
     return {**connect_args(url), **arguments}
+
+
+def limit_psycopg(engine: Engine) -> None:
+    """Give up a connection of PostgreSQL that does not answer, as PyMySQL does: libpq has no such timeout.
+
+    A server process that is stopped, or waits for its disk, still acknowledges packets, so TCP does not notice it.
+    """
+    import psycopg
+
+    if "timeout" not in inspect.signature(psycopg.Connection.wait).parameters:
+        return  # psycopg before 3.3
+
+    class Limited(psycopg.Connection[Any]):
+        def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+            try:
+                return super().wait(gen, interval, timeout or READ_SECONDS)
+            except psycopg.errors._WaitTimeout:
+                self.pgconn.finish()  # an answer that comes later must not be taken for that of the next statement
+                raise psycopg.OperationalError(f"no answer within {timeout or READ_SECONDS} s") from None
+
+    def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
+        return Limited.connect(*arguments, **options)
+
+    sa.event.listen(engine, "do_connect", connect)
 
 
 def prepare_mysql(engine: Engine, sync_wait: int | None) -> None:

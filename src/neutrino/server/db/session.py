@@ -27,7 +27,7 @@ from neutrino import private, request_ids
 from neutrino.metrics.catalog import EXHAUSTED, RETRIES
 from neutrino.server import errors
 from neutrino.server.db.commit_notifier import CommitNotifier
-from neutrino.server.db.connection_options import connect_args, prepare_mysql
+from neutrino.server.db.connection_options import connect_args, limit_psycopg, prepare_mysql
 from neutrino.server.db.failover import Outage, ReadConnection, discard
 from neutrino.server.db.failures import Failure, classify
 from neutrino.server.db.transaction import Stale as Stale
@@ -371,8 +371,10 @@ def _server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int 
     # REPEATABLE READ would add serialization failures, and conditions on revisions already detect conflicts.
     writes = sa.create_engine(url, isolation_level="READ COMMITTED", **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
-    if url.get_backend_name() != "postgresql":
-        for engine in (reads, writes):
+    for engine in (reads, writes):
+        if url.get_backend_name() == "postgresql":
+            limit_psycopg(engine)
+        else:
             prepare_mysql(engine, sync_wait)
     reads.outage = outage  # type: ignore[attr-defined]
     reads._connection_cls = ReadConnection
