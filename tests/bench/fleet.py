@@ -1,4 +1,4 @@
-"""Many hosts in one process: each with the real feed client, and a dataplane that only stores the state.
+"""Many hosts in one process: full ones with the agent's feed client, and lean ones that keep digests (`lean_host.py`).
 
 A host reports what an agent would: its state at its start and at intervals, and each port as wired, with every revision
 that it receives. The process is driven through a pipe, by the questions below.
@@ -19,10 +19,12 @@ from typing import Any
 
 import msgspec
 
-from neutrino.feed.address import parse
+from neutrino.feed.address import Address, parse
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.state import StateChange
 from neutrino.model.agents import DATAPLANE, OVS, AgentState
+from tests.bench.lean_host import LeanHost
+from tests.bench.lean_state import Tables
 
 OTHER_DESCRIPTORS = 100  # open descriptors of a process other than connections
 
@@ -34,19 +36,37 @@ class Simulated:
     name: str
     credential: str
     tunneling_ip: str
+    is_full: bool = True  # with the agent's own client, which keeps all objects
 
 
-class Host:
-    def __init__(self, who: Simulated, address: str, interval: float, seen: Callable[[str], None]) -> None:
-        self._who = who
-        self._interval = interval
+class FullHost:
+    """The agent's feed client, and a dataplane that only stores the state."""
+
+    def __init__(self, options: ClientOptions, seen: Callable[[str], None]) -> None:
         self._seen = seen
-        self._first = True
-        self.client = FeedClient(ClientOptions(parse(address), who.name, who.credential, roles=("l2",)))
+        self.client = FeedClient(options)
+
+    @property
+    def is_synced(self) -> bool:
+        return self.client.is_synced
+
+    @property
+    def unacknowledged(self) -> int:
+        return max(self.client.unacknowledged - 1, 0)  # a heartbeat may wait at any time, to be written with others
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.client.state.objects.values()))
+
+    @property
+    def is_busy(self) -> bool:
+        return self.client.state.has_changes
+
+    def report(self, state: AgentState) -> None:
+        self.client.report([state])
 
     async def run(self) -> None:
-        work = (self.client.run(), self._apply(), self._report())
-        await asyncio.gather(*(asyncio.create_task(one) for one in work))
+        await asyncio.gather(self.client.run(), self._apply())
 
     async def _apply(self) -> None:
         async for change in self.client.changes():
@@ -60,27 +80,21 @@ class Host:
         if change.old is None and change.kind in ("port", "forwarding"):
             self._seen(change.id)
 
-    async def _report(self) -> None:
-        """Report as an agent does: at once, then at its interval, at a different time for each host."""
-        delay = random.random() * self._interval
-        while True:
-            state = AgentState(
-                OVS,
-                "neutrino-agent",
-                self._who.name,
-                "N/A",
-                configurations={
-                    "tunneling_ip": self._who.tunneling_ip,
-                    "tunnel_types": ["vxlan"],
-                    "bridge_mappings": {},
-                    DATAPLANE: "up",
-                },
-                start_flag=self._first,
-            )
-            self.client.report([state])
-            self._first = False
-            await asyncio.sleep(delay)
-            delay = self._interval
+
+def agent_state(who: Simulated, *, first: bool) -> AgentState:
+    return AgentState(
+        OVS,
+        "neutrino-agent",
+        who.name,
+        "N/A",
+        configurations={
+            "tunneling_ip": who.tunneling_ip,
+            "tunnel_types": ["vxlan"],
+            "bridge_mappings": {},
+            DATAPLANE: "up",
+        },
+        start_flag=first,
+    )
 
 
 class Fleet:
@@ -88,35 +102,74 @@ class Fleet:
 
     def __init__(self, whos: Sequence[Simulated], address: str, interval: float) -> None:
         self._times: dict[str, tuple[int, float]] = {}  # by port: number of hosts that have it, time of the last one
-        self._hosts = {who.name: Host(who, address, interval, self._saw) for who in whos}
+        self._is_recording = False
+        self._interval = interval
+        self._tables = Tables()
+        self._whos = whos
+        self._hosts = {who.name: self._host(who, parse(address)) for who in whos}
+
+    def _host(self, who: Simulated, address: Address) -> FullHost | LeanHost:
+        options = ClientOptions(address, who.name, who.credential, roles=("l2",))
+        return FullHost(options, self._saw) if who.is_full else LeanHost(options, self._tables, self._saw)
 
     def _saw(self, port_id: str) -> None:
-        self._times[port_id] = self._times.get(port_id, (0, 0.0))[0] + 1, time.monotonic()
+        if self._is_recording:  # a first snapshot has millions of them
+            self._times[port_id] = self._times.get(port_id, (0, 0.0))[0] + 1, time.monotonic()
 
     def start(self) -> list[asyncio.Task[None]]:
-        return [asyncio.create_task(host.run()) for host in self._hosts.values()]
+        work = [*(host.run() for host in self._hosts.values()), *map(self._report, self._whos)]
+        return [asyncio.create_task(one) for one in work]
+
+    async def _report(self, who: Simulated) -> None:
+        """Report as an agent does: at once, then at its interval, at a different time for each host."""
+        host, delay = self._hosts[who.name], random.random() * self._interval
+        host.report(agent_state(who, first=True))
+        while True:
+            await asyncio.sleep(delay)
+            delay = self._interval
+            host.report(agent_state(who, first=False))
 
     def status(self) -> dict[str, Any]:
-        clients = [host.client for host in self._hosts.values()]
+        hosts = self._hosts.values()
         return {
-            "synced": sum(client.is_synced for client in clients),
-            "unacknowledged": sum(client.unacknowledged for client in clients),
-            "objects": sum(len(objects) for client in clients for objects in client.state.objects.values()),
-            "waiting": sum(client.state.has_changes for client in clients),
+            "synced": sum(host.is_synced for host in hosts),
+            "unacknowledged": sum(host.unacknowledged for host in hosts),
+            "objects": sum(host.count for host in hosts),
+            "waiting": sum(host.is_busy for host in hosts),
         }
+
+    def synced(self) -> int:
+        return sum(host.is_synced for host in self._hosts.values())
+
+    def record(self) -> None:
+        """Keep the times of new ports from now on."""
+        self._is_recording = True
 
     def seen(self, port_ids: Sequence[str]) -> dict[str, tuple[int, float]]:
         return {key: self._times.get(key, (0, 0.0)) for key in port_ids}
 
-    def forget(self) -> None:
-        self._times.clear()
+    def stick(self, names: Sequence[str]) -> None:
+        """Let these hosts read nothing any more; only lean ones."""
+        for name in names:
+            if isinstance(host := self._hosts.get(name), LeanHost):
+                host.stick()
+
+    def unstick(self) -> None:
+        for host in self._hosts.values():
+            if isinstance(host, LeanHost):
+                host.unstick()
 
     def objects(self, name: str) -> dict[str, list[bytes]] | None:
-        """The objects of a host, by kind; None if it is not simulated here."""
-        if name not in self._hosts:
+        """The objects of a full host, by kind; None if it is not simulated here."""
+        host = self._hosts.get(name)
+        if not isinstance(host, FullHost):
             return None
-        known = self._hosts[name].client.state.objects
+        known = host.client.state.objects
         return {kind: sorted(map(msgspec.json.encode, several.values())) for kind, several in known.items() if several}
+
+    def summaries(self) -> dict[str, dict[str, dict[str, str]]]:
+        """The digests of the objects of all lean hosts; peers as their number and the sum of their digests."""
+        return {name: host.state.summary() for name, host in self._hosts.items() if isinstance(host, LeanHost)}
 
 
 async def _serve(fleet: Fleet, asked: Connection) -> None:

@@ -6,24 +6,33 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+PORTS = 20  # per host
+
 
 @dataclass(frozen=True)
 class Sizes:
-    hosts: int = 1000
-    networks: int = 190
+    hosts: int = 5000
     ports: int = 100  # per network
     spread: tuple[int, int] = (10, 50)  # number of hosts per network, minimum and maximum
     processes: int = 2  # number of simulating processes
+    full: int = 20  # hosts with the agent's client, whose objects are compared with the database
+    stuck: int = 50  # hosts that stop reading
     interval: float = 30.0  # seconds between a host's reports
     new_ports: int = 60  # measured one after the other
-    idle: float = 90.0  # seconds with periodic reports only
+    requests: int = 100  # of each kind measured on the empty and on the full system
+    idle: float = 60.0  # seconds with periodic reports only
+
+    @property
+    def networks(self) -> int:
+        """Of ordinary size, besides the one that is everywhere."""
+        return (PORTS - 1) * self.hosts // self.ports
 
     @property
     def all_ports(self) -> int:
         return self.networks * self.ports + self.hosts
 
 
-QUICK = Sizes(hosts=100, networks=19, ports=50, spread=(5, 15), interval=5.0, new_ports=20, idle=10.0)
+QUICK = Sizes(hosts=100, ports=50, spread=(5, 15), full=4, stuck=5, interval=5.0, new_ports=20, requests=20, idle=10.0)
 
 
 @dataclass(frozen=True)

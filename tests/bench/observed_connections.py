@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _STARTUP_REQUESTS = {80877103, 80877104}  # SSLRequest, GSSENCRequest: another startup message follows
+_FLUSH = b"H\0\0\0\4"  # libpq sends it while the answers arrive, and waits for nothing
 _COM_QUERY = 3
 
 
@@ -88,9 +89,10 @@ class MariaDecoder:
 Decoder = PostgresDecoder | MariaDecoder
 
 
-def is_of_feed(port: int) -> bool:
-    """Whether the process that has connected from this local port is the feed, by its title."""
-    inode = next((row[9] for row in _rows("/proc/net/tcp") if int(row[1].rpartition(":")[2], 16) == port), None)
+def is_of_feed(ports: tuple[int, int]) -> bool:
+    """Whether the process that has connected from the first to the second local port is the feed, by its title."""
+    rows = (row for row in _rows("/proc/net/tcp") if tuple(int(row[i].rpartition(":")[2], 16) for i in (1, 2)) == ports)
+    inode = next((row[9] for row in rows), None)
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # processes end meanwhile
             if not (process / "cmdline").read_bytes().startswith(b"neutrino-server feed"):
@@ -111,6 +113,8 @@ def observed(port: int, decoder: Callable[[], Decoder]) -> Iterator[tuple[int, O
     listener = socket.create_server(("127.0.0.1", 0))
     open_sockets: list[socket.socket] = [listener]
 
+    own_port: int = listener.getsockname()[1]
+
     def serve() -> None:
         with suppress(OSError):  # the listener is closed at the end
             while True:
@@ -119,13 +123,13 @@ def observed(port: int, decoder: Callable[[], Decoder]) -> Iterator[tuple[int, O
                 for one in (client, server):
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 open_sockets.extend((client, server))
-                connection = _Connection(Observed() if is_of_feed(client_port) else counts, lock, decoder())
+                connection = _Connection(Observed() if is_of_feed((client_port, own_port)) else counts, lock, decoder())
                 threading.Thread(target=connection.pump, args=(client, server, True), daemon=True).start()
                 threading.Thread(target=connection.pump, args=(server, client, False), daemon=True).start()
 
     threading.Thread(target=serve, daemon=True).start()
     try:
-        yield listener.getsockname()[1], counts
+        yield own_port, counts
     finally:
         for one in open_sockets:
             with suppress(OSError):
@@ -149,9 +153,10 @@ class _Connection:
                         statements = list(self._decoder.feed(data))
                         if any(text.startswith("NOTIFY") for text in statements):
                             self._counts = Observed()
-                        self._counts.trips += self._answered
+                        self._counts.trips += self._answered and data != _FLUSH
                         self._counts.statements += statements
-                    self._answered = not from_client
+                    if data != _FLUSH:
+                        self._answered = not from_client
                 target.sendall(data)
         with suppress(OSError):
             target.shutdown(socket.SHUT_RDWR)

@@ -35,8 +35,11 @@ class Running:
     start_ms: float
 
 
-def configuration(connection: str, port: int, state: Path, workers: int = 2) -> str:
-    """The configuration file of a server without authentication and quotas. Its feed is at feed.sock in `state`."""
+def configuration(connection: str, port: int, state: Path, workers: int = 2, more: str = "") -> str:
+    """The configuration file of a server without authentication and quotas. Its feed is at feed.sock in `state`.
+
+    `more`: further lines of [DEFAULT].
+    """
     quotas = "\n".join(f"quota_{name} = -1" for name in _UNLIMITED)
     # oslo.config would expand a dollar sign as a reference to another option.
     database = connection.replace("$", "$$")
@@ -46,7 +49,7 @@ bind_port = {port}
 auth_strategy = noauth
 api_workers = {workers}
 state_path = {state.absolute()}
-
+{more}
 [database]
 connection = {database}
 
@@ -62,11 +65,11 @@ vni_ranges = 1:20000
 
 
 @contextmanager
-def running(connection: str, directory: Path, command: Path | None = None) -> Iterator[Running]:
+def running(connection: str, directory: Path, command: Path | None = None, more: str = "") -> Iterator[Running]:
     """A server on this database for the duration of the block, with its files in `directory`."""
     port = _free_port()
     config, log = directory / "neutrino.conf", directory / "server.log"
-    config.write_text(configuration(connection, port, directory), encoding="utf-8")
+    config.write_text(configuration(connection, port, directory, more=more), encoding="utf-8")
     program = command or Path(sys.executable).with_name("neutrino")
     if not program.exists():
         raise ServerError("there is no neutrino command beside this Python: install the project first")

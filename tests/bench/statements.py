@@ -78,7 +78,8 @@ def measure(
             trips.append(counts.trips)
             numbers.append(len(counts.statements))
             sizes.append(counts.bytes)
-        if operation == show:
+        if show in (operation, "all"):
+            print(f"--- {operation}")
             for text in counts.statements:
                 print(" ".join(text.split()))
         spent = [(processor_seconds(some) - was) * 1000 / repeats for some, was in zip(pids, before, strict=True)]
@@ -118,7 +119,7 @@ def main() -> int:
     parser.add_argument("--database", choices=list(_DECODERS), default="postgresql")
     parser.add_argument("--command", type=Path, help="the neutrino command of another checkout")
     parser.add_argument("--repeats", type=int, default=30, help="requests per operation")
-    parser.add_argument("--show", choices=list(OPERATIONS), help="print the statements of this operation")
+    parser.add_argument("--show", choices=[*OPERATIONS, "all"], help="print the statements of this operation")
     args = parser.parse_args()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -380,7 +380,7 @@ def test_agent_switch_and_server_can_be_stopped_and_started(lab: Lab) -> None:
         lab.stop_ovs("h1", kill=kill, database=database)
         assert lab.ovs("h1").pid(SWITCH) is None
         lab.start_ovs("h1")
-        wait_until(lambda: pings(lab, "vm1", target, count=1), 15, "vm1 does not reach vm2 again")
+        wait_until(lambda: pings(lab, "vm1", target, seconds=1), 60, "vm1 does not reach vm2 again")
 
     lab.stop_server(kill=True)
     assert not lab.api.responds()
@@ -395,7 +395,7 @@ def test_a_capture_sees_the_tunnel_and_a_vm_moves(lab: Lab) -> None:
         seen.wait_for(f"{target}: ICMP echo request")
     lab.move_vm("vm2", "h1")
     assert lab.api.show("port", lab.vms.get("vm2").port_id)["binding:host_id"] == "h1"
-    wait_until(lambda: pings(lab, "vm1", target, count=1), 10, "vm1 does not reach vm2 on its new host")
+    wait_until(lambda: pings(lab, "vm1", target, seconds=1), 60, "vm1 does not reach vm2 on its new host")
     with lab.capture("h1", "udp port 4789") as seen:
         assert pings(lab, "vm1", target)
     assert "ICMP" not in seen.text

@@ -21,11 +21,12 @@ from pathlib import Path
 from neutrino import __version__
 from neutrino.lab.errors import LabError
 from tests.openstack import hosts, services
-from tests.openstack.checks import CHECKS
 from tests.openstack.checks.expect import CheckError
 from tests.openstack.cloud import VENV, WORK, Cloud, Say, progress
 from tests.openstack.guest import guest_files
 from tests.openstack.results import FAILED, PASSED, Result, table, write
+from tests.openstack.services_more.catalog import ALL_CHECKS, services_for
+from tests.openstack.services_more.environment import MORE_PACKAGES, more_versions
 
 INSIDE = "NEUTRINO_OPENSTACK_NAMESPACE"
 PACKAGES = ("nova", "keystone", "openstack-placement", "glance", "os-vif", "openstacksdk")
@@ -40,7 +41,7 @@ PROGRAMS = {
 def main(arguments: Sequence[str]) -> int:
     args = _parse(arguments)
     if args.list:
-        print("\n".join(f"{name:28} {(check.__doc__ or '').strip()}" for name, check in CHECKS.items()))
+        print("\n".join(f"{name:28} {(check.__doc__ or '').strip()}" for name, check in ALL_CHECKS.items()))
         return 0
     if os.geteuid() != 0:
         print("make openstack: namespaces, Open vSwitch and libvirt need root", file=sys.stderr)
@@ -56,8 +57,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     results: list[Result] = []
     try:
-        services.start(cloud)
-        run_checks(cloud, args.only or list(CHECKS), results, say)
+        names = args.only or list(ALL_CHECKS)
+        services.start(cloud, services_for(names))
+        run_checks(cloud, names, results, say)
     except LabError as error:
         print(f"make openstack: {error}", file=sys.stderr)
         results.append(Result("start", FAILED, time.monotonic() - began, str(error)))
@@ -84,7 +86,7 @@ def run_checks(cloud: Cloud, names: Sequence[str], results: list[Result], say: S
         say(f"check {name}")
         began = time.monotonic()
         try:
-            detail, outcome = CHECKS[name](cloud), PASSED
+            detail, outcome = ALL_CHECKS[name](cloud), PASSED
         except (CheckError, LabError) as error:
             detail, outcome = str(error), FAILED
         except Exception:
@@ -99,6 +101,7 @@ def versions() -> Mapping[str, str]:
     code = "import sys, importlib.metadata as m; print(*(m.version(name) for name in sys.argv[1:]))"
     done = subprocess.run([VENV / "bin/python", "-c", code, *PACKAGES], capture_output=True, text=True, check=False)
     found.update(zip(PACKAGES, done.stdout.split(), strict=False))
+    found.update(more_versions(MORE_PACKAGES))
     for name, argv in PROGRAMS.items():
         text = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
         numbers = [word for word in text.replace("-", " ").split() if word[:1].isdigit() and "." in word]
@@ -124,7 +127,7 @@ def _enter_namespace(args: argparse.Namespace, arguments: Sequence[str]) -> int:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.openstack.run", description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(CHECKS), help="run these checks")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(ALL_CHECKS), help="run these checks")
     parser.add_argument("--keep", action="store_true", help="leave the cloud running")
     parser.add_argument("--attach", action="store_true", help="run checks on a kept cloud")
     parser.add_argument("--down", action="store_true", help="remove a kept cloud")

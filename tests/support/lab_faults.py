@@ -359,8 +359,3 @@ def wait_until_remembered(lab: Lab, host: str, *words: str) -> Path:
 
     wait_until(has_all, SOON, f"{host} has not cached {', '.join(words)}")
     return cache
-
-
-def verify(lab: Lab, host: str) -> None:
-    """The output of `neutrino agent verify`."""
-    lab.run(host, lab.agent_command(host, "verify"))

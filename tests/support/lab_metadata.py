@@ -22,7 +22,7 @@ def curl(lab: Lab, vm: str, path: str = IDENTITY, *options: str, where: str = AD
     return int(status or 0), text
 
 
-def wait_for_metadata(lab: Lab, vm: str, seconds: float = 10, *, where: str = ADDRESS) -> None:
+def wait_for_metadata(lab: Lab, vm: str, seconds: float = 30, *, where: str = ADDRESS) -> None:
     """Wait until the metadata service returns the VM's own id."""
     own = (200, lab.vms.get(vm).device_id)
     wait_until(lambda: curl(lab, vm, where=where) == own, seconds, f"{vm} has no metadata at {where}")

@@ -273,7 +273,7 @@ def status(host: Host, instance: str) -> int:
         return 0
 
 
-async def until(ready: Callable[[], bool], seconds: float = 5.0, what: str = "it") -> None:
+async def until(ready: Callable[[], bool], seconds: float = 30.0, what: str = "it") -> None:
     async with asyncio.timeout(seconds):
         while not await asyncio.to_thread(ready):
             await asyncio.sleep(0.01)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.openstack.checks.expect import CheckError, expect, until
 from tests.openstack.cloud import EXTERNAL, Cloud
+from tests.openstack.services.keystone import OPERATOR
 from tests.openstack.services.nova import instances_path
 from tests.openstack.services.resources import DEMO, EXTERNAL_NETWORK, FLAVOR, IMAGE, NETWORK, PING_GROUP
 
@@ -67,9 +68,10 @@ class Server:
     # --- the guest ------------------------------------------------------------------------------------------------
 
     def console(self) -> str:
-        """The console's log of the current boot."""
-        path = instances_path(self.cloud) / self.id / "console.log"
-        return path.read_text(errors="replace") if path.exists() else ""
+        """The console's log, on the host where it was written last."""
+        paths = [instances_path(self.cloud, host) / self.id / "console.log" for host in self.cloud.hosts]
+        found = sorted((path for path in paths if path.exists()), key=lambda path: path.stat().st_mtime)
+        return found[-1].read_text(errors="replace") if found else ""
 
     def wait_for_line(self, text: str, *, count: int = 1, seconds: float = GUEST_SECONDS) -> float:
         try:
@@ -121,9 +123,10 @@ def create(cloud: Cloud, name: str, *, host: str = "", **options: Any) -> Server
         "security_groups": [{"name": "default"}, {"name": PING_GROUP}],
         **options,
     }
+    compute = demo.compute
     if host:
-        values["availability_zone"] = f"nova:{host}"
-    made = demo.compute.create_server(name=name, **values)
+        compute, values["availability_zone"] = cloud.connect(*OPERATOR).compute, f"nova:{host}"
+    made = compute.create_server(name=name, **values)
     return Server(cloud, made.id)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.openstack.cloud import PASSWORD, REGION, Cloud, ini
 
 DEMO_ROLES = ("member", "reader")
+OPERATOR = ("operator", "demo")  # an administrator in the project demo: who may choose the host of a server
 
 
 def start(cloud: Cloud) -> None:
@@ -37,3 +38,4 @@ def start(cloud: Cloud) -> None:
     cloud.run([*manage, "bootstrap", f"--bootstrap-password={PASSWORD}", *urls, f"--bootstrap-region-id={REGION}"])
     cloud.wsgi("keystone", "keystone.wsgi.api:application", {"OS_KEYSTONE_CONFIG_FILES": str(config)})
     cloud.keystone_user("demo", DEMO_ROLES, "demo")
+    cloud.keystone_user(OPERATOR[0], (*DEMO_ROLES, "admin"), OPERATOR[1])

@@ -11,13 +11,14 @@ from tests.openstack.hosts import management_address
 
 USER = "nova"
 VIF_TIMEOUT = 300
+COMPUTE_PROGRAM = Path(__file__).with_name("compute_program.py")
 # Emulated processors: machine type, CPU model.
 MACHINES = {"aarch64": ("virt", "cortex-a57"), "x86_64": ("q35", "qemu64")}
 PRIVSEP = ("vif_plug_ovs_privileged", "vif_plug_linux_bridge_privileged", "nova_sys_admin", "privsep_osbrick")
 COMPUTE_SECONDS = 180.0
 # Nova's own threads instead of eventlet's, which would replace those of gunicorn.
 WSGI = {"OS_NOVA_DISABLE_EVENTLET_PATCHING": "true"}
-# Nova copies and removes files on the other host of a resize by ssh; the hosts are namespaces here.
+# Nova copies and removes files on the other host of a resize by ssh and scp; the hosts are namespaces here.
 SSH = """#!/bin/sh
 # ssh [-o OPTION] HOST COMMAND…: run the command on a host of the cloud
 while [ "$1" = -o ]; do shift 2; done
@@ -27,6 +28,11 @@ case $1 in
 esac
 shift
 exec nsenter --target="$pid" --net --mount -- sh -c "$*"
+"""
+SCP = """#!/bin/sh
+# scp [-C] [-r] FILE HOST:FILE: copy a file to another host of the cloud
+while case $1 in -*) true ;; *) false ;; esac; do shift; done
+exec ssh "${2%%:*}" "cat >'${2#*:}'" <"$1"
 """
 
 
@@ -51,6 +57,7 @@ def start(cloud: Cloud) -> None:
 def start_computes(cloud: Cloud) -> None:
     write_ssh(cloud)
     for host in cloud.hosts:
+        cloud.run(["mount", "--bind", instances_path(cloud, host), instances_path(cloud)], host=host)
         start_compute(cloud, host)
     for host in cloud.hosts:
         wait_for_compute(cloud, host)
@@ -61,7 +68,8 @@ def start_computes(cloud: Cloud) -> None:
 def start_compute(cloud: Cloud, host: str) -> None:
     config = cloud.write(f"nova-{host}.conf", render_compute(cloud, host))
     path = f"{cloud.state / 'bin'}:{cloud.venv}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    argv: list[str | Path] = [cloud.program("nova-compute"), "--config-file", config]
+    # -P: else this module, in the program's directory, hides the package nova.
+    argv: list[str | Path] = [cloud.program("python"), "-P", COMPUTE_PROGRAM, "--config-file", config]
     cloud.start(f"{host}-nova-compute", argv, {"PATH": path}, host=host)
 
 
@@ -76,9 +84,9 @@ def wait_for_compute(cloud: Cloud, host: str, since: str = "") -> None:
     cloud.wait(is_up, f"nova-compute of {host} has not reported", process=process, seconds=COMPUTE_SECONDS)
 
 
-def instances_path(cloud: Cloud) -> Path:
-    """Shared by the hosts, as on NFS: a live migration copies no disk."""
-    return cloud.directory("nova", "instances")
+def instances_path(cloud: Cloud, host: str = "") -> Path:
+    """Where Nova keeps instances: the same path on all hosts, and with `host` that host's own directory mounted there."""
+    return cloud.directory(host, "instances") if host else cloud.directory("nova", "instances")
 
 
 def render_controller(cloud: Cloud) -> str:
@@ -123,6 +131,7 @@ def render_compute(cloud: Cloud, host: str) -> str:
             "images_type": "raw",
             "hw_machine_type": f"{architecture}={machine}",
             "inject_partition": -2,
+            "num_pcie_ports": 12,  # room for interfaces that are attached later
             "live_migration_scheme": "tcp",
             "live_migration_inbound_addr": address,
         },
@@ -133,9 +142,10 @@ def render_compute(cloud: Cloud, host: str) -> str:
 
 def write_ssh(cloud: Cloud) -> None:
     cases = "".join(f"{host} | {management_address(host)}) pid={cloud.lab.holder(host)} ;;\n" for host in cloud.hosts)
-    path = cloud.directory("bin") / "ssh"
-    path.write_text(SSH.format(cases=cases.rstrip()))
-    path.chmod(0o755)
+    for name, text in {"ssh": SSH.format(cases=cases.rstrip()), "scp": SCP}.items():
+        path = cloud.directory("bin") / name
+        path.write_text(text)
+        path.chmod(0o755)
 
 
 def _render(cloud: Cloud, own: dict[str, dict[str, object]]) -> str:

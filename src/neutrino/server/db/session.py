@@ -15,7 +15,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -26,6 +26,7 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from neutrino import private, request_ids
 from neutrino.metrics.catalog import EXHAUSTED, RETRIES
 from neutrino.server import errors
+from neutrino.server.db import batch, read_ahead
 from neutrino.server.db.commit_notifier import CommitNotifier
 from neutrino.server.db.connection_options import connect_args, limit_psycopg, prepare_mysql
 from neutrino.server.db.failover import Outage, ReadConnection, discard
@@ -65,33 +66,57 @@ class Database:
         else:
             self._reads, self._writes = _server_engines(self.url, pool_size, self._outage, sync_wait)
             self._writer_queue = None
+        self._sender = batch.install(self._writes)
+        self._prepare_read = read_ahead.install(self._reads)
         self._threads = threading.local()  # each thread keeps its read connection: no pool checkout per read
 
     def read(self) -> AbstractContextManager[Connection]:
         """A connection for reading, in autocommit: each statement sees what is committed, and no lock is held."""
-        return _Read(self._reads, self._threads, self._outage)
+        return _Read(self._connect_to_read, self._threads, self._outage)
+
+    def _connect_to_read(self) -> Connection:
+        return self._prepare_read(self._reads.connect())
+
+    def read_ahead(self, reads: Callable[[], Iterable[read_ahead.Read]]) -> None:
+        """Send reads that this request is going to make together; `reads` is called only if that is of use."""
+        if self._sender is None:  # SQLite
+            return
+        with self.read() as connection:
+            ahead = read_ahead.of(connection)
+            if ahead is not None:
+                ahead.read(connection, list(reads()))
+
+    def _forget_reads(self) -> None:
+        """What was read ahead may have changed: it is read again."""
+        kept = getattr(self._threads, "kept", None)
+        if kept is not None and (ahead := read_ahead.of(kept.connection)) is not None:
+            ahead.clear()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """One write transaction, with its change log rows and quota counters."""
+        self._forget_reads()
         # The queue is entered before BEGIN, and left after COMMIT, so that no writer waits inside a transaction.
         with self._writer_queue or nullcontext():
             try:
                 with self._writes.connect() as connection:
                     begun = connection.begin()
+                    deferred = batch.Batch(connection, self._sender)
+                    tx = Transaction(connection, deferred, is_repeated=self.is_repeated)
                     try:
-                        tx = Transaction(connection)
-                        yield tx
-                        has_changes = tx.flush()
+                        with deferred.translated():
+                            yield tx
+                            tx.is_ending = True
+                            has_changes = tx.flush()
+                            begun.commit()
                     except BaseException as error:
                         _roll_back(connection, error)
-                        raise
-                    try:
-                        begun.commit()
-                    except sa.exc.DBAPIError as error:
-                        _roll_back(connection, error)
-                        if not self._is_committed(tx, error):
+                        # COMMIT is sent along with the last statements: if no answer comes, it may have been executed.
+                        if not (
+                            tx.is_ending and isinstance(error, sa.exc.DBAPIError) and self._is_committed(tx, error)
+                        ):
                             raise
+                        has_changes = True
                 if self._notifier is not None and self.notifies and has_changes:
                     self._notifier.notify()
             except sa.exc.DBAPIError as error:
@@ -104,13 +129,15 @@ class Database:
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """Run `attempt` until it has no conflict with another writer, then the callbacks of its transactions."""
-        outer = getattr(self._threads, "callbacks", None)  # a nested call runs the callbacks of its own attempt only
+        threads = self._threads
+        # A nested call runs the callbacks of its own attempt only.
+        outer = getattr(threads, "callbacks", None), getattr(threads, "is_repeated", False)
         callbacks: list[Callable[[], object]] = []
-        self._threads.callbacks = callbacks
+        threads.callbacks, threads.is_repeated = callbacks, False
         try:
             result = self._attempted(attempt)
         finally:
-            self._threads.callbacks = outer
+            threads.callbacks, threads.is_repeated = outer
         for call in callbacks:
             call()
         return result
@@ -127,10 +154,14 @@ class Database:
                     raise
                 outages += 1
                 RETRIES.inc("unavailable")
+                self._threads.is_repeated = True
+                self._forget_reads()
             except (Stale, sa.exc.IntegrityError, sa.exc.OperationalError, sa.exc.InternalError) as error:
                 if not isinstance(error, Stale | sa.exc.IntegrityError) and classify(error) is not Failure.CONFLICT:
                     raise
                 RETRIES.inc(_reason(error))
+                self._threads.is_repeated = True
+                self._forget_reads()
                 # Jitter: writers that collided would otherwise collide again.
                 time.sleep(random.random() * 0.002 * (1 << min(conflicts, 5)))
                 conflicts += 1
@@ -159,6 +190,11 @@ class Database:
                     raise
         LOG.error("COMMIT was not answered, and it is not known whether the database has executed it: %s", error.orig)
         raise errors.DatabaseOutcomeUnknown() from error
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the current attempt of `retrying` in this thread is not the first one."""
+        return bool(getattr(self._threads, "is_repeated", False))
 
     def connections(self) -> dict[tuple[str, ...], float]:
         """The connections of this process by pool and state, for metrics."""
@@ -231,8 +267,8 @@ class _Kept:
 class _Read:
     """A connection for reading. A class instead of a generator, because every request uses several."""
 
-    def __init__(self, engine: Engine, threads: threading.local, outage: Outage) -> None:
-        self._engine = engine
+    def __init__(self, connect: Callable[[], Connection], threads: threading.local, outage: Outage) -> None:
+        self._open = connect
         self._threads = threads
         self._outage = outage
 
@@ -250,7 +286,7 @@ class _Read:
         tries = 0
         while True:
             try:
-                return self._engine.connect()
+                return self._open()
             except sa.exc.DBAPIError as error:
                 if classify(error) is Failure.UNAVAILABLE and self._outage.wait(tries, began):
                     tries += 1
@@ -368,8 +404,7 @@ def _server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int 
     # Transactions always end with a commit or rollback, so the pool need not send another rollback.
     options["pool_reset_on_return"] = None
     options["connect_args"] = connect_args(url)
-    # REPEATABLE READ would add serialization failures, and conditions on revisions already detect conflicts.
-    writes = sa.create_engine(url, isolation_level="READ COMMITTED", **options)
+    writes = sa.create_engine(url, isolation_level=batch.isolation_level(url), **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     for engine in (reads, writes):
         if url.get_backend_name() == "postgresql":

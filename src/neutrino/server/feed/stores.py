@@ -115,8 +115,18 @@ class Watchers:
     def of(self, hosts: Collection[str], kind: str) -> Iterator[Pending]:
         """Those of the hosts that consume the kind: others must not even receive the ids of its objects."""
         # A change of a large network concerns a thousand hosts, of which few may be connected here: walk the smaller set.
-        for host in hosts if len(hosts) < len(self._by_host) else self._by_host.keys() & set(hosts):
-            yield from (pending for pending in self._by_host.get(host, ()) if kind in pending.kinds)
+        # At the start, while everything is read, there is none.
+        if len(hosts) <= len(self._by_host):
+            for host in hosts:
+                for pending in self._by_host.get(host, ()):
+                    if kind in pending.kinds:
+                        yield pending
+        else:
+            for host, several in self._by_host.items():
+                if host in hosts:
+                    for pending in several:
+                        if kind in pending.kinds:
+                            yield pending
 
     def touch(self, hosts: Collection[str], kind: str, key: str) -> None:
         for pending in self.of(hosts, kind):
@@ -242,8 +252,9 @@ class SharedObjects(Store):
         self._watchers.touch(self._subscriptions.hosts(self.name, key), self.name, object_id)
 
     def notify(self, host: str, key: str) -> None:
-        for object_id in self._by_key.get(key, ()):
-            self._watchers.touch([host], self.name, object_id)
+        for pending in self._watchers.of([host], self.name):
+            for object_id in self._by_key.get(key, ()):
+                pending.touch(self.name, object_id)
 
     def lookup(self, host: str, key: str) -> Item | None:
         item = self._items.get(key)
@@ -274,7 +285,9 @@ class PeerHosts(SharedObjects):
             for other in others:
                 if other != host:
                     pending.touch(self.name, other)
-        self._watchers.touch(others - {host}, self.name, host)
+        for pending in self._watchers.of(others, self.name):
+            if pending.host != host:
+                pending.touch(self.name, host)
 
     def _receives(self, host: str, value: Object) -> bool:
         mine, theirs = (self._subscriptions.keys(each, self.name) for each in (host, value.id))

@@ -117,7 +117,7 @@ class DistributedPortStatus:
         with self.db.transaction() as tx:
             tx.execute(_LOCK, {"among": [port_id]})
             tx.exclude_other_nodes(t.ports.c.status, [port_id])
-            tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id == port_id, _w.host == host))
+            tx.write(sa.delete(t.distributed_port_hosts).where(_w.port_id == port_id, _w.host == host))
         return bool(self._set_down([port_id]))
 
     def settle(self) -> int:
@@ -136,11 +136,11 @@ class DistributedPortStatus:
             gone = list(tx.execute(_UNUSED.where(_port.c.id.in_(list(ids)))).scalars())
             for port_id in sorted(gone):
                 _set_status(tx, ports[port_id], DOWN)
-            tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id.in_(gone)))
+            tx.write(sa.delete(t.distributed_port_hosts).where(_w.port_id.in_(gone)))
         return gone
 
 
 def _set_status(tx: Transaction, port: Any, status: str) -> None:
     values = {"status": status, "revision_number": port.revision_number + 1, "updated_at": now()}
-    tx.execute(sa.update(t.ports).where(t.ports.c.id == port.id).values(values))
+    tx.write(sa.update(t.ports).where(t.ports.c.id == port.id).values(values))
     tx.record("port", port.id)

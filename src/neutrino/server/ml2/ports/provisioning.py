@@ -52,7 +52,7 @@ _BLOCKED = sa.select(_b.port_id).where(_b.port_id.in_(_AMONG)).distinct()
 
 def block(tx: Transaction, port_id: str, components: Iterable[str]) -> None:
     """Replace a port's blocks by these."""
-    tx.execute(sa.delete(t.provisioning_blocks).where(_b.port_id == port_id))
+    tx.write(sa.delete(t.provisioning_blocks).where(_b.port_id == port_id))
     tx.insert(t.provisioning_blocks, [{"port_id": port_id, "component": component} for component in components])
 
 
@@ -112,10 +112,10 @@ class Provisioning:
             if not rows:
                 return set()
             tx.exclude_other_nodes(_p.status, rows)
-            tx.execute(sa.delete(t.provisioning_blocks).where(_b.port_id.in_(list(rows)), _b.component == component))
+            tx.write(sa.delete(t.provisioning_blocks).where(_b.port_id.in_(list(rows)), _b.component == component))
             blocked = set(tx.execute(_BLOCKED, {"among": list(rows)}).scalars())
             if blocked:  # written through the port's row, so that the component that finishes next sees this removal
-                tx.execute(sa.update(t.ports).where(_p.id.in_(sorted(blocked))).values(updated_at=now()))
+                tx.write(sa.update(t.ports).where(_p.id.in_(sorted(blocked))).values(updated_at=now()))
             active = [row for key, row in rows.items() if key not in blocked and row.status != ACTIVE]
             contexts += self._set_status(tx, active, ACTIVE, ports, networks)
         return {row.id for row in active}
@@ -198,7 +198,7 @@ class Provisioning:
         """Change the status of ports whose rows are locked; returns the changes, for the drivers."""
         if rows:
             values = {"status": status, "revision_number": _p.revision_number + 1, "updated_at": now()}
-            tx.execute(sa.update(t.ports).where(_p.id.in_([row.id for row in rows])).values(values))
+            tx.write(sa.update(t.ports).where(_p.id.in_([row.id for row in rows])).values(values))
         contexts = []
         for row in rows:
             tx.record("port", row.id, ports[row.id].get("project_id"))
