@@ -120,7 +120,7 @@ class Database:
                 if self._notifier is not None and self.notifies and has_changes:
                     self._notifier.notify()
             except sa.exc.DBAPIError as error:
-                _raise_api_error(error, self._outage, self._threads)
+                _raise_api_error(error, self._outage)
                 raise
         self._outage.succeeded()
         self._threads.committed = request_ids.get()
@@ -149,9 +149,9 @@ class Database:
         while conflicts < ATTEMPTS:
             try:
                 return attempt()
-            except errors.DatabaseUnreachable:  # nothing was committed
+            except errors.DatabaseUnreachable as error:  # this transaction was not committed
                 if not self._outage.wait(outages, began):
-                    raise
+                    raise _final(error, self._threads) from error
                 outages += 1
                 RETRIES.inc("unavailable")
                 self._threads.is_repeated = True
@@ -291,14 +291,20 @@ class _Read:
                 if classify(error) is Failure.UNAVAILABLE and self._outage.wait(tries, began):
                     tries += 1
                     continue
-                _raise_api_error(error, self._outage, self._threads)
+                try:
+                    _raise_api_error(error, self._outage)
+                except errors.DatabaseUnreachable as unreachable:
+                    raise _final(unreachable, self._threads) from error
                 raise
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if isinstance(error, sa.exc.SQLAlchemyError):
             self._threads.kept = None
             if isinstance(error, sa.exc.DBAPIError):
-                _raise_api_error(error, self._outage, self._threads)
+                try:
+                    _raise_api_error(error, self._outage)
+                except errors.DatabaseUnreachable as unreachable:
+                    raise _final(unreachable, self._threads) from error
 
 
 def _roll_back(connection: Connection, error: BaseException) -> None:
@@ -312,17 +318,21 @@ def _roll_back(connection: Connection, error: BaseException) -> None:
         discard(connection)
 
 
-def _raise_api_error(error: sa.exc.DBAPIError, outage: Outage, threads: threading.local) -> None:
+def _raise_api_error(error: sa.exc.DBAPIError, outage: Outage) -> None:
     """Turn errors that are not defects of this server into API errors: database unreachable, value too large."""
     failure = classify(error)
     if failure is Failure.TOO_LARGE:
         raise errors.InvalidInput("A value in the request is larger than the database can hold.") from error
     if failure is Failure.UNAVAILABLE:
         outage.failed(error.orig)
-        request = request_ids.get()
-        if request and getattr(threads, "committed", None) == request:
-            raise errors.DatabaseOutcomeUnknown() from error  # a part of the request is committed
         raise errors.DatabaseUnreachable() from error
+
+
+def _final(error: errors.DatabaseUnreachable, threads: threading.local) -> errors.ApiError:
+    """The error of a request that is given up: nothing was executed, unless one of its transactions is committed."""
+    request = request_ids.get()
+    partly = bool(request) and getattr(threads, "committed", None) == request
+    return errors.DatabaseOutcomeUnknown() if partly else error
 
 
 def _reason(error: Exception) -> str:
