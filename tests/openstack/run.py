@@ -25,7 +25,7 @@ from tests.openstack.checks.expect import CheckError
 from tests.openstack.cloud import VENV, WORK, Cloud, Say, progress
 from tests.openstack.guest import guest_files
 from tests.openstack.results import FAILED, PASSED, Result, table, write
-from tests.openstack.services_more.catalog import ALL_CHECKS, services_for
+from tests.openstack.services_more.catalog import ALL_CHECKS, DEFAULT_CHECKS, services_for
 from tests.openstack.services_more.environment import MORE_PACKAGES, more_versions
 
 INSIDE = "NEUTRINO_OPENSTACK_NAMESPACE"
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     results: list[Result] = []
     try:
-        names = args.only or list(ALL_CHECKS)
+        names = args.only or list(DEFAULT_CHECKS)
         services.start(cloud, services_for(names))
         run_checks(cloud, names, results, say, began + 60 * args.minutes)
     except LabError as error:
@@ -130,7 +130,13 @@ def _enter_namespace(args: argparse.Namespace, arguments: Sequence[str]) -> int:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.openstack.run", description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(ALL_CHECKS), help="run these checks")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        choices=list(ALL_CHECKS),
+        help="run these checks (default: all but tempest)",
+    )
     parser.add_argument("--keep", action="store_true", help="leave the cloud running")
     parser.add_argument("--attach", action="store_true", help="run checks on a kept cloud")
     parser.add_argument("--down", action="store_true", help="remove a kept cloud")

@@ -22,6 +22,9 @@ MORE_CHECKS: dict[str, Callable[[Cloud], str]] = {
     "tempest": check_tempest,
 }
 ALL_CHECKS = {**CHECKS, **MORE_CHECKS}
+# Hours of tests, so only on request: `--only tempest`.
+ON_REQUEST = ("tempest",)
+DEFAULT_CHECKS = tuple(name for name in ALL_CHECKS if name not in ON_REQUEST)
 # The services of the cloud that a check needs, if not all.
 NEEDS: dict[str, tuple[str, ...]] = {
     "heat": NETWORKING,
