@@ -307,7 +307,7 @@ def test_the_gateway_is_removed_and_added_and_subnets_stay_connected(site: Site)
         for guest in site.guests.values():
             wait_until_reachable(lab, guest.name, MACHINE)
     # A fifth of a second: devices are plugged meanwhile, for which a switch in userspace stops forwarding.
-    assert len(gaps(across)) <= 20
+    assert len(gaps(across)) <= 10
     for host in lab.hosts:
         wait_until_no_drift(lab, host)
 

@@ -26,11 +26,23 @@ MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net")
 DISK_BYTES = 16 << 20
 # Programs of this machine: the SSH server, and a ping that can forbid fragmentation, as busybox's cannot.
 PROGRAMS = (Path("/usr/sbin/dropbear"), Path("/usr/bin/ping"))
-# Test suites run commands by sudo.
-SUDO = """#!/bin/sh
-while [ "${1#-}" != "$1" ]; do shift; done
-exec "$@"
+CURL = """#!/bin/sh
+data= url=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --data | -d) data=$2; shift ;;
+    -X | -H) shift ;;
+    http*) url=$1 ;;
+    esac
+    shift
+done
+exec wget -q -O - ${data:+--post-data "$data"} "$url"
 """
+# What test suites expect of a guest beside busybox.
+SCRIPTS = {
+    "sudo": '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n',
+    "curl": CURL,
+}
 
 # A static busybox cannot load modules of the C library for names (and its wget crashes with -T).
 ETC = {
@@ -154,7 +166,8 @@ def initramfs(files: KernelFiles) -> bytes:
     for program in PROGRAMS:
         for target, loaded in with_libraries(program):
             _add(archive, target, loaded)
-    archive.add("bin/sudo", SUDO.encode(), stat.S_IFREG | 0o755)
+    for script, text in SCRIPTS.items():
+        archive.add(f"bin/{script}", text.encode(), stat.S_IFREG | 0o755)
     archive.add("bin/busybox", files.busybox.read_bytes(), stat.S_IFREG | 0o755)
     for name in _run([str(files.busybox), "--list"]).split():
         if name not in ("busybox", "ping"):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.openstack.checks import CHECKS
-from tests.openstack.checks.migration import INTERVAL, longest_gap
+from tests.openstack.checks.expect import CheckError
+from tests.openstack.checks.migration import Gap, activation, longest_gap, shares
 from tests.openstack.checks.remains import State
 from tests.openstack.cloud import ini
 from tests.openstack.hosts import management_address, render_hosts_file, render_management
@@ -15,12 +16,31 @@ from tests.openstack.results import FAILED, PASSED, Result, markdown, table, wri
 from tests.openstack.services import NETWORKING, SERVICES
 
 
+def test_the_longest_gap_is_between_answers_that_follow_each_other() -> None:
+    assert longest_gap({}).seconds == 0
+    assert longest_gap({1: 10.0, 2: 10.05, 3: 10.1}).seconds == pytest.approx(0.05)
+    assert longest_gap({1: 10.0, 9: 12.5, 2: 10.1, 10: 12.6}) == Gap(10.1, 12.5)
+
+
 @pytest.mark.parametrize(
-    ("answered", "sent", "packets"),
-    [([], 0, 0), ([1, 2, 3], 3, 0), ([1, 5], 5, 3), ([1], 4, 3), ([3, 2, 1, 3], 5, 2), ([], 4, 4)],
+    ("activated", "nova", "neutrino"),
+    [(10.2, 0.0, 1.5), (10.5, 0.0, 1.5), (11.5, 1.0, 0.5), (13.0, 1.5, 0.0)],
 )
-def test_the_longest_gap_is_the_longest_run_of_lost_packets(answered: list[int], sent: int, packets: int) -> None:
-    assert longest_gap(answered, sent) == pytest.approx(packets * INTERVAL)
+def test_the_shares_of_a_gap_add_up(activated: float, nova: float, neutrino: float) -> None:
+    found = shares(Gap(10.0, 12.0), 0.5, activated)
+    assert (found.gap, found.qemu) == (2.0, 0.5)
+    assert (found.nova, found.neutrino) == (pytest.approx(nova), pytest.approx(neutrino))
+
+
+def test_the_time_of_an_activation_is_read_from_the_servers_log() -> None:
+    line = (
+        "2026-11-16 17:05:30.250 32549 INFO neutrino.server.requests [-] 192.0.2.11 "
+        '"PUT /v2.0/ports/p1/bindings/h2/activate HTTP/1.1" status: {} len: 291 time: 0.2500000'
+    )
+    log = "\n".join([line.format(200), line.format(409), "another line"])
+    assert activation(log, "p1", "h2") % 60 == pytest.approx(30.0)
+    with pytest.raises(CheckError):
+        activation(log, "p1", "h1")
 
 
 def test_what_has_come_and_gone() -> None:

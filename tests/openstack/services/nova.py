@@ -118,6 +118,7 @@ def render_compute(cloud: Cloud, host: str) -> str:
             "force_config_drive": "false",
             "default_ephemeral_format": "raw",
             "resume_guests_state_on_host_boot": "true",
+            "shutdown_timeout": 5,  # the guest does not know the power button
             "allow_resize_to_same_host": "true",
             "heal_instance_info_cache_interval": 600,
             "running_deleted_instance_poll_interval": 600,

@@ -61,18 +61,19 @@ CASES: dict[str, Case] = {
         },
         {"name": "heat-pool-2", "default_prefixlen": 25, "prefixes": ["10.90.0.0/16", "10.91.0.0/16"], "tags": ["b"]},
     ),
+    # The fixed addresses of the ports are outside of its pool, from which DHCP and the router take theirs.
     "subnet": Case(
         "Subnet",
         {
             "network": ref("net"),
             "cidr": "10.80.0.0/24",
-            "allocation_pools": [{"start": "10.80.0.10", "end": "10.80.0.99"}],
+            "allocation_pools": [{"start": "10.80.0.100", "end": "10.80.0.199"}],
             "dns_nameservers": ["192.0.2.53"],
             "host_routes": [{"destination": "10.99.0.0/16", "nexthop": "10.80.0.9"}],
         },
         {
             "name": "heat-subnet",
-            "allocation_pools": [{"start": "10.80.0.10", "end": "10.80.0.200"}],
+            "allocation_pools": [{"start": "10.80.0.100", "end": "10.80.0.220"}],
             "dns_nameservers": [],
             "host_routes": [],
             "enable_dhcp": False,
@@ -223,8 +224,13 @@ CASES: dict[str, Case] = {
     ),
     "floating_ip": Case(
         "FloatingIP",
-        {"floating_network": ref("external"), "port_id": ref("routed_port")},
-        {"port_id": None, "dns_name": "floating", "dns_domain": "example.org."},
+        {
+            "floating_network": ref("external"),
+            "port_id": ref("routed_port"),
+            "dns_name": "floating",
+            "dns_domain": "example.org.",
+        },
+        {"port_id": None},
         depends_on=("interface", "router"),
     ),
     "free_floating_ip": Case(
@@ -285,7 +291,7 @@ AFTER_UPDATE: tuple[tuple[str, str, object], ...] = (
     ("net", "admin_state_up", False),
     ("vlan", "provider:segmentation_id", 151),
     ("pool", "default_prefixlen", "25"),
-    ("subnet", "allocation_pools", [{"start": "10.80.0.10", "end": "10.80.0.200"}]),
+    ("subnet", "allocation_pools", [{"start": "10.80.0.100", "end": "10.80.0.220"}]),
     ("subnet", "enable_dhcp", False),
     ("subnet_of_pool", "gateway_ip", None),
     ("qos", "shared", True),

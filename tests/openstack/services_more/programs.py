@@ -10,19 +10,22 @@ from tests.openstack.cloud import Cloud
 from tests.openstack.services_more.environment import more
 
 MARK = "STEP "
+SECONDS = 900.0  # some hundred requests and tokens, on a busy machine
 
 
 def run_steps(cloud: Cloud, name: str, program: Path, arguments: list[str | Path]) -> int:
     """Run a program, report its steps, and return their number; CheckError with its last words if it fails."""
+    log = cloud.log(name)
     with more(cloud):
         # -P: else a module of ours in the program's directory hides the package of that name.
-        done = cloud.run([cloud.program("python"), "-P", program, *arguments], check=False)
-    cloud.log(name).write_text(done.stdout + done.stderr)
-    steps = [line.removeprefix(MARK) for line in done.stdout.splitlines() if line.startswith(MARK)]
+        argv = [cloud.program("python"), "-P", program, *arguments]
+        status = cloud.run(["sh", "-c", 'exec "$@" >"$0" 2>&1', log, *argv], check=False, seconds=SECONDS).returncode
+    output = log.read_text(errors="replace")
+    steps = [line.removeprefix(MARK) for line in output.splitlines() if line.startswith(MARK)]
     for step in steps:
         cloud.say(f"{name} {step}")
-    if done.returncode:
-        reasons = [line for line in done.stderr.splitlines() if re.match(r"[\w.]+(Error|Exception|NotFound)\b", line)]
-        raise CheckError(f"after {len(steps)} steps: {(reasons or ['ended'])[-1]}\n{done.stderr[-4000:]}")
+    if status:
+        reasons = [line for line in output.splitlines() if re.match(r"[\w.]+(Error|Exception|NotFound)\b", line)]
+        raise CheckError(f"after {len(steps)} steps: {(reasons or ['ended'])[-1]}\nend of {log}:\n{output[-4000:]}")
     expect(steps, "the program did nothing")
     return len(steps)

@@ -14,21 +14,29 @@ from pathlib import Path
 from tests.openstack.checks.expect import CheckError, expect
 from tests.openstack.cloud import EXTERNAL, PASSWORD, REGION, Cloud, ini
 from tests.openstack.services.resources import EXTERNAL_NETWORK, FLAVOR, IMAGE, LARGER_FLAVOR, OTHER_IMAGE
-from tests.openstack.services_more.environment import SITE_PACKAGES, more
+from tests.openstack.services_more.environment import more
 
-SCENARIO_SECONDS = 3000.0
-LINE = re.compile(
-    r"^\{?\d*\}? ?(?P<test>[\w.]+)(?:\[.*\])? (?:\[[\d.]+s\] )?\.\.\. (?P<result>ok|FAILED|SKIPPED: .*|SKIPPED)"
-)
-# In the order in which they run: a pattern of tests, and why these.
-SELECTED: Mapping[str, str] = {
-    r"tempest\.scenario\.test_server_basic_ops": "metadata, SSH through a floating IP",
-    r"tempest\.scenario\.test_network_basic_ops": "connectivity, MTU, hot plug, router and port states, DNS servers",
-    r"tempest\.scenario\.test_security_groups_basic_ops": "filtering within and between projects, port security",
-    r"tempest\.scenario\.test_network_v6": "SLAAC and DHCPv6, one and two networks",
-    r"tempest\.scenario\.test_network_advanced_server_ops": "connectivity after Nova's operations",
-    r"neutron_tempest_plugin\.scenario\.test_(basic|connectivity|floatingip|port_forwardings|portsecurity)": "the plug-in",
-    r"neutron_tempest_plugin\.scenario\.test_(security_groups|mtu|metadata|ipv6|ports|allowed_address|dhcp)": "the plug-in",
+NAME = "tempest"
+SCENARIO_SECONDS = 5400.0
+PROGRAM = Path(__file__).with_name("tempest_program.py")
+LINE = re.compile(r"^TEST (?P<test>.+) (?P<result>ok|SKIPPED|FAILED) (?P<seconds>\d+)s ?(?P<reason>.*)$")
+TEMPEST, PLUGIN = "tempest.scenario.test_", "neutron_tempest_plugin.scenario.test_"
+# In the order in which they run: modules, and what they test.
+MODULES: Mapping[str, str] = {
+    f"{TEMPEST}server_basic_ops": "metadata, SSH through a floating IP",
+    f"{TEMPEST}network_basic_ops": "connectivity, MTU, hot plug, states of routers and ports, name servers",
+    f"{TEMPEST}security_groups_basic_ops": "filtering within and between projects, port security",
+    f"{TEMPEST}network_v6": "SLAAC and DHCPv6 on one and two networks",
+    f"{TEMPEST}network_advanced_server_ops": "connectivity after Nova's operations",
+    f"{PLUGIN}basic": "a server",
+    f"{PLUGIN}connectivity": "routers between subnets",
+    f"{PLUGIN}floatingip": "north-south and east-west traffic",
+    f"{PLUGIN}port_forwardings": "port forwardings",
+    f"{PLUGIN}portsecurity": "port security",
+    f"{PLUGIN}security_groups": "rules, remote groups, address groups",
+    f"{PLUGIN}metadata": "metadata over IPv6",
+    f"{PLUGIN}ipv6": "RADVD after changes",
+    f"{PLUGIN}ports": "ports of servers",
 }
 
 
@@ -46,7 +54,7 @@ def check_tempest(cloud: Cloud) -> str:
     directory = cloud.directory("tempest")
     (directory / "tempest.conf").write_text(render(cloud, directory))
     began = time.monotonic()
-    outcomes = run(cloud, directory, SELECTED)
+    outcomes = run(cloud, directory, list(MODULES))
     write_table(cloud, outcomes)
     counts = {kind: sum(each.result == kind for each in outcomes) for kind in ("ok", "SKIPPED", "FAILED")}
     expect(counts["ok"], "no test passed")
@@ -57,44 +65,34 @@ def check_tempest(cloud: Cloud) -> str:
     return f"{summary} in {time.monotonic() - began:.0f} s"
 
 
-def run(cloud: Cloud, directory: Path, patterns: Mapping[str, str]) -> list[Outcome]:
-    """Run the tests one after the other; output is in the log `tempest`."""
+def run(cloud: Cloud, directory: Path, modules: Sequence[str]) -> list[Outcome]:
+    """Run the modules in one process on the external machine, and report each outcome; its log is `tempest`."""
+    environment = {"TEMPEST_CONFIG_DIR": str(directory), "TEMPEST_CONFIG": "tempest.conf", "HOME": str(directory)}
+    log = cloud.log(NAME)
+    log.unlink(missing_ok=True)
+    with more(cloud):
+        cloud.start(NAME, [cloud.program("python"), "-P", PROGRAM, *modules], environment, host=EXTERNAL)
     outcomes: list[Outcome] = []
-    with cloud.log("tempest").open("a") as log:
-        for pattern in patterns:
-            with more(cloud):
-                done = cloud.run(
-                    stestr(cloud, pattern),
-                    {"TEMPEST_CONFIG_DIR": str(directory), "TEMPEST_CONFIG": "tempest.conf", "HOME": str(directory)},
-                    host=EXTERNAL,
-                    check=False,
-                    seconds=SCENARIO_SECONDS,
-                )
-            log.write(done.stdout + done.stderr)
-            found = parse(done.stdout)
-            for each in found:
-                cloud.say(f"tempest {each.test}: {each.result} {each.reason}")
-            if not found:
-                raise CheckError(f"{pattern}: no test ran: {(done.stdout + done.stderr)[-2000:]}")
-            outcomes += found
+    deadline = time.monotonic() + SCENARIO_SECONDS
+    runs = True
+    while runs:
+        runs = cloud.pid(NAME) is not None  # before the log is read: no line of an ended process is missed
+        found = parse(log.read_text(errors="replace")) if log.exists() else []
+        for each in found[len(outcomes) :]:
+            cloud.say(f"tempest {each.test}: {each.result} {each.reason}")
+        outcomes = found
+        if time.monotonic() > deadline:
+            cloud.stop(NAME)
+            raise CheckError(f"Tempest did not end within {SCENARIO_SECONDS:.0f} s; {len(outcomes)} tests ended")
+        time.sleep(1)
+    expect(outcomes, f"no test ran; end of {log}:\n{cloud.lab.log_tail(NAME)}")
     return outcomes
-
-
-def stestr(cloud: Cloud, pattern: str) -> list[str | Path]:
-    discovery = SITE_PACKAGES / "tempest" / "test_discover"
-    run = '"$0" --test-path "$1" --top-dir "$2" --repo-url "$HOME" run --serial "$3"'
-    script = f'cd "$HOME" && exec {run}'
-    return ["sh", "-c", script, cloud.program("stestr"), discovery, SITE_PACKAGES, pattern]
 
 
 def parse(output: str) -> list[Outcome]:
-    """The outcomes in stestr's output: `{0} TEST [1.5s] ... ok`."""
-    outcomes = []
-    for line in output.splitlines():
-        if found := LINE.match(line):
-            result, _, reason = found["result"].partition(": ")
-            outcomes.append(Outcome(found["test"], result, reason))
-    return outcomes
+    """The outcomes in the output of `tempest_program.py`."""
+    matches = [LINE.match(line) for line in output.splitlines()]
+    return [Outcome(found["test"], found["result"], found["reason"]) for found in matches if found]
 
 
 def write_table(cloud: Cloud, outcomes: Sequence[Outcome]) -> None:
