@@ -41,7 +41,7 @@ def test_lost_connections_and_a_lost_server(
 ) -> None:
     with kind() as database:
         url = database.create_database("lost")
-        server = start(tmp_path, url, {"database": {"failover_timeout": "1"}})
+        server = start(tmp_path, url, {"database": {"failover_timeout": "4"}})
         api = Api(server.app)
         api.post("/networks", {"network": {"name": "before"}}).expect(201)
         for number in range(2):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import psycopg
 import pymysql
 import pytest
 import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.connection_options import connect_args, psycopg_arguments
+from neutrino.server.db.connection_options import GALERA, connect_args, psycopg_arguments
 from neutrino.server.db.failover import Outage
 from neutrino.server.db.failures import Failure, classify
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import _assign_ids
 
 
 def of_mysql(number: int, kind: type[Exception] = pymysql.err.OperationalError) -> sa.exc.DBAPIError:
@@ -102,3 +107,27 @@ def test_the_url_overrides_timeouts() -> None:
 def test_every_table_has_a_primary_key() -> None:
     """Galera does not replicate deletes of tables without one."""
     assert [table.name for table in t.metadata.sorted_tables if not table.primary_key.columns] == []
+
+
+@pytest.mark.parametrize("is_galera", [False, True])
+def test_rows_are_changed_and_restored_to_exclude_transactions_on_other_nodes(tmp_path: Path, is_galera: bool) -> None:
+    db = Database(f"sqlite:///{tmp_path}/one.sqlite")
+    t.metadata.create_all(db.engine())
+    written: list[str] = []
+    with db.transaction() as tx:
+        table = t.change_head
+        tx.insert(table, [{"id": 1, "identity": "here", "position": 0, "removed": 0}])
+        tx.connection.info[GALERA] = is_galera
+        sa.event.listen(tx.connection, "before_cursor_execute", lambda *call: written.append(call[2]))
+        tx.exclude_other_nodes(table.c.identity, ["1"])
+        assert tx.execute(sa.select(table.c.identity)).scalar() == "here"
+    assert sum(text.startswith("UPDATE change_head") for text in written) == (2 if is_galera else 0)
+    db.close()
+
+
+def test_ids_of_change_log_rows_grow_and_are_negative() -> None:
+    first: list[dict[str, Any]] = [{}, {}, {}]
+    second: list[dict[str, Any]] = [{}]
+    mark = _assign_ids(first)
+    assert first[0]["id"] == mark < _assign_ids(second) < 0
+    assert sorted({row["id"] for row in first}) == [row["id"] for row in first]

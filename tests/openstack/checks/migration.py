@@ -21,6 +21,7 @@ from itertools import pairwise
 
 from neutrino.lab.hosts.namespaces import host_command
 from tests.openstack.checks.expect import CheckError, expect, until
+from tests.openstack.checks.remains import read_state
 from tests.openstack.checks.servers import Server, ping, running
 from tests.openstack.cloud import EXTERNAL, Cloud
 from tests.openstack.services.libvirt import virsh
@@ -163,11 +164,22 @@ def _measure(cloud: Cloud, server: Server, target: str, floating: str) -> Shares
     with pinging(cloud, floating) as packets:
         time.sleep(1)
         migrate(server, target)
-        until(lambda: ping(cloud, floating), f"ping on {target}", 60)
+        try:
+            until(lambda: ping(cloud, floating), f"ping on {target}", 60)
+        except CheckError as error:
+            raise CheckError(f"{error}; {_explain(cloud, server)}") from None
         time.sleep(1)
     log = cloud.log("server").read_text(errors="replace")
     pause = qemu_pause(cloud, target, server.show().instance_name)
     return shares(longest_gap(packets.answered), pause, activation(log, server.port.id, target))
+
+
+def _explain(cloud: Cloud, server: Server) -> str:
+    """Write what the hosts have to a log, for a server that does not answer; the log, and the end of the console."""
+    state = read_state(cloud)
+    path = cloud.log("live-migration-state")
+    path.write_text("\n".join(sorted(state.database | state.hosts)) + "\n")
+    return f"flows, ports and addresses of all hosts are in {path}; end of the console:\n{server.console()[-500:]}"
 
 
 def migrate(server: Server, target: str) -> float:

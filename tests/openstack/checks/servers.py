@@ -43,7 +43,9 @@ class Server:
 
     @property
     def port(self) -> Any:
-        return self.ports()[0]
+        """The port on the network with the router, which is the only one of most servers."""
+        network = self.demo.network.find_network(NETWORK).id
+        return next(port for port in self.ports() if port.network_id == network)
 
     @property
     def address(self) -> str:

@@ -77,7 +77,7 @@ class Transaction:
         if not ids or not self.connection.info.get(GALERA):
             return
         rows = column.table.c.id.in_(sorted(ids))
-        change, restore = sa.func.concat("~", column), sa.func.substr(column, 2)
+        change, restore = sa.literal("~") + column, sa.func.substr(column, 2)
         for value in (change, restore):
             self.write(sa.update(column.table).where(rows).values({column: value}))
 
