@@ -144,7 +144,7 @@ def render(cloud: Cloud, directory: Path) -> str:
                 "resize": "true",
                 "cold_migration": "true",
                 "live_migration": "true",
-                "suspend": "false",  # QEMU's emulated aarch64 machine cannot be restored
+                "suspend": "false",  # not tried with emulated machines
                 "vnc_console": "false",
                 "shelve": "false",
                 "snapshot": "false",
