@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.metrics.catalog import UNREACHABLE
+from neutrino.server import errors
 from neutrino.server.db.failures import Failure, classify
 
 LOG = logging.getLogger(__name__)
@@ -75,7 +76,8 @@ class ReadConnection(Connection):
             failed = error
         outage: Outage = self.engine.outage  # type: ignore[attr-defined]
         tries, began = 0, time.monotonic()
-        while classify(failed) is Failure.UNAVAILABLE:
+        # A conflict of a read: Galera's node did not receive within wsrep_sync_wait what others have committed (1205).
+        while (failure := classify(failed)) in (Failure.UNAVAILABLE, Failure.CONFLICT):
             outage.failed(failed.orig)
             discard(self)
             if not outage.wait(tries, began):
@@ -88,6 +90,8 @@ class ReadConnection(Connection):
             else:
                 outage.succeeded()
                 return result
+        if failure is Failure.CONFLICT:
+            raise errors.DatabaseUnreachable() from failed
         raise failed
 
 
