@@ -26,7 +26,7 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from neutrino import private
 from neutrino.metrics.catalog import EXHAUSTED, RETRIES, UNREACHABLE
 from neutrino.server import errors
-from neutrino.server.db import batch, read_ahead
+from neutrino.server.db import batch, cursors, read_ahead
 from neutrino.server.db.commit_notifier import CommitNotifier
 from neutrino.server.db.transaction import Stale as Stale
 from neutrino.server.db.transaction import Transaction
@@ -354,8 +354,25 @@ def _server_engines(url: sa.URL, pool_size: int) -> tuple[Engine, Engine]:
     options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 50, "pool_recycle": 1800, "pool_pre_ping": False}
     # Transactions always end with a commit or rollback, so the pool need not send another rollback.
     options["pool_reset_on_return"] = None
+    more: dict[str, Any] = {}
     if url.get_backend_name() == "postgresql" and "connect_timeout" not in url.query:
-        options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}  # PyMySQL's default; libpq waits without limit
+        more["connect_timeout"] = CONNECT_SECONDS  # PyMySQL's default; libpq waits without limit
+    if url.get_backend_name() == "postgresql" and url.get_driver_name() == "psycopg":
+        more["cursor_factory"] = cursors.postgres_cursor()
+    options["connect_args"] = more
     writes = sa.create_engine(url, isolation_level=batch.isolation_level(url), **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
+    if url.get_driver_name() == "pymysql":
+        for engine in (reads, writes):
+            sa.event.listen(engine, "do_connect", _mariadb_connect(cursors.mariadb_connection()))
     return reads, writes
+
+
+def _mariadb_connect(factory: type[Any]) -> Callable[..., Any]:
+    def connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> Any:
+        from pymysql.constants import CLIENT
+
+        flags = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS  # for `batch` and `read_ahead`
+        return factory(*arguments, **{**options, "client_flag": flags})
+
+    return connect

@@ -26,6 +26,10 @@ UNLIMITED = -1
 UNCOUNTED = -2  # unlimited, and without a counter
 
 
+class NewLimit(int):
+    """A limit of a project that has no counter of the resource yet."""
+
+
 def now() -> str:
     """The current time in the format of the API."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -155,7 +159,7 @@ class Transaction:
             )  # no counter without a limit: it would be a hot row for all writers of the project
             return
         # One statement checks the limit and counts: a separate check could be passed by two writers at once.
-        if self._batch.defers and not self._is_repeated:
+        if self._batch.defers and not self._is_repeated and not isinstance(limit, NewLimit):
             self.change(_COUNT_LIMITED, values)  # if that is refused, the next attempt finds out why
             return
         if self.connection.execute(_COUNT_LIMITED, values).rowcount:
