@@ -12,6 +12,7 @@ COMMIT is sent before the number of changed rows is known here, so the server ha
 that fails in SQL, which is reported as `Stale`.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
@@ -56,11 +57,15 @@ class Sender(Protocol):
 
 
 class Batch:
-    """The deferred statements of one transaction; with a sender of None, each is executed at once."""
+    """The deferred statements of one transaction; with a sender of None, each is executed at once.
 
-    def __init__(self, connection: Connection, sender: Sender | None) -> None:
+    `statements`: compiled statements that the driver of such a connection executes directly.
+    """
+
+    def __init__(self, connection: Connection, sender: Sender | None, statements: Statements | None = None) -> None:
         self._connection = connection
         self._sender = sender
+        self._statements = statements
         begin = None if sender is None else sender.begin
         self._deferred: list[Statement] = [] if begin is None else [Statement(begin, None, False, None)]
         self._is_empty = True  # nothing but BEGIN is deferred
@@ -76,8 +81,7 @@ class Batch:
     def add(self, statement: sa.Executable, parameters: Any, rows: int | None = None) -> None:
         """Execute a statement without a result, now or with the next one that has one. Stale if it changes other rows."""
         if self._sender is None:
-            found = self._connection.execute(statement, parameters)
-            if rows is not None and found.rowcount != rows:
+            if self._execute_now(statement, parameters) != rows and rows is not None:
                 raise Stale
             return
         # A statement with parameters is a template that lives long; others are made for one execution.
@@ -88,6 +92,28 @@ class Batch:
             self._connection.execute(statement, parameters)  # arrives in `execute`, as text with its parameters
         finally:
             self._is_deferring = False
+
+    def _execute_now(self, statement: sa.Executable, parameters: Any) -> int:
+        """Execute a statement at once; returns the number of changed rows."""
+        many = isinstance(parameters, list)
+        text = None
+        if self._statements is not None and parameters:
+            text = self._statements.get(statement, parameters[0] if many else parameters)
+        if text is None:
+            return self._connection.execute(statement, parameters).rowcount
+        cursor = self._connection.connection.cursor()
+        try:
+            if many:
+                cursor.executemany(text.text, [text.parameters(one) for one in parameters])
+            else:
+                cursor.execute(text.text, text.parameters(parameters))
+            return cursor.rowcount
+        except sqlite3.Error as error:
+            raise sa.exc.DBAPIError.instance(
+                text.text, None, error, sqlite3.Error, dialect=self._connection.dialect
+            ) from error
+        finally:
+            cursor.close()
 
     def _defer_compiled(self, statement: sa.Executable, parameters: Any, rows: int | None) -> bool:
         assert self._sender is not None

@@ -26,7 +26,7 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from neutrino import private
 from neutrino.metrics.catalog import EXHAUSTED, RETRIES, UNREACHABLE
 from neutrino.server import errors
-from neutrino.server.db import batch, cursors, read_ahead
+from neutrino.server.db import batch, compiled, cursors, read_ahead
 from neutrino.server.db.commit_notifier import CommitNotifier
 from neutrino.server.db.transaction import Stale as Stale
 from neutrino.server.db.transaction import Transaction
@@ -62,8 +62,10 @@ class Database:
             self._reads, self._writes = _server_engines(self.url, pool_size)
             self._writer_queue = None
         self._sender = batch.install(self._writes)
+        is_sqlite = self.dialect == "sqlite"
+        self._statements = compiled.Statements(self._writes.dialect) if is_sqlite else None
         self._migrations = self._writes  # an engine whose transactions need no batch
-        if self.dialect != "sqlite":
+        if not is_sqlite:
             self._migrations = self._writes.execution_options(isolation_level="READ COMMITTED")
         self._prepare_read = read_ahead.install(self._reads)
         self._threads = threading.local()  # each thread keeps its read connection: no pool checkout per read
@@ -98,7 +100,7 @@ class Database:
         with self._writer_queue or nullcontext():
             try:
                 with self._writes.begin() as connection:
-                    deferred = batch.Batch(connection, self._sender)
+                    deferred = batch.Batch(connection, self._sender, self._statements)
                     tx = Transaction(connection, deferred, is_repeated=self.is_repeated)
                     with deferred.translated():
                         yield tx
