@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test fresh kernel openstack check bench format clean package package-test
+.PHONY: help up demo test fresh kernel openstack check bench curves format clean package package-test
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
@@ -61,6 +61,11 @@ bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with 5,0
 	.venv/bin/python -m tests.bench.run
 	.venv/bin/python -m tests.bench.hosts
 	.venv/bin/python -m tests.bench.wiring
+	@$(MAKE) --no-print-directory curves
+
+curves: ## measure and plot the cost of operations against the size of a cloud (docs/images/growth-*.svg)
+	@scripts/setup test
+	.venv/bin/python -m tests.bench.curves --images docs/images --out docs/benchmarks-growth.json
 
 format: ## format the code, and fix what the linter can
 	@scripts/setup test

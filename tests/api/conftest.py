@@ -36,8 +36,6 @@ SQLITE_ONLY = frozenset(
         "test_policy_recipes",
         "test_service_plugins",
         "test_traces",
-        # Calls of drivers; their transactions on each database: tests/faults/test_drivers.
-        "test_driver_contract",
         # Decisions on stored objects; on each database: test_dhcp_at_once and test_delegation_at_once of tests/faults,
         # tests/functional/test_delegation_feed, test_qos_use.
         "test_dhcp_active",

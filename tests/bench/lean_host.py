@@ -77,7 +77,8 @@ class LeanHost(asyncio.Protocol):
             frames.request({m.HOST_HEADER: options.host, "Authorization": f"Bearer {options.credential}"}),
         )
         cursor = m.Cursor("", self._position)
-        hello = m.Hello(host=options.host, roles=options.roles, cursor=cursor, have=self.state.have())
+        sums = self.state.sums() if self.state else None
+        hello = m.Hello(host=options.host, version=m.VERSION, roles=options.roles, cursor=cursor, sums=sums)
         self._write(frames.frame(_encode([hello])))
         pinging = asyncio.create_task(self._ping())
         try:
@@ -163,6 +164,10 @@ class LeanHost(asyncio.Protocol):
                 self.state.keep_only(message)
             case s.Welcome():
                 self._is_welcome = True
+                if message.compare:
+                    have = self.state.have()
+                    asked = m.Have(have={kind: have[kind] for kind in message.compare if kind in have})
+                    self._write(frames.frame(_encode([asked])))
                 if self._reports:
                     self._write(frames.frame(_encode(list(self._reports.values()))))
             case s.Refused():

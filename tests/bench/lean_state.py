@@ -13,6 +13,8 @@ from itertools import compress
 
 import msgspec
 
+from neutrino.feed.digests import total
+
 ENTRIES, PEERS, MEMBERS = "forwarding", "host", "group_members"
 
 
@@ -50,6 +52,7 @@ class Synced(msgspec.Struct, tag_field="type", tag="synced"):
 
 class Welcome(msgspec.Struct, tag_field="type", tag="welcome"):
     version: int = 1
+    compare: list[str] = []
 
 
 class Refused(msgspec.Struct, tag_field="type", tag="refused"):
@@ -212,6 +215,12 @@ class LeanState:
         peers = self._held[PEERS].digests() if PEERS in self._held else {}
         found = {**self._others, PEERS: peers, ENTRIES: self.entries}
         return {kind: keys for kind, keys in found.items() if keys}
+
+    def sums(self) -> dict[str, str]:
+        """For `hello`: the sum of these digests per kind."""
+        found = {**self._others, ENTRIES: self.entries}
+        sums = {kind: total(kind, digests) for kind, digests in found.items() if digests}
+        return {**sums, PEERS: self._held[PEERS].total()} if PEERS in self._held else sums
 
     def summary(self) -> dict[str, dict[str, str]]:
         """By kind and id: digests; of entries by network, and of all peers, the digest of the set."""

@@ -72,7 +72,7 @@ class Chaos:
             self.check()
         progress("everything is deleted")
         self.changes.delete_everything()
-        wait_until(lambda: not self._left(), SETTLE_SECONDS, "something is left on the hosts")
+        wait_until(lambda: not self.left(), SETTLE_SECONDS, "something is left on the hosts")
         progress("nothing is left")
 
     def _do(self, steps: list[Step]) -> None:
@@ -214,7 +214,7 @@ class Chaos:
         verified = {host: (one.communicate()[0], one.returncode) for host, one in verifying.items()}
         return [f"{host}: {text.strip()}" for host, (text, status) in verified.items() if status != 0]
 
-    def _left(self) -> list[str]:
+    def left(self) -> list[str]:
         lines = [line for host in self.lab.hosts for line in self.lab.run(host, ["ip", "netns"]).stdout.splitlines()]
         return [line for line in lines if line.startswith(LEFT)]
 

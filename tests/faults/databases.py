@@ -28,8 +28,8 @@ from tests.faults.failover.report import table
 FAMILIES = (galera_scenarios, postgres_scenarios)
 
 
-def run(chosen: Sequence[str], seconds: float) -> list[Result]:
-    results: list[Result] = []
+def run(chosen: Sequence[str], seconds: float, results: list[Result]) -> None:
+    """Run the scenarios and append their results one by one."""
     for family in FAMILIES:
         names = [name for name in family.SCENARIOS if not chosen or name in chosen]
         for result in family.run(names, seconds) if names else ():
@@ -38,7 +38,6 @@ def run(chosen: Sequence[str], seconds: float) -> list[Result]:
             progress(f"{result.name}: {state}, longest stall {result.figures.stall:.1f} s")
             for line in (*result.violations[:20], *(f"{n} × {what}" for what, n in result.figures.defects.items())):
                 progress(f"    {line}")
-    return results
 
 
 @contextlib.contextmanager
@@ -62,9 +61,12 @@ def main(arguments: list[str] | None = None) -> int:
     enter()
     logging.getLogger("neutrino").setLevel(logging.CRITICAL)
     began = time.monotonic()
-    with _ended_by_signal():
-        results = run(options.scenario, options.seconds)
-    print(table(results))
+    results: list[Result] = []
+    try:
+        with _ended_by_signal():
+            run(options.scenario, options.seconds, results)
+    finally:  # also after Ctrl-C: what was measured so far
+        print(table(results))
     failed = [one.name for one in results if not one.passed]
     print(f"{len(results) - len(failed)} of {len(results)} scenarios passed in {time.monotonic() - began:.0f} s")
     if failed:

@@ -22,7 +22,8 @@ from tests.support.process import wait_until
 
 
 def lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+    """The complete lines: one may be written right now."""
+    return [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []
 
 
 def wait_for_line(path: Path, text: str) -> str:

@@ -306,7 +306,8 @@ def test_the_gateway_is_removed_and_added_and_subnets_stay_connected(site: Site)
         lab.api.update("router", router["id"], external_gateway_info={"network_id": site.out["id"]})
         for guest in site.guests.values():
             wait_until_reachable(lab, guest.name, MACHINE)
-    assert len(gaps(across)) <= 5  # devices are plugged meanwhile, which a switch in userspace does not bear well
+    # A fifth of a second: devices are plugged meanwhile, for which a switch in userspace stops forwarding.
+    assert len(gaps(across)) <= 10
     for host in lab.hosts:
         wait_until_no_drift(lab, host)
 

@@ -1,6 +1,6 @@
 """Whatever is killed, cut, restarted or meddled with: packets go on, and everything is put right.
 
-Each under a hundred pings a second on four paths: on one host and between hosts, by a tunnel and by a VLAN. Where it is
+Each under fifty pings a second on four paths: on one host and between hosts, by a tunnel and by a VLAN. Where it is
 not said otherwise, not one of them may be lost. `python -m tests.faults.outage` is the long form for the server.
 """
 

@@ -1,10 +1,10 @@
-"""The guest of the instances: Debian's kernel and an initramfs of busybox that does DHCP, metadata and HTTP.
+"""The guest of the instances: Debian's kernel and an initramfs of busybox that does DHCP, metadata, HTTP and SSH.
 
 Its console (the log of Nova) has a line `GUEST <seconds>s: …` for each step, which the checks read:
 
     lease eth0 10.0.0.7/24 mtu=1450 routes=…    udhcpc has configured an interface
     instance-id i-…, hostname …                  Nova's metadata service has answered through neutrino
-    READY                                        port 80 serves the instance's id
+    READY                                        port 80 serves the instance's id; port 22 accepts the keys of its metadata
     attached eth1, detached eth1                 interfaces that come and go later
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import re
 import stat
 import subprocess
 from dataclasses import dataclass
@@ -23,10 +24,31 @@ from tests.openstack.cloud import ROOT, WORK, Say
 # With their dependencies; what is part of the kernel is left out.
 MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net")
 DISK_BYTES = 16 << 20
+# Programs of this machine: the SSH server, and a ping that can forbid fragmentation, as busybox's cannot.
+PROGRAMS = (Path("/usr/sbin/dropbear"), Path("/usr/bin/ping"))
+CURL = """#!/bin/sh
+data= url=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --data | -d) data=$2; shift ;;
+    -X | -H) shift ;;
+    http*) url=$1 ;;
+    esac
+    shift
+done
+exec wget -q -O - ${data:+--post-data "$data"} "$url"
+"""
+# What test suites expect of a guest beside busybox.
+SCRIPTS = {
+    "sudo": '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n',
+    "curl": CURL,
+}
 
 # A static busybox cannot load modules of the C library for names (and its wget crashes with -T).
 ETC = {
-    "passwd": "root:x:0:0::/:/bin/sh\n",
+    "passwd": "root:x:0:0::/root:/bin/sh\n",
+    "group": "root:x:0:\n",
+    "shells": "/bin/sh\n",
     "nsswitch.conf": "".join(f"{name}: files\n" for name in ("passwd", "services", "hosts", "networks", "protocols")),
     "services": "http 80/tcp\n",
     "hosts": "127.0.0.1 localhost\n",
@@ -51,6 +73,7 @@ bound | renew)
         routes="0.0.0.0/0 $router"
         ip route replace default via "${router%% *}" dev "$interface"
     fi
+    for server in $dns; do echo "nameserver $server"; done >/etc/resolv.conf
     lease="$interface $ip/$mask mtu=$mtu routes=[$routes]"
     [ -e "/tmp/lease.$interface" ] || echo "GUEST $(cut -d' ' -f1 /proc/uptime)s: lease $lease"
     touch "/tmp/lease.$interface"
@@ -70,7 +93,7 @@ done </order
 say() { echo "GUEST $(cut -d' ' -f1 /proc/uptime)s: $*"; }
 serve() {
     ip link set "$1" up
-    udhcpc -i "$1" -s /udhcpc -O staticroutes -O mtu -t 30 -T 2 -A 3 -f &
+    udhcpc -i "$1" -p "/var/run/udhcpc.$1.pid" -s /udhcpc -O staticroutes -O mtu -t 30 -T 2 -A 3 -f &
 }
 get() {
     n=0
@@ -91,6 +114,11 @@ mkdir -p /tmp/www
 id=$(get /latest/meta-data/instance-id)
 echo "$id" >/tmp/www/index.html
 httpd -p 80 -h /tmp/www
+mount -t devpts devpts /dev/pts 2>/dev/null || { mkdir -p /dev/pts; mount -t devpts devpts /dev/pts; }
+# Once: a server without a key has none, and the metadata service has answered before
+wget -q -O /root/.ssh/authorized_keys http://169.254.169.254/latest/meta-data/public-keys/0/openssh-key
+chmod 600 /root/.ssh/authorized_keys
+dropbear -R -s -p 22
 say "instance-id $id, hostname $(get /latest/meta-data/local-hostname), address $(get /latest/meta-data/local-ipv4)"
 say READY
 known=eth0
@@ -131,11 +159,18 @@ def guest_files(say: Say) -> GuestFiles:
 
 def initramfs(files: KernelFiles) -> bytes:
     archive = Archive()
-    for name in ("bin", "modules", "proc", "sys", "dev", "tmp", "etc"):
+    for name in ("bin", "modules", "proc", "sys", "dev", "tmp", "etc", "etc/dropbear", "var", "var/run"):
         archive.add(name, b"", stat.S_IFDIR | 0o755)
+    for name in ("root", "root/.ssh"):  # of its owner alone, as the SSH server demands
+        archive.add(name, b"", stat.S_IFDIR | 0o700)
+    for program in PROGRAMS:
+        for target, loaded in with_libraries(program):
+            _add(archive, target, loaded)
+    for script, text in SCRIPTS.items():
+        archive.add(f"bin/{script}", text.encode(), stat.S_IFREG | 0o755)
     archive.add("bin/busybox", files.busybox.read_bytes(), stat.S_IFREG | 0o755)
     for name in _run([str(files.busybox), "--list"]).split():
-        if name != "busybox":
+        if name not in ("busybox", "ping"):
             archive.add(f"bin/{name}", b"busybox", stat.S_IFLNK | 0o777)
     order: list[str] = []
     for module in MODULES:
@@ -153,6 +188,22 @@ def initramfs(files: KernelFiles) -> bytes:
     archive.add("udhcpc", UDHCPC.encode(), stat.S_IFREG | 0o755)
     archive.add("init", INIT.encode(), stat.S_IFREG | 0o755)
     return gzip.compress(archive.finish(), 6)
+
+
+def with_libraries(program: Path) -> list[tuple[str, bytes]]:
+    """The program as `bin/NAME`, and the shared libraries that it loads, at their paths."""
+    found = re.findall(r"(/\S+) \(0x", _run(["ldd", str(program)]))
+    return [
+        (f"bin/{program.name}", program.read_bytes()),
+        *((path.lstrip("/"), Path(path).read_bytes()) for path in found),
+    ]
+
+
+def _add(archive: Archive, path: str, content: bytes) -> None:
+    """A program with the directories above it."""
+    for parent in reversed(Path(path).parents[:-1]):
+        archive.add(str(parent), b"", stat.S_IFDIR | 0o755)
+    archive.add(path, content, stat.S_IFREG | 0o755)
 
 
 def kernel_command_line(*, offloads: bool) -> str:

@@ -35,7 +35,7 @@ from tests.support.addresses import pool
 from tests.support.lab_control import Lab
 from tests.support.ports import free_port
 
-PING_INTERVAL = 0.01
+PING_INTERVAL = 0.02
 CONNECT_SECONDS = scaled(2.0)
 FIRST_ANSWER_SECONDS = scaled(10.0)
 _SEQUENCE = re.compile(r"icmp_seq=(\d+) ttl=")
@@ -163,7 +163,7 @@ def pings(lab: Lab, source: str, target: str, seconds: int = 10) -> bool:
 
 
 class Pinging:
-    """`with Pinging(lab, "a", target) as ping:` a hundred per second; `ping.lost` is then the number of unanswered ones."""
+    """`with Pinging(lab, "a", target) as ping:` fifty per second; `ping.lost` is then the number of unanswered ones."""
 
     def __init__(self, lab: Lab, source: str, target: str, interval: float = PING_INTERVAL) -> None:
         self._lab = lab

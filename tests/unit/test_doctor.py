@@ -518,7 +518,7 @@ def test_an_invalid_configuration_stops_the_other_checks(tmp_path: Path) -> None
 def test_a_check_that_hangs_keeps_what_it_found(tmp_path: Path) -> None:
     before = time.monotonic()
     found = list(of_run("hanging", 0.2, tmp_path))
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 30  # the check would take 60
     assert [each.kind for each in found] == ["drift", "check-timed-out"]
 
 

@@ -7,8 +7,9 @@
 
 An agent may start before its server: it works from its cache, waits and logs that, and deletes nothing meanwhile.
 
-A connection: `hello` has the digests of all objects here, so that the server sends the difference alone; it answers
-`welcome`, the difference and `synced`, and from then on sends changes, followed by `synced`. Reports go the other way.
+A connection: `hello` has the digests of all objects here, or their sum per kind, so that the server sends the difference
+alone; it answers `welcome`, the difference and `synced`, and from then on sends changes, followed by `synced`. Reports go
+the other way.
 """
 
 import asyncio
@@ -135,6 +136,7 @@ class FeedClient:
         self._failures = 0
         self._addresses = (options.address, *options.others)
         self._attempt = 0
+        self._uses_sums = False  # the last server understands them
         self._on_synced: list[Callable[[], None]] = []
         self._position_is_new = False
         self._on_query: Callable[[m.Query], None] = self._refuse_query
@@ -304,13 +306,16 @@ class FeedClient:
             release=self._options.release,
             roles=self._options.roles,
             cursor=self.state.cursor,
-            have=self.state.have(),
+            have={} if self._uses_sums else self.state.have(),
+            sums=self.state.sums() if self._uses_sums else None,
         )
         await connection.send(m.encode([hello]), text=True)
         sender: asyncio.Task[None] | None = None
         try:
             async for data in connection:
                 for message in m.read_from_server(data):
+                    if isinstance(message, m.Welcome):
+                        await self._compare(connection, message)
                     self._take(message)
                     if isinstance(message, m.Welcome) and sender is None:
                         # `welcome` has queued again what the last connection left unacknowledged.
@@ -321,6 +326,17 @@ class FeedClient:
         finally:
             if sender is not None:
                 await _cancel(sender)
+
+    async def _compare(self, connection: ClientConnection, welcome: m.Welcome) -> None:
+        """Send the digests that the server asks for, as the first message after `hello`."""
+        used, self._uses_sums = self._uses_sums, welcome.version >= m.SUMS
+        if used and not self._uses_sums:
+            # It ignores the sums, and so takes this host for one without any object, which gets no deletions.
+            raise ConnectionError("the server has an earlier release: connecting again with all digests")
+        if welcome.compare:
+            have = self.state.have()
+            asked = m.Have(have={kind: have[kind] for kind in welcome.compare if kind in have})
+            await connection.send(m.encode([asked]), text=True)
 
     def _take(self, message: Any) -> None:
         match message:

@@ -14,7 +14,8 @@ import msgspec
 from neutrino.model.agents import AgentState
 from neutrino.model.state import Member
 
-VERSION: Final = 1
+VERSION: Final = 2
+SUMS: Final = 2  # from this version on, `hello` may have `sums` instead of `have`
 OLDEST: Final = 1  # the oldest version that this release supports
 MAX_BYTES: Final = 16 * 1024 * 1024  # of one frame
 HOST_HEADER: Final = "X-Neutrino-Host"
@@ -44,7 +45,8 @@ class HostReport(Message, frozen=True, kw_only=True, omit_defaults=True):
 class Hello(Message, frozen=True, kw_only=True, omit_defaults=True, tag="hello"):
     """The first message. `have`: by kind and id the digest that the server sent with each object that the host has.
 
-    Forwarding entries are many and small: `have` has one digest per network for all of them.
+    Forwarding entries are many and small: `have` has one digest per network for all of them. `sums`, in place of `have`:
+    one digest per kind (`digests.total`); `welcome` then names the kinds whose digests the server needs.
     """
 
     host: str
@@ -52,6 +54,13 @@ class Hello(Message, frozen=True, kw_only=True, omit_defaults=True, tag="hello")
     release: str = ""
     roles: tuple[str, ...] = ()
     cursor: Cursor | None = None
+    have: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+    sums: dict[str, str] | None = None
+
+
+class Have(Message, frozen=True, kw_only=True, omit_defaults=True, tag="have"):
+    """The digests of the kinds that `welcome` asks for."""
+
     have: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
 
 
@@ -120,6 +129,7 @@ class Welcome(Message, frozen=True, kw_only=True, omit_defaults=True, tag="welco
     cursor: Cursor
     version: int = VERSION
     server: str = ""
+    compare: tuple[str, ...] = ()  # kinds whose sum differs: the host answers with `have`
 
 
 class Refused(Message, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
@@ -183,7 +193,7 @@ class Query(Message, frozen=True, kw_only=True, omit_defaults=True, tag="query")
     seconds: float = 5.0
 
 
-HostMessage = Hello | Report | PortUp | PortDown | PortReady | Status | Problem | Answer
+HostMessage = Hello | Have | Report | PortUp | PortDown | PortReady | Status | Problem | Answer
 ServerMessage = Welcome | Refused | Put | Gone | Members | Entries | Synced | Ack | Problem | Query
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from neutrino.feed.digests import total
 from neutrino.feed.messages import Cursor, Entries, Gone, Members, Put, ServerMessage, Synced, Welcome
 from neutrino.model.fields import fault
 from neutrino.model.kinds import KINDS, Kind
@@ -218,6 +219,10 @@ class State:
         digests = {kind: {key: self._digests[kind].get(key, "") for key in keys} for kind, keys in self.objects.items()}
         digests[ENTRIES] = {e.network_id: "" for e in self.objects[ENTRIES].values()} | self._entries
         return {kind: keys for kind, keys in digests.items() if keys}
+
+    def sums(self) -> dict[str, str]:
+        """For `hello`: the sum of these digests per kind."""
+        return {kind: total(kind, digests) for kind, digests in self.have().items()}
 
     def dump(self) -> bytes:
         """The content of the cache file."""

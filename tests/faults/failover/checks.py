@@ -58,10 +58,16 @@ def log_order(db: Database) -> list[str]:
 
 def unfinished_ports(db: Database) -> list[str]:
     """Ports that are bound to a connected host, and not ACTIVE."""
-    p = t.ports.c
+    p, b = t.ports.c, t.provisioning_blocks.c
+    columns = (p.id, p.status, p.host, p.vif_type, p.revision_number)
     with db.read() as connection:
-        rows = connection.execute(sa.select(p.id, p.status).where(p.host != "", p.status != "ACTIVE")).all()
-    return [f"port {row.id} is {row.status}" for row in rows]
+        rows = connection.execute(sa.select(*columns).where(p.host != "", p.status != "ACTIVE")).all()
+        blocks = connection.execute(sa.select(b.port_id, b.component)).all()
+    return [
+        f"port {row.id} of host {row.host} is {row.status}: vif_type {row.vif_type}, revision {row.revision_number}, "
+        f"blocks {[block.component for block in blocks if block.port_id == row.id]}"
+        for row in rows
+    ]
 
 
 def contents(db: Database) -> dict[str, str]:

@@ -103,8 +103,10 @@ def _needed(db: Database, host: str) -> dict[tuple[str, str], Object]:
 
 
 @contextlib.contextmanager
-def cloud(urls: Sequence[str], nodes: Callable[[], Mapping[str, Database]], hosts: int = 6) -> Iterator[Cloud]:
-    """One server for each connection URL."""
+def cloud(
+    urls: Sequence[str], nodes: Callable[[], Mapping[str, Database]], options: Mapping[str, Any], hosts: int = 6
+) -> Iterator[Cloud]:
+    """One server for each connection URL, with these options of [database]."""
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="neutrino-failover-"))
         progress("create the schema, hosts and a network")
@@ -120,7 +122,7 @@ def cloud(urls: Sequence[str], nodes: Callable[[], Mapping[str, Database]], host
         finally:
             server.close()
         progress(f"start {len(urls)} servers")
-        running = [stack.enter_context(_server(n, url)) for n, url in enumerate(urls, 1)]
+        running = [stack.enter_context(_server(n, {**options, "connection": url})) for n, url in enumerate(urls, 1)]
         proxy = stack.enter_context(ApiProxy([one.port for one in running]))
         agents = stack.enter_context(connected(keys, [str(one.directory / "feed.sock") for one in running]))
         agents.wait_synced()
@@ -134,10 +136,10 @@ def _network(server: Server) -> str:
     return str(network["id"])
 
 
-def _server(number: int, url: str) -> Neutrino:
+def _server(number: int, database: Mapping[str, Any]) -> Neutrino:
     settings: dict[str, dict[str, Any]] = {
         "DEFAULT": {"host": f"server{number}"},
-        "database": {"connection": url},
+        "database": dict(database),
         "feed": {"run": True},
         "quotas": QUOTA,
     }

@@ -25,7 +25,7 @@ SETTINGS = {
     "binlog_format": "ROW",
     "default_storage_engine": "InnoDB",
     "innodb_autoinc_lock_mode": "2",
-    "innodb_flush_log_at_trx_commit": "0",
+    "innodb_flush_log_at_trx_commit": "2",
     "wsrep_sst_method": "rsync",
     "wsrep_slave_threads": "2",
     "max_connections": "500",

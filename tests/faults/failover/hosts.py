@@ -8,15 +8,49 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
+from neutrino.model.agents import DATAPLANE, OVS, AgentState
 from neutrino.model.state import Object
-from tests.bench.fleet import Host, Simulated
 from tests.faults.storm import difference, known
 
 REPORT_SECONDS = 10.0
 SETTLE_SECONDS = 120.0
+
+
+class Host:
+    """One host, which reports what an agent would: its state at intervals, and each port as wired."""
+
+    def __init__(self, name: str, tunneling_ip: str, client: FeedClient) -> None:
+        self.client = client
+        self._name = name
+        self._tunneling_ip = tunneling_ip
+
+    async def run(self) -> None:
+        await asyncio.gather(*map(asyncio.create_task, (self.client.run(), self._apply(), self._report())))
+
+    async def _apply(self) -> None:
+        async for change in self.client.changes():
+            if change.kind == "port" and change.new is not None:
+                self.client.port_up(change.id, change.new.revision)
+
+    async def _report(self) -> None:
+        configurations = {
+            "tunneling_ip": self._tunneling_ip,
+            "tunnel_types": ["vxlan"],
+            "bridge_mappings": {},
+            DATAPLANE: "up",
+        }
+        start = True
+        while True:
+            state = AgentState(
+                OVS, "neutrino-agent", self._name, "N/A", configurations=configurations, start_flag=start
+            )
+            self.client.report([state])
+            start = False
+            await asyncio.sleep(REPORT_SECONDS)
 
 
 class ConnectedHosts:
@@ -34,23 +68,17 @@ class ConnectedHosts:
         return {name: host.client for name, host in self._hosts.items()}
 
     def _make(self, number: int, name: str) -> Host:
-        who = Simulated(name, self._keys[name], f"192.0.2.{number}")
-        host = Host(who, "unix:/nowhere", REPORT_SECONDS, lambda _: None)
-        first, *others = (
-            self._addresses[number % len(self._addresses) :] + self._addresses[: number % len(self._addresses)]
-        )
-        options = ClientOptions(
-            first, name, who.credential, roles=("l2",), others=tuple(others), first_delay=0.1, longest_delay=2.0
-        )
-        host.client = FeedClient(options)
-        return host
+        at = number % len(self._addresses)  # the hosts begin with different servers
+        first, *others = self._addresses[at:] + self._addresses[:at]
+        how: Any = {"others": tuple(others), "first_delay": 0.1, "longest_delay": 2.0}
+        return Host(name, f"192.0.2.{number}", FeedClient(ClientOptions(first, name, self._keys[name], ("l2",), **how)))
 
     def _run(self) -> None:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        self._hosts = {name: self._make(number, name) for number, name in enumerate(sorted(self._keys))}
+        self._hosts = {name: self._make(number, name) for number, name in enumerate(sorted(self._keys), 1)}
         tasks = [asyncio.create_task(host.run()) for host in self._hosts.values()]
         self._ready.set()
         await self._over.wait()

@@ -122,6 +122,9 @@ class Figures:
     defects: Mapping[str, int]  # other errors, which must not occur
 
 
+NO_FIGURES = Figures(0, 0.0, 0.0, 0.0, 0, 0, {})  # of a scenario without load
+
+
 def figures(answers: Sequence[Answer], began: float, ended: float, targets: Sequence[str]) -> Figures:
     """The figures of the time from `began` to `ended`; `targets` are the single servers."""
     inside = [one for one in answers if one.ended >= began and one.began <= ended]

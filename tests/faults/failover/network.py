@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tests.bench.memory import tree
 from tests.support.process import TemporaryServer
 from tests.support.throwaway_namespace import ThrowawayNamespace
 
@@ -127,10 +128,8 @@ class NodeServer(TemporaryServer):
 
     def kill(self) -> None:
         """SIGKILL to the server and all it has started."""
-        process = self._processes[-1][0]
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(20)
+        self._signal(signal.SIGKILL)
+        self._processes[-1][0].wait(20)
         self.frozen = False
 
     def shut_down(self) -> None:
@@ -140,12 +139,18 @@ class NodeServer(TemporaryServer):
         process.wait(60)
 
     def freeze(self) -> None:
-        os.killpg(self.pid, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
         self.frozen = True
 
     def thaw(self) -> None:
-        os.killpg(self.pid, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
         self.frozen = False
+
+    def _signal(self, number: signal.Signals) -> None:
+        """By process: the processes of PostgreSQL are not in one group. The first one first, which could start more."""
+        for pid in tree(self.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def stop(self) -> None:
         if self.frozen:

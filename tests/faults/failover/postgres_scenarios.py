@@ -30,7 +30,7 @@ def run(names: Sequence[str], seconds: float) -> Iterator[Result]:
         nodes = _Databases(databases)
         stack.callback(nodes.close)
         faults = Faults(databases, seconds)
-        made = stack.enter_context(cloud([databases.url()] * 3, nodes))
+        made = stack.enter_context(cloud([databases.url()] * 3, nodes, {}))
         for name in names:
             yield made.run(name, getattr(faults, name.removeprefix("postgres-")), SETTLE)
 

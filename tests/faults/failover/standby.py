@@ -28,9 +28,9 @@ SETTINGS = {
     "wal_log_hints": "on",
     "hot_standby": "on",
     "synchronous_commit": "on",
-    "wal_keep_size": "256MB",
+    "wal_keep_size": "1GB",
     "wal_retrieve_retry_interval": "1s",
-    "max_connections": "300",
+    "max_connections": "500",
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
@@ -202,6 +202,7 @@ class Pair:
 
     def rejoin(self) -> None:
         """Make the old primary the standby of the new one."""
+        self.primary.query("CHECKPOINT")  # before it, pg_rewind finds the old timeline and does nothing
         self.standby.rewind_from(self.primary)
         self.join_standby()
 

@@ -58,9 +58,10 @@ def check_many(cloud: Cloud) -> str:
     """Ten servers at once: each is ACTIVE, with its own address."""
     began = time.monotonic()
     with ExitStack() as stack:
-        servers = [create(cloud, f"many-{number}") for number in range(MANY)]
-        for server in servers:
-            stack.callback(server.delete)
+        servers = []
+        for number in range(MANY):
+            servers.append(create(cloud, f"many-{number}"))
+            stack.callback(servers[-1].delete)
         times = {}
         for server in servers:
             server.wait_for("ACTIVE", 900)
@@ -107,9 +108,10 @@ def check_nothing_remains(cloud: Cloud) -> str:
     network = cloud.connect(*DEMO).network
     networks = [{"uuid": network.find_network(name).id} for name in (NETWORK, OTHER_NETWORK)]
     with nothing_remains(cloud), ExitStack() as stack:
-        servers = [create(cloud, f"remains-{host}", host=host, networks=networks) for host in cloud.hosts]
-        for server in servers:
-            stack.callback(server.delete)
+        servers = []
+        for host in cloud.hosts:
+            servers.append(create(cloud, f"remains-{host}", host=host, networks=networks))
+            stack.callback(servers[-1].delete)
         for server in servers:
             server.wait_for("ACTIVE")
             server.wait_for_line("lease eth0")

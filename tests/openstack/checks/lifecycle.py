@@ -81,7 +81,7 @@ def check_power(cloud: Cloud) -> str:
         times["reboot"] = _back(server, floating)
         compute.stop_server(server.id)
         server.wait_for("SHUTOFF")
-        until(lambda: server.port.status == "DOWN", "the port of a stopped server is DOWN", CHANGE_SECONDS)
+        until(lambda: not ping(cloud, floating), "a stopped server does not answer", CHANGE_SECONDS)
         compute.start_server(server.id)
         times["start"] = _back(server, floating)
         _same(server, address, port)

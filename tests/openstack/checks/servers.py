@@ -43,7 +43,9 @@ class Server:
 
     @property
     def port(self) -> Any:
-        return self.ports()[0]
+        """The port on the network with the router, which is the only one of most servers."""
+        network = self.demo.network.find_network(NETWORK).id
+        return next(port for port in self.ports() if port.network_id == network)
 
     @property
     def address(self) -> str:
@@ -68,9 +70,10 @@ class Server:
     # --- the guest ------------------------------------------------------------------------------------------------
 
     def console(self) -> str:
-        """The console's log of the current boot."""
-        path = instances_path(self.cloud) / self.id / "console.log"
-        return path.read_text(errors="replace") if path.exists() else ""
+        """The console's log, on the host where it was written last."""
+        paths = [instances_path(self.cloud, host) / self.id / "console.log" for host in self.cloud.hosts]
+        found = sorted((path for path in paths if path.exists()), key=lambda path: path.stat().st_mtime)
+        return found[-1].read_text(errors="replace") if found else ""
 
     def wait_for_line(self, text: str, *, count: int = 1, seconds: float = GUEST_SECONDS) -> float:
         try:

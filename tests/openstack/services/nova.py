@@ -18,7 +18,7 @@ PRIVSEP = ("vif_plug_ovs_privileged", "vif_plug_linux_bridge_privileged", "nova_
 COMPUTE_SECONDS = 180.0
 # Nova's own threads instead of eventlet's, which would replace those of gunicorn.
 WSGI = {"OS_NOVA_DISABLE_EVENTLET_PATCHING": "true"}
-# Nova copies and removes files on the other host of a resize by ssh; the hosts are namespaces here.
+# Nova copies and removes files on the other host of a resize by ssh and scp; the hosts are namespaces here.
 SSH = """#!/bin/sh
 # ssh [-o OPTION] HOST COMMAND…: run the command on a host of the cloud
 while [ "$1" = -o ]; do shift 2; done
@@ -28,6 +28,11 @@ case $1 in
 esac
 shift
 exec nsenter --target="$pid" --net --mount -- sh -c "$*"
+"""
+SCP = """#!/bin/sh
+# scp [-C] [-r] FILE HOST:FILE: copy a file to another host of the cloud
+while case $1 in -*) true ;; *) false ;; esac; do shift; done
+exec ssh "${2%%:*}" "cat >'${2#*:}'" <"$1"
 """
 
 
@@ -52,6 +57,7 @@ def start(cloud: Cloud) -> None:
 def start_computes(cloud: Cloud) -> None:
     write_ssh(cloud)
     for host in cloud.hosts:
+        cloud.run(["mount", "--bind", instances_path(cloud, host), instances_path(cloud)], host=host)
         start_compute(cloud, host)
     for host in cloud.hosts:
         wait_for_compute(cloud, host)
@@ -78,9 +84,9 @@ def wait_for_compute(cloud: Cloud, host: str, since: str = "") -> None:
     cloud.wait(is_up, f"nova-compute of {host} has not reported", process=process, seconds=COMPUTE_SECONDS)
 
 
-def instances_path(cloud: Cloud) -> Path:
-    """Shared by the hosts, as on NFS: a live migration copies no disk."""
-    return cloud.directory("nova", "instances")
+def instances_path(cloud: Cloud, host: str = "") -> Path:
+    """Where Nova keeps instances: the same path on all hosts, and with `host` that host's own directory mounted there."""
+    return cloud.directory(host, "instances") if host else cloud.directory("nova", "instances")
 
 
 def render_controller(cloud: Cloud) -> str:
@@ -112,6 +118,7 @@ def render_compute(cloud: Cloud, host: str) -> str:
             "force_config_drive": "false",
             "default_ephemeral_format": "raw",
             "resume_guests_state_on_host_boot": "true",
+            "shutdown_timeout": 5,  # the guest does not know the power button
             "allow_resize_to_same_host": "true",
             "heal_instance_info_cache_interval": 600,
             "running_deleted_instance_poll_interval": 600,
@@ -136,9 +143,10 @@ def render_compute(cloud: Cloud, host: str) -> str:
 
 def write_ssh(cloud: Cloud) -> None:
     cases = "".join(f"{host} | {management_address(host)}) pid={cloud.lab.holder(host)} ;;\n" for host in cloud.hosts)
-    path = cloud.directory("bin") / "ssh"
-    path.write_text(SSH.format(cases=cases.rstrip()))
-    path.chmod(0o755)
+    for name, text in {"ssh": SSH.format(cases=cases.rstrip()), "scp": SCP}.items():
+        path = cloud.directory("bin") / name
+        path.write_text(text)
+        path.chmod(0o755)
 
 
 def _render(cloud: Cloud, own: dict[str, dict[str, object]]) -> str:

@@ -11,7 +11,6 @@ from tests.openstack.cloud import WORK, Cloud
 MORE_VENV = WORK / "services_more"
 MORE_PACKAGES = ("openstack-heat", "octavia", "ironic", "horizon", "tempest", "neutron-tempest-plugin")
 PORTS = {"heat": 8004, "octavia": 9876, "ironic": 6385, "horizon": 8080}
-SITE_PACKAGES = next(iter(MORE_VENV.glob("lib/python3*/site-packages")), MORE_VENV)
 
 
 @contextmanager

@@ -91,9 +91,11 @@ class Stack:
         answer = _checked(self._api.get(f"{self._found()}/resources"))
         return {each["resource_name"]: each for each in answer["resources"]}
 
-    def attributes(self, resource: str) -> Json:
-        shown: Json = _checked(self._api.get(f"{self._found()}/resources/{resource}"))["resource"]["attributes"]
-        return shown
+    def shown(self, resource: str) -> Json:
+        """The object of a resource, as Heat reads it from neutrino."""
+        answer = _checked(self._api.get(f"{self._found()}/resources/{resource}?with_attr=show"))
+        found: Json = answer["resource"]["attributes"]["show"]
+        return found
 
     def _found(self) -> str:
         stack = _checked(self._api.get(self.path))["stack"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.openstack.checks.expect import CheckError, expect
 from tests.openstack.cloud import Cloud, ini
 from tests.openstack.services.resources import DEMO
-from tests.openstack.services_more.environment import more
+from tests.openstack.services_more.programs import run_steps
 
 USER = "octavia"
 PROGRAM = Path(__file__).with_name("octavia_program.py")
@@ -24,19 +23,10 @@ def check_octavia(cloud: Cloud) -> str:
     config = cloud.write("octavia.conf", ini(sections) + cloud.credentials("service_auth", USER) + "[neutron]\n")
     arguments = _networks(cloud)
     try:
-        with more(cloud):
-            # -P: else octavia.py in the program's directory hides the package octavia.
-            done = cloud.run([cloud.program("python"), "-P", PROGRAM, config, *arguments, cloud.hosts[0]], check=False)
+        steps = run_steps(cloud, "octavia", PROGRAM, [config, *arguments, cloud.hosts[0]])
     finally:
         _remove(cloud)
-    cloud.log("octavia").write_text(done.stdout + done.stderr)
-    steps = [line.removeprefix("STEP ") for line in done.stdout.splitlines() if line.startswith("STEP ")]
-    for step in steps:
-        cloud.say(f"octavia {step}")
-    if done.returncode:
-        raise CheckError(f"after {len(steps)} steps: {done.stderr.strip().rpartition(chr(10))[2]}\n{done.stderr}")
-    expect(steps, "the program did nothing")
-    return f"{len(steps)} steps of the network driver"
+    return f"{steps} steps of the network driver"
 
 
 def _networks(cloud: Cloud) -> list[str]:

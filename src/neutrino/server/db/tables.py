@@ -179,6 +179,9 @@ ports = object_table(
     json("hints", empty="null"),
     flags("trusted", nullable=True),
     sa.UniqueConstraint("network_id", "mac_address"),
+    # Operators look ports up by name and by MAC; with the id, also a page sorted by name is read in order.
+    sa.Index("ix_ports_name", "name", "id"),
+    sa.Index("ix_ports_mac_address", "mac_address"),
 )
 
 # An address is taken if its row exists.

@@ -7,8 +7,9 @@ wait for the next one with a result, or for the commit, and are sent together (`
 The change log is what the feed reads, and the history of objects: its rows name the action, the project and the request.
 """
 
+import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, ParamSpec
 
@@ -20,9 +21,12 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.batch import Batch
 from neutrino.server.db.batch import Stale as Stale
+from neutrino.server.db.connection_options import GALERA
 
 P = ParamSpec("P")
 UNLIMITED = -1
+ID_FLOOR, ID_RANDOM_BITS = -(1 << 63), 11  # microseconds have 52 bits for the next century
+FENCE = "fence"  # the kind of a row that prevents a commit; neither the feed nor the history has such objects
 UNCOUNTED = -2  # unlimited, and without a counter
 
 
@@ -53,6 +57,8 @@ class Transaction:
         self._usage: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], int] = {}
         self.callbacks: list[Callable[[], object]] = []  # after the commit
+        self.mark: int | None = None  # id of one of its change-log rows, by which its outcome can be found out
+        self.is_ending = False  # COMMIT is being sent
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> CursorResult[Any]:
         """Execute a statement whose result is needed here, which is a round trip."""
@@ -65,6 +71,19 @@ class Transaction:
     def change(self, statement: sa.Executable, parameters: Any = None, *, rows: int = 1) -> None:
         """Change so many rows on a condition; Stale, at the commit at the latest, if it does not hold for all of them."""
         self._batch.add(statement, parameters, rows)
+
+    def exclude_other_nodes(self, column: sa.Column[str], ids: Collection[str]) -> None:
+        """Make transactions on other nodes that call this for the same rows fail, and be repeated.
+
+        Galera keeps row locks (FOR UPDATE) on their node, and compares only rows that transactions change. So the value of
+        a text column is changed and changed back. On other databases this does nothing: there the lock is enough.
+        """
+        if not ids or not self.connection.info.get(GALERA):
+            return
+        rows = column.table.c.id.in_(sorted(ids))
+        change, restore = sa.literal("~") + column, sa.func.substr(column, 2)
+        for value in (change, restore):
+            self.write(sa.update(column.table).where(rows).values({column: value}))
 
     def after_commit(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call it when the change is committed and not repeated any more: it may write, and lose races, itself."""
@@ -134,6 +153,8 @@ class Transaction:
             ]
             if self.connection.dialect.name == "sqlite":
                 self._assign_positions(rows)
+            else:
+                self.mark = _assign_ids(rows)
             self.insert(t.changes, rows)
         for key in sorted(self._usage):  # the same order in all writers, so that they cannot deadlock
             if self._usage[key]:
@@ -154,9 +175,8 @@ class Transaction:
         values = {"p": project_id, "r": resource, "n": amount, "limit": limit}
         limited = amount > 0 and limit >= 0
         if not limited:
-            self.write(
-                _COUNT, values
-            )  # no counter without a limit: it would be a hot row for all writers of the project
+            # No counter without a limit: it would be a hot row for all writers of the project.
+            self.write(_COUNT, values)
             return
         # One statement checks the limit and counts: a separate check could be passed by two writers at once.
         if self._batch.defers and not self._is_repeated and not isinstance(limit, NewLimit):
@@ -178,6 +198,32 @@ class Transaction:
         self.insert(t.quota_usages, [{"project_id": project_id, "resource": resource, "used": used}])
 
 
+def _assign_ids(rows: Sequence[dict[str, Any]]) -> int:
+    """Give change-log rows ids that no other transaction has; returns the first one.
+
+    They are chosen here, so that they are known although COMMIT is sent in the same packet. They grow with time, and are
+    negative: the database's own ids, of earlier releases, continue where they are. On a collision the write is retried.
+    """
+    first = ID_FLOOR + (time.time_ns() // 1000 << ID_RANDOM_BITS) + random.getrandbits(ID_RANDOM_BITS)
+    for number, row in enumerate(rows):
+        row["id"] = first + (number << ID_RANDOM_BITS)
+    return first
+
+
+def fenced(connection: Connection, mark: int) -> bool:
+    """Prevent the commit of the transaction with this mark: its row's id is taken. False if it has committed already."""
+    row = {"id": mark, "kind": FENCE, "object_id": "", "deleted": True, "created": False, "at": now()}
+    try:
+        with connection.begin():
+            # Waits while that transaction is still open on the same server; on another node, one of both fails.
+            connection.execute(_insert(t.changes), row)
+        return True
+    except sa.exc.IntegrityError:
+        with connection.begin():
+            # An earlier attempt to insert it may have succeeded without an answer.
+            return connection.execute(_KIND, {"id": mark}).scalar() == FENCE
+
+
 @cache
 def _insert(table: sa.Table) -> sa.Insert:
     return sa.insert(table).inline()  # no value that the database generates is needed here
@@ -189,6 +235,7 @@ def count_all(table: sa.FromClause) -> sa.Select[Any]:
     return sa.select(sa.func.count()).select_from(table).where(table.c.project_id == sa.bindparam("p"))
 
 
+_KIND = sa.select(t.changes.c.kind).where(t.changes.c.id == sa.bindparam("id"))
 _h = t.change_head.c
 _ADVANCE_HEAD = (
     sa.update(t.change_head)

@@ -294,6 +294,10 @@ class View:
         for s, column, value in reversed(list(zip(sorts, columns, found, strict=True))):
             equal = column.is_(None) if value is None else column == value
             behind = sa.or_(_beyond(column, value, s.descending), sa.and_(equal, behind))
+        # Implied by the rest, but a plain range: a database starts in the index there, instead of reading all before it.
+        first, start, descending = columns[0], found[0], sorts[0].descending
+        if len(sorts) > 1 and isinstance(start, str) and not getattr(first, "nullable", True):
+            return sa.and_(first <= start if descending else first >= start, behind)
         return behind
 
 

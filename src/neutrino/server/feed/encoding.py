@@ -4,26 +4,17 @@ A host reports the digests that it was sent, so the server finds the difference 
 digest of a set is the sum of its members' hashes: adding or removing one member needs no other, and order has no effect.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
 import msgspec
 
+from neutrino.feed.digests import number_of, text_of
 from neutrino.feed.messages import MAX_MEMBERS, Gone, Members, Put, encode_one
 from neutrino.model.state import GroupMembers, Member, Object
 
-_MODULUS: Final = 1 << 64
-
-
-def _hash(data: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
-
-
-def digest(value: int) -> str:
-    return f"{value % _MODULUS:016x}"
+_hash, digest = number_of, text_of
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +66,7 @@ class MemberSet:
 
     _counts: Counter[Member] = field(default_factory=Counter)
     _number: int = 0
+    _encoded: list[bytes] | None = None  # made once for all hosts that need the whole group
 
     def __bool__(self) -> bool:
         return bool(self._counts)
@@ -92,7 +84,9 @@ class MemberSet:
             if not self._counts[member]:
                 del self._counts[member]
                 lost.add(member)
-        self._number += sum(map(_member_hash, new)) - sum(map(_member_hash, lost))
+        if new or lost:
+            self._number += sum(map(_member_hash, new)) - sum(map(_member_hash, lost))
+            self._encoded = None
         return new, lost
 
     @property
@@ -105,6 +99,13 @@ class MemberSet:
 
     def encoded(self, key: str) -> list[bytes]:
         """The messages that put the whole group, split by the bound on one message."""
+        if not self._counts:  # not kept: all empty groups are one object
+            return self._encode(key)
+        if self._encoded is None:
+            self._encoded = self._encode(key)
+        return self._encoded
+
+    def _encode(self, key: str) -> list[bytes]:
         members = sorted(self._counts, key=lambda m: (m.ip_address, m.mac_address))
         first = GroupMembers(id=key, members=frozenset(members[:MAX_MEMBERS]))
         parts = [members[i : i + MAX_MEMBERS] for i in range(MAX_MEMBERS, len(members), MAX_MEMBERS)]

@@ -6,10 +6,11 @@ are looked up when a frame is built. One thread owns it; there is no clock and n
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from typing import Any, Final, cast
 
+from neutrino.feed.digests import text_of
 from neutrino.feed.messages import Synced, encode_one, frame
 from neutrino.model.roles import ROLES
 from neutrino.model.state import Object
@@ -17,9 +18,10 @@ from neutrino.server.feed.dhcp_scope import DhcpScope
 from neutrino.server.feed.encoding import gone, with_request_id
 from neutrino.server.feed.kinds import SERVED_KINDS
 from neutrino.server.feed.records import Records
-from neutrino.server.feed.stores import ForwardingEntries, HostObjects, Pending, ServedKind, Store, Watchers
+from neutrino.server.feed.stores import ForwardingEntries, HostObjects, Pending, ServedKind, Several, Store, Watchers
 from neutrino.server.feed.subscriptions import Subscriptions, Topic
 
+NOTHING: Final = text_of(0)  # the sum over no object
 NO_REQUESTS: Final[Mapping[Topic, str]] = {}
 FRAME_BYTES: Final = 64 * 1024  # a frame is closed at this size, so that one host does not hold up the others
 
@@ -90,20 +92,47 @@ class Fanout:
         wake: Callable[[], None] = lambda: None,
     ) -> Pending:
         """The queue of a host, in which everything is due that differs from what the host has. Changes call `wake`."""
-        kinds = frozenset(kind for kind, store in self._stores.items() if store.kind.is_for(roles))
-        pending = Pending(host, kinds, wake, cause=self._watchers.cause)
-        self._watchers.add(pending)
-        for kind, store in self._stores.items():
-            # Nothing of kinds for other roles: a host drops what it got while its credential still had the role.
-            wanted = store.digests(host) if kind in kinds else {}
+        pending = self._watch(host, roles, wake)
+        self.compare(pending, have, [*self._stores, *(kind for kind in have if kind not in self._stores)])
+        return pending
+
+    def resume(
+        self, host: str, sums: Mapping[str, str], roles: Sequence[str], wake: Callable[[], None]
+    ) -> tuple[Pending, list[str]]:
+        """The queue of a host that states one sum per kind, and the kinds that have to be compared one by one.
+
+        Changes are queued from now on: the host's answer takes a moment.
+        """
+        pending = self._watch(host, roles, wake)
+        wanted = {kind: self._stores[kind].total(host) for kind in pending.kinds}
+        unknown = sums.keys() - wanted.keys()  # of a later release, or for roles that the host has no more
+        differs = [kind for kind, number in wanted.items() if sums.get(kind, NOTHING) != number]
+        return pending, [*differs, *sorted(unknown)]
+
+    def compare(self, pending: Pending, have: Mapping[str, Mapping[str, str]], kinds: Iterable[str]) -> None:
+        """Queue what differs from the digests that the host has of these kinds."""
+        for kind in kinds:
+            store = self._stores.get(kind)
             has = have.get(kind, {})
+            if store is None:  # of a later release: the host drops it
+                for key in has:
+                    pending.touch(kind, key)
+                continue
+            # Nothing of kinds for other roles: a host drops what it got while its credential still had the role.
+            is_for_host = kind in pending.kinds
+            if is_for_host and not has:
+                store.touch_all(pending)
+                continue
+            wanted = store.digests(pending.host) if is_for_host else {}
             if wanted != has:
                 for key in {*wanted, *has}:
                     if wanted.get(key) != has.get(key):
                         store.touch(pending, key)
-        for kind in have.keys() - self._stores.keys():  # of a later release: the host drops it
-            for key in have[kind]:
-                pending.touch(kind, key)
+
+    def _watch(self, host: str, roles: Sequence[str], wake: Callable[[], None]) -> Pending:
+        kinds = frozenset(kind for kind, store in self._stores.items() if store.kind.is_for(roles))
+        pending = Pending(host, kinds, wake, cause=self._watchers.cause)
+        self._watchers.add(pending)
         return pending
 
     def disconnect(self, pending: Pending) -> None:
@@ -114,15 +143,21 @@ class Fanout:
         parts: list[bytes] = []
         size = taken = 0
         for (kind, key), due in pending.due.items():
+            rest: Several | None = None
             if due is None:
                 item = self._stores[kind].lookup(pending.host, key) if kind in pending.kinds else None
                 messages: Sequence[bytes] = (gone(kind, key) if item is None else item.encoded(),)
+            elif isinstance(due, Several):
+                messages, rest = self._stores[kind].several(pending, due)
             else:
                 messages = self._stores[kind].messages(pending, key, due)
             if request_id := pending.requests.get((kind, key)):
                 messages = [with_request_id(message, request_id) for message in messages]
             parts += messages
             size += sum(map(len, messages))
+            if rest is not None:
+                pending.due[kind, key] = rest
+                break
             taken += 1
             if size >= FRAME_BYTES:
                 break

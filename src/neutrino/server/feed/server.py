@@ -11,6 +11,7 @@ import random
 import resource
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -52,6 +53,7 @@ COMPACT_SECONDS = 60.0
 MAX_PAUSE = 0.1  # seconds between two reads of the change log
 BACKLOG = 4096  # pending connections: all hosts reconnect at once after a restart; the kernel's limit applies too
 HANDSHAKE_SECONDS = 10.0  # for TLS, and again for the upgrade request
+MAX_COMPARED = 32  # hosts whose state is compared and sent at the same time
 MAX_SESSIONS = 16  # of one host: one per process, and some whose end the server has not noticed yet
 WITHDRAWN = "the credential is not valid any more"
 
@@ -96,7 +98,9 @@ class FeedServer:
         self._woken = asyncio.Event()
         self._unsettled = asyncio.Event()  # distributed routers may need ports or statuses of ports
         self._batches = ReportBatches(functools.partial(self._run, self._writing, reports.write), options.report_delay)
+        self._turns = asyncio.Semaphore(MAX_COMPARED)
         self._sessions: set[Session] = set()
+        self._by_host: Counter[str] = Counter()
         self._queries = OpenQueries(db)
         self._database = ""  # identity of the database whose positions we send
         self.fanout = Fanout(kinds)
@@ -313,15 +317,19 @@ class FeedServer:
             await connection.close(1008, WITHDRAWN)
             return
         host, credential = admitted
-        if sum(session.host == host for session in self._sessions) >= MAX_SESSIONS:
+        if self._by_host[host] >= MAX_SESSIONS:
             await connection.close(1013, "too many connections of this host")  # try again later
             return
-        session = Session(connection, host, credential, self.fanout, self._write_reports, self._queries.of)
+        session = Session(connection, host, credential, self.fanout, self._write_reports, self._queries.of, self._turns)
         self._sessions.add(session)
+        self._by_host[host] += 1
         try:
             await session.run(self._options.server, self._database)
         finally:
             self._sessions.discard(session)
+            self._by_host[host] -= 1
+            if not self._by_host[host]:
+                del self._by_host[host]
 
     async def _write_reports(self, host: str, reports: Sequence[HostReport]) -> list[str]:
         refusals = await self._batches.take(host, reports)

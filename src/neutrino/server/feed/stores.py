@@ -12,7 +12,7 @@ everything a host should have, and what to `touch` where a digest differs. The s
 
 `Pending` is the send queue of a host: the keys of what changed since it was last sent, never the messages. So a slow host
 gets the newest value of each object once, and its queue never outgrows the number of objects. For security group members
-the difference is kept, as the whole set is large.
+the difference is kept, as the whole set is large. Of a snapshot the ids are kept, in one tuple per kind or network.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from sqlalchemy.engine import Connection
 
+from neutrino.feed.digests import total
 from neutrino.feed.messages import MAX_MEMBERS, Entries, Members, encode_one
 from neutrino.model.kinds import Kind
 from neutrino.model.state import Forwarding, GroupMembers, Member, Object
@@ -53,9 +54,18 @@ class MemberDifference:
         self.removed -= added
 
 
-# How much of a key is due: an object (None), all members of a group or all forwarding entries of a network (ALL), or a
-# difference of members.
-Due = MemberDifference | str | None
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Objects of a snapshot, from `start` on: thousands of them are one item of the queue, and take several frames."""
+
+    ids: Sequence[str]
+    start: int = 0
+
+
+SEVERAL: Final = 200  # taken at once: a frame of about 64 KiB
+# How much of a key is due: an object (None), all members of a group or the ids of a network's forwarding entries (ALL), a
+# difference of members, or several objects.
+Due = MemberDifference | Several | str | None
 
 
 @dataclass(slots=True, eq=False)
@@ -115,8 +125,18 @@ class Watchers:
     def of(self, hosts: Collection[str], kind: str) -> Iterator[Pending]:
         """Those of the hosts that consume the kind: others must not even receive the ids of its objects."""
         # A change of a large network concerns a thousand hosts, of which few may be connected here: walk the smaller set.
-        for host in hosts if len(hosts) < len(self._by_host) else self._by_host.keys() & set(hosts):
-            yield from (pending for pending in self._by_host.get(host, ()) if kind in pending.kinds)
+        # At the start, while everything is read, there is none.
+        if len(hosts) <= len(self._by_host):
+            for host in hosts:
+                for pending in self._by_host.get(host, ()):
+                    if kind in pending.kinds:
+                        yield pending
+        else:
+            for host, several in self._by_host.items():
+                if host in hosts:
+                    for pending in several:
+                        if kind in pending.kinds:
+                            yield pending
 
     def touch(self, hosts: Collection[str], kind: str, key: str) -> None:
         for pending in self.of(hosts, kind):
@@ -182,9 +202,23 @@ class Store(ABC):
         """The messages for a key with a `Due`; stores of whole objects never queue one."""
         return ()
 
+    def several(self, pending: Pending, due: Several) -> tuple[list[bytes], Several | None]:
+        """The next messages of a snapshot, and what is due after them. Looked up now: what changed since is the newest."""
+        end = due.start + SEVERAL
+        rest = Several(due.ids, end) if end < len(due.ids) else None
+        return [item.encoded() for item in self._look_up(pending.host, due.ids[due.start : end])], rest
+
+    def _look_up(self, host: str, keys: Sequence[str]) -> Iterable[Item]:
+        """`lookup` of several objects, without those that the host should not have."""
+        return [item for key in keys if (item := self.lookup(host, key)) is not None]
+
     def digests(self, host: str) -> dict[str, str]:
         """What the host should report in `hello`, by id (forwarding entries: by network)."""
         return {item.object.id: item.digest for item in self.items(host)}
+
+    def total(self, host: str) -> str:
+        """The sum of these digests."""
+        return total(self.name, self.digests(host))
 
     def items(self, host: str) -> Iterable[Item]:
         """The objects that the host should have; a store that does not keep items overrides the methods that use it."""
@@ -197,6 +231,11 @@ class Store(ABC):
     def touch(self, pending: Pending, key: str) -> None:
         """Mark what a digest stands for as due."""
         pending.touch(self.name, key)
+
+    def touch_all(self, pending: Pending) -> None:
+        """Mark everything as due for a host that has nothing of this kind."""
+        if ids := tuple(item.object.id for item in self.items(pending.host)):
+            pending.touch(self.name, "", Several(ids))
 
 
 class SharedObjects(Store):
@@ -242,8 +281,9 @@ class SharedObjects(Store):
         self._watchers.touch(self._subscriptions.hosts(self.name, key), self.name, object_id)
 
     def notify(self, host: str, key: str) -> None:
-        for object_id in self._by_key.get(key, ()):
-            self._watchers.touch([host], self.name, object_id)
+        for pending in self._watchers.of([host], self.name):
+            for object_id in self._by_key.get(key, ()):
+                pending.touch(self.name, object_id)
 
     def lookup(self, host: str, key: str) -> Item | None:
         item = self._items.get(key)
@@ -274,7 +314,9 @@ class PeerHosts(SharedObjects):
             for other in others:
                 if other != host:
                     pending.touch(self.name, other)
-        self._watchers.touch(others - {host}, self.name, host)
+        for pending in self._watchers.of(others, self.name):
+            if pending.host != host:
+                pending.touch(self.name, host)
 
     def _receives(self, host: str, value: Object) -> bool:
         mine, theirs = (self._subscriptions.keys(each, self.name) for each in (host, value.id))
@@ -282,6 +324,18 @@ class PeerHosts(SharedObjects):
 
     def items(self, host: str) -> Iterable[Item]:
         return [self._items[other] for other in self._peers(host) if other in self._items]
+
+    def _look_up(self, host: str, keys: Sequence[str]) -> Iterable[Item]:
+        # As `_receives`, with the networks of the host looked up once: a first snapshot has all hosts of a large cloud.
+        mine, items, networks_of = self._subscriptions.keys(host, self.name), self._items, self._subscriptions.keys
+        return [
+            items[key]
+            for key in keys
+            if key in items and key != host and not mine.isdisjoint(networks_of(key, self.name))
+        ]
+
+    def total(self, host: str) -> str:
+        return digest(sum(item.number for item in self.items(host)))
 
 
 class ForwardingEntries(SharedObjects):
@@ -294,6 +348,7 @@ class ForwardingEntries(SharedObjects):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._sums: defaultdict[Topic, int] = defaultdict(int)  # by network and host; an empty host: all of them
+        self._id_lists: dict[str, Sequence[str]] = {}  # by network: of snapshots since the last change
 
     def _replace(self, old: Any, new: Any) -> None:
         # Around the replacement: before it the old entry's hash is still at hand, after it the new one's.
@@ -304,6 +359,7 @@ class ForwardingEntries(SharedObjects):
             self._count(new, self._items[new.id].number)
 
     def _count(self, entry: Forwarding, number: int) -> None:
+        self._id_lists.pop(entry.network_id, None)
         for place in ((entry.network_id, ""), (entry.network_id, entry.host)):
             self._sums[place] += number
             if not self._sums[place]:
@@ -320,11 +376,24 @@ class ForwardingEntries(SharedObjects):
         return value.host != host and self._subscriptions.has(host, self.name, value.network_id)
 
     def touch(self, pending: Pending, key: str) -> None:
-        pending.digests.add(key)
         pending.touch(self.name, key, ALL)
-        # Queued one by one, so that a frame may end between them.
-        for object_id in self._entry_ids(pending, key):
-            pending.touch(self.name, object_id)
+        self._touch_entries(pending, key)
+
+    def touch_all(self, pending: Pending) -> None:
+        for key in self._subscriptions.keys(pending.host, self.name):
+            self._touch_entries(pending, key)
+
+    def _touch_entries(self, pending: Pending, key: str) -> None:
+        pending.digests.add(key)
+        if ids := self._ids(key):
+            pending.touch(self.name, f"of {key}", Several(ids))
+
+    def _ids(self, key: str) -> Sequence[str]:
+        """The entries of a network, in one sequence for all hosts that get them meanwhile."""
+        ids = self._id_lists.get(key)
+        if ids is None:
+            ids = self._id_lists[key] = tuple(self._by_key.get(key, ()))
+        return ids
 
     def messages(self, pending: Pending, key: str, due: Due) -> Sequence[bytes]:
         return (encode_one(Entries(network_id=key, ids=tuple(self._entry_ids(pending, key)))),)
@@ -347,6 +416,11 @@ class ForwardingEntries(SharedObjects):
 
     def items(self, host: str) -> Iterable[Item]:
         return [item for item in super().items(host) if item.object.host != host]  # type: ignore[attr-defined]
+
+    def _look_up(self, host: str, keys: Sequence[str]) -> Iterable[Item]:
+        mine, items = self._subscriptions.keys(host, self.name), self._items
+        found = (items[key] for key in keys if key in items)
+        return [each for each in found if each.object.host != host and each.object.network_id in mine]  # type: ignore[attr-defined]
 
 
 _NO_MEMBERS = MemberSet()
@@ -378,6 +452,10 @@ class MemberSets(Store):
 
     def touch(self, pending: Pending, key: str) -> None:
         pending.touch(self.name, key, ALL)
+
+    def touch_all(self, pending: Pending) -> None:
+        for key in self._subscriptions.keys(pending.host, self.name):
+            pending.touch(self.name, key, ALL)
 
     def messages(self, pending: Pending, key: str, due: Due) -> Sequence[bytes]:
         if self.name not in pending.kinds or not self._subscriptions.has(pending.host, self.name, key):

@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -23,7 +23,9 @@ from neutrino.server.feed.stores import Pending
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
+TURN_SECONDS = 2.0  # after which a host that reads slowly does not keep the next one from its comparison
 MAX_QUOTED = 200  # characters of a host's message in our answer
+M = TypeVar("M", m.Hello, m.Have)
 WriteReports = Callable[[str, Sequence[m.HostReport]], Awaitable[list[str]]]
 
 
@@ -36,13 +38,17 @@ class Session:
         fanout: Fanout,
         write: WriteReports,
         open_queries: Callable[[str], Iterable[m.Query]] = lambda host: (),
+        turns: asyncio.Semaphore | None = None,
     ) -> None:
+        """`turns` bounds the number of hosts whose state is compared and sent at the same time."""
         self._connection = connection
         self.host = host
         self.credential = credential
         self._fanout = fanout
         self._write = write
         self._open_queries = open_queries
+        self._turns = turns
+        self._turn: asyncio.TimerHandle | None = None  # ends this host's turn
         self._due = asyncio.Event()
         self.pending = Pending(host, frozenset(), self._due.set)  # nothing is due before `hello`
         self._synced_position = 0  # of the last `synced`
@@ -52,17 +58,16 @@ class Session:
 
     async def run(self, server: str, database: str) -> None:
         try:
+            await self._take_turn()
             hello = await self._hello()
             if hello is not None:
                 LOG.info("host %s connected, release %s, roles %s", self.host, hello.release or "?", list(hello.roles))
-                self.pending = self._fanout.connect(self.host, hello.have, self.credential.roles, self._due.set)
-                self._due.set()  # `synced` is sent also where nothing differs
-                cursor = m.Cursor(database, self._fanout.position)
-                await self._send([m.Welcome(cursor=cursor, version=min(hello.version, m.VERSION), server=server)])
-                del hello  # its digests are large, and the connection is long
-                self.is_welcome = True  # with the next line: a query is sent by it, or by the server from now on
-                self.ask(self._open_queries(self.host))
-                await self._talk()
+                if await self._compare(hello, server, database):
+                    del hello  # its digests are large, and the connection is long
+                    self._due.set()  # `synced` is sent also where nothing differs
+                    self.is_welcome = True  # with the next line: a query is sent by it, or by the server from now on
+                    self.ask(self._open_queries(self.host))
+                    await self._talk()
         except ConnectionClosed:
             pass
         except (sa.exc.SQLAlchemyError, errors.ApiError) as error:
@@ -70,30 +75,64 @@ class Session:
             LOG.error("reports of host %s could not be written, closing its connection: %s", self.host, error)
             await self._connection.close(1011, "the database cannot be reached")
         finally:
+            self._end_turn()
             self._fanout.disconnect(self.pending)
             LOG.info("host %s disconnected", self.host)
 
+    async def _take_turn(self) -> None:
+        """Wait until few others are compared: after a restart all hosts come at once, each with its digests in memory."""
+        if self._turns is not None:
+            await self._turns.acquire()
+            self._turn = asyncio.get_running_loop().call_later(TURN_SECONDS, self._end_turn)
+
+    def _end_turn(self) -> None:
+        if self._turn is not None and self._turns is not None:
+            self._turn.cancel()
+            self._turn = None
+            self._turns.release()
+
+    async def _compare(self, hello: m.Hello, server: str, database: str) -> bool:
+        """Welcome the host, and queue what it does not have; False after a refusal."""
+        roles, wake, differs = self.credential.roles, self._due.set, list[str]()
+        if hello.sums is not None:
+            self.pending, differs = self._fanout.resume(self.host, hello.sums, roles, wake)
+        else:
+            self.pending = self._fanout.connect(self.host, hello.have, roles, wake)
+        cursor, version = m.Cursor(database, self._fanout.position), min(hello.version, m.VERSION)
+        await self._send([m.Welcome(cursor=cursor, version=version, server=server, compare=tuple(differs))])
+        if differs:
+            asked = await self._first(m.Have, "have")
+            if asked is None:
+                return False
+            self._fanout.compare(self.pending, asked.have, differs)
+        return True
+
     async def _hello(self) -> m.Hello | None:
         """The first message, or None after a refusal."""
-        hello = None
-        try:
-            async with asyncio.timeout(HELLO_SECONDS):
-                messages = m.read_from_host(await self._connection.recv())
-            hello = messages[0] if messages else None
-            reason = self._fault(hello)
-        except TimeoutError:
-            reason = f"no hello within {HELLO_SECONDS:g} s"
-        except m.NotUnderstood as error:
-            reason = str(error)
-        if reason:
+        hello = await self._first(m.Hello, "hello")
+        if hello is not None and (reason := self._fault(hello)):
             await self._refuse(reason)
             return None
         return hello
 
-    def _fault(self, hello: object) -> str:
+    async def _first(self, kind: type[M], name: str) -> M | None:
+        """The next message, which has to be of this type, or None after a refusal."""
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                messages = m.read_from_host(await self._connection.recv())
+            found = messages[0] if messages else None
+            if isinstance(found, kind):
+                return found
+            reason = f"the first message has to be a {name}{f': {found}' if found is not None else ''}"
+        except TimeoutError:
+            reason = f"no {name} within {HELLO_SECONDS:g} s"
+        except m.NotUnderstood as error:
+            reason = str(error)
+        await self._refuse(reason)
+        return None
+
+    def _fault(self, hello: m.Hello) -> str:
         """Why the first message is not accepted; empty if it is."""
-        if not isinstance(hello, m.Hello):
-            return f"the first message has to be a hello{f': {hello}' if hello is not None else ''}"
         if hello.host != self.host:
             return f"the credential is that of host {self.host}, not of {hello.host}"
         if hello.version < m.OLDEST:
@@ -150,6 +189,8 @@ class Session:
                 if is_last:
                     self._synced_position = self._fanout.position
                 await self._connection.send(data, text=True)
+                if is_last:
+                    self._end_turn()
                 SENT_BYTES.inc(by=len(data))
                 await asyncio.sleep(0)  # let other sessions run: a large snapshot must not hold them up
             if queries:
@@ -172,7 +213,7 @@ class Session:
         for message in messages:
             if isinstance(message, m.NotUnderstood):
                 answers.append(m.Problem(text=str(message)))
-            elif isinstance(message, m.Hello):
+            elif isinstance(message, m.Hello | m.Have):
                 continue
             elif isinstance(message, m.Answer) and message.id not in asked:
                 # Late, or nobody has asked: dropped before it costs decoding and a transaction. Not an error of the host.

@@ -1,8 +1,9 @@
 """Reads the objects of the L2 and DHCP roles: networks, ports, security groups, and agents as other hosts see them."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -63,6 +64,8 @@ def _subnet(row: Any) -> m.Subnet:
 
 
 def _dhcp_options(text: str) -> tuple[DhcpOption, ...]:
+    if text == "[]":
+        return ()
     return tuple(DhcpOption(o["opt_name"], o["opt_value"], o.get("ip_version", 4)) for o in _decode(text))
 
 
@@ -83,55 +86,76 @@ _TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_
 def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]:
     bindings = grouped(connection, _BINDINGS, _b.port_id, ids, lambda row: row)
     # Of some ports only their segments are looked up; at the start all tunnel segments are read in one query.
-    segments = {_segment_id(b) for each in bindings.values() for b in each} if ids is not None else None
+    segments = {_segment_of(b.levels) for each in bindings.values() for b in each} if ids is not None else None
     tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
     hosts = read_router_hosts(connection, ids)
     for row in read_rows(connection, _PORTS, _p.id, ids):
         yield row.id, _record(row, bindings.get(row.id, ()), tunnels, hosts)
 
 
-def _segment_id(binding: Any) -> str:
+# Ports that agree in such a column share its value: decoded once, and kept once.
+_SHARED = 4096
+
+
+@lru_cache(_SHARED)
+def _segment_of(levels: str) -> str:
     """The segment that the host wires: the one of the last binding level."""
-    levels = _decode(binding.levels)
-    return str(levels[-1]["segment_id"]) if levels else ""
+    decoded = _decode(levels)
+    return str(decoded[-1]["segment_id"]) if decoded else ""
+
+
+@lru_cache(_SHARED)
+def _groups_of(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    groups = texts.decode(text)
+    return groups, frozenset(groups)
+
+
+@lru_cache(_SHARED)
+def _is_hybrid(vif_details: str) -> bool:
+    return bool(_decode(vif_details).get("ovs_hybrid_plug"))
 
 
 def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts) -> PortRecord:
-    fixed, pairs = decode_fixed_ips(row.fixed_ips), _pairs.decode(row.allowed_address_pairs)
-    groups, addresses = texts.decode(row.security_groups), {"fixed_ips": fixed, "allowed_address_pairs": pairs}
-    port = build(m.Port, row, security_groups=groups, qos_policy_id=row.qos_policy_id or "", **addresses)
-    bound = {binding.host: _bound(port, binding) for binding in bindings}
+    fixed = decode_fixed_ips(row.fixed_ips)
+    pairs = _pairs.decode(row.allowed_address_pairs) if row.allowed_address_pairs != "[]" else ()
+    groups, group_set = _groups_of(row.security_groups)
+    network_id, owner = intern(row.network_id), intern(row.device_owner)
+    shared: dict[str, Any] = {"network_id": network_id, "device_owner": owner}
+    shared |= {"fixed_ips": fixed, "allowed_address_pairs": pairs}
+    port = build(m.Port, row, security_groups=groups, qos_policy_id=row.qos_policy_id or "", **shared)
+    bound = {each.host: each for each in (_bound(port, binding) for binding in bindings)}
     forwarding = None
     for each in bound.values():
         # By the active binding: until a live migration ends, other hosts send to its source.
         if each.active and each.segment_id in tunnels:
             ips = tuple(f.ip_address for f in fixed)
             forwarding = m.Forwarding(
-                id=row.id, network_id=row.network_id, host=each.host, mac_address=row.mac_address, ip_addresses=ips
+                id=row.id, network_id=network_id, host=each.host, mac_address=row.mac_address, ip_addresses=ips
             )
     if row.id in hosts.distributed:  # every host of the router has it, with the same MAC: it is bound to none
         bound, forwarding = _distributed(port, hosts.distributed[row.id]), None
     # Wired on all hosts of the router; `forwarding`, by which other hosts' tunnels find it, stays at the active one.
     elif row.id in hosts.replicated:
         bound = _replicated(bound, hosts.replicated[row.id])
-    members = {m.Member(f.ip_address, row.mac_address) for f in fixed}
-    members |= {m.Member(p.ip_address, p.mac_address) for p in pairs}
-    names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
-    dhcp = build(DhcpPort, row, names=names, options=options, **addresses)
     # Without groups it adds its addresses to none: the empty set is shared, and most of a large cloud's memory is ports.
-    shared = frozenset(members) if groups else frozenset[m.Member]()
-    return PortRecord(row.id, row.network_id, bound, forwarding, frozenset(groups), shared, dhcp)
+    members = frozenset[m.Member]()
+    if groups:
+        members = frozenset(m.Member(each.ip_address, row.mac_address) for each in fixed)
+        members |= {m.Member(each.ip_address, each.mac_address) for each in pairs}
+    names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
+    dhcp = build(DhcpPort, row, names=names, options=options, **shared)
+    return PortRecord(row.id, network_id, bound, forwarding, group_set, members, dhcp)
 
 
 def _bound(port: m.Port, binding: Any) -> m.Port:
     return msgspec.structs.replace(
         port,
-        host=binding.host,
+        host=intern(binding.host),
         active=binding.status == "ACTIVE",
-        segment_id=_segment_id(binding),
-        vif_type=binding.vif_type,
-        vnic_type=binding.vnic_type,
-        hybrid_plug=bool(_decode(binding.vif_details).get("ovs_hybrid_plug")),
+        segment_id=_segment_of(binding.levels),
+        vif_type=intern(binding.vif_type),
+        vnic_type=intern(binding.vnic_type),
+        hybrid_plug=_is_hybrid(binding.vif_details),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from sys import intern
 from typing import Any, TypeVar
 
 import msgspec
@@ -50,13 +51,18 @@ def read_ids(connection: Connection, statement: sa.Select[Any], column: Any, ids
 def decode_fixed_ips(text: str) -> tuple[FixedIp, ...]:
     """A port's fixed IPs without those on subnets that wait for a delegated prefix: these are not usable yet."""
     found = fixed_ips.decode(text)
-    return tuple(each for each in found if not in_provisional(each.ip_address)) if '"::' in text else found
+    if '"::' in text:
+        found = tuple(each for each in found if not in_provisional(each.ip_address))
+    # The ids of subnets are interned: most of a large cloud's memory is ports, and thousands have the same subnet.
+    return tuple(FixedIp(intern(each.subnet_id), each.ip_address) for each in found)
 
 
 def build(cls: type[S], row: Any, **values: Any) -> S:
     """A value whose fields are the given values, or else the row's columns of the same names."""
-    columns = row._mapping
-    return cls(**({name: columns[name] for name in cls.__struct_fields__ if name in columns} | values))
+    # Not `_mapping`, which is a new object for each row and took half of the time that reading all ports took.
+    columns = row._key_to_index
+    found = {name: row[columns[name]] for name in cls.__struct_fields__ if name in columns and name not in values}
+    return cls(**found, **values)
 
 
 def grouped(

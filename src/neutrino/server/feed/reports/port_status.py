@@ -88,6 +88,7 @@ class DistributedPortStatus:
         ids = sorted({one.port_id for one in reports})
         with self.db.transaction() as tx:
             ports = {row.id: row for row in tx.execute(_LOCK, {"among": ids})}
+            tx.exclude_other_nodes(t.ports.c.status, ports)
             wired = {tuple(row) for row in tx.execute(_WIRED, {"among": ids})}
             # For the current revision only: a host that is behind reports again after the next change.
             current = {
@@ -115,6 +116,7 @@ class DistributedPortStatus:
             return self.others.lost(port_id, host)
         with self.db.transaction() as tx:
             tx.execute(_LOCK, {"among": [port_id]})
+            tx.exclude_other_nodes(t.ports.c.status, [port_id])
             tx.write(sa.delete(t.distributed_port_hosts).where(_w.port_id == port_id, _w.host == host))
         return bool(self._set_down([port_id]))
 
@@ -129,6 +131,7 @@ class DistributedPortStatus:
         """Set those of these ports DOWN that no host has wired."""
         with self.db.transaction() as tx:
             ports = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)})}
+            tx.exclude_other_nodes(t.ports.c.status, ports)
             # Evaluated again under the lock: a host may have reported the port as wired since.
             gone = list(tx.execute(_UNUSED.where(_port.c.id.in_(list(ids)))).scalars())
             for port_id in sorted(gone):

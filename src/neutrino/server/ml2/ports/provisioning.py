@@ -111,6 +111,7 @@ class Provisioning:
             rows = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)}) if _is_current(row, reports)}
             if not rows:
                 return set()
+            tx.exclude_other_nodes(_p.status, rows)
             tx.write(sa.delete(t.provisioning_blocks).where(_b.port_id.in_(list(rows)), _b.component == component))
             blocked = set(tx.execute(_BLOCKED, {"among": list(rows)}).scalars())
             if blocked:  # written through the port's row, so that the component that finishes next sees this removal
