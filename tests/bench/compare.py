@@ -16,16 +16,21 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tests.bench import databases, server
-from tests.bench.client import Client, Target
+from tests.bench.client import Client, Reply, Target
 from tests.bench.operations import HEADERS, OPERATIONS, Ids, prepare
+from tests.bench.timing import at_once
 from tests.bench.workbench import progress
 
 _SECONDS = 1200.0
+CLIENTS = 4
+PORTS_OF_CLIENT = 10  # in each round
 
 
 def compare(old: Client, new: Client, repeats: int) -> dict[str, dict[str, float]]:
@@ -43,10 +48,35 @@ def compare(old: Client, new: Client, repeats: int) -> dict[str, dict[str, float
                 times[client].append(reply.millis)
                 if operation.startswith("create_"):
                     ids[client][operation].append(str(reply.item()["id"]))
-        before, after = statistics.median(times[old]), statistics.median(times[new])
-        figures[operation] = {"old_ms": round(before, 2), "new_ms": round(after, 2), "ratio": round(after / before, 2)}
-        progress(f"{operation:21} {before:7.2f} {after:7.2f} {after / before:6.2f}")
+        figures[operation] = _figures(operation, times[old], times[new])
     return figures
+
+
+def compare_concurrent(old: Client, new: Client, rounds: int) -> dict[str, float]:
+    """Ports created by several clients on one network of each server, in turns; the median time of a round of both."""
+    body: dict[Client, dict[str, Any]] = {}
+    for client in (old, new):
+        network = client.post("/networks", {"network": {"name": "together"}}).item()["id"]
+        client.post("/subnets", {"subnet": {"network_id": network, "ip_version": 4, "cidr": "10.1.0.0/16"}})
+        body[client] = {"port": {"network_id": network}}
+    times: dict[Client, list[float]] = {old: [], new: []}
+    for number in range(rounds):
+        for client in (old, new) if number % 2 else (new, old):
+            measured, _ = at_once(
+                client.target, [range(PORTS_OF_CLIENT)] * CLIENTS, partial(_create_port, body[client])
+            )
+            times[client].append(1000 / measured["per_s"])
+    return _figures("create_port, 4 clients", times[old], times[new])
+
+
+def _create_port(body: dict[str, Any], client: Client, _: int) -> Reply:
+    return client.post("/ports", body)
+
+
+def _figures(operation: str, old: Sequence[float], new: Sequence[float]) -> dict[str, float]:
+    before, after = statistics.median(old), statistics.median(new)
+    progress(f"{operation:23} {before:7.2f} {after:7.2f} {after / before:6.2f}")
+    return {"old_ms": round(before, 2), "new_ms": round(after, 2), "ratio": round(after / before, 2)}
 
 
 def _creator(database: str, stack: ExitStack) -> Callable[[str, Path], str]:
@@ -74,6 +104,7 @@ def main() -> int:
             clients.append(client)
         old, new = clients
         figures = compare(old, new, args.repeats)
+        figures["create_port_together"] = compare_concurrent(old, new, max(4, args.repeats // 20))
     mean = statistics.geometric_mean(each["ratio"] for each in figures.values())
     json.dump({"operations": figures, "geometric_mean": round(mean, 3)}, sys.stdout, indent=1)
     print()

@@ -12,6 +12,7 @@ COMMIT is sent before the number of changed rows is known here, so the server ha
 that fails in SQL, which is reported as `Stale`.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
@@ -19,6 +20,8 @@ from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
+
+from neutrino.server.db.compiled import Statements
 
 _OPTION = "neutrino_batch"  # the connection's execution option that has the batch of its transaction
 _PSYCOPG = ("postgresql", "psycopg")
@@ -44,6 +47,7 @@ class Sender(Protocol):
     """How a driver sends several statements at once."""
 
     begin: str | None  # the statement that begins a transaction; None: the first statement does
+    statements: Statements
 
     def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
         """Execute all; afterwards the cursor has the result of the last one."""
@@ -53,11 +57,15 @@ class Sender(Protocol):
 
 
 class Batch:
-    """The deferred statements of one transaction; with a sender of None, each is executed at once."""
+    """The deferred statements of one transaction; with a sender of None, each is executed at once.
 
-    def __init__(self, connection: Connection, sender: Sender | None) -> None:
+    `statements`: compiled statements that the driver of such a connection executes directly.
+    """
+
+    def __init__(self, connection: Connection, sender: Sender | None, statements: Statements | None = None) -> None:
         self._connection = connection
         self._sender = sender
+        self._statements = statements
         begin = None if sender is None else sender.begin
         self._deferred: list[Statement] = [] if begin is None else [Statement(begin, None, False, None)]
         self._is_empty = True  # nothing but BEGIN is deferred
@@ -73,15 +81,50 @@ class Batch:
     def add(self, statement: sa.Executable, parameters: Any, rows: int | None = None) -> None:
         """Execute a statement without a result, now or with the next one that has one. Stale if it changes other rows."""
         if self._sender is None:
-            found = self._connection.execute(statement, parameters)
-            if rows is not None and found.rowcount != rows:
+            if self._execute_now(statement, parameters) != rows and rows is not None:
                 raise Stale
+            return
+        # A statement with parameters is a template that lives long; others are made for one execution.
+        if parameters and self._defer_compiled(statement, parameters, rows):
             return
         self._is_deferring, self._rows = True, rows
         try:
             self._connection.execute(statement, parameters)  # arrives in `execute`, as text with its parameters
         finally:
             self._is_deferring = False
+
+    def _execute_now(self, statement: sa.Executable, parameters: Any) -> int:
+        """Execute a statement at once; returns the number of changed rows."""
+        many = isinstance(parameters, list)
+        text = None
+        if self._statements is not None and parameters:
+            text = self._statements.get(statement, parameters[0] if many else parameters)
+        if text is None:
+            return self._connection.execute(statement, parameters).rowcount
+        cursor = self._connection.connection.cursor()
+        try:
+            if many:
+                cursor.executemany(text.text, [text.parameters(one) for one in parameters])
+            else:
+                cursor.execute(text.text, text.parameters(parameters))
+            return cursor.rowcount
+        except sqlite3.Error as error:
+            raise sa.exc.DBAPIError.instance(
+                text.text, None, error, sqlite3.Error, dialect=self._connection.dialect
+            ) from error
+        finally:
+            cursor.close()
+
+    def _defer_compiled(self, statement: sa.Executable, parameters: Any, rows: int | None) -> bool:
+        assert self._sender is not None
+        many = isinstance(parameters, list)
+        text = self._sender.statements.get(statement, parameters[0] if many else parameters)
+        if text is None:
+            return False
+        values = [text.parameters(one) for one in parameters] if many else text.parameters(parameters)
+        self._deferred.append(Statement(text.text, values, many, rows))
+        self._is_empty = False
+        return True
 
     def commit(self) -> None:
         """Send what is deferred with COMMIT. Without anything deferred, the connection's own commit does the same."""
@@ -150,6 +193,7 @@ class _PostgresPipeline:
     def __init__(self, engine: Engine) -> None:
         import psycopg
 
+        self.statements = Statements(engine.dialect)
         self._error = psycopg.Error
         self._aborted = psycopg.errors.PipelineAborted
 
@@ -159,8 +203,9 @@ class _PostgresPipeline:
         try:
             with connection.pipeline():
                 try:
+                    others = connection.cursor()  # for all: their results are not needed
                     for one in before:
-                        _run(connection.cursor(), one)
+                        _run(others, one)
                     _run(cursor, last)
                 except self._error as error:  # not past the pipeline, which would log a warning about what follows
                     failed = error
@@ -198,23 +243,7 @@ class _MariaPackets:
     begin: str | None = None
 
     def __init__(self, engine: Engine) -> None:
-        import pymysql
-        from pymysql.constants import CLIENT
-
-        # Without it the driver sends a second COMMIT after ours: unlike psycopg, it does not look at the state.
-        class CommittedOnce(pymysql.connections.Connection):  # type: ignore[misc]
-            is_committed = False
-
-            def commit(self) -> None:
-                if not self.is_committed:
-                    super().commit()
-                self.is_committed = False
-
-        def connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> Any:
-            flags = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS
-            return CommittedOnce(*arguments, **{**options, "client_flag": flags})
-
-        sa.event.listen(engine, "do_connect", connect)
+        self.statements = Statements(engine.dialect)
 
     def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
         texts: list[str] = []
@@ -230,7 +259,7 @@ class _MariaPackets:
                 texts.append(_check(one.rows))
         texts.append(_with_parameters(cursor, last))
         _run_packet(cursor, texts)
-        cursor.connection.is_committed = last.text == "COMMIT"
+        cursor.connection.is_committed = last.text == "COMMIT"  # see `cursors.py`
 
     def is_stale(self, error: sa.exc.DBAPIError) -> bool:
         return bool(error.orig is not None and error.orig.args and error.orig.args[0] == _STALE_MARIADB)

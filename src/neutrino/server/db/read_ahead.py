@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from neutrino import request_ids
+from neutrino.server.db.compiled import Statements
 
 _OPTION = "neutrino_read_ahead"  # the connection's execution option with its ReadAhead
 
@@ -47,12 +48,13 @@ class Fetch(Protocol):
 class ReadAhead:
     """The results that one connection has read ahead."""
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: Fetch, statements: Statements) -> None:
         self._fetch = fetch
+        self._statements = statements
         self._results: dict[tuple[Any, ...], Any] = {}
         self._request = ""
         self._captured: dict[tuple[Any, ...], _Captured] | None = None  # None: statements are executed
-        self._is_last = False
+        self._is_sending = False
 
     def read(self, connection: Connection, reads: Sequence[Read]) -> None:
         """Send these together. What an earlier announcement of the request has read stays."""
@@ -63,11 +65,22 @@ class ReadAhead:
             self._results, self._request = {}, request
         self._captured = {}
         try:
-            for i, one in enumerate(reads, 1):
-                self._is_last = i == len(reads)
-                connection.execute(one.statement, one.parameters)  # arrives in `execute`; the last one sends all
+            for one in reads:
+                text = self._statements.get(one.statement, one.parameters)
+                if text is not None:
+                    self._capture(_Captured(text.text, text.parameters(one.parameters)))
+                else:
+                    connection.execute(one.statement, one.parameters)  # arrives in `execute`
+            if len(self._captured) > 1:  # a single one need not be sent ahead
+                self._is_sending = True
+                connection.exec_driver_sql("READ AHEAD")  # arrives in `execute`, which sends what is captured
         finally:
-            self._captured = None
+            self._captured, self._is_sending = None, False
+
+    def _capture(self, read: _Captured) -> None:
+        assert self._captured is not None
+        if read.key not in self._results:
+            self._captured[read.key] = read
 
     def clear(self) -> None:
         self._results = {}
@@ -75,12 +88,11 @@ class ReadAhead:
     def execute(self, cursor: Any, text: str, parameters: Any, context: Any) -> bool:
         """Called by SQLAlchemy in place of the driver; False: the driver executes as usual."""
         if self._captured is not None:
-            read = _Captured(text, parameters)
-            if read.key not in self._results:
-                self._captured[read.key] = read
-            if self._is_last and self._captured:
+            if self._is_sending:
                 found = self._fetch(cursor, list(self._captured.values()))
                 self._results |= zip(self._captured, found, strict=True)
+            else:
+                self._capture(_Captured(text, parameters))
             return True
         if not self._results or self._request != request_ids.get():
             return False
@@ -100,15 +112,14 @@ def install(engine: Engine) -> Callable[[Connection], Connection]:
     fetch = _FETCHES.get((engine.dialect.name, engine.dialect.driver))
     if fetch is None:
         return lambda connection: connection
-    if engine.dialect.driver == "pymysql":
-        sa.event.listen(engine, "do_connect", _allow_several_statements)
 
     def execute(cursor: Any, text: str, parameters: Any, context: Any) -> bool:
         ahead = context.execution_options.get(_OPTION)
         return ahead is not None and ahead.execute(cursor, text, parameters, context)
 
     sa.event.listen(engine, "do_execute", execute)
-    return lambda connection: connection.execution_options(**{_OPTION: ReadAhead(fetch)})
+    statements = Statements(engine.dialect)
+    return lambda connection: connection.execution_options(**{_OPTION: ReadAhead(fetch, statements)})
 
 
 def of(connection: Connection) -> ReadAhead | None:
@@ -158,12 +169,6 @@ def _fetch_from_mariadb(cursor: Any, reads: Sequence[_Captured]) -> Sequence[Any
     while cursor.nextset():
         found.append(_Rows(cursor.description, cursor.fetchall()))
     return found
-
-
-def _allow_several_statements(_dialect: object, _record: object, _arguments: Any, options: dict[str, Any]) -> None:
-    from pymysql.constants import CLIENT
-
-    options["client_flag"] = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS
 
 
 _FETCHES: dict[tuple[str, str], Fetch] = {

@@ -26,7 +26,7 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from neutrino import private, request_ids
 from neutrino.metrics.catalog import EXHAUSTED, RETRIES
 from neutrino.server import errors
-from neutrino.server.db import batch, read_ahead
+from neutrino.server.db import batch, compiled, cursors, read_ahead
 from neutrino.server.db.commit_notifier import CommitNotifier
 from neutrino.server.db.connection_options import connect_args, limit_psycopg, prepare_mysql
 from neutrino.server.db.failover import Outage, ReadConnection, discard
@@ -67,6 +67,8 @@ class Database:
             self._reads, self._writes = _server_engines(self.url, pool_size, self._outage, sync_wait)
             self._writer_queue = None
         self._sender = batch.install(self._writes)
+        is_sqlite = self.dialect == "sqlite"
+        self._statements = compiled.Statements(self._writes.dialect) if is_sqlite else None
         self._prepare_read = read_ahead.install(self._reads)
         self._threads = threading.local()  # each thread keeps its read connection: no pool checkout per read
 
@@ -101,7 +103,7 @@ class Database:
             try:
                 with self._writes.connect() as connection:
                     begun = connection.begin()
-                    deferred = batch.Batch(connection, self._sender)
+                    deferred = batch.Batch(connection, self._sender, self._statements)
                     tx = Transaction(connection, deferred, is_repeated=self.is_repeated)
                     try:
                         with deferred.translated():
@@ -414,6 +416,8 @@ def _server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int 
     # Transactions always end with a commit or rollback, so the pool need not send another rollback.
     options["pool_reset_on_return"] = None
     options["connect_args"] = connect_args(url)
+    if url.get_driver_name() == "psycopg":
+        options["connect_args"] = {**options["connect_args"], "cursor_factory": cursors.postgres_cursor()}
     writes = sa.create_engine(url, isolation_level=batch.isolation_level(url), **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     for engine in (reads, writes):
@@ -421,6 +425,18 @@ def _server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int 
             limit_psycopg(engine)
         else:
             prepare_mysql(engine, sync_wait)
+        if url.get_driver_name() == "pymysql":
+            sa.event.listen(engine, "do_connect", _mariadb_connect(cursors.mariadb_connection()))
     reads.outage = outage  # type: ignore[attr-defined]
     reads._connection_cls = ReadConnection
     return reads, writes
+
+
+def _mariadb_connect(factory: type[Any]) -> Callable[..., Any]:
+    def connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> Any:
+        from pymysql.constants import CLIENT
+
+        flags = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS  # for `batch` and `read_ahead`
+        return factory(*arguments, **{**options, "client_flag": flags})
+
+    return connect

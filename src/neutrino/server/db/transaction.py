@@ -30,6 +30,10 @@ FENCE = "fence"  # the kind of a row that prevents a commit; neither the feed no
 UNCOUNTED = -2  # unlimited, and without a counter
 
 
+class NewLimit(int):
+    """A limit of a project that has no counter of the resource yet."""
+
+
 def now() -> str:
     """The current time in the format of the API."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -175,7 +179,7 @@ class Transaction:
             self.write(_COUNT, values)
             return
         # One statement checks the limit and counts: a separate check could be passed by two writers at once.
-        if self._batch.defers and not self._is_repeated:
+        if self._batch.defers and not self._is_repeated and not isinstance(limit, NewLimit):
             self.change(_COUNT_LIMITED, values)  # if that is refused, the next attempt finds out why
             return
         if self.connection.execute(_COUNT_LIMITED, values).rowcount:

@@ -16,7 +16,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED
+from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED, NewLimit
 from neutrino.server.request_cache import RequestCache
 
 _q, _u = t.quotas.c, t.quota_usages.c
@@ -51,7 +51,9 @@ class Quotas:
         own, used = connection.execute(*self.reading(resource, project_id)).one()
         limit = self.defaults.get(resource, UNLIMITED) if own is None else int(own)
         # A counter from an earlier limit stays correct only if unlimited projects keep counting.
-        return (UNCOUNTED if limit < 0 and used is None else limit), used or 0
+        if used is None:
+            return (UNCOUNTED if limit < 0 else NewLimit(limit)), 0
+        return limit, used
 
     def reading(self, resource: str, project_id: str) -> Read:
         """What `check` will read."""
