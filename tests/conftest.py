@@ -5,10 +5,12 @@ Each process that runs tests has network and mount namespaces of its own (`tests
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
-from tests.order import ordered
+from tests.order import ordered, unit_of_work
 from tests.support.browser import Browser
 from tests.support.isolation import isolate
 from tests.support.keystone import Keystone
@@ -25,6 +27,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = ordered(items, Path(__file__).parent)
+
+
+class Scheduling(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of_work(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

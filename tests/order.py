@@ -2,6 +2,9 @@
 
 A lab waits for its hosts most of the time, a test of the API computes: side by side they take less time than all of one
 kind after the other. What is left when some workers have nothing to do any more should be short.
+
+Files that need a Keystone run in one worker, as each worker would start a Keystone of its own, and clients with it: they
+are the longest unit of work, and the first.
 """
 
 from __future__ import annotations
@@ -12,8 +15,17 @@ from pathlib import Path
 
 import pytest
 
-WAITING = ("lab", "clients", "functional")  # those that take longest first
+WAITING = ("clients", "lab", "functional")  # those that take longest first
 SHORT = ("unit",)
+WITH_KEYSTONE = (
+    "tests/clients/",
+    "tests/functional/test_cloud.py",
+    "tests/functional/test_keystone.py",
+    "tests/functional/test_runtime_lock.py",
+    "tests/functional/test_support_servers.py",
+    "tests/functional/test_ui_login.py",
+    "tests/functional/test_up.py",
+)
 
 
 def ordered(items: Iterable[pytest.Item], root: Path) -> list[pytest.Item]:
@@ -29,3 +41,8 @@ def ordered(items: Iterable[pytest.Item], root: Path) -> list[pytest.Item]:
     computing = [files[path] for path in files if kind(path) not in (*WAITING, *SHORT)]
     beside = chain.from_iterable(zip_longest(waiting, computing, fillvalue=()))
     return list(chain.from_iterable([*beside, *short]))
+
+
+def unit_of_work(nodeid: str) -> str:
+    """Tests of one unit run in one worker: those of a file, and those of all files that need a Keystone."""
+    return "keystone" if nodeid.startswith(WITH_KEYSTONE) else nodeid.split("::", 1)[0]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import uuid
 from typing import Any
 
 import pytest
 
+from neutrino.feed.messages import PortUp
 from neutrino.model.agents import DHCP, NIC_SWITCH
+from neutrino.server.events.nova import NovaEvent, events_for_port
+from neutrino.server.feed.reports.reports import Reports
 from neutrino.server.main import Server
 from tests.api.agents import report, set_clock, switch
 from tests.api.client import Api
@@ -38,6 +43,7 @@ def test_a_tunnel_is_bound_where_the_agent_reports_its_type(server: Server, admi
     assert details["bridge_name"] == "br-int"
     assert details["datapath_type"] == "system"
     assert details["ovs_hybrid_plug"] is False
+    assert details["ovs_create_tap"] is True
     switch(server, "h2", tunnel_types=["gre"])
     assert admin.port(admin.network(), binding__host_id="h2")["binding:vif_type"] == "binding_failed"
 
@@ -93,6 +99,7 @@ def test_hybrid_plug(server: Server, admin: Api) -> None:
     switch(server, "hybrid", ovs_hybrid_plug=True)
     port = admin.port(admin.network(), binding__host_id="hybrid")
     assert port["binding:vif_details"]["ovs_hybrid_plug"] is True
+    assert port["binding:vif_details"]["ovs_create_tap"] is False  # os-vif refuses it for a port behind a bridge
 
 
 def test_a_virtual_function(server: Server, admin: Api) -> None:
@@ -186,6 +193,34 @@ def test_live_migration(server: Server, admin: Api, nova: Api) -> None:
     nova.delete(f"{path}/src").expect(204)
     assert [b["host"] for b in admin.all(path)] == ["dst"]
     assert admin.show("port", port["id"])["status"] == "ACTIVE"
+
+
+def test_nova_is_notified_when_the_target_of_a_live_migration_has_plugged_the_port(
+    server: Server, admin: Api, nova: Api
+) -> None:
+    for host in ("src", "dst", "other"):
+        switch(server, host)
+    vm = {**VM, "device_id": str(uuid.uuid4())}
+    port = admin.port(admin.network(), binding__host_id="src", **vm)
+    server.core.provisioning.complete(port["id"], "L2", "src")
+    events: list[NovaEvent] = []
+    provisioning = dataclasses.replace(
+        server.core.provisioning, notify=lambda before, after: events.extend(events_for_port(before, after))
+    )
+    reports = Reports(None, None, provisioning, {})  # type: ignore[arg-type]
+
+    def plugged_on(host: str) -> None:
+        reports.write([(host, [PortUp(port_id=port["id"], revision=1, inactive=True)])])
+
+    plugged_on("dst")  # before there is a binding
+    nova.post(f"/ports/{port['id']}/bindings", {"binding": {"host": "dst"}}).expect(201)
+    plugged_on("other")
+    plugged_on("src")
+    assert events == []
+    plugged_on("dst")
+    assert events == [NovaEvent("network-vif-plugged", vm["device_id"], port["id"], "completed")]
+    seen = admin.show("port", port["id"])
+    assert (seen["status"], seen["binding:host_id"]) == ("ACTIVE", "src")
 
 
 def test_a_cancelled_migration(server: Server, admin: Api, nova: Api) -> None:

@@ -10,8 +10,6 @@ import pytest
 from neutrino.server.events.delivery import DeliveryQueue
 from tests.api.client import Api
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:

@@ -22,6 +22,17 @@ class DatabaseServer(Protocol):
 
     def url(self, name: str) -> str: ...
 
+    @property
+    def pids(self) -> list[int]: ...
+
+
+@contextmanager
+def running(name: str) -> Iterator[DatabaseServer]:
+    """A server of this kind without databases of ours; not for SQLite, which has none."""
+    module, factory = _SERVERS[name]
+    with _started(getattr(importlib.import_module(module), factory)) as server:
+        yield server
+
 
 @contextmanager
 def database(name: str, directory: Path) -> Iterator[str]:
@@ -29,8 +40,7 @@ def database(name: str, directory: Path) -> Iterator[str]:
     if name == "sqlite":
         yield f"sqlite:///{directory.absolute() / 'bench.sqlite'}"
         return
-    module, factory = _SERVERS[name]
-    with _started(getattr(importlib.import_module(module), factory)) as server:
+    with running(name) as server:
         server.create_database(_DATABASE)
         yield server.url(_DATABASE)
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 PROGRAM = Path(sys.executable).with_name("openstack")
-SECONDS = 60
+SECONDS = 120
 
 
 class CommandFailed(AssertionError):

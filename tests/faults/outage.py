@@ -28,10 +28,10 @@ from tests.support.lab_faults import (
     expect_open,
     extra_rule,
     make_site,
-    verify,
     wait_until_remembered,
 )
 from tests.support.lab_guests import SOON, add_rule, allow
+from tests.support.routing_lab import wait_until_no_drift
 
 CHANGES = 20
 MINUTE = 60.0
@@ -61,7 +61,7 @@ def without_server(site: Site, seconds: float) -> Traffic:
         expect_open(site, 8080)
         expect_closed(site, 8000 + CHANGES - 1)
         lab.wait_for_port(late, "DOWN")
-        verify(lab, "h1")
+        wait_until_no_drift(lab, "h1")
     lab.api.delete("security_group_rule", rule)
     lab.delete_vm("late")
     return traffic

@@ -97,7 +97,7 @@ def explore(directory: Path, port: int, phases: str, examples: int, seconds: int
 @pytest.mark.slow
 def test_on_sqlite(tmp_path: Path) -> None:
     with running(tmp_path, f"sqlite:///{tmp_path}/neutrino.sqlite") as port:
-        explore(tmp_path, port, "examples,coverage,fuzzing,stateful", 3, 40)
+        explore(tmp_path, port, "examples,coverage,fuzzing,stateful", 2, 20)
 
 
 @pytest.mark.slow
@@ -108,4 +108,4 @@ def test_on_sqlite(tmp_path: Path) -> None:
 def test_on_servers(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     url = request.getfixturevalue(kind).create_database("explored")
     with running(tmp_path, url) as port:
-        explore(tmp_path, port, "fuzzing,stateful", 3, 20)
+        explore(tmp_path, port, "fuzzing", 1, 10)

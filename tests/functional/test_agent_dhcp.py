@@ -82,7 +82,7 @@ def pid(agent: Agent, network: dict[str, Any]) -> int | None:
 
 
 def until(condition: Any, what: str) -> None:
-    wait_until(condition, timeout=20, what=what, failed=lambda: None)
+    wait_until(condition, timeout=60, what=what, failed=lambda: None)
 
 
 class _Here:

@@ -30,7 +30,7 @@ from tests.support.neutrino import Neutrino, configuration
 from tests.support.ports import free_port
 from tests.support.process import TemporaryServer, wait_until
 
-SECONDS = 40.0
+SECONDS = 60.0
 
 
 def pki(directory: Path, *words: str) -> None:
@@ -67,8 +67,11 @@ class TlsServer(Neutrino):
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError):
-            return bool(self.serial(self.port) and self.serial(self.feed_port))
+            return all(self.serial(port) for port in (self.port, self.feed_port, self.metrics_port))
         return False
+
+    def await_log(self, text: str) -> None:
+        wait_until(lambda: text in self.log, timeout=SECONDS, what=f"{text!r} in the log", failed=lambda: None)
 
     def serial(self, port: int) -> str:
         """Of the certificate in a new handshake."""
@@ -146,8 +149,8 @@ def test_a_renewed_certificate_is_served_and_open_connections_stay(server: TlsSe
     client = FeedClient(ClientOptions(address, "h1", command(server, "add", "h1"), tls=ClientContext(str(server.ca))))
     before = on_disk(directory)
     server.await_serial(server.port, before)
-    assert "expires at" in server.log
-    assert "in 19 days: renew it" in server.log
+    server.await_log("expires at")
+    server.await_log("in 19 days: renew it")
 
     async def test() -> None:
         task = asyncio.create_task(client.run())
@@ -251,15 +254,14 @@ def test_files_that_do_not_match_leave_the_old_certificate(server: TlsServer, di
         return server.log.count("key values mismatch") >= 3  # by each listener
 
     wait_until(logged, timeout=SECONDS, what="the reason in the log", failed=lambda: None)
-    assert f"[ssl] cert_file={directory}/server.crt (with [ssl] key_file) cannot be used" in server.log
-    assert f"[feed] tls_cert_file={directory}/server.crt (with [feed] tls_key_file) cannot be used" in server.log
+    server.await_log(f"[ssl] cert_file={directory}/server.crt (with [ssl] key_file) cannot be used")
+    server.await_log(f"[feed] tls_cert_file={directory}/server.crt (with [feed] tls_key_file) cannot be used")
     # Also workers that are respawned meanwhile, and after SIGHUP.
     worker = int(Path(f"/proc/{server.pids[0]}/task/{server.pids[0]}/children").read_text().split()[-1])
     os.kill(worker, signal.SIGKILL)
     os.kill(server.pids[0], signal.SIGHUP)
-    reloaded = "the feed is not restarted and continues with its previous options: [feed] tls_cert_file="
-    wait_until(lambda: reloaded in server.log, timeout=SECONDS, what="the reload", failed=lambda: None)
-    assert "the TLS files of the API are not used, the previous ones stay in use: [ssl] cert_file=" in server.log
+    server.await_log("the feed is not restarted and continues with its previous options: [feed] tls_cert_file=")
+    server.await_log("the TLS files of the API are not used, the previous ones stay in use: [ssl] cert_file=")
     for port in (server.port, server.feed_port, server.metrics_port):
         server.await_serial(port, before)
     pki(directory, "renew", "server")

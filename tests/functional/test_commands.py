@@ -253,7 +253,7 @@ def test_a_server_that_answers_something_else(run: Commands, leaf: Leaf, answer:
 @pytest.mark.parametrize("command", ["status", "status --watch", "doctor"])
 def test_an_interrupt_while_a_server_does_not_answer(place: Path, command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(20)
+        listener.settimeout(60)
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         words = command.split()
         if words[0] == "doctor":
@@ -297,7 +297,7 @@ def test_an_interrupt_of_a_service(place: Path, command: str) -> None:
             return False
 
         try:
-            wait_until(is_ready, timeout=30, what=command, failed=lambda: None if process.poll() is None else "ended")
+            wait_until(is_ready, timeout=120, what=command, failed=lambda: None if process.poll() is None else "ended")
         finally:
             _interrupt(process)
     text = (place / "log").read_text()
@@ -325,7 +325,7 @@ def _start(words: list[str], **options: object) -> subprocess.Popen[str]:
 def _interrupt(process: subprocess.Popen[str]) -> tuple[str, str]:
     process.send_signal(signal.SIGINT)
     try:
-        out, error = process.communicate(timeout=20)
+        out, error = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         os.kill(process.pid, signal.SIGKILL)
         process.wait(10)

@@ -83,7 +83,7 @@ def test_a_hangup_logs_the_values_of_all_options_at_debug(server: NeutronsServer
     server.config.write_text(configuration({**settings, "database": password}))
     os.kill(server.pids[0], signal.SIGHUP)
     logged = "DEBUG neutrino.cli.workers database.max_pool_size         = 7"
-    wait_until(lambda: logged in server.log, timeout=20, what="the options", failed=lambda: None)
+    wait_until(lambda: logged in server.log, timeout=60, what="the options", failed=lambda: None)
     assert "database.connection            = ****" in server.log  # a secret
     assert server.log.count(WITHOUT_EFFECT) == 2  # of the start, and of the files that are loaded now
 

@@ -1,7 +1,8 @@
-"""A database that drops its connections or is unreachable: requests get 503 and succeed when it is back."""
+"""A database that drops its connections is not noticed by clients; one that stays away gets them 503."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +25,8 @@ def cut_mariadb(url: str) -> None:
     with sa.create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
         others = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()"
         for number in connection.execute(sa.text(others)).scalars().all():
-            connection.execute(sa.text(f"KILL {int(number)}"))
+            with contextlib.suppress(sa.exc.OperationalError):  # it has disconnected meanwhile
+                connection.execute(sa.text(f"KILL {int(number)}"))
 
 
 @pytest.mark.parametrize(
@@ -39,18 +41,15 @@ def test_lost_connections_and_a_lost_server(
 ) -> None:
     with kind() as database:
         url = database.create_database("lost")
-        server = start(tmp_path, url)
+        server = start(tmp_path, url, {"database": {"failover_timeout": "1"}})
         api = Api(server.app)
         api.post("/networks", {"network": {"name": "before"}}).expect(201)
-        cut(url)
-        # Each side of the pool may find out once; then it has new connections.
-        answers = [api.get("/networks").status for _ in range(3)]
-        assert set(answers) <= {200, 503}
-        assert answers[-1] == 200
-        written = [api.post("/networks", {"network": {"name": "after"}}).status for _ in range(3)]
-        assert set(written) <= {201, 503}
-        assert written[-1] == 201
+        for number in range(2):
+            cut(url)
+            api.get("/networks").expect(200)
+            cut(url)
+            api.post("/networks", {"network": {"name": f"after {number}"}}).expect(201)
         database.stop()
-        api.get("/networks").refused(503, "DatabaseUnreachable")
+        assert api.get("/networks").refused(503, "DatabaseUnreachable").headers["retry-after"] == "1"
         api.post("/networks", {"network": {"name": "never"}}).refused(503, "DatabaseUnreachable")
         server.close()

@@ -20,6 +20,7 @@ from tests.fakes import packet
 from tests.fakes.conntrack import FakeKernelConntrack, FakeOvsConntrack, connection_of
 from tests.fakes.openflow_conntrack import FakeConntrack
 from tests.functional.test_dataplane_connections import CLIENT, NET, SERVER, RealHost
+from tests.support.cpu_time import cpu_seconds
 from tests.support.l2 import group, port, rule
 from tests.support.openvswitch import OpenVSwitch
 from tests.support.throwaway_namespace import ThrowawayNamespace
@@ -245,9 +246,9 @@ def test_many_entries_at_once(tracked):
     """A group that loses its members: an entry for each."""
     gone = [udp(f"10.1.0.{number}", B, 9) for number in range(1, 41)]
     tracked.opened(*gone, kept := udp(A, B, 9))
-    start = time.monotonic()
+    start = cpu_seconds()
     tracked.conntrack.flush(flush("ingress", B, f"10.{high}.0.{low}") for high in (1, 2, 3, 4) for low in range(1, 255))
-    assert time.monotonic() - start < 5
+    assert cpu_seconds() - start < 5
     assert tracked.left() == {kept}
 
 

@@ -90,7 +90,7 @@ def wanted(state) -> set:
     return {each for each in state.addresses if not each.by_kernel}
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
     """Some things the kernel does in its own time, such as clearing away what was in a namespace."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -554,7 +554,7 @@ def test_packets_flow_and_neighbours_are_learned(real):
         namespaces.run(real.other, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as sender,
     ):
         receiver.bind(("10.0.0.1", 4000))
-        receiver.settimeout(5)
+        receiver.settimeout(30)
         sender.sendto(b"hello", ("10.0.0.1", 4000))
         assert receiver.recv(10) == b"hello"
     assert learned(real.other, "10.0.0.1") == MAC

@@ -292,7 +292,7 @@ def test_a_port_that_another_program_plugs_is_an_event(switch):
         "add-port", "br-int", "tap9", "--", "set", "interface", "tap9", "type=dummy", "external_ids:iface-id=p9"
     )
     try:
-        event = events.get(timeout=5)
+        event = events.get(timeout=30)
         assert (event.what, event.interface.external_ids["iface-id"]) == ("added", "p9")
     finally:
         driver.apply([DeleteBridge("br-int")])

@@ -73,7 +73,7 @@ def real(tmp_path: Path) -> Iterator[Place]:
         made.close()
 
 
-def eventually(condition: Callable[[], object], seconds: float = 10) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -146,7 +146,7 @@ def test_an_exit_is_notified(place):
         await asyncio.sleep(0)
         assert not waiting.done()
         place.kill(process)
-        assert await asyncio.wait_for(waiting, 5) == -signal.SIGKILL
+        assert await asyncio.wait_for(waiting, 30) == -signal.SIGKILL
         assert place.processes.running() == {}
         assert await place.processes.wait(process) is None  # the status is returned once
 
@@ -158,7 +158,7 @@ def test_an_earlier_exit_is_notified_too(place):
         process = place.processes.start(place.daemon())
         place.kill(process)
         eventually(lambda: place.processes.running() == {})
-        assert await asyncio.wait_for(place.processes.wait(process), 5) == -signal.SIGKILL
+        assert await asyncio.wait_for(place.processes.wait(process), 30) == -signal.SIGKILL
 
     asyncio.run(run())
 
@@ -171,7 +171,7 @@ def test_waiting_can_be_cancelled(place):
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         place.kill(process)
-        assert await asyncio.wait_for(place.processes.wait(process), 5) == -signal.SIGKILL
+        assert await asyncio.wait_for(place.processes.wait(process), 30) == -signal.SIGKILL
 
     asyncio.run(run())
 
@@ -220,7 +220,7 @@ def test_no_zombie_is_left_while_we_live(real):
 
 def test_the_exit_status_of_a_daemon_that_exits_at_once(real):
     process = real.processes.start(real.daemon(argv=("sh", "-c", "exit 3")))
-    ended = asyncio.run(asyncio.wait_for(real.processes.wait(process), 5))
+    ended = asyncio.run(asyncio.wait_for(real.processes.wait(process), 30))
     assert ended == 3
     assert exit_text(ended) == "exited with status 3"
 
@@ -261,7 +261,7 @@ def test_output_is_appended_to_the_log(real):
         process = real.processes.start(
             real.daemon(argv=("sh", "-c", f"echo {number}; echo bad >&2"), log_file=str(log))
         )
-        asyncio.run(asyncio.wait_for(real.processes.wait(process), 5))
+        asyncio.run(asyncio.wait_for(real.processes.wait(process), 30))
     assert log.read_text() == "1\nbad\n2\nbad\n"
     with pytest.raises(ProcessError):
         real.processes.start(real.daemon(log_file=str(real.directory / "none" / "log")))
@@ -275,7 +275,7 @@ def test_what_it_inherits(real):
     with (real.directory / "inherited?").open("w") as file:
         os.set_inheritable(file.fileno(), True)
         process = real.processes.start(daemon)
-        asyncio.run(asyncio.wait_for(real.processes.wait(process), 5))
+        asyncio.run(asyncio.wait_for(real.processes.wait(process), 30))
     lines = log.read_text().split("\n")
     assert lines[0].split() == [str(process.pid)] * 2
     assert {line for line in lines if line.startswith("/")} == {"/dev/null", str(log)}
@@ -336,7 +336,7 @@ def test_a_daemon_outlives_an_agent_that_is_killed_and_is_found_and_watched_by_t
         waiting = asyncio.create_task(real.processes.wait(process))
         await asyncio.sleep(0)
         os.kill(process.pid, signal.SIGKILL)
-        return await asyncio.wait_for(waiting, 5)
+        return await asyncio.wait_for(waiting, 30)
 
     assert asyncio.run(run()) is None  # not our child: how it ended, only its parent knows
     assert real.processes.running() == {}

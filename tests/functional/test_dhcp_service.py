@@ -267,7 +267,7 @@ def test_a_lease_is_renewed_and_given_back(lab: Lab) -> None:
 
 
 def until_no_lease(lab: Lab, address: str) -> None:
-    wait_until(lambda: address not in lab.leases(), timeout=5, what=f"no lease of {address}", failed=lambda: None)
+    wait_until(lambda: address not in lab.leases(), timeout=30, what=f"no lease of {address}", failed=lambda: None)
 
 
 def test_another_address_of_a_port(lab: Lab) -> None:
@@ -285,7 +285,7 @@ def test_a_killed_dnsmasq_is_started_with_its_leases(lab: Lab) -> None:
     client.dhclient("-4")
     killed = first.pid
     os.kill(killed, signal.SIGKILL)
-    wait_until(lambda: not is_running(killed), timeout=5, what="it has ended", failed=lambda: None)
+    wait_until(lambda: not is_running(killed), timeout=30, what="it has ended", failed=lambda: None)
     again = lab.serve(this)
     assert again.action is Action.START
     assert again.pid != first.pid

@@ -36,11 +36,11 @@ def secure() -> str:
 def server(pem: Path, secure: str) -> Iterator[Neutrino]:
     """With the feed on a Unix socket, and with TLS."""
     feed = {"run": True, "tls_cert_file": pem, "tls_key_file": pem}
-    running = Neutrino({"feed": {**feed, "bind": f"unix:/none,{secure}"}}, workers=2)
-    running.write(
-        "neutrino.conf", running.config.read_text().replace("unix:/none", f"unix:{running.directory}/feed.sock")
-    )
+    running = Neutrino({"feed": feed}, workers=2)
+    running.settings["feed"]["bind"] = f"unix:{running.directory}/feed.sock,{secure}"
+    running.write("neutrino.conf", configuration(running.settings))
     with running:
+        wait_until(lambda: len(processes(running)) == 3, timeout=60, what="all processes", failed=lambda: None)
         yield running
 
 
@@ -175,7 +175,6 @@ def processes(server: Neutrino) -> dict[int, str]:
 
 
 def test_the_processes_of_a_server(server: Neutrino) -> None:
-    wait_until(lambda: len(processes(server)) == 3, timeout=20, what="the rows", failed=lambda: None)
     before = processes(server)
     assert sorted(before.values()) == ["api", "api", "feed"]
     feed = next(pid for pid, kind in before.items() if kind == "feed")
@@ -186,7 +185,7 @@ def test_the_processes_of_a_server(server: Neutrino) -> None:
         after = processes(server)
         return feed not in after and sorted(after.values()) == ["api", "api", "feed"]
 
-    wait_until(is_replaced, timeout=30, what="the row of the new feed process", failed=lambda: None)
+    wait_until(is_replaced, timeout=60, what="the row of the new feed process", failed=lambda: None)
     done = status(server)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("OK: no problems")
@@ -194,7 +193,7 @@ def test_the_processes_of_a_server(server: Neutrino) -> None:
 
 def test_a_stopped_server_leaves_no_rows() -> None:
     with Neutrino({"feed": {"run": True}}) as running:
-        wait_until(lambda: len(processes(running)) == 2, timeout=20, what="the rows", failed=lambda: None)
+        wait_until(lambda: len(processes(running)) == 2, timeout=60, what="the rows", failed=lambda: None)
         pid = running.pids[0]
         os.kill(pid, signal.SIGTERM)
         engine = sa.create_engine(running.database)
@@ -203,6 +202,6 @@ def test_a_stopped_server_leaves_no_rows() -> None:
             with engine.connect() as connection:
                 return not connection.execute(sa.text("SELECT count(*) FROM server_processes")).scalar()
 
-        wait_until(is_empty, timeout=20, what="rows that are removed", failed=lambda: None)
+        wait_until(is_empty, timeout=60, what="rows that are removed", failed=lambda: None)
         engine.dispose()
         running._ready = False  # it ends on purpose

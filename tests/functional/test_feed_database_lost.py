@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +28,8 @@ def cut_mariadb(url: str) -> None:
     with sa.create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
         others = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()"
         for number in connection.execute(sa.text(others)).scalars().all():
-            connection.execute(sa.text(f"KILL {int(number)}"))
+            with contextlib.suppress(sa.exc.OperationalError):  # it has disconnected meanwhile
+                connection.execute(sa.text(f"KILL {int(number)}"))
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def rows(server: Server) -> list[Any]:
         return list(connection.execute(sa.select(t.host_queries)))
 
 
-async def ask(server: Server, host: str = "h1", question: object = None, seconds: float = 10.0) -> Any:
+async def ask(server: Server, host: str = "h1", question: object = None, seconds: float = 60.0) -> Any:
     asked = queries(server)
     return json.loads(await asyncio.to_thread(asked.ask, host, "echo", json.dumps(question).encode(), seconds))
 

@@ -60,7 +60,7 @@ class External:
         namespaces = Namespaces()
         with namespaces.run(self.other, open_socket) as receiver, namespaces.run(self.client, open_socket) as sender:
             receiver.bind((MOVED, 4000))
-            receiver.settimeout(5)
+            receiver.settimeout(30)
             sender.sendto(b"hello", (MOVED, 4000))
             _, (address, _) = receiver.recvfrom(10)
             return str(address)

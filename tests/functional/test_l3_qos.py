@@ -214,7 +214,7 @@ class Path4:
             sink.bind((bind, 4000))
             source.connect((to, 4000))
             source.send(b"resolve")  # neighbours are resolved, which drops packets that wait for it
-            sink.settimeout(5)
+            sink.settimeout(30)
             sink.recv(100)
             yield source, sink
 
@@ -239,7 +239,7 @@ def real(tmp_path: Path) -> Iterator[tuple[RouterHost, Path4]]:
 def assert_received(source: socket.socket, sink: socket.socket, kbps: int, expected: int, why: str = "") -> None:
     """Of what is sent at `kbps`. Repeated if it differs: the machine may have been busy for a moment."""
     found = []
-    for _ in range(3):
+    for _ in range(8):
         found.append(received_kbps(source, sink, kbps, 1.0))
         if found[-1] == pytest.approx(expected, rel=0.1):
             return
@@ -302,21 +302,23 @@ def test_changes_of_limits_lose_no_packet_and_end_no_connection(real):
             host.set_policy(ingress=100_000 + number, egress=100_000 + number)
             plain = router(host.interface, id=host.router_id, gateway=host.gateway, floating_ips=host.plain(9))
             host.routers.apply(plain if number % 3 == 0 else host.router(9))
-        changes.append(number)
+            changes.append(number)
 
     changes: list[int] = []
     server, client = path.socket(path.instance, socket.SOCK_STREAM), path.socket(path.client, socket.SOCK_STREAM)
     with server, client, path.datagrams(path.client, FLOATING, path.instance, INSTANCE) as (source, sink):
         server.bind((INSTANCE, 5000))
         server.listen()
-        client.settimeout(5)
+        client.settimeout(30)
         client.connect((FLOATING, 5000))
         connection, _ = server.accept()
         with connection:
             changer = threading.Thread(target=change)
             changer.start()
             try:
-                for number in range(400):
+                for number in range(20_000):
+                    if number >= 400 and len(changes) > 10:  # a busy machine may make few changes in the time of 400
+                        break
                     source.send(number.to_bytes(2, "big"))
                     connection.sendall(b"x")
                     assert client.recv(1) == b"x"
@@ -325,7 +327,7 @@ def test_changes_of_limits_lose_no_packet_and_end_no_connection(real):
             finally:
                 stop.set()
                 changer.join()
-    assert changes[0] > 10
+    assert len(changes) > 10
 
 
 def test_one_of_500_limits_is_changed_by_its_elements_alone(tmp_path: Path) -> None:

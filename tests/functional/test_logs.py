@@ -22,7 +22,8 @@ from tests.support.process import wait_until
 
 
 def lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+    """The complete lines: one may be written right now."""
+    return [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []
 
 
 def wait_for_line(path: Path, text: str) -> str:
@@ -102,7 +103,7 @@ def test_the_metadata_proxy_writes_json(tmp_path: Path) -> None:
     command = [str(PROGRAM), "metadata", "--socket", str(control), *ids, "--log-json", "--debug"]
     with log.open("w") as output, subprocess.Popen(command, stderr=output) as proxy:
         try:
-            wait_until(lambda: _sent(control, b"nonsense"), timeout=20, what="the proxy", failed=lambda: None)
+            wait_until(lambda: _sent(control, b"nonsense"), timeout=60, what="the proxy", failed=lambda: None)
             line = json.loads(wait_for_line(log, "closed by the peer"))
             assert (line["levelname"], line["process"]) == ("DEBUG", proxy.pid)
             assert all(json.loads(each)["message"] for each in lines(log))
@@ -145,4 +146,4 @@ def test_metrics_with_tls(tmp_path: Path) -> None:
                 except OSError:
                     return False
 
-            wait_until(is_trusted, timeout=20, what="the certificate of this authority", failed=lambda: None)
+            wait_until(is_trusted, timeout=60, what="the certificate of this authority", failed=lambda: None)

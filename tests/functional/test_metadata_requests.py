@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,10 +51,11 @@ def test_a_slow_nova_is_slow_for_one(host: Host) -> None:
         async with host.agent():
             await until(lambda: answers(host, "blue", blue) and answers(host, "red", red))
             slow = asyncio.create_task(host.fetch_async("blue", "/lab/slow/4"))
-            started = time.monotonic()
-            for _ in range(20):
+            served = 0
+            while not slow.done():
                 assert await host.fetch_async("red") == (200, red.device_id)
-            assert time.monotonic() - started < 2
+                served += 1
+            assert served > 3
             assert (await slow)[0] == 504
             assert await host.fetch_async("blue") == (200, blue.device_id)
 

@@ -82,10 +82,10 @@ def test_requests_of_all_workers_are_summed_up(server: Neutrino, api: Caller) ->
             now.value(name, status="2xx", **labels) == expected
             and now.value(name, resource="networks", method="GET", status="4xx") >= 1
             and now.value(name, resource="other", status="4xx") >= 1
+            and now.value("neutrino_api_workers") == 2  # the second one may start later
         ),
         "the counts of both workers",
     )
-    assert after.value("neutrino_api_workers") == 2
     assert after.value("neutrino_build_info", component="server") == 1
     assert after.value("neutrino_build_info", component="feed") == 1
 
@@ -192,7 +192,7 @@ def test_a_feed_without_a_server_serves_its_own(api: Caller, server: Neutrino) -
             [str(other.program), "feed", "--config-file", str(config)], stderr=subprocess.DEVNULL
         ) as feed:
             try:
-                wait_until(lambda: _answers(own), timeout=20, what="the feed's metrics", failed=lambda: None)
+                wait_until(lambda: _answers(own), timeout=60, what="the feed's metrics", failed=lambda: None)
                 assert scrape(own).value("neutrino_build_info", component="feed") == 1
                 # The server of the machine shows them too, by the socket in their state directory.
                 assert scrape(metrics_of(other)).value("neutrino_build_info", component="feed") == 1

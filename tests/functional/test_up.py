@@ -40,7 +40,7 @@ def test_the_printed_commands_work_and_objects_survive_a_restart(tmp_path: Path)
         assert [port["Name"] for port in json.loads((tmp_path / "ports.json").read_text())] == ["vm1"]
         started = time.monotonic()
         assert running.ctrl_c() == 0
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 40
         assert not listening(int(running.url.rpartition(":")[2]))
         assert "Traceback" not in running.text
         assert "INFO" not in running.text  # logs go to files
@@ -64,7 +64,7 @@ def test_ctrl_c_ends_it_also_before_all_workers_serve(tmp_path: Path) -> None:
             took = time.monotonic() - started
             # Granian may log a refusal for a worker that has just ended; a real one is killed after ten seconds.
             assert took < 10 or "refused to gracefully stop" not in running.text
-            assert took < 20, running.text
+            assert took < 40, running.text
 
 
 def test_the_state_option_sets_the_directory(tmp_path: Path) -> None:

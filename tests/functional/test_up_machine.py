@@ -59,7 +59,7 @@ def replies(here: Machine, address: str) -> bool:
 
 
 def wait_for_reply(here: Machine, address: str) -> None:
-    wait_until(lambda: replies(here, address), timeout=30, what=f"a reply of {address}", failed=lambda: None)
+    wait_until(lambda: replies(here, address), timeout=60, what=f"a reply of {address}", failed=lambda: None)
 
 
 def test_networks_are_wired_removed_at_the_end_and_restored(tmp_path: Path, here: Machine) -> None:
@@ -89,7 +89,7 @@ def test_after_a_reboot_everything_is_wired_again(tmp_path: Path) -> None:
         _, router_id, address = make_router(before, running.url)
         wait_for_reply(before, address)
         running.process.kill()  # a power failure: no cleanup
-        running.process.wait(timeout=20)
+        running.process.wait(timeout=60)
         assert f"qrouter-{router_id}" in before.named_namespaces()
     with Machine() as after, up(tmp_path, on=after) as running:
         assert "not wired" not in running.text
@@ -113,7 +113,7 @@ def test_the_next_run_cleans_up_after_a_killed_one(tmp_path: Path, here: Machine
         wait_for_reply(here, address)
         assert f"snat-{router_id}" in here.named_namespaces()
         running.process.send_signal(signal.SIGKILL)
-        running.process.wait(timeout=20)
+        running.process.wait(timeout=60)
         assert "br-int" in here.devices()
         dnsmasq = here.run("ip", "netns", "pids", f"qdhcp-{network_id}").split()
         assert dnsmasq
@@ -172,7 +172,7 @@ def test_ovsdb_managers_are_served_for_nova(tmp_path: Path, here: Machine) -> No
 def test_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path, here: Machine) -> None:
     with up(tmp_path, on=here) as running:
         running.process.terminate()
-        assert running.process.wait(timeout=20) == 0
+        assert running.process.wait(timeout=60) == 0
     assert (here.devices(), here.named_namespaces()) == (NOTHING, NOTHING)
 
 

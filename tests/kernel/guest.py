@@ -167,7 +167,7 @@ def _kernel_package(debian: str) -> str:
 
 def initramfs(files: KernelFiles) -> bytes:
     """busybox and the modules that the root file system needs, in load order."""
-    archive = _Archive()
+    archive = Archive()
     for name in ("bin", "modules", "proc", "sys", "dev", "ro", "up", "new"):
         archive.add(name, b"", stat.S_IFDIR | 0o755)
     archive.add("bin/busybox", files.busybox.read_bytes(), stat.S_IFREG | 0o755)
@@ -191,7 +191,7 @@ def initramfs(files: KernelFiles) -> bytes:
     return gzip.compress(archive.finish(), 1)
 
 
-class _Archive:
+class Archive:
     """A cpio archive in the "newc" format of an initramfs."""
 
     def __init__(self) -> None:

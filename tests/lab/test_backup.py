@@ -8,7 +8,7 @@ from neutrino.lab.errors import wait_until
 from tests.support.dumps import dump, restore
 from tests.support.lab import Pinging, address, network, open_group, pings
 from tests.support.lab_control import Lab
-from tests.support.lab_faults import verify
+from tests.support.routing_lab import wait_until_no_drift
 
 
 def database(lab: Lab) -> Path:
@@ -36,10 +36,10 @@ def test_traffic_continues_while_a_backup_is_restored(lab: Lab, tmp_path: Path) 
         for host in lab.hosts:
             lab.wait_for_agent(host)
         # The port was created after the backup: no object has it any more, so its host removes it.
-        wait_until(lambda: not pings(lab, "a", late, count=1), 60, "the later port is still connected")
+        wait_until(lambda: not pings(lab, "a", late, seconds=1), 60, "the later port is still connected")
     assert traffic.lost == 0, f"{traffic.lost} pings were lost"
     assert {each["name"] for each in lab.api.list("network")} == {"blue"}
     for host in lab.hosts:
-        verify(lab, host)
+        wait_until_no_drift(lab, host)
     again = lab.vm("again", network=blue["id"], host="h2", security_groups=[group])
     assert pings(lab, "a", address(lab, again.name))

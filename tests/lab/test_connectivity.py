@@ -29,6 +29,7 @@ from tests.support.lab_guests import (
     make_guests,
     make_network,
     pings,
+    reaches,
     wait_until_reachable,
 )
 
@@ -139,9 +140,9 @@ def _check_mtu(source: Guest, target: Guest, mtu: int) -> None:
     for version in VERSIONS:
         exactly = mtu - IP_AND_ICMP[version]
         forbidden = ("-M", "do", "-s")
-        assert pings(source, target.addresses[version], *forbidden, str(exactly))
+        assert reaches(source, target.addresses[version], *forbidden, str(exactly))
         assert not pings(source, target.addresses[version], *forbidden, str(exactly + 1))
-        assert pings(source, target.addresses[version], *forbidden, str(exactly))
+        assert reaches(source, target.addresses[version], *forbidden, str(exactly))
     source.ip("link", "set", "eth0", "mtu", str(mtu))
 
 

@@ -18,6 +18,7 @@ from neutrino.lab.settings import FABRIC, UNDERLAY
 from tests.support.lab import network, open_group
 from tests.support.lab_control import Lab
 from tests.support.neutrino import PROGRAM
+from tests.support.routing_lab import wait_until_no_drift
 
 Finding = dict[str, Any]
 
@@ -33,7 +34,9 @@ def site(lab: Lab) -> Lab:
         cache = lab.paths.host("h1") / "feed.json"
         return cache.exists() and '"h2"' in cache.read_text()
 
-    wait_until(is_peer, 10, "h1 does not know h2")
+    wait_until(is_peer, 30, "h1 does not know h2")
+    for host in ("h1", "h2"):  # what an agent has not applied yet would be drift
+        wait_until_no_drift(lab, host)
     return lab
 
 
@@ -60,6 +63,8 @@ def test_a_healthy_lab(site: Lab) -> None:
     files = ["--config-file", str(site.paths.server / "neutrino.conf")]
     done = subprocess.run([PROGRAM, "doctor", *files], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "8 checks of this server: no findings")
+    # Agents report the dataplane and the server its processes a moment later.
+    wait_until(lambda: status(site).returncode == 0, 60, "the status shows a problem")
     shown = status(site)
     assert shown.returncode == 0, shown.stdout
     assert shown.stdout.startswith("OK: no problems; 3 of 3 hosts alive")
@@ -116,7 +121,7 @@ def test_a_deleted_flow_is_drift(site: Lab) -> None:
     found = next(each for each in findings if each["kind"] == "drift")
     assert found["what"].startswith("role l2: ")
     site.start_agent("h1")
-    wait_until(lambda: doctor(site, "h1", "--only", "drift,agent") == (0, []), 30, "the agent does not repair it")
+    wait_until(lambda: doctor(site, "h1", "--only", "drift,agent") == (0, []), 60, "the agent does not repair it")
 
 
 @pytest.fixture
@@ -150,7 +155,7 @@ def test_stopped_processes(site: Lab) -> None:
         shown = status(site)
         return shown.returncode == 1 and "the dataplane is down" in shown.stdout
 
-    wait_until(is_degraded, 20, "the status does not show the lost dataplane")
+    wait_until(is_degraded, 60, "the status does not show the lost dataplane")
     shown = status(site)
     assert "Open vSwitch agent on h1: the dataplane is down" in shown.stdout
     assert "Fix: Start Open vSwitch" in shown.stdout

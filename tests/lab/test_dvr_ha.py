@@ -26,12 +26,12 @@ from tests.support.routing_checks import (
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
+    PATIENCE,
     SOON,
     active_host,
     connect,
     delete_router,
     devices_of,
-    drift_on,
     external_network,
     failed_host,
     floating_ip,
@@ -245,7 +245,7 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
     wait_until_reachable(lab, EXTERNAL, address)
     back = contextlib.ExitStack()
     with connect(lab, "d", EXTERNAL, MACHINE) as talk, back:
-        assert talk.passes_data()
+        assert talk.passes_data(PATIENCE)
         with (
             Pinging(lab, "d", MACHINE) as by_wire,
             Pinging(lab, "e", MACHINE) as by_tunnel,
@@ -306,7 +306,8 @@ def test_the_gateway_is_removed_and_added_and_subnets_stay_connected(site: Site)
         lab.api.update("router", router["id"], external_gateway_info={"network_id": site.out["id"]})
         for guest in site.guests.values():
             wait_until_reachable(lab, guest.name, MACHINE)
-    assert len(gaps(across)) <= 5  # devices are plugged meanwhile, which a switch in userspace does not bear well
+    # A fifth of a second: devices are plugged meanwhile, for which a switch in userspace stops forwarding.
+    assert len(gaps(across)) <= 10
     for host in lab.hosts:
         wait_until_no_drift(lab, host)
 
@@ -337,4 +338,4 @@ def test_one_that_is_deleted_leaves_nothing(site: Site) -> None:
     delete_router(lab, router["id"])
     wait_for_nothing_of(lab, router, devices, macs)
     for host in lab.hosts:
-        assert drift_on(lab, host) == ""
+        wait_until_no_drift(lab, host)

@@ -24,6 +24,7 @@ from tests.support.routing_checks import (
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
+    PATIENCE,
     SOON,
     active_host,
     addresses_in,
@@ -111,14 +112,17 @@ def test_one_host_is_active_and_the_others_are_silent(site: Site) -> None:
     wait_until(lambda: site.bound_hosts() == {active}, SOON, "the ports are elsewhere")
     ports = lab.api.list("port", device_id=site.router["id"], device_owner="network:router_ha_interface")
     assert {port["binding:host_id"] for port in ports} == set(lab.hosts)
-    for host in lab.hosts:
-        routed = {
-            name: found for name, found in addresses_in(lab, site.router, host).items() if name[:3] in ("qr-", "qg-")
-        }
-        assert len(routed) == 5  # two subnets each on two networks, and the gateway
-        assert all(bool(found) == (host == active) for found in routed.values()), host
+
+    def is_settled(host: str) -> bool:
+        """Two subnets each on two networks, and the gateway, which have addresses on the active host alone."""
+        found = addresses_in(lab, site.router, host)
+        routed = [addresses for name, addresses in found.items() if name[:3] in ("qr-", "qg-")]
         local = in_router(lab, site.router, host, "ip", "-6", "address", "show", "scope", "link")
-        assert ("qr-" in local) == (host == active)
+        addressed = [*map(bool, routed), "qr-" in local]
+        return len(routed) == 5 and addressed == [host == active] * 6
+
+    for host in lab.hosts:
+        wait_until(lambda host=host: is_settled(host), SOON, f"{host} does not have the addresses of its state")  # type: ignore[misc]
         wait_until_no_drift(lab, host)
 
 
@@ -171,8 +175,8 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
         connect(lab, without.name, EXTERNAL, MACHINE) as out,
         back,
     ):
-        assert talk.passes_data()
-        assert out.passes_data()
+        assert talk.passes_data(PATIENCE)
+        assert out.passes_data(PATIENCE)
         with Pinging(lab, EXTERNAL, address) as ping:
             back.enter_context(failed_host(lab, site.router, active))
             wait_until(lambda: can_ping(lab, EXTERNAL, address), SOON, "no standby host takes over")

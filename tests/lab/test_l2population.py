@@ -26,7 +26,7 @@ from tests.support.lab_guests import (
     make_group,
     make_guests,
     make_network,
-    pings,
+    reaches,
     wait_until_reachable,
 )
 
@@ -70,10 +70,10 @@ def test_unicast_goes_to_one_host_only(place: Place) -> None:
     second, third = place.second.addresses, place.third.addresses
     with place.lab.capture("h3", TUNNELLED) as elsewhere, place.lab.capture("h2", TUNNELLED) as there:
         for version in VERSIONS:
-            assert pings(place.first, second[version])
+            assert reaches(place.first, second[version])
             with converse(place.first, place.second, 80, version) as connection:
                 assert connection.talks()
-        assert pings(place.first, third[4])
+        assert reaches(place.first, third[4])
         there.wait_for(f"> {second[4]}: ICMP echo request")
         elsewhere.wait_for(f"> {third[4]}: ICMP echo request")
     for version in VERSIONS:
@@ -86,7 +86,7 @@ def test_questions_for_known_addresses_are_answered_on_the_spot(place: Place) ->
     first.ip("neigh", "flush", "dev", "eth0")
     with place.lab.capture("h1", TUNNELLED) as seen:
         for version in VERSIONS:
-            assert pings(first, second.addresses[version])
+            assert reaches(first, second.addresses[version])
         known = first.ip("neigh", "show", "dev", "eth0")
         seen.wait_for(f"> {second.addresses[6]}: ICMP6, echo request")
     for version in VERSIONS:
@@ -103,9 +103,9 @@ def answers_neighbours(lab: Lab) -> bool:
 def test_neighbour_solicitations_go_to_the_hosts_of_the_network_at_most(place: Place) -> None:
     with place.lab.capture("h2", TUNNELLED) as there, place.lab.capture("h3", TUNNELLED) as elsewhere:
         place.narrow.ip("neigh", "flush", "dev", "eth0")
-        assert pings(place.narrow, place.partner.addresses[6])
+        assert reaches(place.narrow, place.partner.addresses[6])
         there.wait_for(f"> {place.partner.addresses[6]}: ICMP6, echo request")
-        assert pings(place.first, place.third.addresses[6])
+        assert reaches(place.first, place.third.addresses[6])
         elsewhere.wait_for(f"> {place.third.addresses[6]}: ICMP6, echo request")
     asked = f"{place.narrow.addresses[6]} > "
     assert (f"who has {place.partner.addresses[6]}" in there.text) == (not answers_neighbours(place.lab))

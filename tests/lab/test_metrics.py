@@ -62,8 +62,14 @@ def test_what_instances_ask_for(lab: Lab, blue: dict[str, Any]) -> None:
         lambda now: now.value("neutrino_agent_metadata_requests_total", status="2xx") >= known + 1,
         "the metadata request is not counted",
     )
-    assert found.value("neutrino_agent_dhcp_requests_total", ip_version="4") >= 2  # DISCOVER, REQUEST
-    assert found.value("neutrino_agent_ports", state="wired") >= 2  # the instance's and the DHCP port
+    wait_for(
+        lab,
+        lambda now: (
+            now.value("neutrino_agent_dhcp_requests_total", ip_version="4") >= 2  # DISCOVER, REQUEST
+            and now.value("neutrino_agent_ports", state="wired") >= 2  # the instance's and the DHCP port
+        ),
+        "the DHCP requests or the ports are not counted",
+    )
     assert found.value("neutrino_agent_processes", program="dnsmasq") == 1
     assert found.value("neutrino_agent_processes", program="neutrino-metadata") == 1
     assert found.value("neutrino_agent_reconcile_duration_seconds_count", role="dhcp", result="done") >= 1
@@ -115,10 +121,10 @@ def test_one_request_in_all_logs(lab: Lab, blue: dict[str, Any]) -> None:
     def lines() -> list[str]:
         return [line for line in _log(lab, "h1-agent") if request_id in line]
 
-    wait_until(lambda: any("of dnsmasq" in line for line in lines()), 20, "the agent's log has no line of the request")
+    wait_until(lambda: any("of dnsmasq" in line for line in lines()), 60, "the agent's log has no line of the request")
     wait_until(
         lambda: any(request_id in line and "PUT /v2.0/subnets" in line for line in _log(lab, "server")),
-        10,
+        20,
         "the server's log has no line of the request",
     )
 

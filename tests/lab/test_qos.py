@@ -25,6 +25,7 @@ from tests.support.lab_guests import (
     make_group,
     make_guests,
     make_network,
+    reaches,
     wait_until_reachable,
 )
 from tests.support.lab_qos import ATTEMPTS, Policy, about, classes, filters, meters, queues, stream
@@ -50,6 +51,7 @@ class Site:
             guest.update(qos_policy_id=None)
         self.policy.clear()
         wait_until(lambda: not meters(self.lab, "h1"), SOON, "meters are left")
+        wait_until(lambda: not any("dscp" in flow for flow in _flows(self.lab)), SOON, "flows that mark are left")
 
     def govern(self, guest: Guest) -> None:
         guest.update(qos_policy_id=self.policy.id)
@@ -153,8 +155,7 @@ def test_marks_on_the_receiver_and_on_the_tunnel(site: Site) -> None:
 
 
 def _pings(site: Site, version: int) -> bool:
-    argv = ["ping", "-n", "-q", "-c", "2", "-i", "0.05", "-W", "1", site.peer.addresses[version]]
-    return site.lab.run(site.limited.name, argv, check=False).returncode == 0
+    return reaches(site.limited, site.peer.addresses[version])
 
 
 def _flows(lab: Lab) -> set[str]:
@@ -272,7 +273,8 @@ def test_minimum_bandwidth_under_contention(site: Site, rivals: Rivals) -> None:
         wait_until(lambda: not queues(lab, "h1", rivals.uplink), SOON, "queues are left")
         wait_until(lambda: "htb" not in classes(lab, "h1", rivals.uplink), SOON, "the device is still shaped")
         for table in ("QoS", "Queue"):
-            assert not lab.run("h1", ["ovs-vsctl", "--columns=_uuid", "list", table]).stdout.strip()
+            rows = ["ovs-vsctl", "--columns=_uuid", "list", table]
+            wait_until(lambda rows=rows: not lab.run("h1", rows).stdout.strip(), SOON, f"rows of {table} are left")  # type: ignore[misc]
 
 
 def _contend(favoured: Guest, other: Guest, receiver: Guest) -> None:

@@ -16,6 +16,7 @@ from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
     MACHINE6,
+    PATIENCE,
     SOON,
     addresses_in,
     attach,
@@ -33,6 +34,7 @@ from tests.support.routing_lab import (
     in_router,
     make_router,
     move_router,
+    reaches,
     routed_lab,
     routers_cleaned,
     source_seen,
@@ -144,7 +146,7 @@ def test_out_under_the_routers_address_or_without_translation(site: Site) -> Non
     lab.api.update("router", site.router["id"], external_gateway_info={**info, "enable_snat": False})
     try:
         wait_until(lambda: source_seen(lab, "a", EXTERNAL, MACHINE) == site.four("a"), SOON, "it is still translated")
-        assert can_ping(lab, EXTERNAL, site.four("a"))
+        assert reaches(lab, EXTERNAL, site.four("a"))
     finally:
         lab.api.update("router", site.router["id"], external_gateway_info={**info, "enable_snat": True})
         lab.run(EXTERNAL, ["ip", "route", "del", "10.0.1.0/24"])
@@ -181,8 +183,8 @@ def test_a_floating_ip_that_moves_takes_no_connection_along(site: Site, public: 
     lab, fip = site.lab, public("a")
     address = fip["floating_ip_address"]
     with connect(lab, EXTERNAL, "a", address) as inward, connect(lab, "a", EXTERNAL, MACHINE) as outward:
-        assert inward.passes_data()
-        assert outward.passes_data()
+        assert inward.passes_data(PATIENCE)
+        assert outward.passes_data(PATIENCE)
         lab.api.update("floatingip", fip["id"], port_id=site["c"].port_id)
         wait_for_floating_ip(lab, fip["id"], "ACTIVE")
         assert source_seen(lab, EXTERNAL, "c", address) == MACHINE
@@ -225,7 +227,7 @@ def test_forwarded_ports(site: Site) -> None:
     assert not can_connect(lab, EXTERNAL, "b", address, 2003, 3003)
     assert source_seen(lab, "b", EXTERNAL, MACHINE) == site.gateway
     with connect(lab, EXTERNAL, "b", address, 2000, 3000) as talk:
-        assert talk.passes_data()
+        assert talk.passes_data(PATIENCE)
         for each in lab.api.request("GET", path)["port_forwardings"]:
             lab.api.request("DELETE", f"{path}/{each['id']}")
         wait_until(lambda: not talk.passes_data(), SOON, "a connection goes on that is forwarded no more")
@@ -311,7 +313,7 @@ def test_a_router_without_gateway_interface_or_at_all(site: Site) -> None:
     lab, router = site.lab, site.router
     lab.api.update("router", router["id"], external_gateway_info={})
     wait_until_unreachable(lab, "a", MACHINE)
-    assert can_ping(lab, "a", site.four("c"))
+    assert reaches(lab, "a", site.four("c"))
     lab.api.update("router", router["id"], external_gateway_info={"network_id": site.out["id"]})
     wait_until_reachable(lab, "a", MACHINE)
     detach(lab, router, site.red["by_version"][4])

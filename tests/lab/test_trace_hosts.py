@@ -257,7 +257,8 @@ def test_a_dead_agent(site: Site) -> None:
     lab = site.lab
     lab.stop_agent("h2")
     try:
-        _age_agents(lab, "h2")
+        # Again until the API shows it: a report that the server had not written yet would make the agent alive again.
+        wait_until(lambda: _is_dead(lab, "h2"), SOON, "the agent of h2 counts as alive")
         wait_until_reachable(site.a, site.far)
         found = trace(lab, **to("far")(site))
         assert (found["verdict"], found["cause"]) == ("unknown", "host-down")
@@ -265,6 +266,11 @@ def test_a_dead_agent(site: Site) -> None:
     finally:
         lab.start_agent("h2")
     wait_until(lambda: trace(lab, **to("far")(site))["verdict"] == "delivered", SOON, "h2 does not answer again")
+
+
+def _is_dead(lab: Lab, host: str) -> bool:
+    _age_agents(lab, host)
+    return not any(agent["alive"] for agent in lab.api.list("agent", host=host))
 
 
 def _age_agents(lab: Lab, host: str) -> None:

@@ -70,8 +70,12 @@ def _address(port: Object) -> str:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with temporary_lab(hosts=3, roles=("l2", "l3")) as lab, routers_cleaned(lab):
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    # Agents do not repair what cases change by hand: the trace would race with them.
+    directory = tmp_path_factory.mktemp("trace")
+    (directory / "agent.conf").write_text("[agent]\nrepair_interval = 3600\n")
+    files = (str(directory / "agent.conf"),)
+    with temporary_lab(hosts=3, roles=("l2", "l3"), agent_config_files=files) as lab, routers_cleaned(lab):
         for host in lab.hosts:
             wait_until(lambda host=host: l3_agent(lab, host) is not None, SOON, f"no L3 agent on {host}")  # type: ignore[misc]
         open_, _ = make_group(lab, "open", *EVERYTHING)

@@ -88,7 +88,7 @@ def add_host(server: Neutrino, host: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def wait_for_status(caller: Caller, port_id: str, status: str, timeout: float = 20) -> None:
+def wait_for_status(caller: Caller, port_id: str, status: str, timeout: float = 60) -> None:
     def has_it() -> bool:
         return bool(caller("GET", f"/v2.0/ports/{port_id}").json()["port"]["status"] == status)
 

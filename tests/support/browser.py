@@ -30,7 +30,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.support.process import ENDS_WITH_US
 
-SECONDS = 20.0
+SECONDS = 40.0
 OPTIONS = (
     "--headless=new",
     "--no-sandbox",
@@ -254,17 +254,27 @@ class Page:
         self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def click(self, selector: str, *, containing: str = "") -> None:
-        """A click with the mouse, in the middle of the first element that is visible and contains the text."""
+        """A click with the mouse, in the middle of the first element that is visible and contains the text.
+
+        Again, if the page has moved or replaced the element between its look-up and the click.
+        """
         find = (
             f"[...document.querySelectorAll({json.dumps(selector)})].find((e) => e.getClientRects().length"
             f" && e.textContent.includes({json.dumps(containing)}))"
         )
-        self.wait_for(f"{find} !== undefined")
-        x, y = self.evaluate(
-            f"(() => {{ const e = {find}; e.scrollIntoViewIfNeeded?.(); const r = e.getBoundingClientRect();"
-            " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        place = (
+            f"(() => {{ const e = {find}; if (e === undefined) return null; e.scrollIntoViewIfNeeded?.();"
+            " window.clicked = false; e.addEventListener('click', () => { window.clicked = true; }, {capture: true});"
+            " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
-        self.click_at(x, y)
+        deadline = time.monotonic() + SECONDS
+        while True:
+            x, y = self.wait_for(place)
+            self.click_at(x, y)
+            if self.evaluate("window.clicked !== false"):  # a new document has no such variable
+                return
+            if time.monotonic() > deadline:
+                raise BrowserError(f"a click does not reach {selector} {containing!r}")
 
     def click_at(self, x: float, y: float) -> None:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
@@ -284,15 +294,24 @@ class Page:
 
     def fill(self, selector: str, text: str) -> None:
         """Replace the text of a field, as typing does."""
-        self.wait_for(f"document.querySelector({json.dumps(selector)}) !== null")
-        self.evaluate(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.focus(); e.select(); }})()"
-        )
-        self.call("Input.insertText", text=text)
+        found = f"document.querySelector({json.dumps(selector)})"
+        deadline = time.monotonic() + SECONDS
+        while True:
+            self.wait_for(
+                f"(() => {{ const e = {found}; e.focus(); e.select(); return document.activeElement === e; }})()"
+            )
+            self.call("Input.insertText", text=text)
+            if self.evaluate(f"{found}?.value") == text:
+                return
+            # The page has replaced the field between the two steps.
+            if time.monotonic() > deadline:
+                raise BrowserError(f"{selector} does not take the text {text!r}")
 
     def choose(self, selector: str, value: str) -> None:
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.wait_for(f"[...{found}.options].some((o) => o.value === {json.dumps(value)})")
         self.evaluate(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.value = {json.dumps(value)};"
+            f"(() => {{ const e = {found}; e.value = {json.dumps(value)};"
             " e.dispatchEvent(new Event('change', {bubbles: true})); })()"
         )
 

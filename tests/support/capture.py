@@ -12,7 +12,7 @@ from typing import Self
 
 from neutrino.lab.errors import LabError
 
-START_SECONDS = 10.0
+START_SECONDS = 30.0
 READY = "listening on"
 
 
@@ -52,7 +52,7 @@ class Capture:
     def text(self) -> str:
         return "\n".join(self.lines)
 
-    def wait_for(self, wanted: str, timeout: float = 5.0) -> None:
+    def wait_for(self, wanted: str, timeout: float = 20.0) -> None:
         """Wait for a line with this text."""
         with self._changed:
             if not self._changed.wait_for(lambda: any(wanted in line for line in self._lines), timeout):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-SECONDS = 20.0
+SECONDS = 60.0
 NOBODY = 65534
 # Arguments of commands that check more than argparse knows.
 ARGUMENTS: Mapping[tuple[str, ...], tuple[str, ...]] = {

@@ -32,7 +32,7 @@ from tests.support.openvswitch import OpenVSwitch
 SCRIPT = '#!/bin/sh\n[ -z "${reason:-$1}" ] || { env; echo "==="; } >> "%s"\nexit 0\n'
 
 
-def run(*argv: str, timeout: float = 20, check: bool = True) -> str:
+def run(*argv: str, timeout: float = 60, check: bool = True) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False)
     if check and done.returncode:
         raise RuntimeError(f"{' '.join(argv)}: {done.stdout} {done.stderr}")
@@ -50,17 +50,17 @@ class Client:
     def ip(self, *words: str) -> str:
         return run("ip", "-n", self.namespace, *words)
 
-    def inside(self, *argv: str, timeout: float = 20, check: bool = True) -> str:
+    def inside(self, *argv: str, timeout: float = 60, check: bool = True) -> str:
         return run("ip", "netns", "exec", self.namespace, *argv, timeout=timeout, check=check)
 
-    def dhclient(self, *words: str, options: str = "", timeout: float = 15) -> dict[str, str]:
+    def dhclient(self, *words: str, options: str = "", timeout: float = 30) -> dict[str, str]:
         """The lease, by the names that the client passes to its script; empty without a reply.
 
         The client goes into the background once it has a lease: then the call ends.
         """
         here = self.lab.directory
         paths = {kind: here / f"{self.namespace}.{kind}" for kind in ("cf", "lf", "pf")}
-        paths["cf"].write_text(f"timeout 5; initial-interval 1;\n{options}\n")
+        paths["cf"].write_text(f"timeout 20; initial-interval 1;\n{options}\n")
         out = here / f"{self.namespace}.lease"
         out.unlink(missing_ok=True)
         self.lab.dhclients.append(paths["pf"])
@@ -71,7 +71,7 @@ class Client:
         self.lab.end_dhclient(paths["pf"])
         return _last_lease(out, {"BOUND", "RENEW", "REBOOT", "BOUND6", "REBIND6", "RENEW6"})
 
-    def udhcpc(self, *words: str, tries: int = 3) -> dict[str, str]:
+    def udhcpc(self, *words: str, tries: int = 10) -> dict[str, str]:
         out = self.lab.directory / f"{self.namespace}.lease"
         out.unlink(missing_ok=True)
         script = _script(self.lab.directory / f"{self.namespace}.sh", out)

@@ -48,7 +48,7 @@ def new_database(request: pytest.FixtureRequest, kind: str, directory: Path) -> 
     return url
 
 
-async def until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Wait for what another task or thread brings about."""
     async with asyncio.timeout(seconds):
         while not condition():

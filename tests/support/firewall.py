@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 
 ANY, ICMP, TCP, UDP, ICMPV6 = None, 1, 6, 17, 58
 SECONDS = 0.35  # after which a packet counts as lost
+PATIENCE = 10.0  # seconds for bytes that must arrive
 Ends = tuple[socket.socket, socket.socket]
+K = TypeVar("K")
 PASSES, REFUSED, LOST = "passes", "refused", "lost"
 
 
@@ -67,6 +70,17 @@ def first_packet(
         except TimeoutError:
             return LOST
         return PASSES
+
+
+def assert_fates(send: Callable[[K], str], expected: Mapping[K, str]) -> None:
+    """The first packet of each case has the expected fate. One that was lost and should not be is sent three times more, as
+    a busy machine may deliver it late; one that must be lost is sent once.
+    """
+    for case, fate in expected.items():
+        found = [send(case)]
+        while found[-1] == LOST != fate and len(found) < 4:
+            found.append(send(case))
+        assert found[-1] == fate, f"{case}: {found}, and not {fate}"
 
 
 def _exchange(here: socket.socket, there: socket.socket, datagram: bytes) -> None:

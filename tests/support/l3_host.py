@@ -47,7 +47,7 @@ class Feed:
     def error(self, kind: str, key: str, text: str) -> None:
         self.errors.append(text)
 
-    def port_up(self, port_id: str, revision: int) -> None: ...
+    def port_up(self, port_id: str, revision: int, *, inactive: bool = False) -> None: ...
 
     def port_down(self, port_id: str, reason: str = "") -> None: ...
 
@@ -118,7 +118,7 @@ class Host:
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while not condition():
                     await asyncio.sleep(0.005)
         except TimeoutError:

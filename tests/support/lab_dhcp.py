@@ -26,7 +26,7 @@ UDHCPC = '#!/bin/sh\n[ "$1" = bound ] || [ "$1" = renew ] || exit 0\nenv > "%s"\
 def served(lab: Lab, name: str, cidrs: tuple[str, ...] = ("10.0.0.0/24",), **attributes: Any) -> str:
     """Create a network and wait until it is served; returns its id."""
     made = network(lab, name, cidrs, enable_dhcp=True, **attributes)
-    wait_until(lambda: home(lab, made["id"]) != "", 10, f"{name} is scheduled to no agent")
+    wait_until(lambda: home(lab, made["id"]) != "", 60, f"{name} is scheduled to no agent")
     return str(made["id"])
 
 
@@ -58,7 +58,7 @@ def leases(lab: Lab, host: str, network_id: str) -> str:
     return (lab.paths.host(host) / "dhcp" / network_id / "leases").read_text()
 
 
-def udhcpc(lab: Lab, vm: str, *words: str, tries: int = 3) -> dict[str, str]:
+def udhcpc(lab: Lab, vm: str, *words: str, tries: int = 10) -> dict[str, str]:
     """The options that busybox's client got, by its own names; empty without a reply. It sets no address."""
     out, script = lab.paths.vms / f".{vm}.options", lab.paths.vms / f".{vm}.udhcpc"
     out.unlink(missing_ok=True)
@@ -92,6 +92,6 @@ def renewals(lab: Lab, vm: str) -> int:
     return (lab.dhcp(vm).directory / "events").read_text().count("reason=RENEW\n")
 
 
-def wait_for_renewal(lab: Lab, vm: str, seconds: float = 30) -> None:
+def wait_for_renewal(lab: Lab, vm: str, seconds: float = 60) -> None:
     before = renewals(lab, vm)
     wait_until(lambda: renewals(lab, vm) > before, seconds, f"the lease of {vm} is not renewed")

@@ -1,4 +1,4 @@
-"""A lab for fault tests: VMs on two hosts and two kinds of networks, with a hundred pings per second between them.
+"""A lab for fault tests: VMs on two hosts and two kinds of networks, with fifty pings per second between them.
 
 with temporary_lab(hosts=2, agent_config_files=[…]) as lab:
     site = make_site(lab)
@@ -25,7 +25,7 @@ from neutrino.lab.api_client import Object
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
 from neutrino.lab.hosts.processes import read_members
-from tests.support.lab import Pinging, network
+from tests.support.lab import PING_INTERVAL, Pinging, network
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import (
     EVERYTHING,
@@ -48,10 +48,10 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "vlan": {"provider:network_type": "vlan", "provider:physical_network": "physnet1"},
 }
 Wiring = frozenset[str]
-PER_SECOND = 100
+PER_SECOND = round(1 / PING_INTERVAL)
 TUNNELLED = "vxlan between hosts"
-HICCUP = 5  # pings that the userspace datapath may drop when a port is added or removed
-UNDER_WAY = 30  # the last pings, whose answers may be in flight
+HICCUP = 3  # pings that the userspace datapath may drop when a port is added or removed
+UNDER_WAY = 15  # the last pings, whose answers may be in flight
 
 # Agents that check for drift and for a lost server more often than by default, to shorten tests.
 QUICK_AGENT = """
@@ -359,8 +359,3 @@ def wait_until_remembered(lab: Lab, host: str, *words: str) -> Path:
 
     wait_until(has_all, SOON, f"{host} has not cached {', '.join(words)}")
     return cache
-
-
-def verify(lab: Lab, host: str) -> None:
-    """The output of `neutrino agent verify`."""
-    lab.run(host, lab.agent_command(host, "verify"))

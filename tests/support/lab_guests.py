@@ -28,14 +28,16 @@ from neutrino.lab.hosts.namespaces import in_network, vm_network
 from neutrino.lab.instances import plug
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import vm_namespace
+from neutrino.lab.timing import scaled
 from tests.support.lab import clean
 from tests.support.lab_control import Lab
 
 T = TypeVar("T")
 VERSIONS = (4, 6)
 _FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
-SOON = 10.0  # seconds within which a change must take effect, on a busy machine
-LOST_AFTER = 0.4  # seconds after which a packet counts as lost
+SOON = 30.0  # seconds within which a change must take effect, on a busy machine
+LOST_AFTER = scaled(0.4)  # seconds after which a packet counts as lost
+PATIENCE = scaled(10.0)  # seconds for a packet that must arrive: a busy machine may deliver it late
 
 
 @contextlib.contextmanager
@@ -195,6 +197,12 @@ def pings(source: Guest, address: str, *options: str, count: int = 2) -> bool:
     return source.lab.run(source.name, argv, check=False).returncode == 0
 
 
+def reaches(source: Guest, address: str, *options: str) -> bool:
+    """Whether a ping is answered: for assertions that it is, which end with the first answer."""
+    argv = ["ping", "-n", "-q", "-c", "1", "-i", "0.5", "-w", str(round(PATIENCE)), *options, address]
+    return source.lab.run(source.name, argv, check=False).returncode == 0
+
+
 def can_ping(source: Guest, target: Guest, version: int = 4) -> bool:
     return pings(source, target.addresses[version], count=1)
 
@@ -235,10 +243,10 @@ class Conversation:
         """Whether data from the server arrives at the client."""
         return _receiving([(self.server, self.client)], timeout)[0]
 
-    def talks(self, timeout: float = 5.0) -> bool:
+    def talks(self, timeout: float = PATIENCE) -> bool:
         return self.asks(timeout) and self.answers(timeout)
 
-    def carries(self, amount: int = 200_000, timeout: float = 10.0) -> bool:
+    def carries(self, amount: int = 200_000, timeout: float = SOON) -> bool:
         """Whether this many bytes arrive unchanged, which needs full-size segments."""
         sent, got = secrets.token_bytes(amount), b""
         self.client.settimeout(timeout)
@@ -291,7 +299,9 @@ def _listening(server: Guest, number: int, version: int) -> socket.socket:
     return listener
 
 
-def converse(client: Guest, server: Guest, number: int = 80, version: int = 4, timeout: float = 5.0) -> Conversation:
+def converse(
+    client: Guest, server: Guest, number: int = 80, version: int = 4, timeout: float = PATIENCE
+) -> Conversation:
     """A TCP connection between two VMs, or an OSError."""
     with _listening(server, number, version) as listener:
         calling = client.socket(_FAMILY[version], socket.SOCK_STREAM)
@@ -360,7 +370,7 @@ def connecting(tries: Sequence[Attempt], timeout: float = LOST_AFTER) -> set[Att
 def expect(some: Sequence[Attempt], none: Sequence[Attempt] = (), timeout: float = SOON) -> None:
     """Wait until all connections in `some` succeed and none of those in `none` does."""
     tries, wanted = [*some, *none], set(some)
-    give_up = time.monotonic() + timeout
+    give_up = time.monotonic() + scaled(timeout)
     while (found := connecting(tries)) != wanted:
         if time.monotonic() > give_up:
             lost = "; ".join(f"{each} does not connect" for each in some if each not in found)

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 from collections.abc import Iterator
 
+from neutrino.lab.timing import scaled
 from tests.support.lab import wait_until
 from tests.support.lab_control import Lab
 
@@ -16,12 +17,12 @@ IDENTITY = "/latest/meta-data/instance-id"
 
 def curl(lab: Lab, vm: str, path: str = IDENTITY, *options: str, where: str = ADDRESS) -> tuple[int, str]:
     """Status and body; status 0 without a response."""
-    argv = ["curl", "-s", "-m", "8", "-w", "\n%{http_code}", *options, f"http://{where}{path}"]
+    argv = ["curl", "-s", "-m", str(scaled(8)), "-w", "\n%{http_code}", *options, f"http://{where}{path}"]
     text, _, status = lab.run(vm, argv, check=False).stdout.rpartition("\n")
     return int(status or 0), text
 
 
-def wait_for_metadata(lab: Lab, vm: str, seconds: float = 10, *, where: str = ADDRESS) -> None:
+def wait_for_metadata(lab: Lab, vm: str, seconds: float = 30, *, where: str = ADDRESS) -> None:
     """Wait until the metadata service returns the VM's own id."""
     own = (200, lab.vms.get(vm).device_id)
     wait_until(lambda: curl(lab, vm, where=where) == own, seconds, f"{vm} has no metadata at {where}")

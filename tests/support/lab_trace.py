@@ -21,7 +21,7 @@ from neutrino.lab.errors import LabError
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import Guest
 
-SOON = 15.0  # seconds within which a change takes effect, on a busy machine
+SOON = 30.0  # seconds within which a change takes effect, on a busy machine
 LOST_AFTER = 0.4
 S = TypeVar("S")
 

@@ -51,11 +51,12 @@ class Feed:
         self.position = 1
         self.errors: list[tuple[str, str, str]] = []
         self.up: dict[str, int] = {}  # ports reported as up, with the revision
+        self.plugged: dict[str, int] = {}  # ports reported as plugged, with an inactive binding
         self.down: dict[str, str] = {}  # ports reported as down, with the reason
         self.role: MetadataRole | None = None
 
-    def port_up(self, port_id: str, revision: int) -> None:
-        self.up[port_id] = revision
+    def port_up(self, port_id: str, revision: int, *, inactive: bool = False) -> None:
+        (self.plugged if inactive else self.up)[port_id] = revision
 
     def port_down(self, port_id: str, reason: str = "") -> None:
         self.down[port_id] = reason
@@ -272,7 +273,7 @@ def status(host: Host, instance: str) -> int:
         return 0
 
 
-async def until(ready: Callable[[], bool], seconds: float = 5.0, what: str = "it") -> None:
+async def until(ready: Callable[[], bool], seconds: float = 30.0, what: str = "it") -> None:
     async with asyncio.timeout(seconds):
         while not await asyncio.to_thread(ready):
             await asyncio.sleep(0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -91,7 +92,7 @@ class Neutrino(TemporaryServer):
         family = [pid for first in self.pids for pid in tree(first)]
         ended = self._processes[0][0].poll() if self._processes else None
         super().stop()
-        wait_until(lambda: not any(map(alive, family)), timeout=10, what="a process of the server", failed=lambda: None)
+        wait_until(lambda: not any(map(alive, family)), timeout=30, what="a process of the server", failed=lambda: None)
         if ended is not None and self._ready:
             raise RuntimeError(f"the server had ended by itself, with {ended}")
 
@@ -100,6 +101,22 @@ class Neutrino(TemporaryServer):
         return "".join(path.read_text(errors="replace") for path in sorted(self.directory.glob("*.log")))
 
     def _answers(self) -> bool:
+        runs_feed = str(self.settings["feed"]["run"]).lower() == "true"
+        return self._api_answers() and (not runs_feed or self._feed_listens())
+
+    def _feed_listens(self) -> bool:
+        """The feed is a process of its own, which may start to listen later than the API."""
+        default = f"unix:{self.settings['DEFAULT']['state_path']}/feed.sock"
+        for bind in str(self.settings["feed"].get("bind", default)).split(","):
+            family = socket.AF_UNIX if bind.startswith("unix:") else socket.AF_INET
+            host, _, port = bind.rpartition(":")
+            with socket.socket(family) as probe:
+                probe.settimeout(30)
+                if probe.connect_ex(port if family == socket.AF_UNIX else (host, int(port))) != 0:
+                    return False
+        return True
+
+    def _api_answers(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
         try:
             connection.request("GET", "/")

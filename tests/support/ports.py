@@ -1,14 +1,27 @@
 """Free loopback ports for the servers that the tests start."""
 
+import itertools
+import random
 import socket
+
+# Below the range from which the kernel takes the source ports of connections (32768 to 60999): a port of that range that
+# is free now may be the source port of a connection when the server binds it, or when the server is started again; and a
+# client that connects to it while no server listens can connect to itself.
+_FIRST, _AFTER_LAST = 10240, 32768
+_START = random.SystemRandom().randrange(_FIRST, _AFTER_LAST)  # processes in one network namespace seldom meet
+_candidates: "itertools.cycle[int]" = itertools.cycle([*range(_START, _AFTER_LAST), *range(_FIRST, _START)])
 
 
 def free_port() -> int:
-    """A free TCP port, chosen by the kernel."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """A free TCP port that this process has not been given yet."""
+    for port in itertools.islice(_candidates, _AFTER_LAST - _FIRST):
+        with socket.socket() as sock:
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no TCP port is free")
 
 
 def listening(port: int) -> bool:

@@ -65,7 +65,7 @@ class TemporaryServer:
             if process.poll() is None:
                 process.send_signal(stop_signal)
                 try:
-                    process.wait(timeout=20)
+                    process.wait(timeout=60)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
@@ -109,7 +109,7 @@ class TemporaryServer:
         env: Mapping[str, str] | None = None,
         *,
         ready: Callable[[], bool],
-        timeout: float = 60,
+        timeout: float = 180,
         stop_signal: signal.Signals = signal.SIGTERM,
     ) -> None:
         """Start a process that `stop` will end, and wait until it is ready."""

@@ -13,6 +13,7 @@ from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
     MACHINE6,
+    PATIENCE,
     SOON,
     can_connect,
     can_ping,
@@ -46,7 +47,7 @@ def check_forwarded_ports(lab: Lab, out: Object, guest: Guest, gateway: str) -> 
     assert not can_connect(lab, EXTERNAL, guest.name, address, 2002, 3002)
     assert source_seen(lab, guest.name, EXTERNAL, MACHINE) == gateway
     with connect(lab, EXTERNAL, guest.name, address, 2000, 3000) as talk:
-        assert talk.passes_data()
+        assert talk.passes_data(PATIENCE)
         for each in lab.api.request("GET", path)["port_forwardings"]:
             lab.api.request("DELETE", f"{path}/{each['id']}")
         wait_until(lambda: not talk.passes_data(), SOON, "a connection goes on that is forwarded no more")

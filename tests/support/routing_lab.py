@@ -20,6 +20,7 @@ from typing import Any
 
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import LabError, wait_until
+from neutrino.lab.timing import scaled
 from tests.support.addresses import pool
 from tests.support.lab import clean, temporary_lab
 from tests.support.lab_control import Lab
@@ -27,7 +28,8 @@ from tests.support.lab_control import Lab
 EXTERNAL = "external"
 MACHINE, MACHINE6 = "203.0.113.1", "2001:db8:203:113::1"
 SOON = 30.0  # seconds within which a router follows, on a machine that is busy
-FRAMES = 1.0  # seconds after which a packet counts as lost
+FRAMES = scaled(1.0)  # seconds after which a packet counts as lost
+PATIENCE = scaled(10.0)  # seconds for a packet that must arrive: a busy machine may deliver it late
 L3_AGENT = "L3 agent"
 INTERFACES = (
     "network:router_interface",
@@ -268,6 +270,12 @@ def can_ping(lab: Lab, source: str, target: str, by: str | None = None) -> bool:
     return lab.run(source, command, check=False).returncode == 0
 
 
+def reaches(lab: Lab, source: str, target: str) -> bool:
+    """Whether a ping is answered: for assertions that it is, which end with the first answer."""
+    command = ["ping", "-n", "-q", "-c", "1", "-i", "0.5", "-w", str(round(PATIENCE)), target]
+    return lab.run(source, command, check=False).returncode == 0
+
+
 def wait_until_reachable(lab: Lab, source: str, target: str, timeout: float = SOON, by: str | None = None) -> float:
     return wait_until(lambda: can_ping(lab, source, target, by), timeout, f"{source} does not reach {target}")
 
@@ -277,7 +285,13 @@ def wait_until_unreachable(lab: Lab, source: str, target: str, timeout: float = 
 
 
 def connect(
-    lab: Lab, client: str, server: str, target: str, number: int = 8080, at: int | None = None
+    lab: Lab,
+    client: str,
+    server: str,
+    target: str,
+    number: int = 8080,
+    at: int | None = None,
+    seconds: float = PATIENCE,
 ) -> TcpConnection:
     """A TCP connection to `target`, which should lead to `server`, there to port `at` (else the same); or an OSError."""
     family = socket.AF_INET6 if ":" in target else socket.AF_INET
@@ -290,12 +304,12 @@ def connect(
         return listener
 
     def call() -> socket.socket:
-        return socket.create_connection((target, number), FRAMES * 3)
+        return socket.create_connection((target, number), seconds)
 
     with lab.inside(server, listen) as listener:
         calling = lab.inside(client, call)
         try:
-            listener.settimeout(FRAMES * 3)
+            listener.settimeout(seconds)
             answering, peer = listener.accept()
         except BaseException:
             calling.close()
@@ -343,7 +357,7 @@ def source_seen(lab: Lab, client: str, server: str, target: str, number: int = 8
 
     def connected() -> bool:
         try:
-            with connect(lab, client, server, target, number, at) as talk:
+            with connect(lab, client, server, target, number, at, 3 * FRAMES) as talk:
                 seen.append(talk.peer)
         except OSError:
             return False
@@ -355,7 +369,7 @@ def source_seen(lab: Lab, client: str, server: str, target: str, number: int = 8
 
 def can_connect(lab: Lab, client: str, server: str, target: str, number: int = 8080, at: int | None = None) -> bool:
     try:
-        connect(lab, client, server, target, number, at).__exit__()
+        connect(lab, client, server, target, number, at, 3 * FRAMES).__exit__()
     except OSError:
         return False
     return True

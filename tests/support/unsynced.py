@@ -39,11 +39,11 @@ class Taken(list[Any]):
     async def settled(self, *keys: object) -> None:
         """Until these were taken and nothing is left to do: a role that requeues itself for ever never is."""
         await eventually(lambda: set(keys) <= set(self), f"{keys} were not all worked on, only {self}")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await self._queue.empty()
 
 
-async def eventually(condition: Callable[[], object], what: str | Callable[[], str], seconds: float = 5.0) -> None:
+async def eventually(condition: Callable[[], object], what: str | Callable[[], str], seconds: float = 30.0) -> None:
     try:
         async with asyncio.timeout(seconds):
             while not condition():

@@ -34,8 +34,10 @@ class Up:
         """Send SIGINT to the whole process group, as a terminal does; returns the exit status."""
         family = tree(self.process.pid)
         os.killpg(self.process.pid, signal.SIGINT)
-        status = self.process.wait(timeout=20)
-        wait_until(lambda: not any(map(alive, family)), timeout=5, what="a process of neutrino up", failed=lambda: None)
+        status = self.process.wait(timeout=60)
+        wait_until(
+            lambda: not any(map(alive, family)), timeout=30, what="a process of neutrino up", failed=lambda: None
+        )
         return status
 
 
@@ -74,7 +76,7 @@ def up(
     finally:
         if process.poll() is None:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=60)
 
 
 def commands(text: str) -> list[str]:

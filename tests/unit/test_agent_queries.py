@@ -59,7 +59,7 @@ def run(test: Callable[[Feed, Queries], Awaitable[None]], most: int = 4) -> Feed
     async def bounded() -> Feed:
         feed = Feed()
         queries = Queries(feed, HANDLERS, most)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await test(feed, queries)
             await queries.close()
         return feed

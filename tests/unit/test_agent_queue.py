@@ -73,7 +73,7 @@ def test_a_failed_key_that_is_put_again_is_tried_at_once() -> None:
         queue.put("a")
         queue.failed(await queue.get())
         queue.put("a")
-        assert await asyncio.wait_for(queue.get(), 5) == "a"
+        assert await asyncio.wait_for(queue.get(), 30) == "a"
 
     run(scenario())
 

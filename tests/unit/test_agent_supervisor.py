@@ -40,7 +40,7 @@ class Host:
         return process
 
     async def notified(self, *expected: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while [event.what for event in self.events] != list(expected):
                 assert len(self.events) <= len(expected), self.events
                 await asyncio.sleep(0.001)
@@ -160,7 +160,7 @@ def test_a_daemon_that_cannot_be_started():
             await host.notified("exited", "failed", "failed")
             assert "cannot be started" in host.events[1].text
             host.processes.broken.clear()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while host.supervisor.running(DNSMASQ.name) is None:
                     await asyncio.sleep(0.001)
 
@@ -175,7 +175,7 @@ def test_with_action_exit_the_agent_exits_with_a_daemon():
         await host.ensure(Daemon("radvd router", ("radvd",)))
         host.processes.end(DNSMASQ.name)
         with pytest.raises(DaemonExited, match="dnsmasq net killed by SIGKILL"):
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, 30)
         assert set(host.processes.running()) == {"radvd router"}  # the others go on
 
     asyncio.run(run())

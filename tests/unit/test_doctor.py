@@ -94,7 +94,7 @@ def answering(path: Path, *answers: bytes) -> Iterator[None]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield
-        thread.join(5)
+        thread.join(30)
 
 
 def of_feed(subject: Subject, answer: str, directory: Path) -> list[Finding]:
@@ -394,6 +394,13 @@ PROVOKED: dict[kinds.Kind, Provoke] = {
     kinds.INTERFACE_ERROR: lambda path, patch: of_switch(
         openvswitch.openvswitch, patch, support.host(path), Interface=BROKEN_PORT
     ),
+    kinds.CHECKSUM_OFFLOAD: lambda path, patch: of_switch(
+        openvswitch.openvswitch,
+        patch,
+        support.host(path, {"ovs": {"datapath_type": "netdev"}}, sysctl("/sys/class/net/tap1/tun_flags", "0x5102\n")),
+        Bridge=NETDEV_BRIDGE,
+        Interface=[{**switch()["Interface"][0], "type": "", "external_ids": {"iface-id": "p1"}}],
+    ),
     kinds.LOCAL_IP_MISSING: lambda path, patch: underlay.underlay(
         support.host(path, machine=with_machine(addresses=("127.0.0.1",)))
     ),
@@ -511,7 +518,7 @@ def test_an_invalid_configuration_stops_the_other_checks(tmp_path: Path) -> None
 def test_a_check_that_hangs_keeps_what_it_found(tmp_path: Path) -> None:
     before = time.monotonic()
     found = list(of_run("hanging", 0.2, tmp_path))
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 30  # the check would take 60
     assert [each.kind for each in found] == ["drift", "check-timed-out"]
 
 

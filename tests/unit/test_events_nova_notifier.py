@@ -211,6 +211,21 @@ def test_refused_events_are_dropped_and_later_ones_are_sent(
     assert any("Nova" in record.getMessage() for record in caplog.records)
 
 
+def test_an_awaited_event_that_nova_does_not_find_is_a_warning_with_the_remedy(
+    fake_nova: FakeNova, notifier: NovaNotifier, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for number, event in enumerate((plugged("a"), changed("b")), 1):
+        fake_nova.answer_next(404)
+        notifier.send([event])
+        fake_nova.wait_for_requests(number)
+    notifier.queue.close(PATIENCE)
+    levels = [record.levelname for record in caplog.records if "404" in record.getMessage()]
+    assert levels == ["WARNING", "INFO"]
+    assert "role add" in caplog.text
+    assert SERVER in caplog.text
+
+
 def test_one_unknown_server_among_others_is_dropped_alone(
     fake_nova: FakeNova, notifier: NovaNotifier, caplog: pytest.LogCaptureFixture
 ) -> None:

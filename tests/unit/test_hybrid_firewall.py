@@ -15,9 +15,11 @@ from neutrino.agent.l2.hybrid.render import CAPACITY, ENDED, ConflictingPorts, r
 from neutrino.agent.l2.local_vlans import allocate
 from neutrino.dataplane.conntrack.api import Connection
 from neutrino.dataplane.iptables.api import SETTINGS, AddressSet, IptablesError, Rule
+from neutrino.dataplane.netlink.values import HOST
 from neutrino.model import state
 from tests.fakes.conntrack import FakeKernelConntrack
 from tests.fakes.iptables import FakeIptables
+from tests.fakes.netlink import FakeNetlink
 from tests.support.l2 import OPEN, OUT, Cloud, group, mac, network, port, rule
 
 ICMP, TCP, UDP, ICMPV6, SCTP, DCCP, UDPLITE = 1, 6, 17, 58, 132, 33, 136
@@ -175,6 +177,18 @@ class Kernel:
     def content(self) -> tuple[object, ...]:
         """Rules and sets; chains have no order."""
         return self.iptables.read_rules(4), self.iptables.read_rules(6), self.iptables.read_sets()
+
+
+def test_on_the_userspace_datapath_the_bridges_end_of_the_veth_pair_computes_checksums() -> None:
+    kernel, netlink = Kernel(), FakeNetlink()
+    device = rendering.port_device("qvb", "p1")
+    netlink.add_device(HOST, device, "veth")
+    kernel.firewall = HybridFirewall(kernel.iptables, kernel.conntrack, netlink)
+    plan = kernel.apply(NET, WEB, FRIENDS, hybrid("p1", 1, "web"), hybrid("p2", 2, "web"))  # p2's is not plugged yet
+    assert f"ethtool -K {device} tx off" in plan.text().splitlines()
+    found = netlink.read_device(HOST, device)
+    assert found is not None
+    assert not found.tx_checksum
 
 
 class CountingIptables(FakeIptables):

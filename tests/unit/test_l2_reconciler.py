@@ -33,6 +33,18 @@ def test_a_plugged_port_is_wired_at_its_revision(host: SwitchHost) -> None:
     assert host.tag("p1") == 1
 
 
+def test_the_target_of_a_live_migration_has_the_port_plugged_and_not_wired(host: SwitchHost) -> None:
+    host.reconcile()
+    objects = (NET, OPEN, port("p1", 1, groups=["open"], active=False))
+    assert host.reconcile(*objects).prepared == frozenset()
+    host.plug("p1")
+    outcome = host.reconcile(*objects)
+    assert (outcome.prepared, outcome.wired) == ({"p1"}, {})
+    assert host.tag("p1") == DEAD_VLAN
+    outcome = host.reconcile(NET, OPEN, port("p1", 1, groups=["open"]))  # it was activated
+    assert (outcome.prepared, outcome.wired.keys()) == (frozenset(), {"p1"})
+
+
 def test_a_second_reconciliation_changes_nothing(host: SwitchHost) -> None:
     host.reconcile()
     host.plug("p1")

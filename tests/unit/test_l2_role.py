@@ -190,6 +190,35 @@ def test_a_firewall_group_is_reported_with_the_ports_that_it_filters() -> None:
     asyncio.run(scenario())
 
 
+def test_a_port_of_an_inactive_binding_is_reported_once_when_it_is_plugged() -> None:
+    host, feed = SwitchHost(), Feed()
+    host.reconcile()
+    describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
+    role = L2Role(feed, host.reconciler, Watch(), "br-int", describe)  # type: ignore[arg-type]
+
+    async def scenario() -> None:
+        running = asyncio.create_task(role.run())
+        feed.put("network", "net1", network("net1", number=1))
+        feed.put("port", "p1", port("p1", 1, "net1", active=False, revision=3))
+        host.plug("p1")
+        role.synced()
+        await until(lambda: feed.plugged == {"p1": 3})
+        feed.plugged.clear()
+        feed.put("port", "p1", port("p1", 1, "net1", active=False, revision=4))
+        feed.put("port", "p2", port("p2", 2, "net1"))
+        host.plug("p2")
+        role.synced()
+        await until(lambda: "p2" in feed.up)
+        assert (feed.plugged, "p1" in feed.up, feed.down) == ({}, False, {})
+        feed.put("port", "p1", port("p1", 1, "net1", revision=5))  # activated
+        role.synced()
+        await until(lambda: feed.up.get("p1") == 5)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
 def test_a_deleted_port_stays_wired_while_it_is_held() -> None:
     host, feed, port_holds = SwitchHost(), Feed(), PortHolds()
     host.reconcile()

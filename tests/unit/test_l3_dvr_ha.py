@@ -180,7 +180,7 @@ class Host:
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while not condition():
                     await asyncio.sleep(0.005)
         except TimeoutError:

@@ -253,7 +253,7 @@ def test_keepalived_is_reloaded_once_it_handles_signals(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
             assert not waiting.done()
         log.write_text(f"Starting Keepalived\n{READY}\n")
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 30)
 
     asyncio.run(scenario())
 

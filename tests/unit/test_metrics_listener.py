@@ -42,7 +42,7 @@ def test_connections_are_limited_in_number(served: tuple[str, int]) -> None:
         idle = [
             stack.enter_context(socket.create_connection(served, timeout=20)) for _ in range(listener.MAX_CONNECTIONS)
         ]
-        beyond = stack.enter_context(socket.create_connection(served, timeout=5))
+        beyond = stack.enter_context(socket.create_connection(served, timeout=listener.CLIENT_SECONDS / 2))
         assert beyond.recv(1) == b""  # closed at once: its timeout is shorter than that of the idle ones
         before = threading.active_count()
         idle[0].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
@@ -60,7 +60,7 @@ def test_a_request_has_a_deadline_also_if_bytes_arrive(
     with socket.create_connection(served, timeout=0.2) as slow:
         began = time.monotonic()
         slow.sendall(b"GET /metrics HTTP/1.0\r\nX-Slow: ")
-        while time.monotonic() - began < 20:
+        while time.monotonic() - began < 60:
             try:
                 slow.sendall(b"x")
                 if slow.recv(1) == b"":
@@ -69,7 +69,7 @@ def test_a_request_has_a_deadline_also_if_bytes_arrive(
                 continue
             except OSError:
                 break
-        assert 1 < time.monotonic() - began < 10
+        assert 1 < time.monotonic() - began < 30
     assert b"up 1" in answer(served)
 
 

@@ -123,7 +123,7 @@ def test_the_queue_hands_the_request_to_the_worker_and_keeps_it_for_retries() ->
         for request_id, key in (("req-1", "a"), ("req-2", "a"), ("", "a"), ("", "b")):
             request_ids.CURRENT.set(request_id)
             queue.put(key)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await asyncio.create_task(work(3))
         return taken
 

@@ -158,7 +158,7 @@ def watched(read: Callable[[], dict[str, Any]], keys: str, monkeypatch: pytest.M
             status = screen.watch(read, lambda found, width: [f"verdict {found['verdict']}"], interval=0.05)
         finally:
             monkeypatch.undo()
-        typing.join(5)
+        typing.join(30)
     os.close(ours)
     return status, shown.decode(errors="replace")
 
@@ -195,7 +195,7 @@ def test_the_last_state_stays_when_the_server_is_lost() -> None:
     while not source.error and time.monotonic() < deadline:
         time.sleep(0.002)
     source.stop.set()
-    thread.join(5)
+    thread.join(30)
     lines = screen._lines(source, lambda found, width: [f"verdict {found['verdict']}"], 80)
     assert re.match(r"NO RESPONSE for \d+ s, the last state is shown: gone", lines[1])
     assert lines[2] == "verdict ok"

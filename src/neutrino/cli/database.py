@@ -28,7 +28,7 @@ from neutrino.server.feed.connections.credentials import Credentials
 def opened(conf: cfg.ConfigOpts, *, check_schema: bool = True) -> Iterator[Database]:
     """The database, with the schema of this release unless that is left to the caller."""
     with database_errors(conf):
-        db = Database(database_url(conf))
+        db = Database(database_url(conf), failover_seconds=0)  # an operator sees the error at once
         try:
             if check_schema:
                 schema.ensure(db, upgrade=conf.database.auto_upgrade)

@@ -100,7 +100,7 @@ def _open_database(conf: cfg.ConfigOpts) -> str:
     logging.disable(logging.CRITICAL)  # the message below is all that is printed
     url = config.database_url(conf)
     try:
-        db = Database(url)
+        db = Database(url, failover_seconds=0)
         schema.ensure(db, upgrade=conf.database.auto_upgrade)
     except schema.WrongSchema as error:
         return str(error)

@@ -123,7 +123,6 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "db_max_retries db_max_retry_interval db_retry_interval use_db_reconnect": "connections are checked before "
         "use, and transactions are retried",
         "mysql_sql_mode sqlite_synchronous": "set by the server, as its transactions need it",
-        "mysql_wsrep_sync_wait": "write requests to a Galera cluster through one node",
     },
     "quotas": {"track_quota_usage": "usage is counted where there is a limit", "quota_items": "all quotas apply"},
     "service_providers": {"service_provider": "routers have no service providers"},

@@ -191,8 +191,8 @@ class FeedClient:
         subject = ("report", "start") if any(state.start_flag for state in states) else ("report",)
         self._report(subject, m.Report(states=tuple(states), applied=position))
 
-    def port_up(self, port_id: str, revision: int) -> None:
-        self._report(("port", port_id), m.PortUp(port_id=port_id, revision=revision))
+    def port_up(self, port_id: str, revision: int, *, inactive: bool = False) -> None:
+        self._report(("port", port_id), m.PortUp(port_id=port_id, revision=revision, inactive=inactive))
 
     def port_down(self, port_id: str, reason: str = "") -> None:
         self._report(("port", port_id), m.PortDown(port_id=port_id, reason=reason))

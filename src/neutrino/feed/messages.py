@@ -72,10 +72,11 @@ class Report(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="rep
 
 
 class PortUp(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="port_up"):
-    """A port is wired as of this revision."""
+    """A port is wired as of this revision; `inactive`: it is plugged, and its binding to this host is not active yet."""
 
     port_id: str
     revision: int = 0
+    inactive: bool = False
 
 
 class PortDown(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="port_down"):

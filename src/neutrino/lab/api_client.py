@@ -8,6 +8,7 @@ from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from neutrino.lab.errors import LabError
+from neutrino.lab.timing import scaled
 
 Object = dict[str, Any]
 SECONDS = 30.0
@@ -54,7 +55,7 @@ class ApiClient:
         return found[0]
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Object:
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=SECONDS)
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=scaled(SECONDS))
         try:
             headers = {"Content-Type": "application/json"} if body is not None else {}
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)

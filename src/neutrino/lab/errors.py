@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from neutrino.errors import OperatorError
+from neutrino.lab.timing import scaled
 
 STEP_SECONDS = 0.03
 
@@ -20,6 +21,7 @@ def wait_until(ready: Callable[[], bool], timeout: float, what: str) -> float:
 
     Polling, as the conditions are in other processes (the API, the kernel, Open vSwitch) without a common event source.
     """
+    timeout = scaled(timeout)
     started = time.monotonic()
     while not ready():
         if time.monotonic() - started > timeout:

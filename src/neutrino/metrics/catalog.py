@@ -32,11 +32,11 @@ WORKER_RESPAWNS: Final = Counter(
 
 RETRIES: Final = Counter(
     "neutrino_database_retries_total",
-    "Writes that were repeated after a conflict: stale (changed since it was read), constraint, or deadlock.",
+    "Writes that were repeated: stale (changed since it was read), constraint, deadlock, or unavailable (failover).",
     _SERVER,
     ("reason",),
     by_process=True,
-    initial=("stale", "constraint", "deadlock"),
+    initial=("stale", "constraint", "deadlock", "unavailable"),
 )
 EXHAUSTED: Final = Counter(
     "neutrino_database_retries_exhausted_total",

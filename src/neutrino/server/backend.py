@@ -11,7 +11,6 @@ from typing import Any
 from oslo_config import cfg
 
 from neutrino.server import config
-from neutrino.server.db.session import Database
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
 from neutrino.server.events import nova
 from neutrino.server.feed.reports.firewall_status import FirewallStatus
@@ -36,7 +35,7 @@ class Backend:
 
 def build_backend(conf: cfg.ConfigOpts) -> Backend:
     """Opens and starts nothing, so that it can be done before processes are forked."""
-    db = Database(config.database_url(conf), pool_size=conf.database.max_pool_size)
+    db = config.database(conf)
     quotas = Quotas(db, {name: conf.quotas[f"quota_{name}"] for name in config.QUOTAS})
     registry = Registry(db, conf.agent_down_time)
     nova_sink = nova.nova_notifier_from_conf(conf)  # its thread starts with the first event, not here

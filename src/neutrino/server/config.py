@@ -15,6 +15,7 @@ from neutrino.metrics.listener import options as metrics_options
 from neutrino.server import tls
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
+from neutrino.server.db.session import FAILOVER_SECONDS, Database
 from neutrino.server.fwaas import config as firewall
 from neutrino.server.l3.config import OPTIONS as L3
 from neutrino.server.ui import config as ui
@@ -153,6 +154,19 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL; by default an SQLite file in state_path."),
         cfg.BoolOpt("auto_upgrade", default=True, help="Bring the schema up to date when the server starts."),
         cfg.IntOpt("max_pool_size", default=10, min=1, help="Connections that each worker keeps open."),
+        cfg.FloatOpt(
+            "failover_timeout",
+            default=FAILOVER_SECONDS,
+            min=0.0,
+            help="Seconds for which requests wait for a database that does not execute anything, such as during a "
+            "failover; then they are answered with 503. An outage that has lasted longer is answered at once.",
+        ),
+        cfg.IntOpt(
+            "mysql_wsrep_sync_wait",
+            default=None,
+            help="Galera's wsrep_sync_wait for all connections. 1: reads wait for what other nodes have committed; "
+            "needed if several nodes are written to. By default the server's setting.",
+        ),
     ],
     "oslo_middleware": [
         cfg.IntOpt(
@@ -294,6 +308,16 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 def metrics_directory(conf: cfg.ConfigOpts) -> Path:
     """Where the processes of a server share their metrics."""
     return Path(conf.state_path, "metrics")
+
+
+def database(conf: cfg.ConfigOpts) -> Database:
+    options = conf.database
+    return Database(
+        database_url(conf),
+        pool_size=options.max_pool_size,
+        failover_seconds=options.failover_timeout,
+        sync_wait=options.mysql_wsrep_sync_wait,
+    )
 
 
 def database_url(conf: cfg.ConfigOpts) -> str:

@@ -12,6 +12,7 @@ class ApiError(Exception):
 
     status = 500
     template = "Unexpected error."
+    retry_after: int | None = None  # seconds: nothing was executed, and the client may repeat the request
 
     def __init__(self, message: str | None = None, /, **values: object) -> None:
         self.message = message if message is not None else self.template.format(**values)
@@ -37,9 +38,15 @@ class HTTPRequestEntityTooLarge(ApiError): status = 413; template = "The request
 class HTTPUnsupportedMediaType(ApiError):
     status = 415; template = "Content type {content_type!r} is not supported: send application/json."
 class HTTPServiceUnavailable(ApiError):
-    status = 503; template = "The server is busy and did not execute the request: try again."
+    status = 503; retry_after = 1; template = "The server is busy and did not execute the request: try again."
 class DatabaseUnreachable(HTTPServiceUnavailable):
     template = "The server cannot reach its database and did not execute the request: try again."
+class DatabaseOutcomeUnknown(ApiError):  # not a kind of the above: the request may have been executed
+    status = 503
+    template = (
+        "The server lost its database while it executed the request, which may be executed or not: read the object "
+        "before you try again."
+    )
 class RevisionNumberConstraintFailed(ApiError):
     status = 412; template = "The object is at revision {current}, not {expected} as If-Match requires."
 class InvalidInput(BadRequest): template = "The input was refused: {error_message}."

@@ -99,4 +99,4 @@ def echo_server(exchanges: Sequence[Exchange], tamper: Tamper = _untouched) -> I
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(timeout=5)
+        thread.join(30)

@@ -261,6 +261,13 @@ def unnumbered(options: L2Options, snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(name for bridge, name in ends if not _number(snapshot, bridge, name))
 
 
+def read_bound_interfaces(options: L2Options, snapshot: Snapshot) -> frozenset[str]:
+    """The ids of all ports with an interface on the integration bridge, also of those whose device does not exist yet."""
+    ports = _ports(snapshot, options.integration_bridge).values()
+    ids = (interface.external_ids.get("iface-id", "") for port in ports for interface in port.interfaces)
+    return frozenset(filter(None, ids))
+
+
 def read_ancillary(options: L2Options, snapshot: Snapshot) -> frozenset[str]:
     """The ports on bridges that are not ours: others wire them, we report that they are up."""
     ours = {options.integration_bridge, options.tunnel_bridge, *(bridge for _, bridge in options.bridge_mappings)}

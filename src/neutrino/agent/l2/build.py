@@ -42,7 +42,7 @@ def build(context: RoleContext) -> L2Role:
         OvsOfctl(run_directory, userspace=conf.ovs.datapath_type == "netdev"),
         OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
         options,
-        hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if options.filters else None,
+        hybrid=_hybrid_firewall(options) if options.filters else None,
         extensions=extensions,
     )
     return L2Role(
@@ -101,6 +101,10 @@ def l2_options(conf: cfg.ConfigOpts) -> L2Options:
         host=conf.host,
         distributed=conf.agent.enable_distributed_routing,
     )
+
+
+def _hybrid_firewall(options: L2Options) -> HybridFirewall:
+    return HybridFirewall(RealIptables(), KernelConntrack(), RealNetlink() if options.userspace else None)
 
 
 def describe(conf: cfg.ConfigOpts) -> agents.AgentState:

@@ -75,6 +75,7 @@ class Outcome:
     refused: bool = False  # something was newly rejected, or ports have no filter: try again soon
     changed: int = 0  # the number of changes
     ancillary: frozenset[str] = frozenset()  # wired ports on bridges that are not ours
+    prepared: frozenset[str] = frozenset()  # plugged ports whose binding to this host is not active: live migration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +178,22 @@ class Reconciler:
         wired |= {port_id: host_state.ports[port_id].revision for port_id in ancillary}
         refused = newly_rejected or unfiltered is not None or bool(filter_faults)
         total = changed + flow_changes
-        return Outcome(wired, problems, faults, refused=refused, changed=total, ancillary=ancillary)
+        return Outcome(
+            wired,
+            problems,
+            faults,
+            refused=refused,
+            changed=total,
+            ancillary=ancillary,
+            prepared=self._prepared(host_state, snapshot),
+        )
+
+    def _prepared(self, host_state: HostState, snapshot: Snapshot) -> frozenset[str]:
+        """The ports that a live migration has plugged here. Without a device too: libvirt may create it only when the
+        instance arrives, for which Nova waits until the port is plugged.
+        """
+        inactive = frozenset(port_id for port_id, port in host_state.ports.items() if not port.active)
+        return inactive & bridges.read_bound_interfaces(self.options, snapshot) if inactive else inactive
 
     def find(self, host_state: HostState, *, complete: bool) -> Drift:
         """Everything that a reconciliation would change, without changing it. Consequences of a step are not seen."""

@@ -71,6 +71,7 @@ class L2Role:
         self._synced = False  # whether `synced` has arrived since the agent's start
         self._position: int | None = None
         self._up: dict[str, int] = {}  # ports reported as up, with the revision
+        self._prepared: frozenset[str] = frozenset()  # ports reported as plugged, with an inactive binding
         self._ancillary: frozenset[str] = frozenset()  # those of them on bridges that are not ours
         self._problems: dict[str, str] = {}  # ports reported as down, with the reason
         self._reported = False  # whether every port has been reported once
@@ -247,6 +248,10 @@ class L2Role:
                 self.feed.port_up(port_id, revision)
                 self._log_port("port %s is wired as of revision %d", port_id, revision, is_new=port_id not in self._up)
                 self._up[port_id] = revision
+        for port_id in outcome.prepared - self._prepared:
+            self.feed.port_up(port_id, host_state.ports[port_id].revision, inactive=True)
+            self._log_port("port %s is plugged; its binding to this host is not active yet", port_id)
+        self._prepared = outcome.prepared
         if not complete:  # the cache may have ports that have left this host
             return
         for port_id, port in host_state.ports.items():

@@ -285,6 +285,14 @@ INTERFACE_ERROR = Kind(
     "Correct what the text names; ovs-vsctl del-port removes a port whose device is gone for good.",
 )
 
+CHECKSUM_OFFLOAD = Kind(
+    "checksum-offload",
+    WARNING,
+    "The userspace datapath drops TCP of guests that leave checksums to virtio, as most do; ping and DHCP work.",
+    "Set [securitygroup] firewall_driver = iptables_hybrid on this host for new ports, use the kernel datapath, or turn "
+    "the offload off: with the image property hw_vif_model=e1000, or in the guest with ethtool -K eth0 tx off.",
+)
+
 # --- host: underlay ---------------------------------------------------------------------------------------------------
 
 LOCAL_IP_MISSING = Kind(

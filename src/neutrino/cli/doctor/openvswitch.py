@@ -8,6 +8,7 @@ from typing import Any, Final
 from neutrino.cli.doctor import kinds
 from neutrino.cli.doctor.finding import Finding
 from neutrino.cli.doctor.host import as_numbers, version
+from neutrino.cli.doctor.machine import Machine
 from neutrino.cli.doctor.ovsdb_client import NotReachable, Row, select, several
 from neutrino.cli.doctor.subject import Subject
 from neutrino.feed.address import short_path
@@ -20,6 +21,7 @@ TABLES: Final = {
     "Port": ("_uuid", "name", "interfaces"),
     "Interface": ("_uuid", "name", "type", "ofport", "error", "options", "external_ids", "statistics"),
 }
+IFF_VNET_HDR: Final = 0x4000  # of the kernel's if_tun.h
 MANY_PACKETS: Final = 100
 # The switch writes counters to its database every five seconds.
 GROWTH_SECONDS: Final = 6
@@ -50,6 +52,18 @@ def openvswitch(subject: Subject) -> Iterator[Finding]:
         )
     yield from _bridges(conf, rows["Bridge"])
     yield from _interfaces(rows["Interface"])
+    if wanted == "netdev" and (taps := sorted(_offloading(subject.machine, rows["Interface"]))):
+        several_more = f" and {len(taps) - 1} more" if len(taps) > 1 else ""
+        yield kinds.CHECKSUM_OFFLOAD(f"instances are plugged directly with virtio: {taps[0]}{several_more}")
+
+
+def _offloading(machine: Machine, rows: list[Row]) -> Iterator[str]:
+    """Taps through which a guest may leave checksums to us: those whose packets have a header of virtio."""
+    for row in rows:
+        if "iface-id" in (row.get("external_ids") or {}):
+            flags = machine.read(f"/sys/class/net/{row['name']}/tun_flags")
+            if flags and int(flags, 16) & IFF_VNET_HDR:
+                yield str(row["name"])
 
 
 def switch_error(run_directory: str) -> str:

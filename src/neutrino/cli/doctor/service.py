@@ -38,7 +38,7 @@ _NOW = {
 def _opened(conf: Any) -> Iterator[Database]:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # an error is a finding
-    db = Database(config.database_url(conf))
+    db = Database(config.database_url(conf), failover_seconds=0)
     try:
         yield db
     finally:

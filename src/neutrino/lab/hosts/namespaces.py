@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.lab.errors import LabError
+from neutrino.lab.timing import scaled
 
 COMMAND_SECONDS = 60.0
 T = TypeVar("T")
@@ -53,7 +54,7 @@ def run(
 
     `shown`: the command for error messages, where `argv` is wrapped to enter a namespace.
     """
-    shown = shown or " ".join(argv)
+    shown, timeout = shown or " ".join(argv), scaled(timeout)
     try:
         # With an empty input at least: a program must not read from the terminal of the command.
         done = subprocess.run(

@@ -14,6 +14,7 @@ from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.namespaces import command, host_command, host_file, in_host, ip_batch, write_sysctls
 from neutrino.lab.settings import NETDEV, OVS_RUN, UNDERLAY, UPLINKS, LabPaths, bridge_mac, underlay_address
+from neutrino.lab.timing import scaled
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 DATABASE, SWITCH = "ovsdb-server", "ovs-vswitchd"
@@ -69,14 +70,14 @@ class OpenVSwitch:
         return pid if processes.is_alive(pid) and processes.read_namespace(pid, "mnt") == own else None
 
     def vsctl(self, *arguments: str) -> str:
-        return self._run("ovs-vsctl", f"--timeout={SECONDS}", *arguments)
+        return self._run("ovs-vsctl", f"--timeout={scaled(SECONDS):.0f}", *arguments)
 
     def _set_tunnel_neighbours(self) -> None:
         """The userspace datapath drops the first packet to a tunnel endpoint with an unresolved MAC. The kernel queues
         it; tests that count lost packets would count that one.
         """
         try:
-            with control_connection(str(host_file(self.holder, OVS_RUN)), SECONDS) as switch:
+            with control_connection(str(host_file(self.holder, OVS_RUN)), scaled(SECONDS)) as switch:
                 for arguments in render_neighbours(self.host, self.peers):
                     switch.call(*arguments)
         except ControlError as error:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.settings import LabPaths
+from neutrino.lab.timing import scaled
 
 ENVIRONMENT = "NEUTRINO_LAB"
 STOP_SECONDS = 15.0
@@ -104,7 +105,7 @@ def wait_for_end(pid: int, timeout: float) -> bool:
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([pidfd], [], [], timeout)[0])
+        return bool(select.select([pidfd], [], [], scaled(timeout))[0])
     finally:
         os.close(pidfd)
 
@@ -112,7 +113,7 @@ def wait_for_end(pid: int, timeout: float) -> bool:
 def end_all(state: Path, timeout: float = STOP_SECONDS) -> int:
     """Kill the lab's processes until none is left, as they may fork meanwhile; returns their number."""
     ended: set[int] = set()
-    give_up = time.monotonic() + timeout
+    give_up = time.monotonic() + scaled(timeout)
     while members := read_members(state):
         if time.monotonic() > give_up:
             raise LabError(f"processes of the lab do not end: {', '.join(map(str, sorted(members)))}")

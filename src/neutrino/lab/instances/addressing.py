@@ -22,12 +22,14 @@ from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.namespaces import in_network, ip_batch
 from neutrino.lab.instances.plug import DEVICE
+from neutrino.lab.timing import scaled
 
 Object = Mapping[str, Any]
 Run = Callable[[Sequence[str]], object]  # runs a command in the instance; raises LabError
 STATEFUL = "dhcpv6-stateful"
 DEFAULT_ROUTES = {4: "0.0.0.0/0", 6: "::/0"}
 HERE = Path(__file__).parent
+LEASE_SECONDS = 10.0
 
 
 def dhcp_subnets(port: Object, subnets: Sequence[Object]) -> list[Object]:
@@ -78,6 +80,8 @@ class DhcpClient:
         script = self.directory / "script"  # a copy of its own, as it logs to the directory that it is in
         shutil.copyfile(HERE / "dhclient_script.sh", script)
         script.chmod(0o755)
+        template = (HERE / "dhclient.conf").read_text()
+        (self.directory / "conf").write_text(template.format(timeout=round(scaled(LEASE_SECONDS))))
         if any(subnet["ip_version"] == 4 for subnet in subnets):
             self.run(self.argv(4, "-1"))
         for subnet in [subnet for subnet in subnets if subnet["ip_version"] == 6][:1]:
@@ -87,9 +91,9 @@ class DhcpClient:
 
     def argv(self, version: int, *options: str) -> list[str]:
         """A dhclient command: `-1` tries once to get a lease, `-r` releases it, `-x` ends the client."""
-        names = {"-sf": "script", "-lf": f"leases{version}", "-pf": f"pid{version}"}
+        names = {"-cf": "conf", "-sf": "script", "-lf": f"leases{version}", "-pf": f"pid{version}"}
         files = [word for option, name in names.items() for word in (option, str(self.directory / name))]
-        return ["dhclient", f"-{version}", *options, "-cf", str(HERE / "dhclient.conf"), *files, DEVICE]
+        return ["dhclient", f"-{version}", *options, *files, DEVICE]
 
     def remove(self) -> None:
         """Kill the clients, which releases no lease, as when a VM loses power; delete their files."""

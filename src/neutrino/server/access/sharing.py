@@ -39,7 +39,7 @@ def delete_object(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -
 def forget(tx: Transaction, object_id: str) -> None:
     """Delete the policies and tags of an object that is deleted."""
     _delete(tx, t.rbac_policies.c.object_id == object_id)
-    tx.execute(sa.delete(t.tags).where(t.tags.c.object_id == object_id))
+    tx.write(sa.delete(t.tags).where(t.tags.c.object_id == object_id))
 
 
 def _delete(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> None:
@@ -47,7 +47,7 @@ def _delete(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> None:
     # Read first: each policy counts against the quota of the project that created it.
     found = tx.execute(sa.select(c.id, c.project_id).where(*conditions)).all()
     if found:
-        tx.execute(sa.delete(t.rbac_policies).where(c.id.in_([row.id for row in found])))
+        tx.write(sa.delete(t.rbac_policies).where(c.id.in_([row.id for row in found])))
     for row in found:
         tx.use("rbac_policy", row.project_id, -1)
         tx.log(t.rbac_policies, row._asdict(), deleted=True)

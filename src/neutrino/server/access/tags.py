@@ -171,5 +171,5 @@ class TaggedObjects:
             update_row(tx, self.table, before, {"tags": sorted(new)})
             rows = t.tags.c
             if old - new:
-                tx.execute(sa.delete(t.tags).where(rows.object_id == key, rows.tag.in_(sorted(old - new))))
+                tx.write(sa.delete(t.tags).where(rows.object_id == key, rows.tag.in_(sorted(old - new))))
             tx.insert(t.tags, [{"object_id": key, "tag": tag} for tag in sorted(new - old)])

@@ -177,6 +177,8 @@ def _drain(req: falcon.Request) -> None:
 
 def _api_error(req: falcon.Request, resp: falcon.Response, error: errors.ApiError, params: Any) -> None:
     _drain(req)
+    if error.retry_after is not None:
+        resp.set_header("Retry-After", str(error.retry_after))
     _write_error(resp, error.status, error.type, error.message)
 
 

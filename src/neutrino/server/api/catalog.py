@@ -15,6 +15,10 @@ parent comes before the other arguments, as in `show(context, parent_id, key, fi
     update(context, key, values, revision)    the object after the update; `revision`: required by If-Match, or None
     delete(context, key, revision)
     target(context, values)                   optional: attributes of the parent object, for policy rules
+    ahead_of_create(context, values)          optional: announces what the creation of one object will read
+    ahead_of_change(context, key, values, fields, everyone)
+                                              optional: the same for an update, an action with this body, or a delete
+                                              without values; and for `show` with these fields before it
     <action>(context, key, body)              one method for each `Resource.actions`
 
 Methods may be spread over several objects, `(ROUTER, routers, interfaces)`: the first that has the method is used.
@@ -50,6 +54,8 @@ class Served:
     update: Any = None
     delete: Any = None
     target: Any = None
+    ahead_of_create: Any = None
+    ahead_of_change: Any = None
     actions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
@@ -75,6 +81,8 @@ def bind(resource: Resource, *objects: Any) -> Served:
         resource,
         create_several=optional("create_several") if resource.owned else None,
         target=optional("target"),
+        ahead_of_create=optional("ahead_of_create"),
+        ahead_of_change=optional("ahead_of_change"),
         actions={action: required(action) for action in resource.actions},
         **{verb: required(verb) for verb in resource.verbs},
     )

@@ -100,6 +100,8 @@ class Pipeline:
         resource, context = served.resource, request.context
         body = bodies.decode(request.raw)
         items, several = bodies.items_to_create(resource, body, context)
+        if served.ahead_of_create is not None and len(items) == 1:
+            served.ahead_of_create(context, items[0].values)
         # Before the policy, because clients expect a quota error first. The transaction enforces the limit.
         if resource.quota:
             self.check_quota(resource.quota_name, [item.values["project_id"] for item in items])
@@ -122,7 +124,7 @@ class Pipeline:
         # Before the lookup: a malformed request is a 400, whether the object exists or not.
         item = bodies.item_to_update(resource, body)
         self.notify(f"{resource.name}.update.start", {**body, "id": request.key}, context)
-        found, visibility = self._find_to_change(served, request, self._rule("update", resource))
+        found, visibility = self._find_to_change(served, request, self._rule("update", resource), item.values)
         # Rules of attributes see the new values, the rule of the object itself the old ones.
         target = {**found, **item.values}
         self.authorizer.require_attributes(context, "update", resource, item.given, target)
@@ -146,7 +148,7 @@ class Pipeline:
         """An action on an object, such as add_addresses."""
         resource, context = served.resource, request.context
         body = bodies.decode(request.raw) if request.raw else {}
-        _, visibility = self._find_to_change(served, request, action)
+        _, visibility = self._find_to_change(served, request, action, body)
         self.notify(f"{resource.name}.{action}.start", {"id": request.key, "body": body}, context)
         answer = served.actions[action](context, *_parent(request), request.key, body)
         self.notify(f"{resource.name}.{action}.end", answer, context)
@@ -172,7 +174,7 @@ class Pipeline:
         resource, key = served.resource, request.key
         about = _about(resource, key, request.parent)
         # If a hidden object has an error of its own, it is read whoever owns it, and hidden here.
-        everyone = visibility.all_rows or resource.hidden is not None
+        everyone = _reads_all(resource, visibility)
         found: Object | None = served.show(request.context, *_parent(request), key, names, everyone)
         if found is None:
             raise resource.not_found(**about)
@@ -180,7 +182,9 @@ class Pipeline:
             raise (resource.hidden or resource.not_found)(**about)
         return found
 
-    def _find_to_change(self, served: Served, request: Request, rule: str) -> tuple[Object, Visibility]:
+    def _find_to_change(
+        self, served: Served, request: Request, rule: str, values: Any = None
+    ) -> tuple[Object, Visibility]:
         """The object before a change that the rule allows, with all that rules may depend on; and what the caller sees."""
         resource, context = served.resource, request.context
         visibility = self._visibility(resource, context)
@@ -188,6 +192,9 @@ class Pipeline:
             found = dict(served.target(context, request.parent, request.key) if served.target else {})
         else:
             names = (*visible.visible_names(resource), *RELATED_ATTRIBUTES)
+            if served.ahead_of_change is not None:
+                given = values if isinstance(values, dict) else {}  # the body of an action is not validated yet
+                served.ahead_of_change(context, request.key, given, names, _reads_all(resource, visibility))
             found = self._find(served, request, visibility, names)
         if not self.authorizer.allows(context, rule, found):
             if resource.foreign_is_hidden and found.get("project_id") != context.project_id:
@@ -208,6 +215,10 @@ class Pipeline:
                 target = {**item.values, **known[owner]}
             self.authorizer.require(context, rule, target)
             self.authorizer.require_attributes(context, "create", resource, item.given, target)
+
+
+def _reads_all(resource: Resource, visibility: Visibility) -> bool:
+    return visibility.all_rows or resource.hidden is not None
 
 
 def _about(resource: Resource, key: str, parent: str = "") -> dict[str, str]:

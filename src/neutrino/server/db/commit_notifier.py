@@ -12,6 +12,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from neutrino.server.db.connection_options import psycopg_arguments
+
 CHANNEL: Final = "neutrino_changes"
 GATHER_SECONDS = 0.002  # commits within this time share a NOTIFY
 RETRY_SECONDS = 1.0
@@ -21,7 +23,7 @@ class CommitNotifier:
     """Thread-safe and fork-safe: a process starts its thread with its first notification."""
 
     def __init__(self, url: sa.URL) -> None:
-        self._url = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._url = url
         self._lock = threading.Lock()
         self._committed = threading.Event()
         self._stop = threading.Event()
@@ -52,7 +54,7 @@ class CommitNotifier:
         committed, stop = self._committed, self._stop
         while not stop.is_set():
             try:
-                with psycopg.connect(self._url, autocommit=True) as connection:
+                with psycopg.connect(**psycopg_arguments(self._url), autocommit=True) as connection:
                     connection.execute("SET synchronous_commit = off")  # a lost notification is harmless
                     while committed.wait() and not stop.is_set():
                         committed.clear()

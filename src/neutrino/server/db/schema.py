@@ -4,6 +4,7 @@ A new database is created from `db/tables.py`; migrations are for databases that
 """
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +15,13 @@ from sqlalchemy.engine import Connection
 
 from neutrino import private
 from neutrino.errors import OperatorError
+from neutrino.server.db.connection_options import GALERA
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
 
 LOG = logging.getLogger(__name__)
 HEAD = "0006"  # the newest file in migrations/versions (a test compares)
+OTHER_NODE_SECONDS = 120.0
 _PG_LOCK = ("SELECT pg_advisory_lock(:key)", "SELECT pg_advisory_unlock(:key)", 0x6E6575747269)  # "neutri"
 _MYSQL_LOCK = ("SELECT GET_LOCK(:key, 120)", "SELECT RELEASE_LOCK(:key)", "neutrino-schema")
 
@@ -49,7 +52,31 @@ def ensure(db: Database, *, upgrade: bool = True) -> None:
         found = version(db)
         if found != HEAD:
             LOG.info("upgrading the database schema from version %s to %s", found or "none", HEAD)
-            _create_or_upgrade(db, found)
+            try:
+                _create_or_upgrade(db, found)
+            except sa.exc.DBAPIError as error:
+                if not _is_upgraded_by_another_node(db):
+                    raise
+                LOG.info("a server on another node of the Galera cluster has upgraded the schema (%s)", error.orig)
+
+
+def _is_upgraded_by_another_node(db: Database) -> bool:
+    """Galera: locks hold on their node only, so of several servers that upgrade at once all but one fail, and wait here.
+
+    Statements that change the schema are executed in one order on all nodes, and every server executes the same ones: the
+    server that is ahead never fails on what another has done.
+    """
+    if db.dialect not in ("mysql", "mariadb"):
+        return False
+    with db.read() as connection:
+        if not connection.info.get(GALERA):
+            return False
+    give_up = time.monotonic() + OTHER_NODE_SECONDS
+    while time.monotonic() < give_up:
+        if version(db) == HEAD:
+            return True
+        time.sleep(0.5)
+    return False
 
 
 def version(db: Database) -> str | None:
@@ -92,7 +119,8 @@ def _locked(db: Database) -> Iterator[None]:
             yield
         return
     lock, unlock, key = _PG_LOCK if db.dialect == "postgresql" else _MYSQL_LOCK
-    with db.read() as connection:
+    # Without timeouts, as migrations may take long.
+    with db.engine().connect() as connection:
         connection.execute(sa.text(lock), {"key": key})
         yield
         connection.execute(sa.text(unlock), {"key": key})

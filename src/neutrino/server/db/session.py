@@ -3,7 +3,7 @@
 A read is an autocommit connection. A write transaction contains the change, its rows in the change log and its quota
 counters, and nothing else: what it depends on was read before. What may have changed in between is guarded by a unique
 constraint, a foreign key or a condition on the revision; if one of them fails, `retrying` reads and decides again, so a
-lost race gets the same error as a plain mistake.
+lost race gets the same error as a plain mistake. It does the same while the database fails over (`failover.py`).
 
 SQLite has one writer. Retrying with sleeps starves some writers and slows all, so writers queue on a lock file: the kernel
 wakes the next one at once.
@@ -15,7 +15,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -23,34 +23,40 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, make_url
 
-from neutrino import private
-from neutrino.metrics.catalog import EXHAUSTED, RETRIES, UNREACHABLE
+from neutrino import private, request_ids
+from neutrino.metrics.catalog import EXHAUSTED, RETRIES
 from neutrino.server import errors
+from neutrino.server.db import batch, read_ahead
 from neutrino.server.db.commit_notifier import CommitNotifier
+from neutrino.server.db.connection_options import connect_args, limit_psycopg, prepare_mysql
+from neutrino.server.db.failover import Outage, ReadConnection, discard
+from neutrino.server.db.failures import Failure, classify
 from neutrino.server.db.transaction import Stale as Stale
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import Transaction, fenced
 
 LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 ATTEMPTS = 20  # with back-off about half a second: beyond that the client had better retry (503)
 IDLE_SECONDS = 60.0  # below the idle timeouts of databases and load balancers
-CONNECT_SECONDS = 10
-_MYSQL_LOST_RACES = frozenset(
-    {
-        1213,  # deadlock
-        1205,  # lock wait timeout
-        1047,  # Galera: the node is not ready
-        1020,  # the row has changed since the snapshot: innodb_snapshot_isolation, on since MariaDB 11.6.2
-    }
-)
+FAILOVER_SECONDS = 20.0  # how long requests wait for a database that fails over
 
 
 class Database:
     """A database of any of the three kinds. Thread-safe; connections open on first use."""
 
-    def __init__(self, url: str, *, pool_size: int = 10, sqlite_durable: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 10,
+        sqlite_durable: bool = True,
+        failover_seconds: float = FAILOVER_SECONDS,
+        sync_wait: int | None = None,
+    ) -> None:
         self.url = make_url(url)
+        self._outage = Outage(failover_seconds)
+        self._migrations: Engine | None = None
         self.notifies = True  # whether a commit wakes the feed (PostgreSQL)
         self.dialect = self.url.get_backend_name()
         self._notifier = CommitNotifier(self.url) if self.dialect == "postgresql" else None
@@ -58,58 +64,137 @@ class Database:
             self._reads, self._writes = _sqlite_engines(self.url, sqlite_durable)
             self._writer_queue: _WriterQueue | None = _WriterQueue(f"{self.url.database}.lock")
         else:
-            self._reads, self._writes = _server_engines(self.url, pool_size)
+            self._reads, self._writes = _server_engines(self.url, pool_size, self._outage, sync_wait)
             self._writer_queue = None
+        self._sender = batch.install(self._writes)
+        self._prepare_read = read_ahead.install(self._reads)
         self._threads = threading.local()  # each thread keeps its read connection: no pool checkout per read
 
     def read(self) -> AbstractContextManager[Connection]:
         """A connection for reading, in autocommit: each statement sees what is committed, and no lock is held."""
-        return _Read(self._reads, self._threads)
+        return _Read(self._connect_to_read, self._threads, self._outage)
+
+    def _connect_to_read(self) -> Connection:
+        return self._prepare_read(self._reads.connect())
+
+    def read_ahead(self, reads: Callable[[], Iterable[read_ahead.Read]]) -> None:
+        """Send reads that this request is going to make together; `reads` is called only if that is of use."""
+        if self._sender is None:  # SQLite
+            return
+        with self.read() as connection:
+            ahead = read_ahead.of(connection)
+            if ahead is not None:
+                ahead.read(connection, list(reads()))
+
+    def _forget_reads(self) -> None:
+        """What was read ahead may have changed: it is read again."""
+        kept = getattr(self._threads, "kept", None)
+        if kept is not None and (ahead := read_ahead.of(kept.connection)) is not None:
+            ahead.clear()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """One write transaction, with its change log rows and quota counters."""
+        self._forget_reads()
         # The queue is entered before BEGIN, and left after COMMIT, so that no writer waits inside a transaction.
         with self._writer_queue or nullcontext():
             try:
-                with self._writes.begin() as connection:
-                    tx = Transaction(connection)
-                    yield tx
-                    has_changes = tx.flush()
+                with self._writes.connect() as connection:
+                    begun = connection.begin()
+                    deferred = batch.Batch(connection, self._sender)
+                    tx = Transaction(connection, deferred, is_repeated=self.is_repeated)
+                    try:
+                        with deferred.translated():
+                            yield tx
+                            tx.is_ending = True
+                            has_changes = tx.flush()
+                            begun.commit()
+                    except BaseException as error:
+                        _roll_back(connection, error)
+                        # COMMIT is sent along with the last statements: if no answer comes, it may have been executed.
+                        if not (
+                            tx.is_ending and isinstance(error, sa.exc.DBAPIError) and self._is_committed(tx, error)
+                        ):
+                            raise
+                        has_changes = True
                 if self._notifier is not None and self.notifies and has_changes:
                     self._notifier.notify()
             except sa.exc.DBAPIError as error:
-                _raise_api_error(error)
+                _raise_api_error(error, self._outage)
                 raise
+        self._outage.succeeded()
+        self._threads.committed = request_ids.get()
         if tx.callbacks:  # called by the `retrying` that this transaction is in
             self._threads.callbacks.extend(tx.callbacks)
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """Run `attempt` until it has no conflict with another writer, then the callbacks of its transactions."""
-        outer = getattr(self._threads, "callbacks", None)  # a nested call runs the callbacks of its own attempt only
+        threads = self._threads
+        # A nested call runs the callbacks of its own attempt only.
+        outer = getattr(threads, "callbacks", None), getattr(threads, "is_repeated", False)
         callbacks: list[Callable[[], object]] = []
-        self._threads.callbacks = callbacks
+        threads.callbacks, threads.is_repeated = callbacks, False
         try:
             result = self._attempted(attempt)
         finally:
-            self._threads.callbacks = outer
+            threads.callbacks, threads.is_repeated = outer
         for call in callbacks:
             call()
         return result
 
     def _attempted(self, attempt: Callable[[], T]) -> T:
         """The result of the first attempt without a conflict, of a bounded number."""
-        for tries in range(ATTEMPTS):
+        conflicts = outages = 0
+        began = time.monotonic()
+        while conflicts < ATTEMPTS:
             try:
                 return attempt()
+            except errors.DatabaseUnreachable as error:  # this transaction was not committed
+                if not self._outage.wait(outages, began):
+                    raise _final(error, self._threads) from error
+                outages += 1
+                RETRIES.inc("unavailable")
+                self._threads.is_repeated = True
+                self._forget_reads()
             except (Stale, sa.exc.IntegrityError, sa.exc.OperationalError, sa.exc.InternalError) as error:
-                if not isinstance(error, Stale | sa.exc.IntegrityError) and not _is_lost_race(error):
+                if not isinstance(error, Stale | sa.exc.IntegrityError) and classify(error) is not Failure.CONFLICT:
                     raise
                 RETRIES.inc(_reason(error))
+                self._threads.is_repeated = True
+                self._forget_reads()
                 # Jitter: writers that collided would otherwise collide again.
-                time.sleep(random.random() * 0.002 * (1 << min(tries, 5)))
+                time.sleep(random.random() * 0.002 * (1 << min(conflicts, 5)))
+                conflicts += 1
         EXHAUSTED.inc()
         raise errors.HTTPServiceUnavailable()
+
+    def _is_committed(self, tx: Transaction, error: sa.exc.DBAPIError) -> bool:
+        """Whether a transaction whose COMMIT failed is in the database; it cannot commit any more if this is False.
+
+        A lost connection leaves it open. The database decides it: another transaction inserts a change-log row with the
+        id of one of this transaction's rows. If it commits, this one never can; if the id exists, this one has committed.
+        """
+        if classify(error) is not Failure.UNAVAILABLE:
+            return False  # the database has answered: it is rolled back
+        self._outage.failed(error.orig)
+        tries, began = 0, time.monotonic()
+        while tx.mark is not None and self._outage.wait(tries, began):
+            tries += 1
+            try:
+                with self._writes.connect() as connection:
+                    return not fenced(connection, tx.mark)
+            except sa.exc.DBAPIError as failed:
+                if classify(failed) is Failure.UNAVAILABLE:
+                    self._outage.failed(failed.orig)
+                elif classify(failed) is not Failure.CONFLICT:
+                    raise
+        LOG.error("COMMIT was not answered, and it is not known whether the database has executed it: %s", error.orig)
+        raise errors.DatabaseOutcomeUnknown() from error
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the current attempt of `retrying` in this thread is not the first one."""
+        return bool(getattr(self._threads, "is_repeated", False))
 
     def connections(self) -> dict[tuple[str, ...], float]:
         """The connections of this process by pool and state, for metrics."""
@@ -127,8 +212,14 @@ class Database:
                 connection.close()
 
     def engine(self) -> Engine:
-        """The engine for writes, for migrations."""
-        return self._writes
+        """An engine for migrations, without timeouts: altering a large table takes long."""
+        if self.dialect == "sqlite":
+            return self._writes
+        if self._migrations is None:
+            unlimited = {} if self.dialect == "postgresql" else {"read_timeout": None, "write_timeout": None}
+            arguments = {**connect_args(self.url), **unlimited}
+            self._migrations = sa.create_engine(self.url, poolclass=sa.pool.NullPool, connect_args=arguments)
+        return self._migrations
 
     def close(self) -> None:
         self._threads = threading.local()  # drops the threads' read connections
@@ -176,9 +267,10 @@ class _Kept:
 class _Read:
     """A connection for reading. A class instead of a generator, because every request uses several."""
 
-    def __init__(self, engine: Engine, threads: threading.local) -> None:
-        self._engine = engine
+    def __init__(self, connect: Callable[[], Connection], threads: threading.local, outage: Outage) -> None:
+        self._open = connect
         self._threads = threads
+        self._outage = outage
 
     def __enter__(self) -> Connection:
         now = time.monotonic()
@@ -186,58 +278,61 @@ class _Read:
         if kept is None or now - kept.used > IDLE_SECONDS:  # the server may have closed it
             # Dropped before connecting: a failed attempt must not leave the old connection in place.
             self._threads.kept = None
-            try:
-                kept = self._threads.kept = _Kept(self._engine.connect())
-            except sa.exc.DBAPIError as error:
-                _raise_api_error(error)
-                raise
+            kept = self._threads.kept = _Kept(self._connect(now))
         kept.used = now
         return kept.connection
+
+    def _connect(self, began: float) -> Connection:
+        tries = 0
+        while True:
+            try:
+                return self._open()
+            except sa.exc.DBAPIError as error:
+                if classify(error) is Failure.UNAVAILABLE and self._outage.wait(tries, began):
+                    tries += 1
+                    continue
+                try:
+                    _raise_api_error(error, self._outage)
+                except errors.DatabaseUnreachable as unreachable:
+                    raise _final(unreachable, self._threads) from error
+                raise
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if isinstance(error, sa.exc.SQLAlchemyError):
             self._threads.kept = None
             if isinstance(error, sa.exc.DBAPIError):
-                _raise_api_error(error)
+                try:
+                    _raise_api_error(error, self._outage)
+                except errors.DatabaseUnreachable as unreachable:
+                    raise _final(unreachable, self._threads) from error
 
 
-def _raise_api_error(error: sa.exc.DBAPIError) -> None:
+def _roll_back(connection: Connection, error: BaseException) -> None:
+    """End a transaction that failed; a connection that cannot be used any more leaves the pool."""
+    if isinstance(error, sa.exc.DBAPIError) and classify(error) is Failure.UNAVAILABLE:
+        discard(connection)
+        return
+    try:
+        connection.rollback()
+    except sa.exc.DBAPIError:
+        discard(connection)
+
+
+def _raise_api_error(error: sa.exc.DBAPIError, outage: Outage) -> None:
     """Turn errors that are not defects of this server into API errors: database unreachable, value too large."""
-    if isinstance(error, sa.exc.DataError):
+    failure = classify(error)
+    if failure is Failure.TOO_LARGE:
         raise errors.InvalidInput("A value in the request is larger than the database can hold.") from error
-    unreachable = isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) and not _is_lost_race(error)
-    if unreachable and (error.connection_invalidated or _is_refused(error)):
-        LOG.error("the database is unreachable: %s", error.orig)
-        UNREACHABLE.inc()
+    if failure is Failure.UNAVAILABLE:
+        outage.failed(error.orig)
         raise errors.DatabaseUnreachable() from error
 
 
-def _is_refused(error: sa.exc.DBAPIError) -> bool:
-    """The connection could not be made, or was lost."""
-    number = _mysql_number(error)
-    if number is not None:  # cannot connect (2), gone away, lost, too many connections, shutdown
-        return number in {2002, 2003, 2006, 2013, 1040, 1053}
-    # SQLSTATE classes: 08 connection, 57 shutdown, 53 too many connections; none at all: it could not connect.
-    state = getattr(error.orig, "sqlstate", None)
-    return type(error.orig).__module__.startswith("psycopg") and (state is None or state[:2] in {"08", "57", "53"})
-
-
-def _mysql_number(error: sa.exc.DBAPIError) -> int | None:
-    """The error number of MySQL or MariaDB, which PyMySQL passes as the first argument; else None."""
-    args = getattr(error.orig, "args", ())
-    return args[0] if args and isinstance(args[0], int) else None
-
-
-def _is_lost_race(error: sa.exc.DBAPIError) -> bool:
-    """Deadlocks, serialization failures, lock timeouts: the database has rolled the transaction back."""
-    # By number first: PyMySQL's errors have an SQLSTATE too, but it is HY000 for all of these except deadlocks.
-    number = _mysql_number(error)
-    if number is not None:
-        return number in _MYSQL_LOST_RACES
-    code = getattr(error.orig, "sqlstate", None)  # psycopg
-    if code is not None:
-        return code in {"40001", "40P01", "55P03"}  # serialization failure, deadlock, lock not available
-    return "database is locked" in str(error.orig) or "database table is locked" in str(error.orig)
+def _final(error: errors.DatabaseUnreachable, threads: threading.local) -> errors.ApiError:
+    """The error of a request that is given up: nothing was executed, unless one of its transactions is committed."""
+    request = request_ids.get()
+    partly = bool(request) and getattr(threads, "committed", None) == request
+    return errors.DatabaseOutcomeUnknown() if partly else error
 
 
 def _reason(error: Exception) -> str:
@@ -313,14 +408,19 @@ def _restrict_permissions(path: str) -> None:
             private.close_file(path + more)
 
 
-def _server_engines(url: sa.URL, pool_size: int) -> tuple[Engine, Engine]:
-    # No pre-ping, which is a round trip per transaction: a read connection is replaced after an error or a minute idle.
+def _server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int | None) -> tuple[Engine, Engine]:
+    # No pre-ping, which is a round trip per transaction: what fails on a lost connection is repeated on another one.
     options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 50, "pool_recycle": 1800, "pool_pre_ping": False}
     # Transactions always end with a commit or rollback, so the pool need not send another rollback.
     options["pool_reset_on_return"] = None
-    if url.get_backend_name() == "postgresql" and "connect_timeout" not in url.query:
-        options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}  # PyMySQL's default; libpq waits without limit
-    # REPEATABLE READ would add serialization failures, and conditions on revisions already detect conflicts.
-    writes = sa.create_engine(url, isolation_level="READ COMMITTED", **options)
+    options["connect_args"] = connect_args(url)
+    writes = sa.create_engine(url, isolation_level=batch.isolation_level(url), **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
+    for engine in (reads, writes):
+        if url.get_backend_name() == "postgresql":
+            limit_psycopg(engine)
+        else:
+            prepare_mysql(engine, sync_wait)
+    reads.outage = outage  # type: ignore[attr-defined]
+    reads._connection_cls = ReadConnection
     return reads, writes

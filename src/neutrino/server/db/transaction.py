@@ -1,13 +1,15 @@
-"""A write transaction: the connection, the change log rows and the quota counters of a write.
+"""A write transaction: its statements, the change log rows and the quota counters of a write.
 
 `record` collects changes for the change log, `use` collects changes of quota usage. `flush` writes both at the end, so that
-the row locks of counters, which all writers of a project need, are held only during the commit.
+the row locks of counters, which all writers of a project need, are held only during the commit. Statements without a result
+wait for the next one with a result, or for the commit, and are sent together (`batch.py`).
 
 The change log is what the feed reads, and the history of objects: its rows name the action, the project and the request.
 """
 
+import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, ParamSpec
 
@@ -17,19 +19,20 @@ from sqlalchemy.engine import Connection, CursorResult
 from neutrino import request_ids
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.batch import Batch
+from neutrino.server.db.batch import Stale as Stale
+from neutrino.server.db.connection_options import GALERA
 
 P = ParamSpec("P")
 UNLIMITED = -1
+ID_FLOOR, ID_RANDOM_BITS = -(1 << 63), 11  # microseconds have 52 bits for the next century
+FENCE = "fence"  # the kind of a row that prevents a commit; neither the feed nor the history has such objects
 UNCOUNTED = -2  # unlimited, and without a counter
 
 
 def now() -> str:
     """The current time in the format of the API."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-class Stale(Exception):
-    """What a write depends on has changed since it was read: read and decide again."""
 
 
 class Change(NamedTuple):
@@ -41,20 +44,42 @@ class Change(NamedTuple):
 
 
 class Transaction:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, batch: Batch, *, is_repeated: bool = False) -> None:
+        """`is_repeated`: an earlier attempt has failed, so that what may be its cause is looked at closely."""
         self.connection = connection
+        self._batch = batch
+        self._is_repeated = is_repeated
         self._changes: dict[tuple[str, str], Change] = {}  # by kind and id of the object
         self._usage: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], int] = {}
         self.callbacks: list[Callable[[], object]] = []  # after the commit
+        self.mark: int | None = None  # id of one of its change-log rows, by which its outcome can be found out
+        self.is_ending = False  # COMMIT is being sent
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> CursorResult[Any]:
+        """Execute a statement whose result is needed here, which is a round trip."""
         return self.connection.execute(statement, parameters)
 
+    def write(self, statement: sa.Executable, parameters: Any = None) -> None:
+        """Execute a statement whose result is not needed: it is sent along with a later one."""
+        self._batch.add(statement, parameters)
+
     def change(self, statement: sa.Executable, parameters: Any = None, *, rows: int = 1) -> None:
-        """Change so many rows on a condition; Stale if it does not hold any more for all of them."""
-        if self.connection.execute(statement, parameters).rowcount != rows:
-            raise Stale
+        """Change so many rows on a condition; Stale, at the commit at the latest, if it does not hold for all of them."""
+        self._batch.add(statement, parameters, rows)
+
+    def exclude_other_nodes(self, column: sa.Column[str], ids: Collection[str]) -> None:
+        """Make transactions on other nodes that call this for the same rows fail, and be repeated.
+
+        Galera keeps row locks (FOR UPDATE) on their node, and compares only rows that transactions change. So the value of
+        a text column is changed and changed back. On other databases this does nothing: there the lock is enough.
+        """
+        if not ids or not self.connection.info.get(GALERA):
+            return
+        rows = column.table.c.id.in_(sorted(ids))
+        change, restore = sa.func.concat("~", column), sa.func.substr(column, 2)
+        for value in (change, restore):
+            self.write(sa.update(column.table).where(rows).values({column: value}))
 
     def after_commit(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call it when the change is committed and not repeated any more: it may write, and lose races, itself."""
@@ -68,7 +93,7 @@ class Transaction:
         With `limits`, by project, they count against the quotas; a project without a limit there is unlimited.
         """
         if rows:
-            self.connection.execute(_insert(table), rows[0] if len(rows) == 1 else list(rows))
+            self._batch.add(_insert(table), rows[0] if len(rows) == 1 else list(rows))
         if limits is not None:
             for row in rows:
                 self.use(t.QUOTAS[table], row["project_id"], 1, limits.get(row["project_id"], UNLIMITED))
@@ -107,7 +132,7 @@ class Transaction:
             self._limits[key] = limit
 
     def flush(self) -> bool:
-        """Write the change log rows and the counters; returns whether the feed has something to read."""
+        """Write the change log rows and the counters, and commit; returns whether the feed has something to read."""
         if self._changes:
             at, request_id = now(), request_ids.get() or None
             rows: list[dict[str, Any]] = [
@@ -124,10 +149,13 @@ class Transaction:
             ]
             if self.connection.dialect.name == "sqlite":
                 self._assign_positions(rows)
+            else:
+                self.mark = _assign_ids(rows)
             self.insert(t.changes, rows)
         for key in sorted(self._usage):  # the same order in all writers, so that they cannot deadlock
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
+        self._batch.commit()
         return any(kind not in t.HISTORY_ONLY for kind, _ in self._changes)
 
     def _assign_positions(self, rows: Sequence[dict[str, Any]]) -> None:
@@ -142,11 +170,16 @@ class Transaction:
         project_id, resource = key
         values = {"p": project_id, "r": resource, "n": amount, "limit": limit}
         limited = amount > 0 and limit >= 0
-        # One statement checks the limit and counts: a separate check could be passed by two writers at once.
-        if self.connection.execute(_COUNT_LIMITED if limited else _COUNT, values).rowcount:
-            return
         if not limited:
-            return  # no counter without a limit: it would be a hot row for all writers of the project
+            # No counter without a limit: it would be a hot row for all writers of the project.
+            self.write(_COUNT, values)
+            return
+        # One statement checks the limit and counts: a separate check could be passed by two writers at once.
+        if self._batch.defers and not self._is_repeated:
+            self.change(_COUNT_LIMITED, values)  # if that is refused, the next attempt finds out why
+            return
+        if self.connection.execute(_COUNT_LIMITED, values).rowcount:
+            return
         if self.connection.execute(_COUNTED, {"p": project_id, "r": resource}).first() is not None:
             # It exists now: another writer may have created it since, so update once more before refusing.
             if self.connection.execute(_COUNT_LIMITED, values).rowcount:
@@ -161,9 +194,35 @@ class Transaction:
         self.insert(t.quota_usages, [{"project_id": project_id, "resource": resource, "used": used}])
 
 
+def _assign_ids(rows: Sequence[dict[str, Any]]) -> int:
+    """Give change-log rows ids that no other transaction has; returns the first one.
+
+    They are chosen here, so that they are known although COMMIT is sent in the same packet. They grow with time, and are
+    negative: the database's own ids, of earlier releases, continue where they are. On a collision the write is retried.
+    """
+    first = ID_FLOOR + (time.time_ns() // 1000 << ID_RANDOM_BITS) + random.getrandbits(ID_RANDOM_BITS)
+    for number, row in enumerate(rows):
+        row["id"] = first + (number << ID_RANDOM_BITS)
+    return first
+
+
+def fenced(connection: Connection, mark: int) -> bool:
+    """Prevent the commit of the transaction with this mark: its row's id is taken. False if it has committed already."""
+    row = {"id": mark, "kind": FENCE, "object_id": "", "deleted": True, "created": False, "at": now()}
+    try:
+        with connection.begin():
+            # Waits while that transaction is still open on the same server; on another node, one of both fails.
+            connection.execute(_insert(t.changes), row)
+        return True
+    except sa.exc.IntegrityError:
+        with connection.begin():
+            # An earlier attempt to insert it may have succeeded without an answer.
+            return connection.execute(_KIND, {"id": mark}).scalar() == FENCE
+
+
 @cache
 def _insert(table: sa.Table) -> sa.Insert:
-    return sa.insert(table)
+    return sa.insert(table).inline()  # no value that the database generates is needed here
 
 
 @cache
@@ -172,6 +231,7 @@ def count_all(table: sa.FromClause) -> sa.Select[Any]:
     return sa.select(sa.func.count()).select_from(table).where(table.c.project_id == sa.bindparam("p"))
 
 
+_KIND = sa.select(t.changes.c.kind).where(t.changes.c.id == sa.bindparam("id"))
 _h = t.change_head.c
 _ADVANCE_HEAD = (
     sa.update(t.change_head)

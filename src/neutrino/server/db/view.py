@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import check_revision
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.query import Query, Sort
 
 Object = dict[str, Any]
@@ -136,14 +137,25 @@ class View:
     ) -> Object | None:
         """The object as the API shows it, or None if it does not exist or the project may not see it."""
         wanted = tuple(fields) if fields is not None else self.names
+        prepared = self._prepared_show(wanted, everyone)
+        row = connection.execute(prepared.statement, {"key": key, **viewed_by(project)}).first()
+        return None if row is None else self._complete(connection, [prepared.object(row)], wanted)[0]
+
+    def _prepared_show(self, wanted: tuple[str, ...], everyone: bool) -> _Prepared:
         prepared = self._shows.get((wanted, everyone))
         if prepared is None:
             where = [self.key == sa.bindparam("key"), *(() if everyone else (self.scope,))]
             if len(self._shows) >= MAX_PREPARED:  # clients choose the fields: any number of combinations
                 self._shows.clear()
             prepared = self._shows[wanted, everyone] = self._select(wanted, *where)
-        row = connection.execute(prepared.statement, {"key": key, **viewed_by(project)}).first()
-        return None if row is None else self._complete(connection, [prepared.object(row)], wanted)[0]
+        return prepared
+
+    def reading(
+        self, key: str, project: str | None = None, *, everyone: bool = True, fields: Sequence[str] | None = None
+    ) -> Read:
+        """What `load` and `get` will read, or with `fields` what `show` will read, for `Database.read_ahead`."""
+        wanted = self.stored if fields is None else tuple(fields)
+        return Read(self._prepared_show(wanted, everyone).statement, {"key": key, **viewed_by(project)})
 
     def load(
         self,
@@ -178,12 +190,20 @@ class View:
 
     def load_in(self, connection: Connection, column: str, values: Sequence[Any]) -> list[Object]:
         """The objects whose column has one of the values."""
+        prepared = self._prepared_load(column)
+        rows = connection.execute(*self.reading_in(column, values)).all()
+        return [self.decoded(prepared.object(row)) for row in rows]
+
+    def reading_in(self, column: str, values: Sequence[Any]) -> Read:
+        """What `load_in` will read."""
+        return Read(self._prepared_load(column).statement, {"among": list(values), **viewed_by(None)})
+
+    def _prepared_load(self, column: str) -> _Prepared:
         prepared = self._loads.get(column)
         if prepared is None:
             among = self.table.c[column].in_(sa.bindparam("among", expanding=True))
             prepared = self._loads[column] = self._select(self.stored, among)
-        rows = connection.execute(prepared.statement, {"among": list(values), **viewed_by(None)}).all()
-        return [self.decoded(prepared.object(row)) for row in rows]
+        return prepared
 
     def decoded(self, row: Object) -> Object:
         return {k: _decode(v) if isinstance(v, msgspec.Raw) else v for k, v in row.items()}

@@ -23,6 +23,7 @@ from neutrino.model import agents as words
 from neutrino.model.dhcp import device_id
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.transaction import Stale
 from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
@@ -48,6 +49,13 @@ _AGENTS = (
     )
     .order_by(_a.id)
 )
+
+
+def reading_agents(network_id: str, joining: Collection[str] = ()) -> Read:
+    """The agents that serve a network, and those that join them: what `DhcpPorts.steps` reads first."""
+    return Read(_AGENTS, {"network": network_id, "joining": list(joining)})
+
+
 _TAKEN = sa.select(_p.mac_address).where(
     _p.network_id == sa.bindparam("network"), _p.mac_address.in_(sa.bindparam("macs", expanding=True))
 )
@@ -102,7 +110,7 @@ class DhcpPorts:
     ) -> list[PendingWrite]:
         """Changes of the network's DHCP ports when these agents join and leave, or when its subnets become these."""
         # First the agents: a change of a subnet whose network needs no DHCP port costs this one query.
-        rows = connection.execute(_AGENTS, {"network": network_id, "joining": list(joining)}).all()
+        rows = connection.execute(*reading_agents(network_id, joining)).all()
         reported = {row.id: msgspec.json.decode(row.configurations) for row in rows}
         if not any(map(_is_by_server, reported.values())):
             return []

@@ -25,7 +25,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, encode, exists
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.dhcp.ports import DhcpPorts
+from neutrino.server.dhcp.ports import DhcpPorts, reading_agents
 from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import PendingWrite
@@ -275,6 +275,7 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
     )
     ports = DhcpPorts(core.networks, core.ports, core.operations, conf.base_mac)
     scheduler = DhcpScheduler(db, registry, options, ports, core.provisioning.release_unserved)
+    core.subnets.prepare_reads.append(reading_agents)
     core.subnets.prepare_hooks.append(lambda connection, key, subnets: ports.steps(connection, key, subnets=subnets))
     core.subnets.commit_hooks.append(scheduler.committed)
     core.ports.commit_hooks.append(scheduler.port_changed)

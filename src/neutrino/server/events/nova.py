@@ -9,7 +9,7 @@ Only ports of servers concern Nova: a device_owner that starts with `compute:` a
 Baremetal nodes of Nova have such ports too; ports with `baremetal:` are Ironic's.
 
 Connection errors, 429 and 5xx are retried as long as Nova waits for a port. An event for a server that Nova does not know
-(404, or 404 for one event of a 207) is dropped.
+(404, or 404 for one event of a 207) is dropped, with a warning for `network-vif-plugged`.
 """
 
 import contextlib
@@ -174,15 +174,31 @@ class NovaNotifier:
         return None
 
 
+MAX_LOGGED = 3  # events that a line names
+NOT_FOUND = (
+    "Nova answered 404 for %d events, which are dropped: %s (%s). Either the servers were deleted meanwhile, or the user "
+    "of [nova] lacks the role admin, and Nova looks for the servers in that user's project alone: then instances stay in "
+    "BUILD until Nova's vif_plugging_timeout. Grant it: openstack role add --user USER --project PROJECT admin"
+)
+
+
 def _log_refused(batch: Sequence[NovaEvent], answer: NovaAnswer) -> None:
-    """Log the events that Nova did not accept. A server that Nova does not know has been deleted."""
+    """Log the events that Nova did not accept.
+
+    A server that Nova does not know has been deleted, or belongs to another project than the user of `[nova]`, who is not
+    an administrator: then Nova answers 404 for every event, and boots wait for `network-vif-plugged` until their timeout.
+    """
     if answer.status == 404:
-        LOG.info("Nova knows none of the servers of %d events, which are dropped (%s)", len(batch), answer.request_id)
+        events = ", ".join(sorted({f"{event.name} for server {event.server_uuid}" for event in batch})[:MAX_LOGGED])
+        # Nova waits for this one alone; the others often concern a server that was deleted a moment ago.
+        is_awaited = any(event.name == VIF_PLUGGED for event in batch)
+        LOG.log(logging.WARNING if is_awaited else logging.INFO, NOT_FOUND, len(batch), events, answer.request_id)
     elif answer.status >= 300:
         LOG.error("Nova refused %d events with HTTP %d (%s)", len(batch), answer.status, answer.request_id)
     else:
         for event in (event for event in answer.events if event.get("code", 200) != 200):
-            level = logging.INFO if event.get("code") == 404 else logging.WARNING
+            is_lost = event.get("code") != 404 or event.get("name") == VIF_PLUGGED
+            level = logging.WARNING if is_lost else logging.INFO
             values = (event.get(name) for name in ("name", "tag", "server_uuid", "code"))
             LOG.log(level, "Nova dropped %s of port %s for server %s with code %s (%s)", *values, answer.request_id)
 

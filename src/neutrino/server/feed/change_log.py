@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.session import Database, retried
 
 BATCH: Final = 1000
 CHUNK: Final = 100  # rows per statement that gives positions
@@ -88,23 +88,21 @@ class ChangeLog:
 
     def _give(self, before: Head, ids: Sequence[int]) -> None:
         with self.db.transaction() as tx:
-            moved = tx.execute(
+            # Stale if another feed process gave positions since: these rows may have theirs now.
+            tx.change(
                 sa.update(t.change_head)
                 .where(_h.id == 1, _h.position == before.position)
                 .values(position=before.position + len(ids))
             )
-            if moved.rowcount != 1:  # another feed process gave positions since: these rows may have theirs now
-                raise Stale
             for start in range(0, len(ids), CHUNK):
                 some = ids[start : start + CHUNK]
                 positions = {key: before.position + start + i for i, key in enumerate(some, 1)}
-                done = tx.execute(
+                tx.change(
                     sa.update(t.changes)
                     .where(_c.id.in_(some), _c.position.is_(None))
-                    .values(position=sa.case(positions, value=_c.id))
+                    .values(position=sa.case(positions, value=_c.id)),
+                    rows=len(some),
                 )
-                if done.rowcount != len(some):
-                    raise Stale
 
     def after(self, connection: Connection, position: int) -> list[Row]:
         """The rows after a position, at most BATCH."""
@@ -128,7 +126,7 @@ class ChangeLog:
     def _remove(self, last: int) -> int:
         with self.db.transaction() as tx:
             # Together: a reader that misses these rows finds `removed` ahead of it. `<`: other processes compact too.
-            tx.execute(sa.update(t.change_head).where(_h.id == 1, _h.removed < last).values(removed=last))
+            tx.write(sa.update(t.change_head).where(_h.id == 1, _h.removed < last).values(removed=last))
             return tx.execute(sa.delete(t.changes).where(_c.position <= last)).rowcount
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from neutrino.server.db.commit_notifier import CHANNEL
+from neutrino.server.db.connection_options import psycopg_arguments
 from neutrino.server.db.session import Database
 
 LOG = logging.getLogger(__name__)
@@ -92,10 +93,10 @@ def _data_version(db: Database) -> Any:
 async def _listen(db: Database, woken: Callable[[], None], interval: float) -> None:
     import psycopg
 
-    url = db.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    arguments = psycopg_arguments(db.url)
     while True:
         try:
-            connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
+            connection = await psycopg.AsyncConnection.connect(**arguments, autocommit=True)
             async with connection:
                 await connection.execute(f"LISTEN {CHANNEL}")
                 while True:

@@ -136,7 +136,7 @@ def add_ports(tx: Transaction, group_id: str, ports: Sequence[str]) -> None:
 def _remove_ports(tx: Transaction, group_id: str, ports: Sequence[str]) -> None:
     for start in range(0, len(ports), MAX_PARAMETERS):
         some = ports[start : start + MAX_PARAMETERS]
-        tx.execute(sa.delete(t.firewall_group_ports).where(_gp.firewall_group_id == group_id, _gp.port_id.in_(some)))
+        tx.write(sa.delete(t.firewall_group_ports).where(_gp.firewall_group_id == group_id, _gp.port_id.in_(some)))
     log_ports(tx, ports)
 
 

@@ -108,7 +108,7 @@ class FirewallPolicies(ViewCollection):
             stamp = update_row(tx, t.firewall_policies, before, values)
             rules = values["firewall_rules"] if "firewall_rules" in values else before["firewall_rules"]
             if rules != before["firewall_rules"]:
-                tx.execute(sa.delete(t.firewall_policy_rules).where(_pr.firewall_policy_id == before["id"]))
+                tx.write(sa.delete(t.firewall_policy_rules).where(_pr.firewall_policy_id == before["id"]))
                 insert_policy_rules(tx, before["id"], rules)
                 change_groups(tx, [before["id"]])
         return {**before, **values, **stamp}

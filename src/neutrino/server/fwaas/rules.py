@@ -58,7 +58,7 @@ class FirewallRules(ViewCollection):
             policies = sorted(tx.execute(_POLICIES, {"rule": key}).scalars())
             changed = {"audited": False, "revision_number": _p.revision_number + 1, "updated_at": now()}
             for some in _batches(policies):
-                tx.execute(sa.update(t.firewall_policies).where(_p.id.in_(some)).values(changed))
+                tx.write(sa.update(t.firewall_policies).where(_p.id.in_(some)).values(changed))
             if any(after[name] != before[name] for name in RULE_MATCH):
                 change_groups(tx, policies)
         return {**after, **stamp, "firewall_policy_id": policies or None}
@@ -94,7 +94,7 @@ def change_groups(tx: Transaction, policies: Sequence[str]) -> None:
     for some in _batches(policies):
         # Ids, not a subquery: with one in each part of an OR, PostgreSQL and MariaDB read all groups.
         having = sa.or_(_g.ingress_firewall_policy_id.in_(some), _g.egress_firewall_policy_id.in_(some))
-        tx.execute(sa.update(t.firewall_groups).where(having).values(changed))
+        tx.write(sa.update(t.firewall_groups).where(having).values(changed))
 
 
 def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -115,7 +115,7 @@ class HostQueries:
     @retried
     def _delete(self, ids: Collection[str]) -> None:
         with self.db.transaction() as tx:
-            tx.execute(sa.delete(t.host_queries).where(_q.id.in_(ids)))
+            tx.write(sa.delete(t.host_queries).where(_q.id.in_(ids)))
 
 
 @dataclass
@@ -172,7 +172,7 @@ class OpenQueries:
         values = {"error": answer.error} if answer.error else {"answer": bytes(answer.result).decode()}
         mine = sa.and_(_q.id == answer.id, _q.host == host, _q.answer.is_(None), _q.error.is_(None))
         with self.db.transaction() as tx:
-            tx.execute(sa.update(t.host_queries).where(mine).values(values))
+            tx.write(sa.update(t.host_queries).where(mine).values(values))
 
     @retried
     def sweep(self) -> int:
@@ -182,5 +182,5 @@ class OpenQueries:
             ids = list(connection.execute(sa.select(_q.id).where(old).limit(1000)).scalars())
         if ids:
             with self.db.transaction() as tx:
-                tx.execute(sa.delete(t.host_queries).where(_q.id.in_(ids)))
+                tx.write(sa.delete(t.host_queries).where(_q.id.in_(ids)))
         return len(ids)

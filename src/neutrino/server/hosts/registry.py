@@ -127,7 +127,7 @@ class Registry:
             "resource_versions": encode(state.resource_versions),
             **_columns(state),
         }
-        tx.execute(sa.insert(t.agents).values(row))
+        tx.write(sa.insert(t.agents).values(row))
         tx.record("agent", row["id"], created=True)
         LOG.info("%s on %s is new", *_key(state))
         return Report(row["id"], *_key(state), AgentStatus.NEW, state.start_flag)

@@ -15,13 +15,11 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
-from neutrino.server.ipam.ranges import pick_free, random_number, size
+from neutrino.server.ipam.ranges import LARGE, pick_free, random_number, size
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, parse_pools, usable
 
 Object = Mapping[str, Any]
 FixedIp = dict[str, Any]  # subnet_id and ip_address, as the API shows an address of a port
-# Pools of this size are seldom so full that a lookup pays: a blind guess saves the query of the port create's hot path.
-LARGE = 16_384
 ROUTER_OWNERS = (
     "network:router_interface",
     "network:ha_router_replicated_interface",

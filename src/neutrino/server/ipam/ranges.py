@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 Range = tuple[int, int]  # the first and the last number
+# Ranges of this size are seldom so full that a lookup pays: a blind guess saves a query of creating a port or network.
+LARGE = 16_384
 GUESSES = (4, 60)  # looked up with one query each: 4 suffice unless the ranges are nearly full
 MAX_GAPS = 64  # writers that search nearly full ranges at the same time seldom choose the same of so many
 

@@ -321,7 +321,7 @@ def _rescope_networks(tx: Transaction, pool: Object) -> None:
     """Write the pool's address scope into the networks that have subnets of the pool."""
     n = t.networks.c
     affected = n.id.in_(sa.select(_s.network_id).where(_s.subnetpool_id == pool["id"]))
-    tx.execute(
+    tx.write(
         sa.update(t.networks)
         .where(affected)
         .values(

@@ -166,7 +166,7 @@ def _write_flavor(db: Database, before: Object | None, after: Object) -> Object:
             as_read = sa.and_(_c.id == after["id"], _c.service_profiles == encode(before["service_profiles"]))
             tx.change(sa.update(t.flavors).where(as_read).values(row))
             # All rows anew: the list above is the truth, and a flavor has few profiles.
-            tx.execute(sa.delete(t.flavor_service_profiles).where(_b.flavor_id == after["id"]))
+            tx.write(sa.delete(t.flavor_service_profiles).where(_b.flavor_id == after["id"]))
         tx.insert(t.flavor_service_profiles, [{"flavor_id": after["id"], "service_profile_id": p} for p in profiles])
     return after
 

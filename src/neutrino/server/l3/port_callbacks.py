@@ -102,7 +102,7 @@ def _remove_translations(
     def write(tx: Transaction) -> None:
         ids = [key for keys in gone.values() for key in keys]
         if ids:
-            tx.execute(sa.delete(t.port_forwardings).where(_fw.id.in_(ids)))
+            tx.write(sa.delete(t.port_forwardings).where(_fw.id.in_(ids)))
         for one in found:
             tx.use("port_forwarding", one["project_id"], -len(gone[one["id"]]))
             for key in gone[one["id"]]:

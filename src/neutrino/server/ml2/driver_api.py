@@ -66,6 +66,10 @@ class Segment:
 class SegmentsInUse(Protocol):
     """Which segments are in use, in the database and by the request so far."""
 
+    @property
+    def blind(self) -> bool:
+        """A number of a large range may be guessed without a lookup: a wrong guess is refused and made again."""
+
     def among(self, identities: Sequence[str]) -> set[str]: ...
 
     def ids(self, network_type: str, physical_network: str | None) -> set[int]: ...

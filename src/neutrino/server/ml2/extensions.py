@@ -79,7 +79,7 @@ class Extensions:
         ]
         table = TABLES[kind]
         if changed and before is not None:
-            tx.execute(sa.delete(table).where(table.c.object_id == current["id"], table.c.name.in_(changed)))
+            tx.write(sa.delete(table).where(table.c.object_id == current["id"], table.c.name.in_(changed)))
         tx.insert(table, [{"object_id": current["id"], "name": n, "value": encode(current[n])} for n in changed])
         for method in self._methods(f"store_{'create' if before is None else 'update'}_{kind}"):
             method(tx, current)

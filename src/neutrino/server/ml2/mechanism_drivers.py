@@ -89,12 +89,16 @@ def _ovs_can_wire(segment: Segment, configurations: Object) -> bool:
 def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
     """VIF type and details for Nova: a tap device on the bridge, or a vhost-user socket with the DPDK datapath."""
     datapath = configurations.get("datapath_type", "system")
+    hybrid = bool(configurations.get("ovs_hybrid_plug", False))
     details: Object = {
         "port_filter": True,  # Nova adds no filter of its own
         "connectivity": "l2",
         "bridge_name": configurations.get(INTEGRATION_BRIDGE, "br-int"),
         "datapath_type": datapath,
-        "ovs_hybrid_plug": bool(configurations.get("ovs_hybrid_plug", False)),
+        "ovs_hybrid_plug": hybrid,
+        # os-vif creates the tap device when it plugs the port, and not libvirt when the instance starts: so the port is
+        # wired before a live migration moves the instance. os-vif refuses it for a port behind a hybrid bridge.
+        "ovs_create_tap": not hybrid,
         "bound_drivers": {"0": "openvswitch"},
     }
     interface_types = configurations.get(OVS_CAPABILITIES, {}).get("iface_types", ())
@@ -103,6 +107,7 @@ def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
     directory = configurations.get("vhostuser_socket_dir", "/var/run/openvswitch")
     return VIF_VHOSTUSER, details | {
         "ovs_hybrid_plug": False,
+        "ovs_create_tap": False,
         "vhostuser_ovs_plug": True,
         # The mode of Nova's end: Open vSwitch with the type dpdkvhostuserclient connects to QEMU's socket.
         "vhostuser_mode": "server" if VHOSTUSER_SERVER in interface_types else "client",

@@ -30,10 +30,12 @@ from neutrino.server.ml2.segments import (
 )
 from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_form_of_segments
 from neutrino.server.qos.use import PolicyUse, check_policy, default_policy
+from neutrino.server.qos.use import reading_default as reading_default_policy
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.request_cache import RequestCache
 from neutrino.server.scheduling.placements import NETWORKS as PLACEMENTS
 from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.securitygroups.groups import reading_default as reading_default_group
 from neutrino.server.view_collection import ViewCollection
 
 AUTO_DELETED = ("network:dhcp", "network:distributed")  # owners of ports that are deleted with their network or subnet
@@ -91,6 +93,16 @@ class Networks:
 
     # --- creating -------------------------------------------------------------------------------------------------
 
+    def ahead_of_create(self, context: Context, values: Object) -> None:
+        project = values["project_id"]
+        self.db.read_ahead(
+            lambda: (
+                self.quotas.reading("network", project),
+                reading_default_group(project),
+                *((reading_default_policy(project),) if project and values.get("qos_policy_id") is None else ()),
+            )
+        )
+
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
 
@@ -100,7 +112,9 @@ class Networks:
         for project in {values["project_id"] for values in several} - {""}:
             self.groups.ensure_default(project)
         with self.db.read() as connection:
-            in_use = SegmentsInUse(connection)  # one for all networks: no two of them get the same segment
+            # One for all networks: no two of them get the same segment. A single network guesses one without a lookup; if
+            # the guess was taken, the next attempt looks.
+            in_use = SegmentsInUse(connection, blind=len(several) == 1 and not self.db.is_repeated)
             made = [self._decide(connection, context, values, in_use) for values in several]
             limits = self.quotas.limits(connection, "network", several)
         contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]

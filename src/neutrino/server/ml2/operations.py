@@ -84,7 +84,7 @@ Writes = tuple[PendingWrite, ...]
 
 
 def pending_statement(statement: sa.Executable) -> PendingWrite:
-    return PendingWrite(NO_EVENT, lambda tx: tx.execute(statement))
+    return PendingWrite(NO_EVENT, lambda tx: tx.write(statement))
 
 
 @dataclass(eq=False)
@@ -224,7 +224,7 @@ class Operations:
     def _delete_entries(self, ids: list[str]) -> None:
         """In a retry loop of its own: the change is committed, and a deadlock here must not make the caller repeat it."""
         with self.db.transaction() as tx:
-            tx.execute(sa.delete(t.journal).where(t.journal.c.id.in_(ids)))
+            tx.write(sa.delete(t.journal).where(t.journal.c.id.in_(ids)))
 
 
 def _started(pid: int) -> str:

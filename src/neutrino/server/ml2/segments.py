@@ -36,6 +36,7 @@ class SegmentsInUse:
     """Segments in the database, and those chosen so far for other networks of the same request."""
 
     connection: Connection
+    blind: bool = False  # a number of a large range is guessed without a lookup: the unique key decides
     _chosen: dict[str, Segment] = field(default_factory=dict, init=False)
 
     def add(self, identity: str, segment: Segment) -> None:
@@ -135,7 +136,7 @@ class Segments:
 
     def renumber(self, tx: Transaction, segment: Segment) -> None:
         identity = self.driver(segment.network_type).identity(segment)
-        tx.execute(
+        tx.write(
             sa.update(t.network_segments)
             .where(_c.id == segment.id)
             .values(segmentation_id=segment.segmentation_id, identity=identity)

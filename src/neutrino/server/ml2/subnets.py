@@ -18,6 +18,7 @@ from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, changed, decode, fresh, update_row
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import delegated, subnet_pools
@@ -27,7 +28,7 @@ from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import AUTO_DELETED, Networks, check_mtu, delete_ports
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.views import SUBNETS, stored, subnets_of
+from neutrino.server.ml2.views import SUBNETS, reading_subnets_of, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
@@ -64,6 +65,7 @@ class Subnets:
     max_host_routes: int
     delegates_by_default: bool = False  # the default pool of IPv6 subnets is a prefix delegated to their router
     prepare_hooks: list[PrepareHook] = field(default_factory=list)
+    prepare_reads: list[Callable[[str], Read]] = field(default_factory=list)  # what hooks read first, by network id
     commit_hooks: list[CommitHook] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -76,10 +78,21 @@ class Subnets:
         """Attributes of the subnet's network, for policy rules."""
         return self.networks.policy_target(context, values["network_id"], everyone=True)
 
+    def ahead_of_create(self, context: Context, values: Object) -> None:
+        network_id = values["network_id"]
+        self.db.read_ahead(
+            lambda: (
+                self.quotas.reading("subnet", values["project_id"]),
+                self.networks.view.reading(network_id, context.project_id),
+                reading_subnets_of(network_id),
+                *(read(network_id) for read in self.prepare_reads),
+            )
+        )
+
     @retried
     def create(self, context: Context, values: Object) -> Object:
         with self.db.read() as connection:
-            network = self.networks.view.get(connection, values["network_id"], context.project_id)
+            network = self.networks.load_again(connection, values["network_id"], context.project_id)
             siblings = subnets_of(connection, [network["id"]])[network["id"]]
             pool = self._pool(connection, context, values)
             subnet = self._decide(connection, values, network, siblings, pool)
@@ -293,7 +306,7 @@ def _add_slaac_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any], 
 
 def _remove_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any]) -> None:
     ids = [port.id for port in ports]
-    tx.execute(sa.delete(t.ip_allocations).where(_a.subnet_id == subnet["id"], _a.port_id.in_(ids)))
+    tx.write(sa.delete(t.ip_allocations).where(_a.subnet_id == subnet["id"], _a.port_id.in_(ids)))
     for port in ports:
         fixed_ips = decode(port.fixed_ips)
         removed = {f["ip_address"] for f in fixed_ips if f["subnet_id"] == subnet["id"]}

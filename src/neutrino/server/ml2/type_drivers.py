@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from oslo_config import cfg
 
 from neutrino.server import errors
-from neutrino.server.ipam.ranges import Range, pick_free
+from neutrino.server.ipam.ranges import LARGE, Range, pick_free, random_number, size
 from neutrino.server.ml2.driver_api import Segment, SegmentsInUse
 
 LOWEST_VLAN, HIGHEST_VLAN = 1, 4094
@@ -178,6 +178,8 @@ def parse_ranges(texts: Iterable[str], lowest: int, highest: int, option: str) -
 
 def _free_id(in_use: SegmentsInUse, ranges: Sequence[Range], *where: str) -> int | None:
     """A free segmentation id; `where`: the network type, and for VLANs the physical network."""
+    if in_use.blind and size(ranges) >= LARGE:
+        return random_number(ranges)
 
     def taken_among(ids: Sequence[int]) -> set[int]:
         found = in_use.among(["/".join((*where, str(i))) for i in ids])  # as `identity` makes them

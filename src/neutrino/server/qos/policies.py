@@ -82,4 +82,4 @@ def _write_flags(tx: Transaction, before: Object, after: Object) -> None:
         # Of two requests that both find no default, one fails on the primary key.
         tx.insert(t.default_qos_policies, [{"project_id": project_id, "qos_policy_id": key}])
     elif before["is_default"] and not after["is_default"]:
-        tx.execute(sa.delete(t.default_qos_policies).where(_d.qos_policy_id == key))
+        tx.write(sa.delete(t.default_qos_policies).where(_d.qos_policy_id == key))

@@ -91,11 +91,11 @@ class Rules(ChildViewCollection):
         with self.db.transaction() as tx:
             update_row(tx, t.qos_policies, policy, {"rules": list(rules.values())})
             if values is None:
-                tx.execute(sa.delete(t.qos_rules).where(_r.id == key))
+                tx.write(sa.delete(t.qos_rules).where(_r.id == key))
             elif key is None:
                 tx.insert(t.qos_rules, [as_row(t.qos_rules, rule)])
             else:
-                tx.execute(sa.update(t.qos_rules).where(_r.id == key).values(as_row(t.qos_rules, rule)))
+                tx.write(sa.update(t.qos_rules).where(_r.id == key).values(as_row(t.qos_rules, rule)))
         return {name: value for name, value in rule.items() if name not in _IN_POLICY_ALONE}
 
     # --- by the rule's id alone -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from neutrino.server import errors
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.view import shareable_view
 from neutrino.server.qos.support import RuleSupport
 
@@ -52,8 +53,13 @@ def default_policy(connection: Connection, project_id: str) -> str | None:
     """The policy that new networks of a project get."""
     if not project_id:  # of the server itself
         return None
-    found: str | None = connection.execute(_DEFAULT, {"project": project_id}).scalar()
+    found: str | None = connection.execute(*reading_default(project_id)).scalar()
     return found
+
+
+def reading_default(project_id: str) -> Read:
+    """What `default_policy` will read."""
+    return Read(_DEFAULT, {"project": project_id})
 
 
 def check_unused(connection: Connection, policy_id: str) -> None:

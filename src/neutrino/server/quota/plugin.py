@@ -184,7 +184,7 @@ def recount(db: Database, counted: Mapping[str, sa.FromClause] = t.COUNTED) -> l
             corrections = [Correction(*key, stored[key], actual.get(key, 0)) for key in wrong]
             for one in corrections:
                 counter = sa.update(t.quota_usages).where(_u.project_id == one.project_id, _u.resource == one.resource)
-                tx.execute(counter.values(used=one.now))
+                tx.write(counter.values(used=one.now))
             return corrections
 
     return db.retrying(attempt)

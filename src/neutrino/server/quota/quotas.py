@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED
 from neutrino.server.request_cache import RequestCache
@@ -47,10 +48,14 @@ class Quotas:
         return {project: self.limit(connection, resource, project) for project in projects}
 
     def _read(self, connection: Connection, resource: str, project_id: str) -> tuple[int, int]:
-        own, used = connection.execute(_LIMIT_AND_USE, {"p": project_id, "r": resource}).one()
+        own, used = connection.execute(*self.reading(resource, project_id)).one()
         limit = self.defaults.get(resource, UNLIMITED) if own is None else int(own)
         # A counter from an earlier limit stays correct only if unlimited projects keep counting.
         return (UNCOUNTED if limit < 0 and used is None else limit), used or 0
+
+    def reading(self, resource: str, project_id: str) -> Read:
+        """What `check` will read."""
+        return Read(_LIMIT_AND_USE, {"p": project_id, "r": resource})
 
     def check(self, resource: str, projects: Sequence[str]) -> None:
         """Refuse a request that would exceed a limit; `projects` has the project of each new object."""

@@ -21,6 +21,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.read_ahead import Read
 
 BATCH = 500  # ids in one statement
 _a = t.agents.c
@@ -113,7 +114,7 @@ class PlacementTable:
         self, connection: Connection, cutoff: str, object_id: str = ""
     ) -> tuple[list[Candidate], frozenset[str]]:
         """All agents of the type, and the ids of those that serve the object. Agents are dead before the cutoff."""
-        rows = connection.execute(self._candidates, {"object": object_id}).all()
+        rows = connection.execute(*self.reading_candidates(object_id)).all()
         found = [
             Candidate(
                 row.id,
@@ -127,6 +128,10 @@ class PlacementTable:
             for row in rows
         ]
         return found, frozenset(row.id for row in rows if row.hosted)
+
+    def reading_candidates(self, object_id: str = "") -> Read:
+        """What `candidates` will read."""
+        return Read(self._candidates, {"object": object_id})
 
     @cached_property
     def serving(self) -> sa.ScalarSelect[int]:
@@ -167,12 +172,16 @@ class PlacementTable:
         if len(object_ids) > BATCH:  # reading the whole table is cheaper than a statement with that many ids
             rows = connection.execute(self._zones).all()
         else:
-            rows = connection.execute(self._zones_of, {"objects": list(object_ids)}).all() if object_ids else []
+            rows = connection.execute(*self.reading_zones(object_ids)).all() if object_ids else []
         asked = set(object_ids)
         zones: defaultdict[str, list[str]] = defaultdict(list)
         for object_id, zone in sorted(tuple(row) for row in rows if row[0] in asked):
             zones[object_id].append(zone)
         return dict(zones)
+
+    def reading_zones(self, object_ids: Sequence[str]) -> Read:
+        """What `zones` of a few objects will read."""
+        return Read(self._zones_of, {"objects": list(object_ids)})
 
     def zones(self, connection: Connection, objects: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         """The zones of each of these objects, in their order."""

@@ -11,6 +11,7 @@ from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURIT
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.query import Query
@@ -25,6 +26,11 @@ DEFAULT = {"name": "default", "description": "Default security group", "stateful
 
 _d = t.default_security_groups.c
 _DEFAULT = sa.select(_d.security_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String))
+
+
+def reading_default(project_id: str) -> Read:
+    """What `ensure_default` will read."""
+    return Read(_DEFAULT, {"project": project_id})
 
 
 class SecurityGroups(ViewCollection):
@@ -68,7 +74,7 @@ class SecurityGroups(ViewCollection):
         others retry and find it. It counts against the quota, but no quota prevents it.
         """
         with self.db.read() as connection:
-            found = connection.execute(_DEFAULT, {"project": project_id}).scalar()
+            found = connection.execute(*reading_default(project_id)).scalar()
         if found is not None:
             return str(found)
         with self.db.transaction() as tx:

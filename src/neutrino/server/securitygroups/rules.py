@@ -103,7 +103,7 @@ class SecurityGroupRules(ViewCollection):
         with self.db.transaction() as tx:
             raise_revision(tx, rule["security_group_id"])
             tx.change(_DELETE, {"key": key})
-            tx.execute(_UNTAG, {"key": key})
+            tx.write(_UNTAG, {"key": key})
             tx.use(QUOTA, rule["project_id"], -1)
             tx.log(t.security_group_rules, rule, deleted=True)
 
@@ -141,7 +141,7 @@ def remove_rules_touching(tx: Transaction, group_id: str) -> None:
     touching = tx.execute(_TOUCHING, {"key": group_id}).all()
     for other in sorted({row.security_group_id for row in touching} - {group_id}):
         raise_revision(tx, other)
-    tx.execute(_UNTAG_TOUCHING, {"key": group_id})
+    tx.write(_UNTAG_TOUCHING, {"key": group_id})
     # Stale if a rule was added since: its quota and its group's revision would be missed.
     tx.change(_DELETE_TOUCHING, {"key": group_id}, rows=len(touching))
     for row in touching:

@@ -86,12 +86,12 @@ class ServerProcess:
             if not tx.execute(changed).rowcount:  # the first time, or after a sweep removed it
                 row = {"id": self.id, "host": self.host, "kind": self.kind, "pid": os.getpid(), "release": __version__}
                 row |= {"started_at": self._started_at, "seen_at": now, "details": details}
-                tx.execute(sa.insert(t.server_processes).values(row))
+                tx.write(sa.insert(t.server_processes).values(row))
 
     @retried
     def remove(self) -> None:
         with self.db.transaction() as tx:
-            tx.execute(sa.delete(t.server_processes).where(_c.id == self.id))
+            tx.write(sa.delete(t.server_processes).where(_c.id == self.id))
 
     @retried
     def remove_ended(self) -> None:
@@ -101,7 +101,7 @@ class ServerProcess:
         ended = [row.id for row in rows if start_ticks(row.pid) != msgspec.json.decode(row.details).get(START)]
         if ended:
             with self.db.transaction() as tx:
-                tx.execute(sa.delete(t.server_processes).where(_c.id.in_(ended)))
+                tx.write(sa.delete(t.server_processes).where(_c.id.in_(ended)))
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class ProcessSweep:
             ids = list(connection.execute(sa.select(_c.id).where(old)).scalars())
         if ids:
             with self.db.transaction() as tx:
-                tx.execute(sa.delete(t.server_processes).where(_c.id.in_(ids), old))
+                tx.write(sa.delete(t.server_processes).where(_c.id.in_(ids), old))
 
 
 def start_ticks(pid: int) -> int | None:

@@ -5,6 +5,11 @@ Desired rules and sets are compared with the actual ones; a plan consists of the
 Each filtered port has a conntrack zone of its own, so that its rules alone decide. With one zone for two ports of a network
 on a host, a connection that the sender's rules allow would be established for the receiver before its rules are evaluated.
 The kernel's rules are the only record of the zones. Lower numbers are the switch's, which uses local VLANs as zones.
+
+On the userspace datapath the bridge's veth pair has to fill in checksums: a guest leaves those of TCP and UDP to virtio,
+the switch reads the packet from the veth before any hardware would compute them, and its conntrack drops it as invalid.
+With the offload of the bridge's end off, the kernel computes them when the packet leaves the bridge. A tap that is plugged
+directly has no such place: there the guest itself must compute checksums.
 """
 
 import dataclasses
@@ -19,6 +24,8 @@ from neutrino.agent.l2.hybrid import render
 from neutrino.agent.l2.local_vlans import allocate
 from neutrino.dataplane.conntrack.api import ConntrackError, ConntrackFlush, MarkingConntrack
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Iptables, IptablesError, Rule, Tables
+from neutrino.dataplane.netlink.api import Netlink, NetlinkError, SetDevice
+from neutrino.dataplane.netlink.values import HOST
 
 LOG = logging.getLogger(__name__)
 ZONES = range(4097, 0x8000)  # lower ones are local VLANs, which the switch uses as zones; higher ones firewall groups'
@@ -37,9 +44,11 @@ class HybridPlan:
     audits: Mapping[int, LocalPort] = dataclasses.field(default_factory=dict)  # by zone: ports that may allow less now
     remotes: Remotes = dataclasses.field(default_factory=dict)  # of the audited ports' rules
     unused_sets: str = ""
+    offloading: tuple[str, ...] = ()  # devices that leave checksums to hardware, and must not
 
     def __bool__(self) -> bool:
-        return bool(self.settings or self.sets or any(self.rules.values()) or self.audits or self.unused_sets)
+        others = self.settings or self.sets or self.audits or self.unused_sets or self.offloading
+        return bool(others or any(self.rules.values()))
 
     def text(self) -> str:
         lines = [f"sysctl {name}=1" for name in self.settings]
@@ -49,6 +58,7 @@ class HybridPlan:
         lines += [f"conntrack empty zone {zone}" for zone in self.fresh_zones]
         lines += [f"conntrack mark connections that no rule of port {port.id} allows" for port in self.audits.values()]
         lines += [f"ipset {line}" for line in self.unused_sets.splitlines()]
+        lines += [f"ethtool -K {device} tx off" for device in self.offloading]
         return "\n".join(lines)
 
 
@@ -69,6 +79,7 @@ class HybridFirewall:
 
     iptables: Iptables
     conntrack: MarkingConntrack
+    netlink: Netlink | None = None  # on the userspace datapath
     _filtered: frozenset[str] = frozenset()  # ports of the last reconciliation that succeeded
     _settled: object = None  # inputs of the last plan, if it was empty: the actual state is right for them
 
@@ -93,7 +104,7 @@ class HybridFirewall:
             if difference:
                 LOG.debug("%s", difference.text())
                 self.apply(difference)
-        except (IptablesError, ConntrackError, render.ConflictingPorts) as error:
+        except (IptablesError, ConntrackError, NetlinkError, render.ConflictingPorts) as error:
             self.forget()  # what was applied before the failure is unknown
             # Ports that were filtered keep the filter they have.
             return Unfiltered(secured - self._filtered, str(error))
@@ -128,9 +139,18 @@ class HybridFirewall:
             audits={zones[port.id]: port for port in _reduced(ports, wanted, rules, sets) if port.id in kept},
             remotes=remotes,
             unused_sets=unused,
+            offloading=self._offloading(ports),
         )
         self._settled = None if difference else inputs
         return difference
+
+    def _offloading(self, ports: Iterable[LocalPort]) -> tuple[str, ...]:
+        """The bridges' ends of veth pairs that leave checksums to hardware, on the userspace datapath."""
+        if self.netlink is None:
+            return ()
+        names = (render.port_device("qvb", port.id) for port in ports)
+        found = (self.netlink.read_device(HOST, name) for name in names)
+        return tuple(device.name for device in found if device is not None and device.tx_checksum)
 
     def apply(self, plan: HybridPlan) -> None:
         self._settled = None
@@ -146,6 +166,8 @@ class HybridFirewall:
         there = self.conntrack.read(plan.audits)
         self.conntrack.mark(ended_connections(plan.audits, plan.remotes, there), render.ENDED)
         self.iptables.restore_sets(plan.unused_sets)
+        if self.netlink is not None and plan.offloading:
+            self.netlink.apply(HOST, [SetDevice(name, tx_checksum=False) for name in plan.offloading])
 
 
 def _our_chains(rules: Iterable[Tables]) -> set[str]:

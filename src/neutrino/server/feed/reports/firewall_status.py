@@ -70,9 +70,10 @@ class FirewallStatus:
             group = tx.execute(_CURRENT.with_for_update(), key).first()
             if group is None or _is_stale(message, group):
                 return False
+            tx.exclude_other_nodes(_g.status, [message.id])
             own = sa.and_(_h.host == host, _h.role == message.role)
             replaced = sa.or_(own, _h.revision < group.revision_number)
-            tx.execute(sa.delete(t.firewall_group_hosts).where(_h.firewall_group_id == message.id, replaced))
+            tx.write(sa.delete(t.firewall_group_hosts).where(_h.firewall_group_id == message.id, replaced))
             if message.status != INACTIVE:
                 row = {"firewall_group_id": message.id, "host": host, "role": message.role}
                 tx.insert(t.firewall_group_hosts, [{**row, "revision": message.revision, "status": message.status}])

@@ -88,6 +88,7 @@ class DistributedPortStatus:
         ids = sorted({one.port_id for one in reports})
         with self.db.transaction() as tx:
             ports = {row.id: row for row in tx.execute(_LOCK, {"among": ids})}
+            tx.exclude_other_nodes(t.ports.c.status, ports)
             wired = {tuple(row) for row in tx.execute(_WIRED, {"among": ids})}
             # For the current revision only: a host that is behind reports again after the next change.
             current = {
@@ -103,6 +104,9 @@ class DistributedPortStatus:
     def ready(self, port_id: str, revision: int, host: str) -> bool:
         return self.others.ready(port_id, revision, host)
 
+    def plugged(self, port_id: str, host: str) -> bool:
+        return self.others.plugged(port_id, host)
+
     @retried
     def lost(self, port_id: str, host: str) -> bool:
         """Take a `port_down` report; whether the port became DOWN by it."""
@@ -112,7 +116,8 @@ class DistributedPortStatus:
             return self.others.lost(port_id, host)
         with self.db.transaction() as tx:
             tx.execute(_LOCK, {"among": [port_id]})
-            tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id == port_id, _w.host == host))
+            tx.exclude_other_nodes(t.ports.c.status, [port_id])
+            tx.write(sa.delete(t.distributed_port_hosts).where(_w.port_id == port_id, _w.host == host))
         return bool(self._set_down([port_id]))
 
     def settle(self) -> int:
@@ -126,15 +131,16 @@ class DistributedPortStatus:
         """Set those of these ports DOWN that no host has wired."""
         with self.db.transaction() as tx:
             ports = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)})}
+            tx.exclude_other_nodes(t.ports.c.status, ports)
             # Evaluated again under the lock: a host may have reported the port as wired since.
             gone = list(tx.execute(_UNUSED.where(_port.c.id.in_(list(ids)))).scalars())
             for port_id in sorted(gone):
                 _set_status(tx, ports[port_id], DOWN)
-            tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id.in_(gone)))
+            tx.write(sa.delete(t.distributed_port_hosts).where(_w.port_id.in_(gone)))
         return gone
 
 
 def _set_status(tx: Transaction, port: Any, status: str) -> None:
     values = {"status": status, "revision_number": port.revision_number + 1, "updated_at": now()}
-    tx.execute(sa.update(t.ports).where(t.ports.c.id == port.id).values(values))
+    tx.write(sa.update(t.ports).where(t.ports.c.id == port.id).values(values))
     tx.record("port", port.id)

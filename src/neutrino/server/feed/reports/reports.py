@@ -61,7 +61,7 @@ class Reports:
         every = [(host, message) for host, messages in batch for message in messages]
         refusals = self._write_states([message for _, message in every if isinstance(message, Report)])
         others = [(host, message) for host, message in every if not isinstance(message, Report)]
-        for is_up, run in groupby(others, lambda one: isinstance(one[1], PortUp)):
+        for is_up, run in groupby(others, lambda one: isinstance(one[1], PortUp) and not one[1].inactive):
             if is_up:
                 self.ports.complete_all(
                     [Done(m.port_id, host, m.revision) for host, m in run if isinstance(m, PortUp)], L2
@@ -73,6 +73,8 @@ class Reports:
 
     def _write_one(self, host: str, message: object) -> None:
         match message:
+            case PortUp():  # of an inactive binding
+                self.ports.plugged(message.port_id, host)
             case PortReady():
                 self.ports.ready(message.port_id, message.revision, host)
             case PortDown():

@@ -88,7 +88,7 @@ class PortForwardings(ChildViewCollection):
             _load(connection, floatingip_id, key)
             routers = revision_of(connection, floating_ip["router_id"])
         with self.db.transaction() as tx:
-            tx.execute(sa.delete(t.port_forwardings).where(_c.id == key))
+            tx.write(sa.delete(t.port_forwardings).where(_c.id == key))
             tx.log(t.port_forwardings, {"id": key, "project_id": floating_ip["project_id"]}, deleted=True)
             left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
             after = {"port_forwardings": left, "router_id": floating_ip["router_id"] if left else None}

@@ -61,7 +61,7 @@ class ConntrackHelpers(ChildViewCollection):
         row = as_row(t.conntrack_helpers, {**new, "router_id": router_id})
         with self.db.transaction() as tx:
             if key is not None:
-                tx.execute(sa.delete(t.conntrack_helpers).where(_c.id == key))
+                tx.write(sa.delete(t.conntrack_helpers).where(_c.id == key))
             if values is not None:
                 tx.insert(t.conntrack_helpers, [row])
             shown = [{name: helper[name] for name in SHOWN_IN_ROUTER} for helper in helpers.values()]

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Stale
 from neutrino.server.ipam.allocation import Allocator
 from neutrino.server.l3.routers import port_layout as layout
@@ -22,7 +23,7 @@ from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Writes, pending_statement
 from neutrino.server.ml2.ports.collection import Ports, service_port
-from neutrino.server.ml2.views import subnets_of
+from neutrino.server.ml2.views import reading_subnets_of, subnets_of
 
 Object = dict[str, Any]
 VIF_DISTRIBUTED: Final = "distributed"
@@ -46,7 +47,7 @@ _AGENTS = (
 
 
 def read_ports(connection: Connection, router_id: str) -> tuple[RouterPort, ...]:
-    rows = connection.execute(_PORTS, {"router": router_id}).all()
+    rows = connection.execute(*reading_ports(router_id)).all()
     addresses: defaultdict[str, list[Address]] = defaultdict(list)
     for row in rows:
         if row.subnet_id is not None:
@@ -61,7 +62,17 @@ def read_ports(connection: Connection, router_id: str) -> tuple[RouterPort, ...]
 
 
 def read_agents(connection: Connection, router_id: str) -> tuple[RouterAgent, ...]:
-    return tuple(RouterAgent(*row) for row in connection.execute(_AGENTS, {"router": router_id}))
+    return tuple(RouterAgent(*row) for row in connection.execute(*reading_agents(router_id)))
+
+
+def reading_ports(router_id: str) -> Read:
+    """What `read_ports` will read."""
+    return Read(_PORTS, {"router": router_id})
+
+
+def reading_agents(router_id: str) -> Read:
+    """What `read_agents` will read."""
+    return Read(_AGENTS, {"router": router_id})
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,10 @@ class RouterPorts:
         subnets: Sequence[Object] | None = None,
     ) -> tuple[Writes, Object]:
         """A new port of the router; without `fixed_ips` it gets addresses like any port."""
+        if subnets is None:
+            self.networks.db.read_ahead(
+                lambda: (self.networks.view.reading(network_id), reading_subnets_of(network_id))
+            )
         network = self.networks.view.get(connection, network_id)
         if subnets is None:
             subnets = subnets_of(connection, [network_id])[network_id]

@@ -3,7 +3,7 @@
 The external gateway is the port by which a router reaches an external network.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, changed, exists, fresh, new_id, update_row
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.flavors import check_flavor
@@ -25,11 +26,11 @@ from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
-from neutrino.server.l3.routers.router_ports import RouterPorts, read_ports
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_ports, reading_agents, reading_ports
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations, Writes
-from neutrino.server.ml2.views import subnets_of
+from neutrino.server.ml2.views import SUBNETS, reading_subnets_of, subnets_of
 from neutrino.server.qos.use import check_policy
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
@@ -79,6 +80,33 @@ class Routers:
     ha_networks: HaNetworks
     delegation: PrefixDelegation
     defaults: Mapping[str, bool]  # of what a request may leave out: distributed, ha, enable_snat
+
+    # --- reading ahead --------------------------------------------------------------------------------------------
+
+    def ahead_of_change(
+        self, context: Context, key: str, values: Object, fields: Sequence[str], everyone: bool
+    ) -> None:
+        self.db.read_ahead(lambda: self._reads(context, key, values, fields, everyone))
+
+    def _reads(
+        self, context: Context, key: str, values: Object, fields: Sequence[str], everyone: bool
+    ) -> Iterator[Read]:
+        yield router_view.ROUTERS.reading(key, context.project_id, everyone=everyone, fields=fields)
+        yield PLACEMENTS.reading_zones([key])
+        yield router_view.VIEW.reading(key)
+        gateway = values.get("external_gateway_info") or {}
+        subnet_id = values.get("subnet_id")
+        if not values or "external_gateway_info" in values or "subnet_id" in values or "port_id" in values:
+            yield reading_ports(key)
+            yield reading_agents(key)
+            yield PLACEMENTS.reading_candidates()
+        if gateway.get("network_id"):
+            networks = self.ports.networks.view
+            yield networks.reading(gateway["network_id"], context.project_id, everyone=context.is_admin)
+            yield networks.reading(gateway["network_id"])
+            yield reading_subnets_of(gateway["network_id"])
+        if isinstance(subnet_id, str):  # in the body of an action, which is not validated yet
+            yield SUBNETS.reading(subnet_id, context.project_id, everyone=context.is_admin)
 
     # --- creating -------------------------------------------------------------------------------------------------
 
@@ -202,6 +230,7 @@ class Routers:
                 tx.after_commit(self.delegation.notify, writes)
                 if before["ha"] and not after["ha"]:
                     tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
+        self.db.read_ahead(lambda: (PLACEMENTS.reading_zones([before["id"]]), router_view.reading_status(before["id"])))
         with self.db.read() as connection:
             zones = PLACEMENTS.zones(connection, [before])[0]
         return router_view.api_router(after, decision.gateway_ips, zones, self.scheduler.status(before["id"]))

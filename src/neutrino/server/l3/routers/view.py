@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.tables import Json
 from neutrino.server.db.view import Added, View
 from neutrino.server.l3.scheduling.candidates import STATUS
@@ -38,7 +39,12 @@ _STATUS = sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.Strin
 
 def status_of(connection: Connection, key: str) -> str:
     """The status as the API shows it."""
-    return str(connection.execute(_STATUS, {"router": key}).scalar())
+    return str(connection.execute(*reading_status(key)).scalar())
+
+
+def reading_status(key: str) -> Read:
+    """What `status_of` will read."""
+    return Read(_STATUS, {"router": key})
 
 
 def api_router(router: Object, gateway_ips: Sequence[Object], zones: Sequence[str], status: str) -> Object:

@@ -23,7 +23,7 @@ from neutrino.server.db.session import retried
 from neutrino.server.hosts.registry import Report, check_agent
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
-from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports, reading_agents, reading_ports
 from neutrino.server.l3.scheduling import candidates as l3
 from neutrino.server.l3.scheduling.candidates import DOWN, fits, mode, needs_agent
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite, Writes, pending_statement
@@ -159,6 +159,14 @@ class L3Scheduler(AgentScheduler):
         return {router_id: reason for router_id, reason in reasons.items() if reason}
 
     def _why_down(self, connection: Connection, router_id: str) -> str:
+        self.db.read_ahead(
+            lambda: (
+                router_view.VIEW.reading(router_id),
+                ROUTERS.reading_candidates(),
+                reading_agents(router_id),
+                reading_ports(router_id),
+            )
+        )
         try:
             router = router_view.VIEW.get(connection, router_id)
         except errors.RouterNotFound:  # deleted meanwhile
@@ -272,7 +280,7 @@ class L3Scheduler(AgentScheduler):
             if state == ACTIVE:
                 # With two active agents `central_host` would leave the ports on the lost host.
                 others = placements.where(_b.agent_id != agent, _b.ha_state == ACTIVE)
-                tx.execute(others.values(ha_state=STANDBY))
+                tx.write(others.values(ha_state=STANDBY))
             tx.record("router", router_id)  # all its hosts get the new active host
         return True
 

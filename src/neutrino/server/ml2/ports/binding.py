@@ -79,11 +79,11 @@ class Binder:
         if binding is UNBOUND and port["revision_number"] == 1:
             return  # a new port without a host has neither: saves two statements of the hot path
         # Also an INACTIVE binding to this host, which a live migration prepared: the key is port and host.
-        tx.execute(
+        tx.write(
             sa.delete(t.port_bindings).where(_b.port_id == port["id"], sa.or_(_b.status == "ACTIVE", _b.host == host))
         )
         if host:
-            tx.execute(sa.insert(t.port_bindings).values(as_row(t.port_bindings, binding_row(port, binding))))
+            tx.write(sa.insert(t.port_bindings).values(as_row(t.port_bindings, binding_row(port, binding))))
         provisioning.block(tx, port["id"], self._components(tx.connection, port, binding))
 
     def _components(self, connection: Connection, port: Object, binding: Binding) -> list[str]:

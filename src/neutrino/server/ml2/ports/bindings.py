@@ -135,8 +135,8 @@ class PortBindings:
         ]
         with self.operations.write(contexts) as tx:
             here = _b.port_id == port_id
-            tx.execute(sa.update(t.port_bindings).where(here, _b.host != host).values(status=INACTIVE))
-            tx.execute(sa.update(t.port_bindings).where(here, _b.host == host).values(status=ACTIVE))
+            tx.write(sa.update(t.port_bindings).where(here, _b.host != host).values(status=INACTIVE))
+            tx.write(sa.update(t.port_bindings).where(here, _b.host == host).values(status=ACTIVE))
             update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
             # DHCP does not block it: the instance has its lease already, and keeps running while it migrates.
             provisioning.block(tx, port_id, [provisioning.L2])

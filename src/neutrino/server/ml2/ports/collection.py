@@ -33,12 +33,13 @@ from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports import provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
-from neutrino.server.ml2.views import PORT_RENAMED, PORTS, subnets_of
+from neutrino.server.ml2.views import PORT_RENAMED, PORTS, reading_subnets_of, subnets_of
 from neutrino.server.qos import resource_request
 from neutrino.server.qos.use import PolicyUse
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.securitygroups.groups import reading_default as reading_default_group
 from neutrino.server.securitygroups.views import check_usable
 
 Write = Callable[[Transaction], object]
@@ -87,10 +88,31 @@ class Ports:
 
     def target(self, context: Context, values: Object) -> Object:
         """Attributes of the port's network, for policy rules."""
-        sees_all = context.is_admin or "service" in context.roles
-        return self.networks.policy_target(context, values["network_id"], everyone=sees_all)
+        return self.networks.policy_target(context, values["network_id"], everyone=_sees_all_networks(context))
+
+    def ahead_of_create(self, context: Context, values: Object) -> None:
+        network_id, project = values["network_id"], values["project_id"]
+        self.db.read_ahead(
+            lambda: (
+                self.quotas.reading("port", project),
+                self.networks.view.reading(network_id, context.project_id, everyone=_sees_all_networks(context)),
+                reading_default_group(project),
+                reading_subnets_of(network_id),
+            )
+        )
 
     # --- creating -------------------------------------------------------------------------------------------------
+
+    def ahead_of_change(
+        self, context: Context, key: str, values: Object, fields: Sequence[str], everyone: bool
+    ) -> None:
+        names = resource_request.fields_to_read(fields)
+        self.db.read_ahead(
+            lambda: (
+                self.view.reading(key, context.project_id, everyone=everyone, fields=names),
+                self.view.reading(key),
+            )
+        )
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
@@ -189,7 +211,8 @@ class Ports:
         `subnets` are the network's as they will be after that write.
         """
         own = {**values, "security_groups": []}
-        made = [self._decide(connection, admin_context(), own, network, subnets, Allocator(connection))]
+        allocator = Allocator(connection, blind=not self.db.is_repeated)
+        made = [self._decide(connection, admin_context(), own, network, subnets, allocator)]
         context = DriverContext("create", "port", made[0][0], network=network)
         return PendingWrite(context, lambda tx: self._insert(tx, made, {}))
 
@@ -327,6 +350,10 @@ class Ports:
             hook(before, after)
 
 
+def _sees_all_networks(context: Context) -> bool:
+    return context.is_admin or "service" in context.roles
+
+
 # --- rows in the narrow tables: addresses, security groups, tags ---------------------------------------------------
 
 
@@ -343,11 +370,11 @@ def _replace_parts(tx: Transaction, before: Object, after: Object) -> None:
     for fixed in before["fixed_ips"]:
         if fixed not in after["fixed_ips"]:
             where = [a.subnet_id == fixed["subnet_id"], a.ip_address == fixed["ip_address"], a.port_id == before["id"]]
-            tx.execute(sa.delete(t.ip_allocations).where(*where))
+            tx.write(sa.delete(t.ip_allocations).where(*where))
     tx.insert(t.ip_allocations, _address_rows(after, [f for f in after["fixed_ips"] if f not in before["fixed_ips"]]))
     removed = [s for s in before["security_groups"] if s not in after["security_groups"]]
     if removed:
-        tx.execute(sa.delete(t.port_security_groups).where(g.port_id == before["id"], g.security_group_id.in_(removed)))
+        tx.write(sa.delete(t.port_security_groups).where(g.port_id == before["id"], g.security_group_id.in_(removed)))
     added = [s for s in after["security_groups"] if s not in before["security_groups"]]
     tx.insert(t.port_security_groups, [{"port_id": before["id"], "security_group_id": s} for s in added])
 

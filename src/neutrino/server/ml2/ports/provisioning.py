@@ -32,6 +32,11 @@ _p, _b = t.ports.c, t.provisioning_blocks.c
 _WAITING = sa.select(_p.id, _p.network_id, _p.host, _p.revision_number).where(_b.port_id == _p.id, _b.component == DHCP)
 _WAITS = _WAITING.where(_p.id == sa.bindparam("port"))
 _BLOCKS = sa.select(_b.component).where(_b.port_id == sa.bindparam("port"))
+_INACTIVE = sa.select(t.port_bindings.c.host).where(
+    t.port_bindings.c.port_id == sa.bindparam("port"),
+    t.port_bindings.c.host == sa.bindparam("host"),
+    t.port_bindings.c.status == "INACTIVE",
+)
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
 _UNFINISHED = sa.select(_p.id, _p.host).where(
     _p.id.in_(_AMONG), sa.or_(_p.status != ACTIVE, sa.exists(sa.select(_b.port_id).where(_b.port_id == _p.id)))
@@ -47,7 +52,7 @@ _BLOCKED = sa.select(_b.port_id).where(_b.port_id.in_(_AMONG)).distinct()
 
 def block(tx: Transaction, port_id: str, components: Iterable[str]) -> None:
     """Replace a port's blocks by these."""
-    tx.execute(sa.delete(t.provisioning_blocks).where(_b.port_id == port_id))
+    tx.write(sa.delete(t.provisioning_blocks).where(_b.port_id == port_id))
     tx.insert(t.provisioning_blocks, [{"port_id": port_id, "component": component} for component in components])
 
 
@@ -106,10 +111,11 @@ class Provisioning:
             rows = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)}) if _is_current(row, reports)}
             if not rows:
                 return set()
-            tx.execute(sa.delete(t.provisioning_blocks).where(_b.port_id.in_(list(rows)), _b.component == component))
+            tx.exclude_other_nodes(_p.status, rows)
+            tx.write(sa.delete(t.provisioning_blocks).where(_b.port_id.in_(list(rows)), _b.component == component))
             blocked = set(tx.execute(_BLOCKED, {"among": list(rows)}).scalars())
             if blocked:  # written through the port's row, so that the component that finishes next sees this removal
-                tx.execute(sa.update(t.ports).where(_p.id.in_(sorted(blocked))).values(updated_at=now()))
+                tx.write(sa.update(t.ports).where(_p.id.in_(sorted(blocked))).values(updated_at=now()))
             active = [row for key, row in rows.items() if key not in blocked and row.status != ACTIVE]
             contexts += self._set_status(tx, active, ACTIVE, ports, networks)
         return {row.id for row in active}
@@ -126,6 +132,20 @@ class Provisioning:
             if not is_provider(connection, port.network_id, port.host, host):
                 return False
         return self.complete(port_id, DHCP, port.host, revision)
+
+    def plugged(self, port_id: str, host: str) -> bool:
+        """The target of a live migration has plugged a port, whose binding to it is INACTIVE; whether it has one.
+
+        Nova moves the instance only after `network-vif-plugged`, which a change of the status causes. The status in the
+        database does not change: the port is ACTIVE on the source.
+        """
+        with self.db.read() as connection:
+            found = connection.execute(_INACTIVE, {"port": port_id, "host": host}).first()
+            port = self.view.load(connection, port_id) if found is not None else None
+        if port is None:
+            return False
+        self.notify({**port, "status": DOWN}, {**port, "status": ACTIVE})
+        return True
 
     def release_unserved(self, cutoff: str) -> set[str]:
         """Remove the DHCP block of ports whose agents are all dead or down; the ids of ports that became ACTIVE."""
@@ -178,7 +198,7 @@ class Provisioning:
         """Change the status of ports whose rows are locked; returns the changes, for the drivers."""
         if rows:
             values = {"status": status, "revision_number": _p.revision_number + 1, "updated_at": now()}
-            tx.execute(sa.update(t.ports).where(_p.id.in_([row.id for row in rows])).values(values))
+            tx.write(sa.update(t.ports).where(_p.id.in_([row.id for row in rows])).values(values))
         contexts = []
         for row in rows:
             tx.record("port", row.id, ports[row.id].get("project_id"))

@@ -1,0 +1,266 @@
+"""Sends the statements of a write transaction together: usually one round trip from BEGIN to COMMIT.
+
+    tx.insert, tx.change, tx.write        deferred: compiled by SQLAlchemy, kept here
+    tx.execute, or a read in the transaction   sends what is deferred along with itself, in one round trip
+    commit                                sends what is deferred along with COMMIT
+
+So a statement always sees the ones before it, and a transaction that reads nothing is one round trip, whatever it writes.
+PostgreSQL gets a pipeline, MariaDB one packet with several statements; both stop at the first statement that fails, so
+COMMIT is not reached, and the error is that of the failed statement. SQLite is a library: nothing is deferred.
+
+COMMIT is sent before the number of changed rows is known here, so the server has to check it: `rows` becomes a condition
+that fails in SQL, which is reported as `Stale`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+_OPTION = "neutrino_batch"  # the connection's execution option that has the batch of its transaction
+_PSYCOPG = ("postgresql", "psycopg")
+_PACKET_BYTES = 1_000_000  # below MariaDB's max_allowed_packet, 16 MB by default, with room for the last statement
+_STALE_MARIADB = 31999  # error number of ours: MariaDB's own end far below
+_STALE_POSTGRESQL = "22012"  # division by zero: no other statement of ours divides
+
+
+class Stale(Exception):
+    """What a write depends on has changed since it was read: read and decide again."""
+
+
+class Statement(NamedTuple):
+    """A deferred statement, as the driver takes it."""
+
+    text: str
+    parameters: Any
+    many: bool  # parameters of several executions
+    rows: int | None  # it must change so many rows
+
+
+class Sender(Protocol):
+    """How a driver sends several statements at once."""
+
+    begin: str | None  # the statement that begins a transaction; None: the first statement does
+
+    def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
+        """Execute all; afterwards the cursor has the result of the last one."""
+
+    def is_stale(self, error: sa.exc.DBAPIError) -> bool:
+        """Whether a statement changed another number of rows than it had to."""
+
+
+class Batch:
+    """The deferred statements of one transaction; with a sender of None, each is executed at once."""
+
+    def __init__(self, connection: Connection, sender: Sender | None) -> None:
+        self._connection = connection
+        self._sender = sender
+        begin = None if sender is None else sender.begin
+        self._deferred: list[Statement] = [] if begin is None else [Statement(begin, None, False, None)]
+        self._is_empty = True  # nothing but BEGIN is deferred
+        self._rows: int | None = None
+        self._is_deferring = False
+        if sender is not None:
+            connection.execution_options(**{_OPTION: self})
+
+    @property
+    def defers(self) -> bool:
+        return self._sender is not None
+
+    def add(self, statement: sa.Executable, parameters: Any, rows: int | None = None) -> None:
+        """Execute a statement without a result, now or with the next one that has one. Stale if it changes other rows."""
+        if self._sender is None:
+            found = self._connection.execute(statement, parameters)
+            if rows is not None and found.rowcount != rows:
+                raise Stale
+            return
+        self._is_deferring, self._rows = True, rows
+        try:
+            self._connection.execute(statement, parameters)  # arrives in `execute`, as text with its parameters
+        finally:
+            self._is_deferring = False
+
+    def commit(self) -> None:
+        """Send what is deferred with COMMIT. Without anything deferred, the connection's own commit does the same."""
+        if not self._is_empty:
+            self._connection.exec_driver_sql("COMMIT")
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Raises Stale for the error of a statement that changed another number of rows than it had to."""
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            if self._sender is not None and self._sender.is_stale(error):
+                raise Stale from error
+            raise
+
+    def execute(self, cursor: Any, text: str, parameters: Any, many: bool) -> bool:
+        """Called by SQLAlchemy in place of the driver; False: nothing is deferred, the driver executes as usual."""
+        assert self._sender is not None
+        statement = Statement(text, parameters, many, self._rows if self._is_deferring else None)
+        if self._is_deferring:
+            self._deferred.append(statement)
+            self._is_empty = False
+            return True
+        if not self._deferred:
+            return False
+        before, self._deferred, self._is_empty = self._deferred, [], True
+        self._sender.send(cursor, before, statement)
+        return True
+
+
+def install(engine: Engine) -> Sender | None:
+    """Prepare the engine of write transactions for batches; returns None if its driver cannot send several at once."""
+    factory = _SENDERS.get((engine.dialect.name, engine.dialect.driver))
+    if factory is None:
+        return None
+    sender = factory(engine)
+
+    def execute(cursor: Any, text: str, parameters: Any, context: Any) -> bool:
+        batch = context.execution_options.get(_OPTION)
+        return batch is not None and batch.execute(cursor, text, parameters, False)
+
+    def execute_many(cursor: Any, text: str, parameters: Any, context: Any) -> bool:
+        batch = context.execution_options.get(_OPTION)
+        return batch is not None and batch.execute(cursor, text, parameters, True)
+
+    sa.event.listen(engine, "do_execute", execute)
+    sa.event.listen(engine, "do_executemany", execute_many)
+    return sender
+
+
+def isolation_level(url: sa.URL) -> str:
+    """The isolation level of the engine of write transactions.
+
+    psycopg sends the BEGIN of its own in a round trip, so in autocommit the batch sends one. REPEATABLE READ would add
+    serialization failures, and conditions on revisions already detect conflicts.
+    """
+    return "AUTOCOMMIT" if (url.get_backend_name(), url.get_driver_name()) == _PSYCOPG else "READ COMMITTED"
+
+
+class _PostgresPipeline:
+    """psycopg's pipeline mode."""
+
+    begin: str | None = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+    def __init__(self, engine: Engine) -> None:
+        import psycopg
+
+        self._error = psycopg.Error
+        self._aborted = psycopg.errors.PipelineAborted
+
+    def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
+        connection = cursor.connection
+        failed: Exception | None = None
+        try:
+            with connection.pipeline():
+                try:
+                    for one in before:
+                        _run(connection.cursor(), one)
+                    _run(cursor, last)
+                except self._error as error:  # not past the pipeline, which would log a warning about what follows
+                    failed = error
+        except self._error as error:
+            # That statements after the failed one were not reached is an error too, which may hide the first.
+            cause: BaseException | None = failed or error
+            while isinstance(cause, self._aborted):
+                cause = cause.__context__
+            raise cause or error from None
+        if failed is not None:
+            raise failed
+
+    def is_stale(self, error: sa.exc.DBAPIError) -> bool:
+        return getattr(error.orig, "sqlstate", None) == _STALE_POSTGRESQL
+
+
+def _run(cursor: Any, statement: Statement) -> None:
+    if statement.many:
+        cursor.executemany(statement.text, statement.parameters)
+    elif statement.rows is None:
+        cursor.execute(statement.text, statement.parameters)
+    else:
+        cursor.execute(_checked(statement.text, statement.rows), statement.parameters)
+
+
+@lru_cache(1000)
+def _checked(text: str, rows: int) -> str:
+    """A statement of PostgreSQL that fails unless it changes so many rows."""
+    return f"WITH changed AS ({text} RETURNING 1) SELECT 1 / (count(*) = {rows:d})::integer FROM changed"  # noqa: S608
+
+
+class _MariaPackets:
+    """Several statements in one packet (CLIENT_MULTI_STATEMENTS): the server ends at the first that fails."""
+
+    begin: str | None = None
+
+    def __init__(self, engine: Engine) -> None:
+        import pymysql
+        from pymysql.constants import CLIENT
+
+        # Without it the driver sends a second COMMIT after ours: unlike psycopg, it does not look at the state.
+        class CommittedOnce(pymysql.connections.Connection):  # type: ignore[misc]
+            is_committed = False
+
+            def commit(self) -> None:
+                if not self.is_committed:
+                    super().commit()
+                self.is_committed = False
+
+        def connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> Any:
+            flags = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS
+            return CommittedOnce(*arguments, **{**options, "client_flag": flags})
+
+        sa.event.listen(engine, "do_connect", connect)
+
+    def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
+        texts: list[str] = []
+        size = 0
+        for one in before:
+            text = _with_parameters(cursor, one)
+            if size + len(text) > _PACKET_BYTES and texts:
+                _run_packet(cursor, texts)
+                texts, size = [], 0
+            texts.append(text)
+            size += len(text)
+            if one.rows is not None:
+                texts.append(_check(one.rows))
+        texts.append(_with_parameters(cursor, last))
+        _run_packet(cursor, texts)
+        cursor.connection.is_committed = last.text == "COMMIT"
+
+    def is_stale(self, error: sa.exc.DBAPIError) -> bool:
+        return bool(error.orig is not None and error.orig.args and error.orig.args[0] == _STALE_MARIADB)
+
+
+def _run_packet(cursor: Any, texts: Sequence[str]) -> None:
+    cursor.execute(";".join(texts))
+    while cursor.nextset():  # raises the error of the statement that failed
+        pass
+
+
+def _with_parameters(cursor: Any, statement: Statement) -> str:
+    """The text with its parameters, as the driver writes them: it has no others to send."""
+    if not statement.many:
+        return str(cursor.mogrify(statement.text, statement.parameters))
+    insert, values, row = statement.text.partition(" VALUES ")
+    if not values:
+        return ";".join(cursor.mogrify(statement.text, one) for one in statement.parameters)
+    return insert + values + ",".join(cursor.mogrify(row, one) for one in statement.parameters)
+
+
+@cache
+def _check(rows: int) -> str:
+    """A statement of MariaDB that fails unless the one before it has changed so many rows."""
+    signal = f"SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = {_STALE_MARIADB:d}, MESSAGE_TEXT = 'stale'"
+    return f"BEGIN NOT ATOMIC IF ROW_COUNT() <> {rows:d} THEN {signal}; END IF; END"
+
+
+_SENDERS: dict[tuple[str, str], Callable[[Engine], Sender]] = {
+    _PSYCOPG: _PostgresPipeline,
+    ("mysql", "pymysql"): _MariaPackets,
+    ("mariadb", "pymysql"): _MariaPackets,
+}

@@ -1,0 +1,76 @@
+"""Timeouts of connections to PostgreSQL and MariaDB, and what a connection sets up. The URL overrides each of them.
+
+A node that is lost without an answer must not hold a worker for ever: libpq and PyMySQL wait without limit by default.
+"""
+
+import inspect
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Engine
+
+CONNECT_SECONDS: Final = 5
+# Longer than a cluster takes to evict a member (five seconds by default), during which commits wait.
+READ_SECONDS: Final = 30
+GALERA: Final = "galera"  # in the info of a connection: whether the server is a node of a Galera cluster
+_MYSQL: Final = {"connect_timeout": CONNECT_SECONDS, "read_timeout": READ_SECONDS, "write_timeout": READ_SECONDS}
+# A peer that does not acknowledge is given up after nine seconds. A server process that is stopped still acknowledges.
+_POSTGRES: Final = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 3,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 9000,
+}
+
+
+def connect_args(url: sa.URL) -> dict[str, Any]:
+    """Arguments of the driver for what the URL does not set."""
+    defaults = _POSTGRES if url.get_backend_name() == "postgresql" else _MYSQL
+    return {name: value for name, value in defaults.items() if name not in url.query}
+
+
+def psycopg_arguments(url: sa.URL) -> dict[str, Any]:
+    """Arguments of psycopg.connect. Not the URL itself: libpq does not know SQLAlchemy's form of several hosts."""
+    _, arguments = url.get_dialect()().create_connect_args(url)
+    arguments.pop("context", None)
+    return {**connect_args(url), **arguments}
+
+
+def limit_psycopg(engine: Engine) -> None:
+    """Give up a connection of PostgreSQL that does not answer, as PyMySQL does: libpq has no such timeout.
+
+    A server process that is stopped, or waits for its disk, still acknowledges packets, so TCP does not notice it.
+    """
+    import psycopg
+
+    if "timeout" not in inspect.signature(psycopg.Connection.wait).parameters:
+        return  # psycopg before 3.3
+
+    class Limited(psycopg.Connection[Any]):
+        def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+            try:
+                return super().wait(gen, interval, timeout or READ_SECONDS)
+            except psycopg.errors._WaitTimeout:
+                self.pgconn.finish()  # an answer that comes later must not be taken for that of the next statement
+                raise psycopg.OperationalError(f"no answer within {timeout or READ_SECONDS} s") from None
+
+    def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
+        return Limited.connect(*arguments, **options)
+
+    sa.event.listen(engine, "do_connect", connect)
+
+
+def prepare_mysql(engine: Engine, sync_wait: int | None) -> None:
+    """Find out whether a new connection's server is a node of a cluster, and have its reads wait for the others' writes."""
+
+    def prepare(connection: Any, record: Any) -> None:
+        cursor = connection.cursor()
+        cursor.execute("SHOW VARIABLES LIKE 'wsrep_on'")  # not `SELECT @@wsrep_on`: MySQL has no such variable
+        found = cursor.fetchone()
+        record.info[GALERA] = bool(found) and str(found[1]).upper() in ("ON", "1")
+        if sync_wait is not None and record.info[GALERA]:
+            cursor.execute(f"SET SESSION wsrep_sync_wait = {int(sync_wait)}")
+        cursor.close()
+
+    sa.event.listen(engine, "connect", prepare)

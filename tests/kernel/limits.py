@@ -1,0 +1,73 @@
+"""QoS on the kernel datapath, measured with iperf3: meters for what an instance sends, htb for what it receives, and the
+limits of floating IPs in routers.
+
+Rates are low, as an emulated machine forwards few packets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from neutrino.lab.errors import wait_until
+from tests.support.lab_control import Lab
+from tests.support.lab_guests import (
+    EVERYTHING,
+    SOON,
+    Guest,
+    Spec,
+    cleaned,
+    make_group,
+    make_guests,
+    make_network,
+    wait_until_reachable,
+)
+from tests.support.lab_qos import Policy, about, classes, meters, stream
+
+RATE = 1_000  # kbit/s
+SECONDS = 10
+TOLERANCE = 0.15
+UDP = ("-u", "-b", "2M", "-l", "1000")
+
+
+@pytest.fixture(scope="module")
+def pair(lab: Lab) -> Iterator[tuple[Guest, Guest]]:
+    with cleaned(lab):
+        group, _ = make_group(lab, "open", *EVERYTHING)
+        net = make_network(lab, "qos")
+        here, there = make_guests(lab, Spec("here", net, "h1", [group]), Spec("there", net, "h2", [group]))
+        wait_until_reachable(here, there)
+        yield here, there
+
+
+@pytest.fixture
+def policy(lab: Lab, pair: tuple[Guest, Guest]) -> Iterator[Policy]:
+    made = Policy(lab, "gold")
+    pair[0].update(qos_policy_id=made.id)
+    yield made
+    pair[0].update(qos_policy_id=None)
+    made.delete()
+    wait_until(lambda: not meters(lab, "h1"), SOON, "meters are left")
+    wait_until(lambda: "htb" not in classes(lab, "h1", pair[0].vm.switch_device), SOON, "classes are left")
+
+
+@pytest.mark.parametrize("options", [(), UDP], ids=["tcp", "udp"])
+def test_what_an_instance_sends_is_limited_by_a_meter(
+    lab: Lab, pair: tuple[Guest, Guest], policy: Policy, options: tuple[str, ...]
+) -> None:
+    policy.set("bandwidth_limit", direction="egress", max_kbps=RATE)
+    wait_until(lambda: RATE in {rate for _, rate, _ in meters(lab, "h1").values()}, SOON, "there is no meter")
+    about(lambda: stream(*pair, *options, seconds=SECONDS).mbits(), RATE / 1000, TOLERANCE)
+
+
+def test_what_an_instance_receives_is_limited_by_a_queue(lab: Lab, pair: tuple[Guest, Guest], policy: Policy) -> None:
+    policy.set("bandwidth_limit", direction="ingress", max_kbps=RATE)
+    wait_until(lambda: "ceil 1Mbit" in classes(lab, "h1", pair[0].vm.switch_device), SOON, "there is no class")
+    here, there = pair
+    about(lambda: stream(there, here, *UDP, seconds=SECONDS).mbits(), RATE / 1000, TOLERANCE)
+
+
+def test_packets_are_limited_by_a_meter(lab: Lab, pair: tuple[Guest, Guest], policy: Policy) -> None:
+    policy.set("packet_rate_limit", direction="egress", max_kpps=1)
+    wait_until(lambda: {unit for unit, _, _ in meters(lab, "h1").values()} == {"pktps"}, SOON, "there is no meter")

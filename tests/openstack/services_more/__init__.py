@@ -1,0 +1,1 @@
+"""Further services on neutrino: Heat, Octavia, Ironic, Horizon, and Tempest's scenarios."""

@@ -1,0 +1,104 @@
+"""Classes of database errors, and how long requests wait for a database that fails over."""
+
+from __future__ import annotations
+
+import psycopg
+import pymysql
+import pytest
+import sqlalchemy as sa
+
+from neutrino.server.db import tables as t
+from neutrino.server.db.connection_options import connect_args, psycopg_arguments
+from neutrino.server.db.failover import Outage
+from neutrino.server.db.failures import Failure, classify
+
+
+def of_mysql(number: int, kind: type[Exception] = pymysql.err.OperationalError) -> sa.exc.DBAPIError:
+    return sa.exc.OperationalError("COMMIT", {}, kind(number, "text"))
+
+
+def of_postgres(state: str | None) -> sa.exc.DBAPIError:
+    kind: type[psycopg.Error] = psycopg.OperationalError if state is None else psycopg.errors.lookup(state)
+    return sa.exc.OperationalError("COMMIT", {}, kind("text"))
+
+
+@pytest.mark.parametrize("number", [1213, 1205, 1020, 1317])
+def test_a_rolled_back_transaction_of_mariadb_is_a_conflict(number: int) -> None:
+    assert classify(of_mysql(number)) is Failure.CONFLICT
+
+
+@pytest.mark.parametrize("number", [1047, 1053, 1180, 1290, 1927, 2003, 2006, 2013])
+def test_a_node_of_mariadb_that_executes_nothing_is_unavailable(number: int) -> None:
+    assert classify(of_mysql(number)) is Failure.UNAVAILABLE
+
+
+@pytest.mark.parametrize("state", ["40001", "40P01", "55P03"])
+def test_a_rolled_back_transaction_of_postgresql_is_a_conflict(state: str) -> None:
+    assert classify(of_postgres(state)) is Failure.CONFLICT
+
+
+@pytest.mark.parametrize("state", [None, "57P01", "57P03", "25006", "08006", "53300"])
+def test_a_postgresql_that_executes_nothing_is_unavailable(state: str | None) -> None:
+    assert classify(of_postgres(state)) is Failure.UNAVAILABLE
+
+
+def test_other_errors_are_defects() -> None:
+    assert classify(of_mysql(1054)) is Failure.OTHER
+    assert classify(of_postgres("42703")) is Failure.OTHER
+    assert classify(sa.exc.IntegrityError("INSERT", {}, pymysql.err.IntegrityError(1062, "twice"))) is Failure.OTHER
+    assert classify(sa.exc.DataError("INSERT", {}, pymysql.err.DataError(1406, "long"))) is Failure.TOO_LARGE
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_requests_of_an_outage_wait_for_its_first_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("neutrino.server.db.failover.time.sleep", lambda _: None)
+    clock = Clock()
+    outage = Outage(20.0, clock)
+    outage.failed("gone")
+    assert outage.wait(0, since=clock.now)
+    for _ in range(7):
+        clock.now += 3
+        outage.failed("gone")
+    # A request that begins now does not wait: the outage has lasted longer than any request may.
+    assert not outage.wait(0, since=clock.now)
+    outage.succeeded()
+    assert outage.wait(0, since=clock.now)
+
+
+def test_a_request_that_loses_one_connection_after_the_other_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("neutrino.server.db.failover.time.sleep", lambda _: None)
+    clock = Clock()
+    outage = Outage(20.0, clock)
+    began, tries = clock.now, 0
+    while outage.wait(tries, began):
+        outage.succeeded()
+        outage.failed("gone again")
+        clock.now += 1
+        tries += 1
+    assert tries == 20
+
+
+def test_several_hosts_of_postgresql_reach_the_driver() -> None:
+    url = sa.make_url("postgresql+psycopg://u:p@/n?host=a:5432&host=b:5433&target_session_attrs=read-write")
+    arguments = psycopg_arguments(url)
+    assert arguments["host"] == "a,b"
+    assert arguments["port"] == "5432,5433"
+    assert arguments["target_session_attrs"] == "read-write"
+    assert "context" not in arguments
+
+
+def test_the_url_overrides_timeouts() -> None:
+    assert connect_args(sa.make_url("mysql+pymysql://h/n"))["read_timeout"] == 30
+    assert "read_timeout" not in connect_args(sa.make_url("mysql+pymysql://h/n?read_timeout=5"))
+    assert connect_args(sa.make_url("postgresql+psycopg://h/n"))["tcp_user_timeout"] == 9000
+
+
+def test_every_table_has_a_primary_key() -> None:
+    """Galera does not replicate deletes of tables without one."""
+    assert [table.name for table in t.metadata.sorted_tables if not table.primary_key.columns] == []

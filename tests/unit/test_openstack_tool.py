@@ -1,0 +1,77 @@
+"""Pure parts of `make openstack`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.openstack.checks import CHECKS
+from tests.openstack.checks.expect import CheckError
+from tests.openstack.checks.migration import Gap, activation, longest_gap, shares
+from tests.openstack.checks.remains import State
+from tests.openstack.cloud import ini
+from tests.openstack.hosts import management_address, render_hosts_file, render_management
+from tests.openstack.results import FAILED, PASSED, Result, markdown, table, write
+from tests.openstack.services import NETWORKING, SERVICES
+
+
+def test_the_longest_gap_is_between_answers_that_follow_each_other() -> None:
+    assert longest_gap({}).seconds == 0
+    assert longest_gap({1: 10.0, 2: 10.05, 3: 10.1}).seconds == pytest.approx(0.05)
+    assert longest_gap({1: 10.0, 9: 12.5, 2: 10.1, 10: 12.6}) == Gap(10.1, 12.5)
+
+
+@pytest.mark.parametrize(
+    ("activated", "nova", "neutrino"),
+    [(10.2, 0.0, 1.5), (10.5, 0.0, 1.5), (11.5, 1.0, 0.5), (13.0, 1.5, 0.0)],
+)
+def test_the_shares_of_a_gap_add_up(activated: float, nova: float, neutrino: float) -> None:
+    found = shares(Gap(10.0, 12.0), 0.5, activated)
+    assert (found.gap, found.qemu) == (2.0, 0.5)
+    assert (found.nova, found.neutrino) == (pytest.approx(nova), pytest.approx(neutrino))
+
+
+def test_the_time_of_an_activation_is_read_from_the_servers_log() -> None:
+    line = (
+        "2026-11-16 17:05:30.250 32549 INFO neutrino.server.requests [-] 192.0.2.11 "
+        '"PUT /v2.0/ports/p1/bindings/h2/activate HTTP/1.1" status: {} len: 291 time: 0.2500000'
+    )
+    log = "\n".join([line.format(200), line.format(409), "another line"])
+    assert activation(log, "p1", "h2") % 60 == pytest.approx(30.0)
+    with pytest.raises(CheckError):
+        activation(log, "p1", "h1")
+
+
+def test_what_has_come_and_gone() -> None:
+    before = State(frozenset({"database: 1 rows in ports"}), frozenset({"h1: port tap1"}))
+    after = State(frozenset({"database: 2 rows in ports"}), frozenset({"h1: port tap1"}))
+    assert before.differences(before) == []
+    assert before.differences(after) == ["+ database: 2 rows in ports", "- database: 1 rows in ports"]
+
+
+def test_machines_have_addresses_of_their_own() -> None:
+    names = ("h1", "h2", "external")
+    assert len({management_address(name) for name in names}) == 3
+    assert "192.0.2.12 h2\n" in render_hosts_file(("h1", "h2"))
+    lines = render_management({"h1": 17})
+    assert "link add mgmt-h1 type veth peer name mgmt netns 17" in lines
+
+
+def test_a_configuration_file() -> None:
+    assert ini({"DEFAULT": {"a": 1}, "b": {"c": "d"}}) == "[DEFAULT]\na = 1\n\n[b]\nc = d\n"
+
+
+def test_results_are_written_with_versions(tmp_path: Path) -> None:
+    results = [Result("boot", PASSED, 5.25, "ACTIVE 5.0 s"), Result("hybrid", FAILED, 1.0, "no ping\nsecond line")]
+    assert table(results).splitlines()[-1] == "1 of 2 checks passed"
+    text = markdown(results, {"nova": "34.0.0"})
+    assert "| hybrid | FAILED | 1 s | no ping |" in text
+    assert "nova 34.0.0" in text
+    assert write(tmp_path, results, {}).read_text().startswith("With")
+    assert (tmp_path / "results.json").exists()
+
+
+def test_checks_can_be_named_in_a_shell_and_say_what_they_show() -> None:
+    assert all(name.replace("-", "").isalpha() and check.__doc__ for name, check in CHECKS.items())
+    assert set(NETWORKING) < set(SERVICES)
