@@ -8,7 +8,8 @@ a server that starts afterwards. For measurements of the API and the feed alone:
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -106,7 +107,7 @@ class Copies:
             mac = f"fa:16:3e:{index >> 8:02x}:{index & 255:02x}:{number & 255:02x}"
             for table in _OF_PORT:
                 for row in self._rows[table]:
-                    copy = own(row, self._address, address)
+                    copy = own(row, {self._address: address})
                     if "host" in copy:
                         copy["host"] = host
                     if table is t.ports:
@@ -125,14 +126,16 @@ class _Replaced:
         """For a port: the ids of the network stay."""
         return _Replaced("", self._ids)
 
-    def __call__(self, row: dict[str, Any], old: str = "-", new: str = "-") -> dict[str, Any]:
-        """A copy of a row, with another text in place of `old`."""
+    def __call__(self, row: dict[str, Any], texts: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
         if "id" in row:
             self._ids.setdefault(row["id"], str(uuid.uuid4()))
-        return {
-            name: self._value(value.replace(old, new)) if isinstance(value, str) else value
-            for name, value in row.items()
-        }
+
+        def replaced(text: str) -> str:
+            for old, new in texts.items():
+                text = text.replace(old, new)
+            return self._value(text)
+
+        return {name: replaced(value) if isinstance(value, str) else value for name, value in row.items()}
 
     def _value(self, text: str) -> str:
         known = self._ids.get(text)

@@ -20,6 +20,7 @@ FROM_HOST = [
     m.Report(serial=1, states=(AgentState("a", "b", "h1", "t", configurations={"x": [1]}),), applied=3),
     m.PortUp(serial=2, port_id="p", revision=4),
     m.PortDown(serial=3, port_id="p", reason="unplugged"),
+    m.Have(have={"port": {"p": "1"}}),
     m.PortReady(serial=5, port_id="p", revision=4),
     m.Status(serial=6, kind="floating_ip", id="f", status="ACTIVE"),
     m.Problem(serial=4, kind="port", id="p", text="no tap"),
