@@ -131,12 +131,10 @@ def test_values_are_deleted_with_their_object(api: Api, server: Server) -> None:
 
 def test_ports_and_subnets_come_with_segments(api: Api, tmp_path: Path) -> None:
     network = api.network()
-    # The first object of a project under a quota makes its counter, and may be attempted twice for that.
     api.subnet(network)
     api.port(network)
-    subnet, port = api.subnet(network, cidr="10.77.0.0/24"), api.port(network)
-    for kind, made in (("subnet", subnet), ("port", port)):
-        lines = log(tmp_path, kind=kind, operation="create", id=made["id"])
+    for kind in ("subnet", "port"):
+        lines = log(tmp_path, kind=kind, operation="create")
         assert [line["segments"] for line in lines] == [["vxlan"]] * 2
         assert all(line["network"] == network["id"] for line in lines)
 

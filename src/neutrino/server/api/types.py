@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from neutrino.server import errors
 
@@ -130,11 +130,15 @@ class OneOf(Type):
         return {"enum": list(self.values)}
 
 
+def is_uuid(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and UUID.fullmatch(value) is not None
+
+
 class Uuid(Type):
     json_schema: ClassVar[Schema] = {"type": "string", "format": "uuid"}
 
     def parse(self, value: Any) -> str:
-        if not isinstance(value, str) or not UUID.fullmatch(value):
+        if not is_uuid(value):
             raise Invalid(f"'{value}' is not a valid UUID")
         return value
 

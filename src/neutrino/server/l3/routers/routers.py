@@ -14,7 +14,7 @@ from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.resources.router import ROUTES
-from neutrino.server.api.types import parse_attribute
+from neutrino.server.api.types import is_uuid, parse_attribute
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, changed, exists, fresh, new_id, update_row
@@ -94,18 +94,19 @@ class Routers:
         yield router_view.ROUTERS.reading(key, context.project_id, everyone=everyone, fields=fields)
         yield PLACEMENTS.reading_zones([key])
         yield router_view.VIEW.reading(key)
-        gateway = values.get("external_gateway_info") or {}
-        subnet_id = values.get("subnet_id")
+        # The body of an action is not validated yet.
+        gateway, subnet_id = values.get("external_gateway_info"), values.get("subnet_id")
+        network_id = gateway.get("network_id") if isinstance(gateway, dict) else None
         if not values or "external_gateway_info" in values or "subnet_id" in values or "port_id" in values:
             yield reading_ports(key)
             yield reading_agents(key)
             yield PLACEMENTS.reading_candidates()
-        if gateway.get("network_id"):
+        if is_uuid(network_id):
             networks = self.ports.networks.view
-            yield networks.reading(gateway["network_id"], context.project_id, everyone=context.is_admin)
-            yield networks.reading(gateway["network_id"])
-            yield reading_subnets_of(gateway["network_id"])
-        if isinstance(subnet_id, str):  # in the body of an action, which is not validated yet
+            yield networks.reading(network_id, context.project_id, everyone=context.is_admin)
+            yield networks.reading(network_id)
+            yield reading_subnets_of(network_id)
+        if is_uuid(subnet_id):
             yield SUBNETS.reading(subnet_id, context.project_id, everyone=context.is_admin)
 
     # --- creating -------------------------------------------------------------------------------------------------
