@@ -80,6 +80,9 @@ class NodeNetwork:
         self._inside.run("nft", "flush", "ruleset")
 
     def close(self) -> None:
+        # The kernel removes the devices of a namespace some time after its last process: the name is needed again before.
+        with contextlib.suppress(subprocess.CalledProcessError):
+            _run("ip", "link", "delete", self._outer)
         self._inside.close()
 
     def _drop(self, rules: str) -> None:
