@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from neutrino.server.db import schema
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import Transaction, assign_ids
 from neutrino.server.feed.change_log import BATCH, ChangeLog, Row
 from tests.support.feed import DATABASES, new_database
 
@@ -34,8 +34,12 @@ def log(db: Database) -> ChangeLog:
     return ChangeLog(db)
 
 
-def row(key: str) -> dict[str, Any]:
-    return {"kind": "port", "object_id": key, "deleted": False, "at": "2026-01-01T00:00:00Z"}
+def rows(db: Database, *keys: str) -> list[dict[str, Any]]:
+    """Old rows, with ids as a transaction gives them."""
+    made = [{"kind": "port", "object_id": key, "deleted": False, "at": "2026-01-01T00:00:00Z"} for key in keys]
+    if db.dialect != "sqlite":
+        assign_ids(made)
+    return made
 
 
 def write(db: Database, *keys: str) -> None:
@@ -58,7 +62,7 @@ def send(tx: Transaction) -> None:
 @pytest.mark.parametrize("db", DATABASES[1:], indirect=True)  # SQLite has one writer at a time, and so no other order
 def test_the_first_inserted_commits_last(db: Database, log: ChangeLog) -> None:
     with db.transaction() as slow:
-        slow.insert(t.changes, [row("slow")])
+        slow.insert(t.changes, rows(db, "slow"))
         send(slow)
         write(db, "quick")
         seen = read(db, log)
@@ -74,7 +78,7 @@ def test_a_transaction_that_is_taken_back_leaves_no_gap(db: Database, log: Chang
 
     def fail() -> None:
         with db.transaction() as tx:
-            tx.insert(t.changes, [row("never")])
+            tx.insert(t.changes, rows(db, "never"))
             send(tx)
             raise LookupError
 
@@ -142,11 +146,11 @@ def test_more_than_one_batch(db: Database, log: ChangeLog) -> None:
 
 def test_old_rows_are_removed_and_recorded_in_the_head(db: Database, log: ChangeLog) -> None:
     with db.transaction() as tx:
-        tx.insert(t.changes, [row(f"old{i}") for i in range(BATCH + 20)])
+        tx.insert(t.changes, rows(db, *(f"old{i}" for i in range(BATCH + 20))))
     write(db, "new")
     read(db, log)
     with db.transaction() as tx:
-        tx.insert(t.changes, [row("not seen by anybody yet")])
+        tx.insert(t.changes, rows(db, "not seen by anybody yet"))
     assert log.compact(3600) == BATCH + 20
     head = log.head()
     assert (head.removed, head.position) == (BATCH + 20, BATCH + 21)

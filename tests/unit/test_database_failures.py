@@ -15,7 +15,7 @@ from neutrino.server.db.connection_options import GALERA, connect_args, psycopg_
 from neutrino.server.db.failover import Outage
 from neutrino.server.db.failures import Failure, classify
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import _assign_ids
+from neutrino.server.db.transaction import assign_ids
 
 
 def of_mysql(number: int, kind: type[Exception] = pymysql.err.OperationalError) -> sa.exc.DBAPIError:
@@ -128,6 +128,6 @@ def test_rows_are_changed_and_restored_to_exclude_transactions_on_other_nodes(tm
 def test_ids_of_change_log_rows_grow_and_are_negative() -> None:
     first: list[dict[str, Any]] = [{}, {}, {}]
     second: list[dict[str, Any]] = [{}]
-    mark = _assign_ids(first)
-    assert first[0]["id"] == mark < _assign_ids(second) < 0
+    mark = assign_ids(first)
+    assert first[0]["id"] == mark < assign_ids(second) < 0
     assert sorted({row["id"] for row in first}) == [row["id"] for row in first]

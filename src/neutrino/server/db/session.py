@@ -85,8 +85,14 @@ class Database:
             return
         with self.read() as connection:
             ahead = read_ahead.of(connection)
-            if ahead is not None:
+            if ahead is None:
+                return
+            try:
                 ahead.read(connection, list(reads()))
+            except sa.exc.DBAPIError:
+                # The request makes these reads itself: there the error counts, or the statement is repeated.
+                ahead.clear()
+                discard(connection)
 
     def _forget_reads(self) -> None:
         """What was read ahead may have changed: it is read again."""

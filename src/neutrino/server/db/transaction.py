@@ -154,7 +154,7 @@ class Transaction:
             if self.connection.dialect.name == "sqlite":
                 self._assign_positions(rows)
             else:
-                self.mark = _assign_ids(rows)
+                self.mark = assign_ids(rows)
             self.insert(t.changes, rows)
         for key in sorted(self._usage):  # the same order in all writers, so that they cannot deadlock
             if self._usage[key]:
@@ -198,7 +198,7 @@ class Transaction:
         self.insert(t.quota_usages, [{"project_id": project_id, "resource": resource, "used": used}])
 
 
-def _assign_ids(rows: Sequence[dict[str, Any]]) -> int:
+def assign_ids(rows: Sequence[dict[str, Any]]) -> int:
     """Give change-log rows ids that no other transaction has; returns the first one.
 
     They are chosen here, so that they are known although COMMIT is sent in the same packet. They grow with time, and are
