@@ -6,13 +6,25 @@ NEUTRINO_TEST_DATAPATH=netdev runs the same tests on the userspace datapath, wit
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.support.lab import temporary_lab, wait_until
 from tests.support.lab_control import Lab
+from tests.support.lab_guests import (
+    EVERYTHING,
+    Guest,
+    Spec,
+    cleaned,
+    make_group,
+    make_guests,
+    make_network,
+    wait_until_reachable,
+)
 
 DATAPATH = os.environ.get("NEUTRINO_TEST_DATAPATH", "system")
 AGENTS = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
@@ -30,3 +42,14 @@ def _alive(lab: Lab) -> set[str]:
     """The types of agents that are alive on every host."""
     found = [agent for agent in lab.api.list("agent") if agent["alive"]]
     return set.intersection(*({agent["agent_type"] for agent in found if agent["host"] == host} for host in lab.hosts))
+
+
+@contextlib.contextmanager
+def instances_on_both_hosts(lab: Lab, **network: Any) -> Iterator[tuple[Guest, Guest]]:
+    """Two instances of one network that reach each other, on h1 and on h2."""
+    with cleaned(lab):
+        group, _ = make_group(lab, "open", *EVERYTHING)
+        net = make_network(lab, "blue", **network)
+        here, there = make_guests(lab, Spec("here", net, "h1", [group]), Spec("there", net, "h2", [group]))
+        wait_until_reachable(here, there)
+        yield here, there

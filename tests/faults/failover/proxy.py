@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import re
 import shutil
 import socket
@@ -48,8 +49,8 @@ class Proxy(TemporaryServer):
         super().__init__()
         self.port = free_port()
 
-    def configuration(self) -> str:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def configuration(self) -> str: ...
 
     def start(self) -> None:
         program = shutil.which("haproxy", path="/usr/sbin:/usr/bin:/usr/local/sbin")

@@ -89,4 +89,4 @@ def _settled(cloud: Cloud) -> State:
         time.sleep(2)
         if not first.differences(read_state(cloud)):
             return first
-    raise CheckError("the cloud changes although nobody uses it")
+    raise CheckError("rows, switch ports or flows still change although no server is left")
