@@ -443,3 +443,12 @@ def test_every_change_is_in_the_log(api: Api, server: Server, external: dict[str
     with server.db.read() as connection:
         of_router = sa.select(c.deleted).where(c.kind == "router", c.object_id == router["id"]).order_by(c.id)
         assert connection.execute(of_router).scalars().all() == [False] * 5 + [True]
+
+
+@pytest.mark.parametrize("gateway", ["x", {"network_id": {}}, {"network_id": "\x00"}, 5])
+def test_an_action_with_a_body_of_another_shape_is_refused(api: Api, gateway: object) -> None:
+    """Reads are announced from the body before it is validated."""
+    router = api.make("router")
+    path = f"/routers/{router['id']}/add_router_interface"
+    for subnet in (5, ["x"], "\x00"):
+        assert api.put(path, {"external_gateway_info": gateway, "subnet_id": subnet}).status == 400
