@@ -1,4 +1,5 @@
-"""Bandwidth limits on the kernel datapath, measured with iperf3: meters for egress of an instance, htb for ingress.
+"""Bandwidth limits on the kernel datapath, measured with iperf3: meters for egress of an instance, htb for ingress, nft for
+a floating IP.
 
 Rates are low, as an emulated machine forwards few packets: too few for the lowest packet rate limit, 1,000 per second.
 """
@@ -11,9 +12,20 @@ import pytest
 
 from neutrino.lab.errors import wait_until
 from tests.kernel.cloud import instances_on_both_hosts
+from tests.support.lab import open_group
 from tests.support.lab_control import Lab
-from tests.support.lab_guests import SOON, Guest
-from tests.support.lab_qos import Policy, about, classes, meters, stream
+from tests.support.lab_guests import SOON, Guest, Spec, make_guests
+from tests.support.lab_qos import Policy, about, classes, limited_policy, meters, routed_rate, stream, udp
+from tests.support.routing_lab import (
+    EXTERNAL,
+    MACHINE,
+    external_network,
+    floating_ip,
+    make_router,
+    routers_cleaned,
+    tenant_network,
+    wait_until_reachable,
+)
 
 RATE = 1_000  # kbit/s
 SECONDS = 10
@@ -52,3 +64,16 @@ def test_what_an_instance_receives_is_limited_by_a_queue(lab: Lab, pair: tuple[G
     wait_until(lambda: "ceil 1Mbit" in classes(lab, "h1", pair[0].vm.switch_device), SOON, "there is no class")
     here, there = pair
     about(lambda: stream(there, here, *UDP, seconds=SECONDS).mbits(), RATE / 1000, TOLERANCE)
+
+
+def test_a_floating_ip_is_limited_by_its_router(lab: Lab) -> None:
+    with routers_cleaned(lab):
+        group, out, blue = open_group(lab), external_network(lab), tenant_network(lab, "blue", 1, six=False)
+        make_router(lab, out, blue)
+        (guest,) = make_guests(lab, Spec("guest", blue, "h1", [group]))
+        policy = limited_policy(lab, "gold", ingress=RATE, egress=2 * RATE)
+        address = floating_ip(lab, out, guest.port_id, qos_policy_id=policy["id"])["floating_ip_address"]
+        wait_until_reachable(lab, "guest", MACHINE, 3 * SOON)
+        wait_until_reachable(lab, EXTERNAL, address)
+        about(lambda: routed_rate(lab, EXTERNAL, "guest", address, *udp(RATE)), RATE, TOLERANCE)
+        about(lambda: routed_rate(lab, EXTERNAL, "guest", address, *udp(2 * RATE), "-R"), 2 * RATE, TOLERANCE)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from neutrino.lab.api_client import Object
-from neutrino.lab.errors import LabError, wait_until
+from neutrino.lab.errors import wait_until
 from tests.support.dvr_lab import distributed_lab
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Spec, make_group, make_guests
-from tests.support.lab_qos import about
+from tests.support.lab_qos import about, limited_policy, routed_rate, udp
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
@@ -55,14 +54,6 @@ class Site:
         return floating_ip(self.lab, self.out, self.ports[name], qos_policy_id=self.policies[policy]["id"])
 
 
-def make_policy(lab: Lab, name: str, *, ingress: int, egress: int) -> Object:
-    made: Object = lab.api.request("POST", "/v2.0/qos/policies", {"policy": {"name": name}})["policy"]
-    for direction, rate in (("ingress", ingress), ("egress", egress)):
-        rule = {"bandwidth_limit_rule": {"max_kbps": rate, "direction": direction}}
-        lab.api.request("POST", f"/v2.0/qos/policies/{made['id']}/bandwidth_limit_rules", rule)
-    return made
-
-
 def change_policy(lab: Lab, policy: Object, kbps: int) -> None:
     path = f"/v2.0/qos/policies/{policy['id']}"
     for rule in lab.api.request("GET", path)["policy"]["rules"]:
@@ -84,8 +75,8 @@ def site(lab: Lab) -> Iterator[Site]:
             specs += [Spec(f"{kind}-{what}", network, "h3", [group]) for what in ("public", "plain")]
         guests = {guest.name: guest for guest in make_guests(lab, *specs)}
         policies = {
-            "gold": make_policy(lab, "gold", ingress=3000, egress=6000),
-            "gate": make_policy(lab, "gate", ingress=6000, egress=3000),
+            "gold": limited_policy(lab, "gold", ingress=3000, egress=6000),
+            "gate": limited_policy(lab, "gate", ingress=6000, egress=3000),
         }
         for router in routers.values():
             gateway = {"network_id": out["id"], "qos_policy_id": policies["gate"]["id"]}
@@ -98,31 +89,9 @@ def site(lab: Lab) -> Iterator[Site]:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def rate(lab: Lab, client: str, server: str, target: str, *options: str) -> float:
-    """kbit/s of payload that arrive in two seconds, after one in which the bucket is emptied."""
-    pidfile = lab.paths.host("h1") / "iperf3.pid"
-    lab.run(server, ["iperf3", "-s", "-1", "-D", "-I", str(pidfile)])
-    # The command returns before the daemon listens.
-    wait_until(lambda: ":5201 " in lab.run(server, ["ss", "-Hltn"]).stdout, SOON, "iperf3 does not listen")
-    command = ["iperf3", "-c", target, "-J", "-O", "1", "-t", "2", "--connect-timeout", "3000", *options]
-    done = lab.run(client, command, check=False)
-    if done.returncode:
-        lab.run(server, ["kill", pidfile.read_text().strip("\0\n")], check=False)
-        raise LabError(f"iperf3 {' '.join(command)}: {done.stdout}{done.stderr}")
-    end = json.loads(done.stdout)["end"]
-    if "-u" not in options:
-        return float(end["sum_received"]["bits_per_second"]) / 1000
-    whole = end["sum"]
-    return float(whole["bits_per_second"]) * (1 - whole["lost_percent"] / 100) / 1000
-
-
 def assert_limited(measure: Callable[[], float], kbps: int) -> None:
     """Within 10 %. Measured again if it differs: the machine may have been busy for a moment."""
     about(measure, kbps)
-
-
-def udp(kbps: int) -> tuple[str, ...]:
-    return ("-u", "-b", f"{2 * kbps}k", "-l", "1200")
 
 
 def limits(lab: Lab, router: Object, host: str) -> set[str]:
@@ -138,7 +107,7 @@ def test_a_floating_ip_is_limited_in_both_directions_and_changed_in_place(site: 
     address = fip["floating_ip_address"]
 
     def measure(*options: str) -> Callable[[], float]:
-        return lambda: rate(lab, EXTERNAL, "legacy-public", address, *options)
+        return lambda: routed_rate(lab, EXTERNAL, "legacy-public", address, *options)
 
     assert_limited(measure(), 3000)
     assert_limited(measure("-R"), 6000)
@@ -153,8 +122,8 @@ def test_a_floating_ip_is_limited_in_both_directions_and_changed_in_place(site: 
 
 def test_the_gateways_limit_holds_for_instances_without_a_floating_ip(site: Site) -> None:
     lab = site.lab
-    assert_limited(lambda: rate(lab, "legacy-plain", EXTERNAL, MACHINE), 3000)
-    assert_limited(lambda: rate(lab, "legacy-plain", EXTERNAL, MACHINE, "-R"), 6000)
+    assert_limited(lambda: routed_rate(lab, "legacy-plain", EXTERNAL, MACHINE), 3000)
+    assert_limited(lambda: routed_rate(lab, "legacy-plain", EXTERNAL, MACHINE, "-R"), 6000)
 
 
 def test_limits_hold_after_a_failover(site: Site) -> None:
@@ -167,8 +136,8 @@ def test_limits_hold_after_a_failover(site: Site) -> None:
     )
     with failed_host(lab, router, active):
         wait_until_reachable(lab, EXTERNAL, address)
-        assert_limited(lambda: rate(lab, EXTERNAL, "ha-public", address), 3000)
-        assert_limited(lambda: rate(lab, "ha-plain", EXTERNAL, MACHINE, *udp(3000)), 3000)
+        assert_limited(lambda: routed_rate(lab, EXTERNAL, "ha-public", address), 3000)
+        assert_limited(lambda: routed_rate(lab, "ha-plain", EXTERNAL, MACHINE, *udp(3000)), 3000)
 
 
 def test_a_distributed_router_limits_on_the_instances_host_and_where_it_has_its_snat(site: Site) -> None:
@@ -176,7 +145,7 @@ def test_a_distributed_router_limits_on_the_instances_host_and_where_it_has_its_
     address = site.public("dvr-public", "gold")["floating_ip_address"]
     assert source_seen(lab, "dvr-public", EXTERNAL, MACHINE) == address
     wait_until(lambda: limits(lab, router, "h3") == {*SETS}, SOON, "h3 does not have the limits")
-    assert_limited(lambda: rate(lab, EXTERNAL, "dvr-public", address), 3000)
-    assert_limited(lambda: rate(lab, EXTERNAL, "dvr-public", address, *udp(3000), "-R"), 3000)
-    assert_limited(lambda: rate(lab, "dvr-plain", EXTERNAL, MACHINE), 3000)
+    assert_limited(lambda: routed_rate(lab, EXTERNAL, "dvr-public", address), 3000)
+    assert_limited(lambda: routed_rate(lab, EXTERNAL, "dvr-public", address, *udp(3000), "-R"), 3000)
+    assert_limited(lambda: routed_rate(lab, "dvr-plain", EXTERNAL, MACHINE), 3000)
     wait_until_no_drift(lab, "h3")

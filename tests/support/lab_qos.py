@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from neutrino.lab.api_client import Object
-from neutrino.lab.errors import LabError
+from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.timing import scaled
 from tests.support.lab_control import Lab
-from tests.support.lab_guests import Guest
+from tests.support.lab_guests import SOON, Guest
 
 ATTEMPTS = 8  # of a measurement: the machine is shared, and a slow moment is not the limit's fault
 _METER = re.compile(r"meter=(\d+) (pktps|kbps) burst bands=\s*type=drop rate=(\d+) burst_size=(\d+)")
@@ -44,6 +44,15 @@ class Policy:
 
     def delete(self) -> None:
         self._lab.api.request("DELETE", f"/v2.0/qos/policies/{self.id}")
+
+
+def limited_policy(lab: Lab, name: str, *, ingress: int, egress: int) -> Object:
+    """A policy with a bandwidth limit in each direction."""
+    made: Object = lab.api.request("POST", "/v2.0/qos/policies", {"policy": {"name": name}})["policy"]
+    for direction, rate in (("ingress", ingress), ("egress", egress)):
+        rule = {"bandwidth_limit_rule": {"max_kbps": rate, "direction": direction}}
+        lab.api.request("POST", f"/v2.0/qos/policies/{made['id']}/bandwidth_limit_rules", rule)
+    return made
 
 
 def meters(lab: Lab, host: str) -> dict[int, tuple[str, int, int]]:
@@ -139,6 +148,44 @@ def _wait_listening(guest: Guest, port: int) -> None:
     while f":{port} " not in guest.lab.run(guest.name, ["ss", "-Hltn"]).stdout:
         assert time.monotonic() < deadline, f"iperf3 does not listen in {guest.name}"
         time.sleep(0.02)
+
+
+def routed_rate(lab: Lab, client: str, server: str, target: str, *options: str) -> float:
+    """kbit/s of payload that arrive in two seconds, after one in which the bucket is emptied.
+
+    By namespaces instead of instances: one end may be outside, and the target an address that is translated.
+    """
+    pidfile = lab.paths.host("h1") / "iperf3.pid"
+    lab.run(server, ["iperf3", "-s", "-1", "-D", "-I", str(pidfile)])
+    # The command returns before the daemon listens.
+    wait_until(lambda: ":5201 " in lab.run(server, ["ss", "-Hltn"]).stdout, SOON, "iperf3 does not listen")
+    command = [
+        "iperf3",
+        "-c",
+        target,
+        "-J",
+        "-O",
+        "1",
+        "-t",
+        "2",
+        "--connect-timeout",
+        str(int(scaled(3) * 1000)),
+        *options,
+    ]
+    done = lab.run(client, command, check=False)
+    if done.returncode:
+        lab.run(server, ["kill", pidfile.read_text().strip("\0\n")], check=False)
+        raise LabError(f"iperf3 {' '.join(command)}: {done.stdout}{done.stderr}")
+    end = json.loads(done.stdout)["end"]
+    if "-u" not in options:
+        return float(end["sum_received"]["bits_per_second"]) / 1000
+    whole: Object = end["sum"]
+    arrived = 1 - float(whole["lost_percent"]) / 100
+    return float(whole["bits_per_second"]) * arrived / 1000
+
+
+def udp(kbps: int) -> tuple[str, ...]:
+    return ("-u", "-b", f"{2 * kbps}k", "-l", "1200")
 
 
 def about(measure: Callable[[], float], expected: float, tolerance: float = 0.1) -> None:
