@@ -15,6 +15,7 @@ from neutrino.feed.messages import Cursor, Synced, Welcome, read_from_server
 from neutrino.feed.state import State
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
 from neutrino.model.kinds import KINDS
+from neutrino.model.roles import ROLES
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import (
     AddressGroup,
@@ -227,6 +228,27 @@ def test_hosts_equal_their_scope_after_every_change(source: Random) -> None:
         for end in ends:
             end.receive(fanout)
         check(source.records, ends)
+
+
+def test_the_sums_of_a_synced_host_agree_and_those_of_another_state_differ(source: Random) -> None:
+    fanout = Fanout()
+    ends = [HostEnd(fanout, host) for host in HOSTS]
+    for _ in range(100):
+        before = [end.objects() for end in ends]
+        sums = [end.state.sums() for end in ends]
+        fanout.apply(source.step())
+        for end, had, stated in zip(ends, before, sums, strict=True):
+            end.receive(fanout)
+            assert _differing(fanout, end.host, end.state.sums()) == []
+            has = end.objects()
+            changed = {kind for kind, key in {*had, *has} if had.get((kind, key)) != has.get((kind, key))}
+            assert {*_differing(fanout, end.host, stated)} >= changed
+
+
+def _differing(fanout: Fanout, host: str, sums: dict[str, str]) -> list[str]:
+    pending, kinds = fanout.resume(host, sums, ROLES, lambda: None)
+    fanout.disconnect(pending)
+    return kinds
 
 
 def test_slow_hosts_and_lost_connections_miss_nothing(source: Random) -> None:

@@ -32,7 +32,8 @@ def test_single_changes_are_read_without_a_pause() -> None:
     assert set(rests) == {0.0}
 
 
-def test_a_long_reading_is_made_up_for_once() -> None:
-    pace = Pace(share=0.2, burst=0.06)
-    assert pace.pause(10.0, 10.26) == pytest.approx(1.0)
-    assert pace.pause(20.0, 20.005) == 0.0
+def test_a_long_reading_delays_the_next_once() -> None:
+    pace = Pace(share=0.2, burst=0.06, longest=0.1)
+    assert pace.pause(10.0, 15.0) == pytest.approx(0.1)
+    assert pace.pause(15.1, 15.105) == pytest.approx(0.02)
+    assert pace.pause(16.0, 16.005) == 0.0

@@ -188,7 +188,7 @@ ports = object_table(
 ip_allocations = table(
     "ip_allocations",
     reference("subnet_id", "subnets", primary_key=True, index=False),
-    text(64, "ip_address", primary_key=True),
+    text(64, "ip_address", primary_key=True, index=True),
     reference("port_id", "ports", cascade=True),
     optional_ids("network_id", nullable=False, index=True),
 )

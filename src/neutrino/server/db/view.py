@@ -290,13 +290,15 @@ class View:
         if found is None:  # deleted since the API checked it: no page follows
             return sa.false()
         # Not a row comparison (a, b) > (x, y): sort keys may have different directions, and NULLs.
-        behind: Condition = sa.false()
+        behind: Condition | None = None
         for s, column, value in reversed(list(zip(sorts, columns, found, strict=True))):
             equal = column.is_(None) if value is None else column == value
-            behind = sa.or_(_beyond(column, value, s.descending), sa.and_(equal, behind))
+            beyond = _beyond(column, value, s.descending)
+            behind = beyond if behind is None else sa.or_(beyond, sa.and_(equal, behind))
+        assert behind is not None, "a page is sorted by the key at least"
         # Implied by the rest, but a plain range: a database starts in the index there, instead of reading all before it.
         first, start, descending = columns[0], found[0], sorts[0].descending
-        if len(sorts) > 1 and isinstance(start, str) and not getattr(first, "nullable", True):
+        if isinstance(start, str) and not getattr(first, "nullable", True):
             return sa.and_(first <= start if descending else first >= start, behind)
         return behind
 

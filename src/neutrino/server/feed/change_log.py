@@ -24,6 +24,7 @@ BATCH: Final = 1000
 CHUNK: Final = 100  # rows per statement that gives positions
 READING_SHARE: Final = 0.2  # of the time, in the long run
 READING_BURST: Final = 0.06  # seconds of reading before any pause: about ten single changes
+MAX_PAUSE: Final = 0.1  # seconds between two reads
 _c, _h = t.changes.c, t.change_head.c
 _HEAD = sa.select(_h.identity, _h.position, _h.removed).where(_h.id == 1)
 _PENDING = sa.select(_c.id).where(_c.position.is_(None)).order_by(_c.id).limit(BATCH)
@@ -139,12 +140,15 @@ class Pace:
 
     share: float = READING_SHARE
     burst: float = READING_BURST
+    longest: float = MAX_PAUSE
     _left: float = READING_BURST
     _last_end: float = 0.0
 
     def pause(self, began: float, ended: float) -> float:
         """Seconds to wait after a read that took from `began` to `ended`."""
         regained = (ended - self._last_end) * self.share
-        self._left = min(self.burst, self._left + regained) - (ended - began)
+        left = min(self.burst, self._left + regained) - (ended - began)
+        # Reading for seconds, as after a restart, is not made up for: single changes would wait for minutes afterwards.
+        self._left = max(left, -self.longest * self.share)
         self._last_end = ended
         return max(0.0, -self._left / self.share)

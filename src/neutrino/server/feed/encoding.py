@@ -19,10 +19,11 @@ _hash, digest = number_of, text_of
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """An object with its `put` message and digest, both made on first use."""
+    """An object with its `put` message and digest, both made on first use, and kept if several hosts get the message."""
 
     kind: str
     object: Object
+    is_shared: bool = True
     _encoded: bytes | None = None
     _number: int | None = None
     _digest: str | None = None
@@ -40,11 +41,14 @@ class Item:
         return self._digest
 
     def encoded(self) -> bytes:
-        if self._encoded is None:
-            raw = encode_one(self.object)
-            self._number = _hash(raw)
-            self._encoded = _put(self.kind, raw, self.digest)
-        return self._encoded
+        if self._encoded is not None:
+            return self._encoded
+        raw = encode_one(self.object)
+        self._number = _hash(raw)
+        encoded = _put(self.kind, raw, self.digest)
+        if self.is_shared:
+            self._encoded = encoded
+        return encoded
 
 
 def _put(kind: str, raw: bytes, digest: str) -> bytes:

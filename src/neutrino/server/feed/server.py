@@ -50,7 +50,6 @@ HostQuery = tuple[str, Query]  # host and query
 LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 COMPACT_SECONDS = 60.0
-MAX_PAUSE = 0.1  # seconds between two reads of the change log
 BACKLOG = 4096  # pending connections: all hosts reconnect at once after a restart; the kernel's limit applies too
 HANDSHAKE_SECONDS = 10.0  # for TLS, and again for the upgrade request
 MAX_COMPARED = 32  # hosts whose state is compared and sent at the same time
@@ -175,7 +174,7 @@ class FeedServer:
             began = time.monotonic()
             await _retrying("read the change log", self._read_changes)
             metrics.READ_SECONDS.observe(time.monotonic() - began)
-            await asyncio.sleep(min(pace.pause(began, time.monotonic()), MAX_PAUSE))
+            await asyncio.sleep(pace.pause(began, time.monotonic()))
 
     async def _read_changes(self) -> None:
         try:

@@ -300,6 +300,17 @@ class SharedObjects(Store):
 class PeerHosts(SharedObjects):
     """Tunnel endpoints. A topic is a tunnelled network; a host is sent to all others that are subscribed to the same."""
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._sums: dict[str, int] = {}  # of the hosts of a network, since its last change
+
+    def _replace(self, old: Any, new: Any) -> None:
+        for value in (old, new):
+            if value is not None:
+                for key in self._subscriptions.keys(value.id, self.name):
+                    self._sums.pop(key, None)
+        super()._replace(old, new)
+
     def _peers(self, host: str) -> set[str]:
         networks = self._subscriptions.keys(host, self.name)
         return set().union(*(self._subscriptions.hosts(self.name, key) for key in networks)) - {host}
@@ -308,6 +319,7 @@ class PeerHosts(SharedObjects):
         self._watchers.touch(self._peers(object_id), self.name, object_id)
 
     def notify(self, host: str, key: str) -> None:
+        self._sums.pop(key, None)
         # A tunnel has two ends: the host gets its new peers, and each of them gets the host.
         others = self._subscriptions.hosts(self.name, key)
         for pending in self._watchers.of([host], self.name):
@@ -335,7 +347,23 @@ class PeerHosts(SharedObjects):
         ]
 
     def total(self, host: str) -> str:
-        return digest(sum(item.number for item in self.items(host)))
+        """Of its largest network the sum is kept: if all hosts reconnect, each has all others as peers."""
+        hosts_of = self._subscriptions.hosts
+        networks = sorted(self._subscriptions.keys(host, self.name), key=lambda key: len(hosts_of(self.name, key)))
+        if not networks:
+            return digest(0)
+        largest = networks.pop()
+        others = set().union(*(hosts_of(self.name, key) for key in networks)) - hosts_of(self.name, largest)
+        return digest(self._sum(largest) - self._number(host) + sum(map(self._number, others)))
+
+    def _sum(self, network_id: str) -> int:
+        if network_id not in self._sums:
+            self._sums[network_id] = sum(map(self._number, self._subscriptions.hosts(self.name, network_id)))
+        return self._sums[network_id]
+
+    def _number(self, host: str) -> int:
+        item = self._items.get(host)
+        return 0 if item is None else item.number
 
 
 class ForwardingEntries(SharedObjects):
@@ -508,7 +536,7 @@ class HostObjects(Store):
                 del self._items[key, host]
                 self._ids[host].discard(key)
             else:
-                self._items[key, host] = Item(self.name, value)
+                self._items[key, host] = Item(self.name, value, is_shared=False)
                 self._ids[host].add(key)
             self._watchers.touch([host], self.name, key)
             self._subscriptions.refer(host, (self.name, key), self._references(value))
