@@ -178,9 +178,9 @@ def test_a_transaction_without_reads_is_sent_at_once(
     sent: list[tuple[int, str]] = []
     real = sender.send
 
-    def send(cursor: Any, before: Any, last: batch.Statement) -> None:
+    def send(cursor: Any, before: Any, last: batch.Statement, reads: Any) -> Any:
         sent.append((len([one for one in before if one.text != sender.begin]), last.text))
-        real(cursor, before, last)
+        return real(cursor, before, last, reads)
 
     monkeypatch.setattr(sender, "send", send)
     with db.transaction() as tx:
@@ -312,6 +312,45 @@ def test_an_announced_read_that_fails_is_an_error_where_it_is_made(db: Database,
     assert limit_of(db, "x") is None  # the connection is replaced
     with pytest.raises(sa.exc.DBAPIError), db.read() as connection:
         connection.execute(wrong, {"one": 1})
+
+
+# --- reading with COMMIT ----------------------------------------------------------------------------------------------
+
+
+def write_and_read(db: Database, project: str, *reads: Read) -> None:
+    limit_of(db, project)  # the thread has a connection to read
+    with db.transaction() as tx:
+        tx.insert(t.quotas, [row(project)])
+        tx.read_after_commit(Read(_LIMIT, {"project": project}), *reads)
+
+
+def test_what_is_read_with_the_commit_is_handed_out_once(
+    db: Database, database: str, other: Database, project: str, in_request: None
+) -> None:
+    write_and_read(db, project, Read(_LIMIT, {"project": "none"}))
+    set_limit(other, project, 5)
+    assert limit_of(db, project) == (5 if database == "sqlite" else 1)
+    assert limit_of(db, project) == 5
+    assert limit_of(db, "none") is None
+
+
+def test_a_read_that_fails_after_the_commit_leaves_it_committed(db: Database, project: str, in_request: None) -> None:
+    wrong = Read(sa.text("SELECT nothing FROM nowhere WHERE 1 = :one"), {"one": 1})
+    write_and_read(db, project, wrong)
+    assert stored(db, project) == [("port", 1)]
+    assert limit_of(db, project) == 1
+    insert(db, [row(project, "network")])  # the connections are usable
+    assert stored(db, project) == [("network", 1), ("port", 1)]
+
+
+def test_reads_with_a_commit_that_fails_have_no_result(
+    db: Database, other: Database, project: str, in_request: None
+) -> None:
+    insert(db, [row(project)])
+    with pytest.raises(sa.exc.IntegrityError):
+        write_and_read(db, project)
+    set_limit(other, project, 5)
+    assert limit_of(db, project) == 5
 
 
 # --- guesses ----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
     tx.insert, tx.change, tx.write        deferred: compiled by SQLAlchemy, kept here
     tx.execute, or a read in the transaction   sends what is deferred along with itself, in one round trip
-    commit                                sends what is deferred along with COMMIT
+    commit                                sends what is deferred along with COMMIT, and what is read right after it
 
 So a statement always sees the ones before it, and a transaction that reads nothing is one round trip, whatever it writes.
 PostgreSQL gets a pipeline, MariaDB one packet with several statements; both stop at the first statement that fails, so
@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from neutrino.server.db.compiled import Statements
+from neutrino.server.db.read_ahead import Captured, Rows
 
 _OPTION = "neutrino_batch"  # the connection's execution option that has the batch of its transaction
 _PSYCOPG = ("postgresql", "psycopg")
@@ -49,8 +50,13 @@ class Sender(Protocol):
     begin: str | None  # the statement that begins a transaction; None: the first statement does
     statements: Statements
 
-    def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
-        """Execute all; afterwards the cursor has the result of the last one."""
+    def send(
+        self, cursor: Any, before: Sequence[Statement], last: Statement, reads: Sequence[Captured] = ()
+    ) -> Sequence[Any]:
+        """Execute all; afterwards the cursor has the result of the last one.
+
+        `reads` follow COMMIT. Returns their results, as cursors; nothing if one of them fails.
+        """
 
     def is_stale(self, error: sa.exc.DBAPIError) -> bool:
         """Whether a statement changed another number of rows than it had to."""
@@ -71,6 +77,8 @@ class Batch:
         self._is_empty = True  # nothing but BEGIN is deferred
         self._rows: int | None = None
         self._is_deferring = False
+        self._reads: Sequence[Captured] = ()
+        self.results: Sequence[Any] = ()  # of the reads that were sent with COMMIT; empty: they were not, or failed
         if sender is not None:
             connection.execution_options(**{_OPTION: self})
 
@@ -126,9 +134,10 @@ class Batch:
         self._is_empty = False
         return True
 
-    def commit(self) -> None:
-        """Send what is deferred with COMMIT. Without anything deferred, the connection's own commit does the same."""
+    def commit(self, reads: Sequence[Captured] = ()) -> None:
+        """Send what is deferred with COMMIT and these reads; without anything deferred the connection's commit does."""
         if not self._is_empty:
+            self._reads = reads
             self._connection.exec_driver_sql("COMMIT")
 
     @contextmanager
@@ -152,7 +161,7 @@ class Batch:
         if not self._deferred:
             return False
         before, self._deferred, self._is_empty = self._deferred, [], True
-        self._sender.send(cursor, before, statement)
+        self.results = self._sender.send(cursor, before, statement, self._reads)
         return True
 
 
@@ -197,8 +206,11 @@ class _PostgresPipeline:
         self._error = psycopg.Error
         self._aborted = psycopg.errors.PipelineAborted
 
-    def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
+    def send(
+        self, cursor: Any, before: Sequence[Statement], last: Statement, reads: Sequence[Captured] = ()
+    ) -> Sequence[Any]:
         connection = cursor.connection
+        found = [connection.cursor() for _ in reads]
         failed: Exception | None = None
         try:
             with connection.pipeline():
@@ -207,6 +219,8 @@ class _PostgresPipeline:
                     for one in before:
                         _run(others, one)
                     _run(cursor, last)
+                    for result, read in zip(found, reads, strict=True):
+                        result.execute(read.text, read.parameters)
                 except self._error as error:  # not past the pipeline, which would log a warning about what follows
                     failed = error
         except self._error as error:
@@ -214,9 +228,12 @@ class _PostgresPipeline:
             cause: BaseException | None = failed or error
             while isinstance(cause, self._aborted):
                 cause = cause.__context__
-            raise cause or error from None
-        if failed is not None:
-            raise failed
+            failed = cause if isinstance(cause, Exception) else error
+        if failed is None:
+            return found
+        if reads and cursor.pgresult is not None and cursor.statusmessage == "COMMIT":  # a read failed, after it
+            return ()
+        raise failed from None
 
     def is_stale(self, error: sa.exc.DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) == _STALE_POSTGRESQL
@@ -245,40 +262,56 @@ class _MariaPackets:
     def __init__(self, engine: Engine) -> None:
         self.statements = Statements(engine.dialect)
 
-    def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
+    def send(
+        self, cursor: Any, before: Sequence[Statement], last: Statement, reads: Sequence[Captured] = ()
+    ) -> Sequence[Any]:
         texts: list[str] = []
         size = 0
         for one in before:
-            text = _with_parameters(cursor, one)
-            if size + len(text) > _PACKET_BYTES and texts:
+            several = _with_parameters(cursor, one)
+            length = sum(map(len, several))
+            if size + length > _PACKET_BYTES and texts:
                 _run_packet(cursor, texts)
                 texts, size = [], 0
-            texts.append(text)
-            size += len(text)
+            texts += several
+            size += length
             if one.rows is not None:
                 texts.append(_check(one.rows))
-        texts.append(_with_parameters(cursor, last))
-        _run_packet(cursor, texts)
+        texts += _with_parameters(cursor, last)
+        found = _run_packet(cursor, texts, [cursor.mogrify(read.text, read.parameters) for read in reads])
         cursor.connection.is_committed = last.text == "COMMIT"  # see `cursors.py`
+        return found
 
     def is_stale(self, error: sa.exc.DBAPIError) -> bool:
         return bool(error.orig is not None and error.orig.args and error.orig.args[0] == _STALE_MARIADB)
 
 
-def _run_packet(cursor: Any, texts: Sequence[str]) -> None:
-    cursor.execute(";".join(texts))
-    while cursor.nextset():  # raises the error of the statement that failed
-        pass
+def _run_packet(cursor: Any, texts: Sequence[str], reads: Sequence[str] = ()) -> Sequence[Any]:
+    """The results of the reads, which follow the others; nothing if one of them fails."""
+    found: list[Rows] = []
+    ended = 0
+    try:
+        cursor.execute(";".join((*texts, *reads)))
+        while True:
+            if ended >= len(texts):
+                found.append(Rows(cursor.description, cursor.fetchall()))
+            ended += 1
+            if not cursor.nextset():  # raises the error of the statement that failed
+                return found
+    except cursor.connection.Error:
+        if ended < len(texts):
+            raise
+        return ()
 
 
-def _with_parameters(cursor: Any, statement: Statement) -> str:
-    """The text with its parameters, as the driver writes them: it has no others to send."""
+def _with_parameters(cursor: Any, statement: Statement) -> list[str]:
+    """The text with its parameters, as the driver writes them: it has no others to send. Several, if it has no VALUES."""
     if not statement.many:
-        return str(cursor.mogrify(statement.text, statement.parameters))
+        return [cursor.mogrify(statement.text, statement.parameters)]
     insert, values, row = statement.text.partition(" VALUES ")
     if not values:
-        return ";".join(cursor.mogrify(statement.text, one) for one in statement.parameters)
-    return insert + values + ",".join(cursor.mogrify(row, one) for one in statement.parameters)
+        return [cursor.mogrify(statement.text, one) for one in statement.parameters]
+    return [insert + values + ",".join(cursor.mogrify(row, one) for one in statement.parameters)]
 
 
 @cache

@@ -6,10 +6,11 @@ sent at once, and each result is handed out when the code executes that statemen
 changes no result, so one that is wrong or missing costs time only.
 
 A result is handed out once, only to the request that announced it, and not after its transaction or a lost race: then
-everything is read again. SQLite is a library: nothing is read ahead.
+everything is read again. What a request reads after its transaction is announced to that (`Transaction.read_after_commit`)
+and sent along with COMMIT. SQLite is a library: nothing is read ahead.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
@@ -19,6 +20,7 @@ from neutrino import request_ids
 from neutrino.server.db.compiled import Statements
 
 _OPTION = "neutrino_read_ahead"  # the connection's execution option with its ReadAhead
+Key = tuple[Any, ...]  # text and parameters of a statement
 
 
 class Read(NamedTuple):
@@ -28,20 +30,20 @@ class Read(NamedTuple):
     parameters: dict[str, Any]
 
 
-class _Captured(NamedTuple):
+class Captured(NamedTuple):
     """A statement as the driver takes it."""
 
     text: str
     parameters: Any
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Key:
         values = self.parameters.values() if isinstance(self.parameters, dict) else self.parameters
         return (self.text, *values)
 
 
 class Fetch(Protocol):
-    def __call__(self, cursor: Any, reads: Sequence[_Captured]) -> Sequence[Any]:
+    def __call__(self, cursor: Any, reads: Sequence[Captured]) -> Sequence[Any]:
         """The results of all, as cursors; sent together."""
 
 
@@ -51,33 +53,51 @@ class ReadAhead:
     def __init__(self, fetch: Fetch, statements: Statements) -> None:
         self._fetch = fetch
         self._statements = statements
-        self._results: dict[tuple[Any, ...], Any] = {}
+        self._results: dict[Key, Any] = {}
         self._request = ""
-        self._captured: dict[tuple[Any, ...], _Captured] | None = None  # None: statements are executed
-        self._is_sending = False
+        self._captured: dict[Key, Captured] | None = None  # None: statements are executed
+        self._sending: dict[Key, Captured] | None = None
 
     def read(self, connection: Connection, reads: Sequence[Read]) -> None:
         """Send these together. What an earlier announcement of the request has read stays."""
-        request = request_ids.get()
-        if not request:
+        if not self._is_for_request():
             return
-        if request != self._request:
-            self._results, self._request = {}, request
+        captured = self.capture(connection, reads)
+        if len(captured) < 2:  # a single one need not be sent ahead
+            return
+        self._sending = captured
+        try:
+            connection.exec_driver_sql("READ AHEAD")  # arrives in `execute`, which sends these instead
+        finally:
+            self._sending = None
+
+    def capture(self, connection: Connection, reads: Sequence[Read]) -> dict[Key, Captured]:
+        """The statements as the driver takes them, without those that have a result already."""
         self._captured = {}
         try:
             for one in reads:
                 text = self._statements.get(one.statement, one.parameters)
                 if text is not None:
-                    self._capture(_Captured(text.text, text.parameters(one.parameters)))
+                    self._capture(Captured(text.text, text.parameters(one.parameters)))
                 else:
                     connection.execute(one.statement, one.parameters)  # arrives in `execute`
-            if len(self._captured) > 1:  # a single one need not be sent ahead
-                self._is_sending = True
-                connection.exec_driver_sql("READ AHEAD")  # arrives in `execute`, which sends what is captured
+            return self._captured
         finally:
-            self._captured, self._is_sending = None, False
+            self._captured = None
 
-    def _capture(self, read: _Captured) -> None:
+    def put(self, captured: Iterable[Key], results: Iterable[Any]) -> None:
+        """Keep results that were read elsewhere for this request."""
+        if self._is_for_request():
+            self._results |= zip(captured, results, strict=True)
+
+    def _is_for_request(self) -> bool:
+        """Whether there is a request; results of an earlier one are dropped."""
+        request = request_ids.get()
+        if request != self._request:
+            self._results, self._request = {}, request
+        return bool(request)
+
+    def _capture(self, read: Captured) -> None:
         assert self._captured is not None
         if read.key not in self._results:
             self._captured[read.key] = read
@@ -88,16 +108,15 @@ class ReadAhead:
     def execute(self, cursor: Any, text: str, parameters: Any, context: Any) -> bool:
         """Called by SQLAlchemy in place of the driver; False: the driver executes as usual."""
         if self._captured is not None:
-            if self._is_sending:
-                found = self._fetch(cursor, list(self._captured.values()))
-                self._results |= zip(self._captured, found, strict=True)
-            else:
-                self._capture(_Captured(text, parameters))
+            self._capture(Captured(text, parameters))
+            return True
+        if self._sending is not None:
+            self._results |= zip(self._sending, self._fetch(cursor, list(self._sending.values())), strict=True)
             return True
         if not self._results or self._request != request_ids.get():
             return False
         try:
-            result = self._results.pop(_Captured(text, parameters).key, None)
+            result = self._results.pop(Captured(text, parameters).key, None)
         except TypeError:  # a parameter that cannot be a key
             return False
         if result is None:
@@ -128,7 +147,7 @@ def of(connection: Connection) -> ReadAhead | None:
     return found
 
 
-def _fetch_from_postgresql(cursor: Any, reads: Sequence[_Captured]) -> Sequence[Any]:
+def _fetch_from_postgresql(cursor: Any, reads: Sequence[Captured]) -> Sequence[Any]:
     connection = cursor.connection
     found = [connection.cursor() for _ in reads]
     with connection.pipeline():
@@ -137,7 +156,7 @@ def _fetch_from_postgresql(cursor: Any, reads: Sequence[_Captured]) -> Sequence[
     return found
 
 
-class _Rows:
+class Rows:
     """A result of MariaDB after the next one was read, with what SQLAlchemy needs of a cursor."""
 
     arraysize = 1
@@ -163,11 +182,11 @@ class _Rows:
         self._rows = []
 
 
-def _fetch_from_mariadb(cursor: Any, reads: Sequence[_Captured]) -> Sequence[Any]:
+def _fetch_from_mariadb(cursor: Any, reads: Sequence[Captured]) -> Sequence[Any]:
     cursor.execute(";".join(cursor.mogrify(read.text, read.parameters) for read in reads))
-    found = [_Rows(cursor.description, cursor.fetchall())]
+    found = [Rows(cursor.description, cursor.fetchall())]
     while cursor.nextset():
-        found.append(_Rows(cursor.description, cursor.fetchall()))
+        found.append(Rows(cursor.description, cursor.fetchall()))
     return found
 
 

@@ -15,7 +15,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -31,6 +31,7 @@ from neutrino.server.db.commit_notifier import CommitNotifier
 from neutrino.server.db.connection_options import connect_args, limit_psycopg, prepare_mysql
 from neutrino.server.db.failover import Outage, ReadConnection, discard
 from neutrino.server.db.failures import Failure, classify
+from neutrino.server.db.read_ahead import Captured, Key, Read, ReadAhead
 from neutrino.server.db.transaction import Stale as Stale
 from neutrino.server.db.transaction import Transaction, fenced
 
@@ -79,7 +80,7 @@ class Database:
     def _connect_to_read(self) -> Connection:
         return self._prepare_read(self._reads.connect())
 
-    def read_ahead(self, reads: Callable[[], Iterable[read_ahead.Read]]) -> None:
+    def read_ahead(self, reads: Callable[[], Iterable[Read]]) -> None:
         """Send reads that this request is going to make together; `reads` is called only if that is of use."""
         if self._sender is None:  # SQLite
             return
@@ -94,10 +95,19 @@ class Database:
                 ahead.clear()
                 discard(connection)
 
+    def _capture(self, reads: Sequence[Read]) -> dict[Key, Captured]:
+        """Reads that follow a commit, as the driver takes them; none where they cannot be sent along with it."""
+        ahead = self._read_ahead() if reads and self._sender is not None else None
+        return {} if ahead is None else ahead.capture(self._threads.kept.connection, reads)
+
+    def _read_ahead(self) -> ReadAhead | None:
+        """What this thread's connection has read ahead; None if it has no connection."""
+        kept = getattr(self._threads, "kept", None)
+        return None if kept is None else read_ahead.of(kept.connection)
+
     def _forget_reads(self) -> None:
         """What was read ahead may have changed: it is read again."""
-        kept = getattr(self._threads, "kept", None)
-        if kept is not None and (ahead := read_ahead.of(kept.connection)) is not None:
+        if (ahead := self._read_ahead()) is not None:
             ahead.clear()
 
     @contextmanager
@@ -114,8 +124,9 @@ class Database:
                     try:
                         with deferred.translated():
                             yield tx
+                            captured = self._capture(tx.reads)
                             tx.is_ending = True
-                            has_changes = tx.flush()
+                            has_changes = tx.flush(list(captured.values()))
                             begun.commit()
                     except BaseException as error:
                         _roll_back(connection, error)
@@ -132,6 +143,8 @@ class Database:
                 raise
         self._outage.succeeded()
         self._threads.committed = request_ids.get()
+        if deferred.results and (ahead := self._read_ahead()) is not None:
+            ahead.put(captured, deferred.results)
         if tx.callbacks:  # called by the `retrying` that this transaction is in
             self._threads.callbacks.extend(tx.callbacks)
 

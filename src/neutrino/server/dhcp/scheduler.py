@@ -23,6 +23,7 @@ from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, encode, exists
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.dhcp.ports import DhcpPorts, reading_agents
@@ -278,5 +279,6 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
     core.subnets.prepare_reads.append(reading_agents)
     core.subnets.prepare_hooks.append(lambda connection, key, subnets: ports.steps(connection, key, subnets=subnets))
     core.subnets.commit_hooks.append(scheduler.committed)
+    core.subnets.commit_reads += (NETWORKS.reading_candidates, lambda key: Read(_NETWORK, {"network": key}))
     core.ports.commit_hooks.append(scheduler.port_changed)
     return scheduler

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.ipam.ranges import LARGE, pick_free, random_number, size
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, parse_pools, usable
 
@@ -31,6 +32,11 @@ _a = t.ip_allocations.c
 _ALLOCATED_AMONG = sa.select(_a.ip_address).where(
     _a.subnet_id == sa.bindparam("subnet"), _a.ip_address.in_(sa.bindparam("addresses", expanding=True))
 )
+
+
+def reading_allocated(subnet_id: str, addresses: Sequence[str]) -> Read:
+    """What is read to find out which of these addresses are taken."""
+    return Read(_ALLOCATED_AMONG, {"subnet": subnet_id, "addresses": list(addresses)})
 
 
 class _Wanted(NamedTuple):
@@ -131,7 +137,7 @@ class Allocator:
         raise errors.IpAddressGenerationFailure(net_id=network_id)
 
     def _allocated(self, subnet_id: str, addresses: Sequence[str]) -> set[str]:
-        rows = self.connection.execute(_ALLOCATED_AMONG, {"subnet": subnet_id, "addresses": list(addresses)})
+        rows = self.connection.execute(*reading_allocated(subnet_id, addresses))
         return {*rows.scalars(), *(a for a in addresses if (subnet_id, a) in self._chosen)}
 
     def _free(self, subnet: Object) -> str | None:

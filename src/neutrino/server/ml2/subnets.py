@@ -67,6 +67,7 @@ class Subnets:
     prepare_hooks: list[PrepareHook] = field(default_factory=list)
     prepare_reads: list[Callable[[str], Read]] = field(default_factory=list)  # what hooks read first, by network id
     commit_hooks: list[CommitHook] = field(default_factory=list)
+    commit_reads: list[Callable[[str], Read]] = field(default_factory=list)  # what these read first, by network id
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("subnet", SUBNETS)
@@ -112,6 +113,7 @@ class Subnets:
             _add_slaac_addresses(tx, subnet, addressed, self.name_for)
             self.extensions.store("subnet", tx, subnet)
             tx.after_commit(self._committed, network["id"], None, subnet)
+            tx.read_after_commit(*(read(network["id"]) for read in self.commit_reads))
         return {**subnet, "router:external": network["router:external"]}
 
     def _prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[PendingWrite]:

@@ -16,7 +16,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Stale
-from neutrino.server.ipam.allocation import Allocator
+from neutrino.server.ipam.allocation import Allocator, reading_allocated
 from neutrino.server.l3.routers import port_layout as layout
 from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort
 from neutrino.server.ml2.driver_api import VIF_FAILED
@@ -97,7 +97,15 @@ class RouterPorts:
         """A new port of the router; without `fixed_ips` it gets addresses like any port."""
         if subnets is None:
             self.networks.db.read_ahead(
-                lambda: (self.networks.view.reading(network_id), reading_subnets_of(network_id))
+                lambda: (
+                    self.networks.view.reading(network_id),
+                    reading_subnets_of(network_id),
+                    *(
+                        reading_allocated(f["subnet_id"], [f["ip_address"]])
+                        for f in fixed_ips or ()
+                        if "ip_address" in f
+                    ),
+                )
             )
         network = self.networks.view.get(connection, network_id)
         if subnets is None:

@@ -137,6 +137,7 @@ class Routers:
             limits = self.quotas.limits(connection, "router", [router])
         with self.operations.write([], decision.writes) as tx:
             tx.insert(t.routers, [as_row(t.routers, router)], limits)
+            tx.read_after_commit(router_view.reading_status(router["id"]))
         return decision
 
     def _kind(self, values: Mapping[str, Any], name: str) -> bool:
@@ -231,7 +232,8 @@ class Routers:
                 tx.after_commit(self.delegation.notify, writes)
                 if before["ha"] and not after["ha"]:
                     tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
-        self.db.read_ahead(lambda: (PLACEMENTS.reading_zones([before["id"]]), router_view.reading_status(before["id"])))
+                tx.read_after_commit(*_reads_for_answer(before["id"]))
+        self.db.read_ahead(lambda: _reads_for_answer(before["id"]))
         with self.db.read() as connection:
             zones = PLACEMENTS.zones(connection, [before])[0]
         return router_view.api_router(after, decision.gateway_ips, zones, self.scheduler.status(before["id"]))
@@ -322,6 +324,11 @@ class Routers:
             sharing.delete_object(tx, t.routers, before)
             if before["ha"]:
                 tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
+
+
+def _reads_for_answer(router_id: str) -> tuple[Read, ...]:
+    """What the answer to an update shows of a router beside its own row."""
+    return PLACEMENTS.reading_zones([router_id]), router_view.reading_status(router_id)
 
 
 def _check_gateway(

@@ -19,6 +19,7 @@ from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, update_row
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import retried
 from neutrino.server.hosts.registry import Report, check_agent
 from neutrino.server.l3.routers import view as router_view
@@ -97,14 +98,15 @@ class L3Scheduler(AgentScheduler):
     def _candidates(self, connection: Connection) -> list[Candidate]:
         return ROUTERS.candidates(connection, self.registry.cutoff())[0]
 
-    def commit(self, router: Object, writes: Writes, *, reports_status: bool = False) -> None:
+    def commit(self, router: Object, writes: Writes, agents: Sequence[RouterAgent] | None = None) -> None:
         """Write a change of a router's ports and agents, on the condition that the router is as it was read.
 
-        `reports_status`: log the reason if the change leaves the router without an agent.
+        `agents`: those that it has then. If they may be too few, and the router DOWN, the reason is logged.
         """
         with self.operations.write([], writes) as tx:
             update_row(tx, t.routers, router, {})
-            if reports_status:
+            if agents is not None and (router["distributed"] or not agents):
+                tx.read_after_commit(router_view.reading_status(router["id"]), *self._reads_why_down(router["id"]))
                 tx.after_commit(self.status, router["id"])
 
     # --- one router by itself -------------------------------------------------------------------------------------
@@ -130,7 +132,7 @@ class L3Scheduler(AgentScheduler):
             writes += self.ports.reconcile(connection, router, ports, agents, rebind=change.rebind)
         if not writes:
             return None
-        self.commit(router, writes, reports_status=True)
+        self.commit(router, writes, agents)
         was, now = {agent.agent_id for agent in before}, {agent.agent_id for agent in agents}
         return Move(object_id, tuple(sorted(was - now)), tuple(sorted(now - was)))
 
@@ -158,15 +160,17 @@ class L3Scheduler(AgentScheduler):
             reasons = {router_id: self._why_down(connection, router_id) for router_id in ids}
         return {router_id: reason for router_id, reason in reasons.items() if reason}
 
-    def _why_down(self, connection: Connection, router_id: str) -> str:
-        self.db.read_ahead(
-            lambda: (
-                router_view.VIEW.reading(router_id),
-                ROUTERS.reading_candidates(),
-                reading_agents(router_id),
-                reading_ports(router_id),
-            )
+    def _reads_why_down(self, router_id: str) -> tuple[Read, ...]:
+        """What `_why_down` will read."""
+        return (
+            router_view.VIEW.reading(router_id),
+            ROUTERS.reading_candidates(),
+            reading_agents(router_id),
+            reading_ports(router_id),
         )
+
+    def _why_down(self, connection: Connection, router_id: str) -> str:
+        self.db.read_ahead(lambda: self._reads_why_down(router_id))
         try:
             router = router_view.VIEW.get(connection, router_id)
         except errors.RouterNotFound:  # deleted meanwhile
