@@ -15,10 +15,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.server.db import schema
+from neutrino.server.db.session import Database
 from tests.support.agent import add_host
 from tests.support.doctor import certificate
+from tests.support.mariadb import MariaDB
 from tests.support.neutrino import PROGRAM, Neutrino, configuration
 from tests.support.ports import free_port
+from tests.support.postgres import Postgres
 from tests.support.process import wait_until
 
 
@@ -111,6 +115,36 @@ def test_a_server_with_an_unknown_option_and_an_expired_certificate(tmp_path: Pa
     assert "did you mean bind_host?" in found["option-unknown"]["what"]
     assert "neutrino pki" in found["certificate-expired"]["fix"]
     assert not (tmp_path / "state").exists(), "doctor creates nothing"
+
+
+@pytest.mark.parametrize(
+    ("kind", "refuse_writes"),
+    [(Postgres, "ALTER SYSTEM SET default_transaction_read_only = on"), (MariaDB, "SET GLOBAL read_only = 1")],
+    ids=["postgresql", "mariadb"],
+)
+def test_a_database_that_refuses_writes(
+    tmp_path: Path, kind: type[Postgres] | type[MariaDB], refuse_writes: str
+) -> None:
+    with kind() as running:
+        url = running.create_database("cloud")
+        db = Database(url)
+        schema.ensure(db)
+        db.close()
+        path = tmp_path / "server.conf"
+        settings = {
+            "DEFAULT": {"auth_strategy": "noauth", "bind_port": free_port(), "state_path": tmp_path / "state"},
+            "database": {"connection": url},
+            "feed": {"run": False},
+        }
+        path.write_text(configuration(settings))
+        assert "database-read-only" not in doctor(path)[1]
+        engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.exec_driver_sql(refuse_writes)
+            if kind is Postgres:
+                connection.exec_driver_sql("SELECT pg_reload_conf()")
+        engine.dispose()
+        wait_until(lambda: "database-read-only" in doctor(path)[1], timeout=30, what="finding", failed=lambda: None)
 
 
 def test_an_old_schema(tmp_path: Path, server: Neutrino) -> None:

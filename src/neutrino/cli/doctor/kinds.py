@@ -122,6 +122,13 @@ DATABASE_UNREACHABLE = Kind(
     "The server cannot start, and a running one answers requests with 503.",
     "Start the database, and check [database] connection: address, user and password.",
 )
+DATABASE_READ_ONLY = Kind(
+    "database-read-only",
+    ERROR,
+    "Requests that change something wait for a failover, and then get 503. Reads, and the traffic of instances, continue.",
+    "Promote the standby, or have [database] connection name the primary: on PostgreSQL all hosts, with "
+    "target_session_attrs=read-write (docs/databases.md).",
+)
 SCHEMA_OLD = Kind(
     "schema-old",
     ERROR,

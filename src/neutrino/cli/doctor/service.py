@@ -32,6 +32,11 @@ _NOW = {
     "mysql": sa.text("SELECT UNIX_TIMESTAMP(NOW(6))"),
     "mariadb": sa.text("SELECT UNIX_TIMESTAMP(NOW(6))"),
 }
+_READ_ONLY = {
+    "postgresql": sa.text("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean"),
+    "mysql": sa.text("SELECT @@GLOBAL.read_only"),
+    "mariadb": sa.text("SELECT @@GLOBAL.read_only"),
+}
 
 
 @contextlib.contextmanager
@@ -47,7 +52,7 @@ def _opened(conf: Any) -> Iterator[Database]:
 
 
 def database(subject: Subject) -> Iterator[Finding]:
-    """Reachable, of this release's schema, and consistent. Nothing is upgraded."""
+    """Reachable, writable, of this release's schema, and consistent. Nothing is upgraded."""
     conf = subject.conf
     path = sqlite_file(conf)
     if path and not os.path.exists(path):  # connecting would create it
@@ -60,6 +65,7 @@ def database(subject: Subject) -> Iterator[Finding]:
         except (sa.exc.SQLAlchemyError, errors.ApiError, OSError) as error:
             yield kinds.DATABASE_UNREACHABLE(f"the database {shown} cannot be used: {cause(error)}")
             return
+        yield from _read_only(db, shown)
         if found != schema.HEAD:
             text = f"the database has schema version {found or 'none'}, this release has {schema.HEAD}"
             yield (kinds.SCHEMA_NEW if found is not None and found > schema.HEAD else kinds.SCHEMA_OLD)(text)
@@ -70,6 +76,15 @@ def database(subject: Subject) -> Iterator[Finding]:
             return
         yield from _duplicates(db)
         yield from _quotas(db)
+
+
+def _read_only(db: Database, shown: str) -> Iterator[Finding]:
+    query = _READ_ONLY.get(db.dialect)
+    if query is None:
+        return
+    with db.read() as connection:
+        if connection.execute(query).scalar():
+            yield kinds.DATABASE_READ_ONLY(f"the database {shown} is a standby, or refuses writes")
 
 
 def _clock(subject: Subject, db: Database) -> Iterator[Finding]:
