@@ -48,8 +48,11 @@ def scope(records: Records, host: str) -> dict[Key, Object]:
     out |= _security_groups(found, {key for port in own for key in port.bound[host].security_groups})
     out |= _tunnels(found, {key for key in networks if _is_tunnelled(found["network"][key])}, host)
     served: set[str] = set()  # networks all of whose ports the host needs
+    on_network: dict[str, list[PortRecord]] = {}
+    for port in ports:
+        on_network.setdefault(port.network_id, []).append(port)
     for network_id, network in found["network"].items():
-        scheduled, copies = _dhcp_hosts(found, network, [port for port in ports if port.network_id == network_id])
+        scheduled, copies = _dhcp_hosts(found, network, on_network.get(network_id, []))
         if network.dhcp is not None and (host in scheduled or host in copies):
             out["dhcp_network", network_id] = network.dhcp
             served |= {network_id, *(_routed_with(network_id, ports) if is_metadata_network(network.dhcp) else ())}
