@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from neutrino.server.db.connection_options import psycopg_arguments
 
 CHANNEL: Final = "neutrino_changes"
-GATHER_SECONDS = 0.002  # commits within this time share a NOTIFY
+GATHER_SECONDS = 0.01  # commits within this time share a NOTIFY
 RETRY_SECONDS = 1.0
 
 

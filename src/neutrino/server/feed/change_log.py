@@ -22,7 +22,7 @@ from neutrino.server.db.session import Database, retried
 
 BATCH: Final = 1000
 CHUNK: Final = 100  # rows per statement that gives positions
-READING_SHARE: Final = 0.2  # of the time, in the long run
+READING_SHARE: Final = 0.1  # of the time, in the long run
 READING_BURST: Final = 0.06  # seconds of reading before any pause: about ten single changes
 MAX_PAUSE: Final = 0.1  # seconds between two reads
 _c, _h = t.changes.c, t.change_head.c

@@ -10,7 +10,7 @@ import ctypes
 import logging
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from neutrino.server.db.connection_options import psycopg_arguments
 from neutrino.server.db.session import Database
 
 LOG = logging.getLogger(__name__)
-TOGETHER = 0.005  # seconds after a wake-up: commits within them are read together
+TOGETHER = 0.01  # seconds after a wake-up: commits within them are read together
 FALLBACK = 1.0  # seconds after which to read even without a notification
 # After a write to SQLite's WAL the commit follows: as a rule within BUSY seconds, nearly always within RECENT.
 BUSY, RECENT = 0.05, 0.3
@@ -99,15 +99,45 @@ async def _listen(db: Database, woken: Callable[[], None], interval: float) -> N
             connection = await psycopg.AsyncConnection.connect(**arguments, autocommit=True)
             async with connection:
                 await connection.execute(f"LISTEN {CHANNEL}")
-                while True:
-                    woken()  # also at first: commits before LISTEN sent no notification to this connection
-                    await asyncio.sleep(TOGETHER)
-                    async for _ in connection.notifies(timeout=FALLBACK, stop_after=1):
-                        pass
+                with _notified(connection) as notified:
+                    while not connection.closed:
+                        woken()  # also at first: commits before LISTEN sent no notification to this connection
+                        await asyncio.sleep(TOGETHER)
+                        with contextlib.suppress(TimeoutError):
+                            await asyncio.wait_for(notified.wait(), FALLBACK)
+                        notified.clear()
+            raise psycopg.OperationalError("the connection is closed")
         except (psycopg.Error, OSError, sa.exc.SQLAlchemyError) as error:
             LOG.warning("no notifications from PostgreSQL (%s): polling every %s s", error, interval)
             woken()
             await asyncio.sleep(interval)
+
+
+@contextlib.contextmanager
+def _notified(connection: Any) -> Iterator[asyncio.Event]:
+    """An event that is set when the connection receives a notification, or is lost.
+
+    By libpq itself: psycopg's `notifies` sets up a wait for each one, and there is one per commit.
+    """
+    import psycopg
+
+    notified, loop, libpq = asyncio.Event(), asyncio.get_running_loop(), connection.pgconn
+    descriptor: int = connection.fileno()
+
+    def on_readable() -> None:
+        try:
+            libpq.consume_input()
+            while libpq.notifies() is not None:
+                pass
+        except psycopg.Error:  # `connection.closed` from now on
+            loop.remove_reader(descriptor)
+        notified.set()
+
+    loop.add_reader(descriptor, on_readable)
+    try:
+        yield notified
+    finally:
+        loop.remove_reader(descriptor)
 
 
 # By ctypes: the standard library has no inotify, and no dependency of ours has one that fits an event loop.
