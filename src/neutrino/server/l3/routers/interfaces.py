@@ -72,7 +72,7 @@ class Interfaces:
                 assert subnet_id is not None
                 change = self._add_subnet(connection, context, state, subnet_id)
             others = self.ports.reconcile(connection, router, change.ports, assigned.agents)
-        self.scheduler.commit(router, assigned.writes + change.writes + others, assigned.agents)
+        self.scheduler.commit(router, assigned.writes + change.writes + others, assigned)
         return _answer(router_id, change.port, [s["id"] for s in change.subnets], change.subnets[-1]["id"])
 
     def _add_subnet(self, connection: Connection, context: Context, state: _State, subnet_id: str) -> _InterfaceChange:

@@ -9,7 +9,7 @@ that the router's revision has not changed.
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import sqlalchemy as sa
@@ -38,10 +38,14 @@ _a, _b, _r, _rp = t.agents.c, t.router_l3_agents.c, t.routers.c, t.router_ports.
 
 @dataclass(frozen=True)
 class Assignment:
-    """The agents of a router after a change, and the writes of the placements that change."""
+    """The agents of a router after a change, and the writes of the placements that change.
+
+    `candidates`: all agents, if they were looked at for this.
+    """
 
     agents: tuple[RouterAgent, ...]
     writes: Writes = ()
+    candidates: Sequence[Candidate] | None = None
 
 
 @dataclass(eq=False)
@@ -68,7 +72,7 @@ class L3Scheduler(AgentScheduler):
         if not needs_agent(router, has_interface=True):
             return kept
         added = self._add_lacking(connection, router, kept.agents)
-        return Assignment(added.agents, kept.writes + added.writes)
+        return replace(added, writes=kept.writes + added.writes)
 
     def _keep_fitting(self, connection: Connection, router: Object, current: tuple[RouterAgent, ...]) -> Assignment:
         """The agents that can keep a router of another kind. They get it as if it were new: HA ports are another kind's."""
@@ -85,29 +89,37 @@ class L3Scheduler(AgentScheduler):
         self, connection: Connection, router: Object, current: tuple[RouterAgent, ...], barred: Collection[str] = ()
     ) -> Assignment:
         """Add the agents that the router lacks, but none that is `barred`."""
+        candidates = self._candidates(connection)
         chosen = l3.choose_agents(
-            [agent for agent in self._candidates(connection) if agent.id not in barred],
+            [agent for agent in candidates if agent.id not in barred],
             router,
             {agent.agent_id for agent in current},
             router["availability_zone_hints"] or list(self.options.default_zones),
             self.options.agents_per_object,
             self.driver,
         )
-        return Assignment((*current, *(RouterAgent(a.id, a.host) for a in chosen)), _join(router["id"], chosen))
+        agents = (*current, *(RouterAgent(a.id, a.host) for a in chosen))
+        return Assignment(agents, _join(router["id"], chosen), candidates)
 
     def _candidates(self, connection: Connection) -> list[Candidate]:
         return ROUTERS.candidates(connection, self.registry.cutoff())[0]
 
-    def commit(self, router: Object, writes: Writes, agents: Sequence[RouterAgent] | None = None) -> None:
+    def commit(self, router: Object, writes: Writes, assigned: Assignment | None = None) -> None:
         """Write a change of a router's ports and agents, on the condition that the router is as it was read.
 
-        `agents`: those that it has then. If they may be too few, and the router DOWN, the reason is logged.
+        `assigned`: the agents of the router with its interfaces. Without any, the reason is logged.
         """
+        router_id = router["id"]
         with self.operations.write([], writes) as tx:
             update_row(tx, t.routers, router, {})
-            if agents is not None and (router["distributed"] or not agents):
-                tx.read_after_commit(router_view.reading_status(router["id"]), *self._reads_why_down(router["id"]))
-                tx.after_commit(self.status, router["id"])
+            if assigned is None:
+                pass
+            elif router["distributed"] or (not assigned.agents and assigned.candidates is None):
+                tx.read_after_commit(router_view.reading_status(router_id), *self._reads_why_down(router_id))
+                tx.after_commit(self.status, router_id)
+            else:
+                reason = "" if assigned.agents else self._reason(router, assigned.candidates or (), False, True)
+                tx.after_commit(self._log_reason, router_id, reason)
 
     # --- one router by itself -------------------------------------------------------------------------------------
 
@@ -132,7 +144,7 @@ class L3Scheduler(AgentScheduler):
             writes += self.ports.reconcile(connection, router, ports, agents, rebind=change.rebind)
         if not writes:
             return None
-        self.commit(router, writes, agents)
+        self.commit(router, writes, Assignment(agents))
         was, now = {agent.agent_id for agent in before}, {agent.agent_id for agent in agents}
         return Move(object_id, tuple(sorted(was - now)), tuple(sorted(now - was)))
 
@@ -142,16 +154,19 @@ class L3Scheduler(AgentScheduler):
         """A router's status after a change. The reason why it is DOWN is logged, once."""
         with self.db.read() as connection:
             status = router_view.status_of(connection, router_id)
-            if status != DOWN:
-                self._reasons.pop(router_id, None)
-                return status
-            reason = self._why_down(connection, router_id)
-        if reason and self._reasons.get(router_id) != reason:
+            reason = self._why_down(connection, router_id) if status == DOWN else ""
+        self._log_reason(router_id, reason)
+        return status
+
+    def _log_reason(self, router_id: str, reason: str) -> None:
+        """Log why a router is DOWN, unless that is known; without a reason it is not."""
+        if not reason:
+            self._reasons.pop(router_id, None)
+        elif self._reasons.get(router_id) != reason:
             if len(self._reasons) >= MAX_REASONS:  # deleted routers stay in it
                 self._reasons.clear()
             self._reasons[router_id] = reason
             LOG.warning("router %s is DOWN: %s", router_id, reason)
-        return status
 
     def unhosted(self) -> dict[str, str]:
         """Every router that no agent can serve, with the reason."""
@@ -175,13 +190,13 @@ class L3Scheduler(AgentScheduler):
             router = router_view.VIEW.get(connection, router_id)
         except errors.RouterNotFound:  # deleted meanwhile
             return ""
-        return l3.why_down(
-            router,
-            self._candidates(connection),
-            router["availability_zone_hints"] or list(self.options.default_zones),
-            has_agent=bool(read_agents(connection, router_id)),
-            has_interface=any(port.is_interface for port in read_ports(connection, router_id)),
-        )
+        has_agent = bool(read_agents(connection, router_id))
+        has_interface = any(port.is_interface for port in read_ports(connection, router_id))
+        return self._reason(router, self._candidates(connection), has_agent, has_interface)
+
+    def _reason(self, router: Object, candidates: Sequence[Candidate], has_agent: bool, has_interface: bool) -> str:
+        zones = router["availability_zone_hints"] or list(self.options.default_zones)
+        return l3.why_down(router, candidates, zones, has_agent=has_agent, has_interface=has_interface)
 
     # --- the life of agents ---------------------------------------------------------------------------------------
 
