@@ -27,6 +27,7 @@ from neutrino.server.db.read_ahead import Captured, Rows
 _OPTION = "neutrino_batch"  # the connection's execution option that has the batch of its transaction
 _PSYCOPG = ("postgresql", "psycopg")
 _PACKET_BYTES = 1_000_000  # below MariaDB's max_allowed_packet, 16 MB by default, with room for the last statement
+_MAX_TOGETHER = 8
 _STALE_MARIADB = 31999  # error number of ours: MariaDB's own end far below
 _STALE_POSTGRESQL = "22012"  # division by zero: no other statement of ours divides
 
@@ -241,11 +242,28 @@ class _PostgresPipeline:
 
 def _run(cursor: Any, statement: Statement) -> None:
     if statement.many:
-        cursor.executemany(statement.text, statement.parameters)
+        rows = statement.parameters
+        # A few rows in one statement, as of the change log; each number of rows is a statement that is prepared.
+        together = _insert_of(statement.text, len(rows)) if len(rows) <= _MAX_TOGETHER else None
+        if together is None:
+            cursor.executemany(statement.text, rows)
+        else:
+            cursor.execute(
+                together, {f"{name}_{i}": value for i, row in enumerate(rows) for name, value in row.items()}
+            )
     elif statement.rows is None:
         cursor.execute(statement.text, statement.parameters)
     else:
         cursor.execute(_checked(statement.text, statement.rows), statement.parameters)
+
+
+@lru_cache(1000)
+def _insert_of(text: str, rows: int) -> str | None:
+    """An INSERT of psycopg for so many rows, with the row's number in the names of parameters; None: it is another."""
+    insert, values, row = text.partition(" VALUES ")
+    if not values or not row.endswith(")"):
+        return None
+    return insert + values + ", ".join(row.replace(")s", f"_{i})s") for i in range(rows))
 
 
 @lru_cache(1000)
