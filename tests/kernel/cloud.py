@@ -31,6 +31,12 @@ AGENTS = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
 START_SECONDS = 30.0
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print a failure at once: pytest's own summary follows only after the last test, which may be an hour later."""
+    if report.failed:
+        print(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}", flush=True)
+
+
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
     with temporary_lab(hosts=2, datapath=DATAPATH) as made:
