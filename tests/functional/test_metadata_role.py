@@ -302,6 +302,19 @@ def test_a_proxy_whose_socket_is_deleted_is_restarted(host: Host, monkeypatch: p
     asyncio.run(scenario())
 
 
+def test_a_proxy_that_starts_slowly_is_waited_for(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine it takes longer than the first wait: restarts at the same interval would never end."""
+    blue = isolated(host, "blue", 5)
+    monkeypatch.setattr("neutrino.agent.metadata.role.START_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        host.feed.synced()
+        async with host.agent():
+            await until(lambda: answers(host, "blue", blue), 30)
+
+    asyncio.run(scenario())
+
+
 def test_a_re_created_namespace_is_served(host: Host) -> None:
     blue = isolated(host, "blue", 5)
 

@@ -38,7 +38,8 @@ from neutrino.model import agents
 
 LOG = logging.getLogger(__name__)
 CONNECT_SECONDS = 0.05  # between attempts
-START_SECONDS = 10.0  # for a started proxy to send `Hello`
+START_SECONDS = 10.0  # for a started proxy to send `Hello`; twice as long after each restart, for slow machines
+MAX_START_SECONDS = 600.0
 CHECK_SECONDS, FIRST_CHECK = 2.0, 0.05  # between checks of the namespaces; shorter while one is missing
 
 
@@ -103,7 +104,7 @@ class MetadataRole:
         self._desired.index()
         self._render()
         try:
-            channel = await asyncio.to_thread(self._connect)
+            channel = await asyncio.to_thread(self._connect, START_SECONDS)
         except OSError as error:
             plan = "metadata: the process is not running" if self._desired.listeners else ""
             return Drift(self.name, plan, {"process": str(error)})
@@ -144,15 +145,16 @@ class MetadataRole:
         """
         await self._start()
         loop = asyncio.get_running_loop()
-        since = loop.time()
+        since, patience = loop.time(), START_SECONDS
         while True:
             try:
-                channel = await asyncio.to_thread(self._connect)
+                channel = await asyncio.to_thread(self._connect, patience)
+                patience = START_SECONDS
             except OSError as error:
                 self._set_proxy_problem(f"it does not answer: {error}")
-                if loop.time() - since > START_SECONDS and self.supervisor.running(self.daemon.name) is not None:
+                if loop.time() - since > patience and self.supervisor.running(self.daemon.name) is not None:
                     await self._restart("its socket is gone")
-                    since = loop.time()
+                    since, patience = loop.time(), min(2 * patience, MAX_START_SECONDS)
                 await asyncio.sleep(CONNECT_SECONDS)
                 continue
             try:
@@ -166,8 +168,8 @@ class MetadataRole:
                 self._listeners.clear()  # the next `Hello` says what the proxy has
                 since = loop.time()
 
-    def _connect(self) -> Channel[Hello]:
-        return connect(self.options.socket, PROXY_MESSAGES, START_SECONDS)
+    def _connect(self, seconds: float) -> Channel[Hello]:
+        return connect(self.options.socket, PROXY_MESSAGES, seconds)
 
     async def _restart(self, reason: str) -> None:
         LOG.warning("the metadata proxy is restarted: %s", reason)
