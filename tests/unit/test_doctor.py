@@ -226,6 +226,12 @@ def two_allocations(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Find
     return service.database(subject)
 
 
+def read_only(path: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    """By the answer of SQLite to another question; the functional tests have databases that are."""
+    patch.setitem(service.READ_ONLY, "sqlite", sa.text("SELECT 1"))
+    return service.database(migrated(support.server(path)))
+
+
 def damaged(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
     subject = migrated(support.server(directory))
     path = Path(files.sqlite_file(subject.conf))
@@ -348,6 +354,7 @@ PROVOKED: dict[kinds.Kind, Provoke] = {
     kinds.SCHEMA_NEW: lambda path, patch: service.database(
         migrated(support.server(path), "UPDATE alembic_version SET version_num = '9999'")
     ),
+    kinds.DATABASE_READ_ONLY: read_only,
     kinds.DATABASE_DAMAGED: damaged,
     kinds.QUOTA_WRONG: wrong_counter,
     kinds.ADDRESS_DUPLICATE: two_allocations,

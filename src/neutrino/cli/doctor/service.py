@@ -32,7 +32,7 @@ _NOW = {
     "mysql": sa.text("SELECT UNIX_TIMESTAMP(NOW(6))"),
     "mariadb": sa.text("SELECT UNIX_TIMESTAMP(NOW(6))"),
 }
-_READ_ONLY = {
+READ_ONLY = {
     "postgresql": sa.text("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean"),
     "mysql": sa.text("SELECT @@GLOBAL.read_only"),
     "mariadb": sa.text("SELECT @@GLOBAL.read_only"),
@@ -79,7 +79,7 @@ def database(subject: Subject) -> Iterator[Finding]:
 
 
 def _read_only(db: Database, shown: str) -> Iterator[Finding]:
-    query = _READ_ONLY.get(db.dialect)
+    query = READ_ONLY.get(db.dialect)
     if query is None:
         return
     with db.read() as connection:
