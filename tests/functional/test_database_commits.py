@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
 from neutrino.server.db.batch import Statement
+from neutrino.server.db.read_ahead import Captured
 from neutrino.server.db.transaction import FENCE
 from neutrino.server.main import Server
 from tests.api.client import Api
@@ -53,19 +54,18 @@ class LostCommit:
     def __exit__(self, *_: object) -> None:
         self._sender.send = self._original
 
-    def _send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
+    def _send(self, cursor: Any, before: Sequence[Statement], last: Statement, reads: Sequence[Captured]) -> Any:
         if last.text != "COMMIT" or self.cuts or not any(self._table in one.text for one in before):
-            self._original(cursor, before, last)
-            return
+            return self._original(cursor, before, last, reads)
         self.cuts += 1
         if self._executed:
-            self._original(cursor, before, last)
+            self._original(cursor, before, last, reads)
         connection = cursor.connection
         if hasattr(connection, "pgconn"):
             connection.pgconn.finish()
         else:
             connection._force_close()
-        cursor.execute("SELECT 1")  # raises what the driver raises on a lost connection
+        return cursor.execute("SELECT 1")  # raises what the driver raises on a lost connection
 
 
 @pytest.mark.parametrize("executed", [True, False], ids=["executed", "not executed"])
@@ -79,6 +79,20 @@ def test_the_write_is_made_once(server: Server, executed: bool) -> None:
     with server.db.read() as connection:
         fences = sa.select(sa.func.count()).where(t.changes.c.kind == FENCE)
         assert connection.execute(fences).scalar() == (0 if executed else 1)
+        connection.execute(sa.delete(t.changes).where(t.changes.c.kind == FENCE))
+
+
+@pytest.mark.parametrize("executed", [True, False], ids=["executed", "not executed"])
+def test_what_follows_the_commit_is_read_nevertheless(server: Server, executed: bool) -> None:
+    api = Api(server.app)
+    other, network = (api.network()["id"] for _ in range(2))
+    subnet = {"network_id": network, "ip_version": 4, "cidr": "10.0.0.0/24"}
+    api.post("/subnets", {"subnet": {**subnet, "network_id": other}}).expect(201)  # makes the counter
+    with LostCommit(server, "subnets", executed=executed) as lost:
+        made = api.post("/subnets", {"subnet": subnet}).expect(201).body["subnet"]
+    assert lost.cuts == 1
+    assert [found["id"] for found in api.all("/subnets", {"network_id": network})] == [made["id"]]
+    with server.db.read() as connection:
         connection.execute(sa.delete(t.changes).where(t.changes.c.kind == FENCE))
 
 
