@@ -28,7 +28,7 @@ test: ## install what is missing, check the code, run the whole test suite
 fresh: ## follow the README on a bare Debian, in separate namespaces (DEBIAN=12|13, TESTS=some|all, KEEP=1)
 	@DEBIAN="$(DEBIAN)" TESTS="$(TESTS)" KEEP="$(KEEP)" scripts/fresh
 
-kernel: ## test the kernel datapath of Open vSwitch in a QEMU guest: all flows, packets, and a whole cloud of two hosts (an hour without KVM)
+kernel: ## test the kernel datapath of Open vSwitch in a QEMU guest: all flows, packets, and a whole cloud of two hosts (one to two hours without KVM)
 	@scripts/setup kernel
 	@.venv/bin/python -m tests.kernel.run $(PYTEST_ARGS)
 

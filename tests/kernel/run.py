@@ -1,6 +1,6 @@
 """`make kernel`: tests of the kernel's Open vSwitch datapath, in a guest that has it.
 
-Takes about an hour where the guest is emulated, minutes with /dev/kvm. Arguments are pytest's:
+Takes one to two hours where the guest is emulated, minutes with /dev/kvm. Arguments are pytest's:
 `make kernel PYTEST_ARGS=tests/kernel/routers.py`.
 """
 

@@ -118,7 +118,7 @@ class L3Scheduler(AgentScheduler):
                 tx.read_after_commit(router_view.reading_status(router_id), *self._reads_why_down(router_id))
                 tx.after_commit(self.status, router_id)
             else:
-                reason = "" if assigned.agents else self._reason(router, assigned.candidates or (), False, True)
+                reason = "" if assigned.agents else self._reason(router, assigned.candidates or (), has_agent=False)
                 tx.after_commit(self._log_reason, router_id, reason)
 
     # --- one router by itself -------------------------------------------------------------------------------------
@@ -192,9 +192,12 @@ class L3Scheduler(AgentScheduler):
             return ""
         has_agent = bool(read_agents(connection, router_id))
         has_interface = any(port.is_interface for port in read_ports(connection, router_id))
-        return self._reason(router, self._candidates(connection), has_agent, has_interface)
+        candidates = self._candidates(connection)
+        return self._reason(router, candidates, has_agent=has_agent, has_interface=has_interface)
 
-    def _reason(self, router: Object, candidates: Sequence[Candidate], has_agent: bool, has_interface: bool) -> str:
+    def _reason(
+        self, router: Object, candidates: Sequence[Candidate], *, has_agent: bool, has_interface: bool = True
+    ) -> str:
         zones = router["availability_zone_hints"] or list(self.options.default_zones)
         return l3.why_down(router, candidates, zones, has_agent=has_agent, has_interface=has_interface)
 
