@@ -78,13 +78,15 @@ class Authorizer:
         self._visibilities: dict[tuple[Any, ...], Visibility] = {}
 
     def _rules(self) -> Any:
-        """The rules, reloaded if policy.yaml has changed, so that an edit needs no restart. It empties the caches."""
+        """The rules, reloaded if policy.yaml or a file of policy.d has changed, so that an edit needs no restart."""
         if time.monotonic() - self._loaded > RELOAD_SECONDS:
+            before = dict(self._enforcer.rules)
             self._enforcer.load_rules()
             self._loaded = time.monotonic()
-            self._dependencies.clear()
-            self._decisions.clear()
-            self._visibilities.clear()
+            if before != self._enforcer.rules:  # a rule that was read again is another object
+                self._dependencies.clear()
+                self._decisions.clear()
+                self._visibilities.clear()
         return self._enforcer.rules
 
     # --- single decisions -----------------------------------------------------------------------------------------
