@@ -14,6 +14,7 @@ from tests.conformance.differences import DIFFERENCES
 from tests.conformance.missing import MISSING
 from tests.conformance.recording.exchange import read_recording
 from tests.conformance.recording.replay import read_accepted
+from tests.conformance.terraform import FUNCTIONS, MANAGED, NOT_HERE
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
 
@@ -22,7 +23,12 @@ _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def written_anew(text: str) -> str:
     """The document with current tables."""
-    tables = {"exchanges": _exchanges(), "attributes": _attributes(), "extensions": _extensions()}
+    tables = {
+        "exchanges": _exchanges(),
+        "attributes": _attributes(),
+        "extensions": _extensions(),
+        "terraform": _terraform(),
+    }
     return _TABLE.sub(lambda match: f"{match[1]}{tables[match[2]]}{match[3]}", text)
 
 
@@ -42,6 +48,15 @@ def _attributes() -> str:
 def _extensions() -> str:
     rows = ((what, ", ".join(f"`{alias}`" for alias in aliases.split())) for what, aliases in MISSING.items())
     return _table(("would come with", "aliases"), rows)
+
+
+def _terraform() -> str:
+    rows = [(f"`{name}`", f"`{MANAGED[name].path}`") for name in MANAGED]
+    rows += [(f"`{name}`", "a part of another object") for name in FUNCTIONS]
+    missing = [
+        (", ".join(f"`{each}`" for each in names.split(", ")), f"not here: {what}") for names, what in NOT_HERE.items()
+    ]
+    return _table(("resource type", "managed at"), [*sorted(rows), *missing])
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
