@@ -258,7 +258,8 @@ def test_all_refused_options_are_in_one_message(tmp_path: Path) -> None:
     """Each by the program that would need them."""
     conf = configured(
         tmp_path,
-        "[DEFAULT]\nenable_default_route_bfd = True\ninterface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver\n"
+        "[DEFAULT]\nenable_default_route_bfd = True\n"
+        "interface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver\n"
         "external_dns_driver =\nipam_driver = mine\n[OVS]\nuse_veth_interconnection = yes\n",
     )
     with pytest.raises(RefusedToStart) as refused:

@@ -30,14 +30,14 @@ class _Feature:
 
 _FEATURES = (
     _Feature(
-        creatable(TRANSPARENT, t.Bool(), default=False, filter=True),
+        creatable(TRANSPARENT, t.Bool(), filter=True),
         "vlan_transparent",
         "vlan_transparent_types",
         errors.VlanTransparencyDriverError,
         Extension("vlan-transparent", "Vlantransparent", "Networks that carry the VLAN tags of instances."),
     ),
     _Feature(
-        creatable(QINQ, t.Bool(), default=False, filter=True),
+        creatable(QINQ, t.Bool(), filter=True),
         "vlan_qinq",
         "qinq_types",
         errors.VlanQinqDriverError,
