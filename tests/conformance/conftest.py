@@ -9,7 +9,12 @@ import pytest
 from tests.conformance.server import LiveServer
 
 VLANS = {
-    "DEFAULT": {"auth_strategy": "noauth", "agent_down_time": "3600"},
+    "DEFAULT": {
+        "auth_strategy": "noauth",
+        "agent_down_time": "3600",
+        "vlan_transparent": "true",
+        "vlan_qinq": "true",
+    },
     "ml2": {"project_network_types": "vlan"},
     "ml2_type_vlan": {"network_vlan_ranges": "physnet1:1000:4000"},
 }

@@ -22,13 +22,9 @@ MISSING: dict[str, str] = {
     "local IPs": "local_ip",
     "default networks of projects": "project-default-networks",
     "default rules of security groups": "security-groups-default-rules security-groups-default-statefulness",
-    "ports of special hardware": """
-        port-device-profile port-hardware-offload-type port-hint-ovs-tx-steering port-hints port-mac-override
-        port-numa-affinity-policy port-numa-affinity-policy-socket port-trusted-vif uplink-status-propagation-updatable
-    """,
     "an external DNS service": "subnet-dns-publish-fixed-ip",
     "nothing planned": """
-        agent_sort_key network-cascade-delete quota-check-limit-default subnet_onboard vlan-transparent qinq pvlan
+        agent_sort_key network-cascade-delete quota-check-limit-default subnet_onboard pvlan
     """,
 }
 

@@ -11,7 +11,7 @@ import pytest
 from neutrino.model.agents import DHCP, L3, AgentState
 from tests.conformance.facts import CORE, aliases_of_lib, of_neutron
 from tests.conformance.neutron_facts import NEUTRON
-from tests.conformance.server import PROJECT, LiveServer
+from tests.conformance.server import PROJECT, ROLES, LiveServer
 
 Object = dict[str, Any]
 Shown = dict[str, Object]
@@ -35,7 +35,9 @@ _NEEDED = """
     network_ha floatingip-pools qos qos-bw-limit-direction qos-bw-minimum-ingress qos-default qos-fip
     qos-fip-network-policy qos-gateway-ip qos-port-network-policy qos-pps qos-pps-minimum qos-pps-minimum-rule-alias
     qos-rule-type-details qos-rule-type-filter qos-rules-alias port-resource-request port-resource-request-groups
-    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2
+    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 uplink-status-propagation-updatable port-device-profile
+    port-hardware-offload-type port-hints port-hint-ovs-tx-steering port-mac-override port-numa-affinity-policy
+    port-numa-affinity-policy-socket port-trusted-vif vlan-transparent qinq
 """
 NEEDED = _NEEDED.split()
 
@@ -442,6 +444,48 @@ def request_groups(server: LiveServer, shown: Shown) -> None:
     assert port["resource_request"]["same_subtree"] == [group["id"] for group in groups]
 
 
+def created_port(server: LiveServer, shown: Shown, **values: Any) -> Object:
+    """A new port as it is shown; it is deleted again."""
+    body = {"port": {"network_id": shown["networks"]["id"], **values}}
+    status, answer = server.exchange("POST", "/v2.0/ports", body, {"X-Roles": f"{ROLES},service"})
+    assert status == 201, answer
+    port: Object = server.ask("GET", f"/v2.0/ports/{answer['port']['id']}")["port"]
+    server.ask("DELETE", f"/v2.0/ports/{port['id']}")
+    return port
+
+
+def given_to_a_port(name: str, value: Any, profile: Object | None = None) -> Probe:
+    """An attribute of a new port, with what it adds to the binding profile."""
+
+    def probe(server: LiveServer, shown: Shown) -> None:
+        port = created_port(server, shown, **{name: value})
+        assert (port[name], port["binding:profile"]) == (value, profile or {})
+
+    return probe
+
+
+def changed_uplink_status(server: LiveServer, shown: Shown) -> None:
+    path = f"/v2.0/ports/{shown['ports']['id']}"
+    for value in (False, True):
+        changed = server.ask("PUT", path, {"port": {"propagate_uplink_status": value}})["port"]
+        assert changed["propagate_uplink_status"] is value
+
+
+def mac_of_card(server: LiveServer, shown: Shown) -> None:
+    card = {"binding:vnic_type": "direct-physical", "binding:profile": {"device_mac_address": "3c:fd:fe:00:00:09"}}
+    assert created_port(server, shown, **card)["mac_address"] == "3c:fd:fe:00:00:09"
+
+
+def tagging_network(name: str) -> Probe:
+    def probe(server: LiveServer, shown: Shown) -> None:
+        made = server.ask("POST", "/v2.0/networks", {"network": {name: True}})["network"]
+        assert ids(server, f"networks?{name}=true") == [made["id"]]
+        server.ask("DELETE", f"/v2.0/networks/{made['id']}")
+        refused(server, "POST", "/v2.0/networks", {"network": {name: True, "provider:network_type": "flat"}})
+
+    return probe
+
+
 def traced_packet(server: LiveServer, shown: Shown) -> None:
     port = server.ask("POST", "/v2.0/ports", {"port": {"network_id": shown["networks"]["id"]}})["port"]
     body = {"trace": {"source_port_id": port["id"], "destination_address": "198.51.100.1"}}
@@ -452,6 +496,19 @@ def traced_packet(server: LiveServer, shown: Shown) -> None:
 
 PROBES: dict[str, Probe] = {
     "trace": traced_packet,
+    "port-device-profile": given_to_a_port("device_profile", "fpga"),
+    "port-hardware-offload-type": given_to_a_port(
+        "hardware_offload_type", "switchdev", {"capabilities": ["switchdev"]}
+    ),
+    "port-hints": given_to_a_port("hints", {"openvswitch": {}}),
+    "port-hint-ovs-tx-steering": given_to_a_port("hints", {"openvswitch": {"other_config": {"tx-steering": "hash"}}}),
+    "port-mac-override": mac_of_card,
+    "port-numa-affinity-policy": given_to_a_port("numa_affinity_policy", "required"),
+    "port-numa-affinity-policy-socket": given_to_a_port("numa_affinity_policy", "socket"),
+    "port-trusted-vif": given_to_a_port("trusted", True, {"trusted": True}),
+    "uplink-status-propagation-updatable": changed_uplink_status,
+    "vlan-transparent": tagging_network("vlan_transparent"),
+    "qinq": tagging_network("qinq"),
     "qos-bw-limit-direction": both_directions("bandwidth_limit"),
     "qos-bw-minimum-ingress": both_directions("minimum_bandwidth"),
     "qos-pps": both_directions("packet_rate_limit"),

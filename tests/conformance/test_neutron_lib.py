@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from types import SimpleNamespace
 
@@ -10,6 +11,8 @@ from neutron_lib.placement import utils as placement
 from neutron_lib.placement.constants import TRAIT_NETWORK_TUNNEL as TUNNEL_TRAIT
 
 from neutrino.server.api.definition import Resource
+from neutrino.server.api.resources.network import NETWORK
+from neutrino.server.ml2 import vlan_tags
 from neutrino.server.qos.resource_request import resource_request
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.facts import CORE, OWN_ALIASES, OWN_COLLECTIONS, Fact, aliases_of_lib, of_neutron, of_ours
@@ -27,7 +30,10 @@ def aliases(server: LiveServer) -> set[str]:
 def found(aliases: set[str]) -> dict[str, object]:
     """Every difference: its key -> what Neutron has and what we have."""
     want = of_neutron(aliases)
-    have = of_ours(resource for resource in RESOURCES if resource.collection not in OWN_COLLECTIONS)
+    # The server of these tests has the options of vlan_tags set.
+    tagging = dataclasses.replace(NETWORK, attributes=(*NETWORK.attributes, *vlan_tags.ATTRIBUTES))
+    served = (tagging if resource is NETWORK else resource for resource in RESOURCES)
+    have = of_ours(resource for resource in served if resource.collection not in OWN_COLLECTIONS)
     differences: dict[str, object] = {}
     for (collection, name), fact in want.items():
         ours = have.get((collection, name))

@@ -20,6 +20,7 @@ from neutrino.dataplane.ovsdb.api import (
     SetBridge,
     SetManager,
     SetPort,
+    SetVlanLimit,
     Snapshot,
     compare,
 )
@@ -67,7 +68,14 @@ class FakeOvsdb:
         left = {f"QoS of {name}" for name in _shaped(self._snapshot.bridges) - present}
         unused = (self._snapshot.unused - collected) | left
         before = self._snapshot
-        self._snapshot = dataclasses.replace(before, bridges=bridges, managers=managers, unused=frozenset(unused))
+        limits = [each.limit for each in given if isinstance(each, SetVlanLimit)]
+        self._snapshot = dataclasses.replace(
+            before,
+            bridges=bridges,
+            managers=managers,
+            unused=frozenset(unused),
+            vlan_limit=limits[-1] if limits else before.vlan_limit,
+        )
         events = compare(before, self._snapshot)
         for listener in list(self._listeners) if events else []:
             listener(events)

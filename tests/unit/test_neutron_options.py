@@ -258,13 +258,14 @@ def test_all_refused_options_are_in_one_message(tmp_path: Path) -> None:
     """Each by the program that would need them."""
     conf = configured(
         tmp_path,
-        "[DEFAULT]\nvlan_transparent = True\ninterface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver\n"
+        "[DEFAULT]\nenable_default_route_bfd = True\n"
+        "interface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver\n"
         "external_dns_driver =\nipam_driver = mine\n[OVS]\nuse_veth_interconnection = yes\n",
     )
     with pytest.raises(RefusedToStart) as refused:
         findings.refuse(conf, findings.SERVER)
     assert str(refused.value) == (
-        "[DEFAULT] vlan_transparent = True is refused: there are no VLAN-transparent networks; "
+        "[DEFAULT] enable_default_route_bfd = True is refused: routers have one gateway; "
         "[DEFAULT] ipam_driver = mine is refused: addresses are allocated by the server itself"
     )
     with pytest.raises(RefusedToStart) as refused:
@@ -284,7 +285,7 @@ def test_all_refused_options_are_in_one_message(tmp_path: Path) -> None:
         ("DEFAULT", "dhcp_driver = neutron.agent.linux.dhcp.Dnsmasq"),
         ("DEFAULT", "ipam_driver = internal"),
         ("DEFAULT", "network_scheduler_driver = neutron.scheduler.dhcp_agent_scheduler.WeightScheduler"),
-        ("DEFAULT", "vlan_transparent = False"),
+        ("DEFAULT", "enable_default_route_ecmp = False"),
         ("quotas", "quota_driver = neutron.db.quota.driver.DbQuotaDriver"),
         ("agent", "prevent_arp_spoofing = True"),
         ("ovs", "use_veth_interconnection = False"),

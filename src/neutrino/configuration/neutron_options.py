@@ -194,8 +194,6 @@ REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
                 EMPTY, "packages add API resources by the entry point neutrino.service_plugins"
             ),
             "network_link_prefix": Refusal(EMPTY, "use [oslo_middleware] enable_proxy_headers_parsing"),
-            "vlan_transparent": Refusal((*EMPTY, *FALSE), "there are no VLAN-transparent networks"),
-            "vlan_qinq": Refusal((*EMPTY, *FALSE), "there are no QinQ networks"),
             "enable_new_agents": Refusal(TRUE, "new agents are enabled; a host needs a credential to become one"),
             "enable_services_on_agents_with_admin_state_down": Refusal(
                 FALSE, "networks leave DHCP agents that are disabled"

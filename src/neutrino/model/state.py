@@ -47,6 +47,9 @@ class Network(Object, frozen=True, kw_only=True, omit_defaults=True):
     mtu: fields.Mtu = 1500
     admin_state_up: bool = True
     external: bool = False
+    # Either of them: it carries the VLAN tags of instances; with `qinq` its own tag is that of 802.1ad.
+    vlan_transparent: bool = False
+    qinq: bool = False
     qos_policy_id: str = ""
     segments: tuple[Segment, ...] = ()
     subnets: tuple[Subnet, ...] = ()
@@ -79,6 +82,7 @@ class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
     security_groups: tuple[str, ...] = ()
     qos_policy_id: str = ""  # its own, not its network's: model/qos.py has the rule which of the two applies
     firewall_group_id: str = ""
+    tx_steering: Annotated[str, fields.one_of("", "thread", "hash")] = ""  # the hint for Open vSwitch
     vif_type: str = ""
     vnic_type: str = "normal"
     hybrid_plug: bool = False

@@ -127,6 +127,17 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             max=MAX_ADDRESS_PAIRS,
             help="The most allowed address pairs of a port.",
         ),
+        cfg.BoolOpt(
+            "vlan_transparent",
+            default=None,  # as in Neutron, whose Open vSwitch driver has no such networks
+            help="Networks can be created that carry the VLAN tags of instances (vlan_transparent). Not set: no.",
+        ),
+        cfg.BoolOpt(
+            "vlan_qinq",
+            default=None,
+            help="VLAN networks can be created that carry the VLAN tags of instances in a tag of 802.1ad (qinq). Not set: "
+            "no.",
+        ),
         cfg.IntOpt("global_physnet_mtu", default=1500, min=0, help="MTU of the physical network below."),
         cfg.IntOpt("agent_down_time", default=75, min=1, help="Seconds without a report after which an agent is dead."),
         cfg.IntOpt("dhcp_agents_per_network", default=1, min=1, help="Agents that serve each network's DHCP."),

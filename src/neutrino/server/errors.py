@@ -67,6 +67,8 @@ class NoNetworkAvailable(Conflict): template = "No free segment is left for proj
 class SegmentsSetInConjunctionWithProviders(BadRequest):
     template = "Give either segments or the provider attributes, not both."
 class SegmentsContainDuplicateEntry(BadRequest): template = "segments contains a duplicate entry."
+class VlanTransparencyDriverError(BadRequest): template = "Backend does not support VLAN Transparency."
+class VlanQinqDriverError(BadRequest): template = "Backend does not support VLAN QinQ."
 class InvalidSharedSetting(Conflict):
     template = "shared of network {network} cannot be changed: other projects have ports on it."
 class ExternalNetworkInUse(InUse):

@@ -29,6 +29,7 @@ from neutrino.dataplane.ovsdb.api import (
     SetBridge,
     SetManager,
     SetPort,
+    SetVlanLimit,
     Snapshot,
 )
 from neutrino.dataplane.tc.api import Item
@@ -36,6 +37,7 @@ from neutrino.model import state
 
 KERNEL_TYPES = ("", "system")  # of interfaces that are devices of the kernel
 SECURE = "secure"
+_TAGS = 2  # of a packet of an instance: the network's and its own
 _TOS = "tos"  # the option of a tunnel
 _NAME_LENGTH = 15  # of a device, in the kernel
 
@@ -159,6 +161,18 @@ def plan_tags(desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
         elif plugged.ports[port_id] in desired.dead:
             wanted.append(SetPort(bridge, device, tag=DEAD_VLAN, make=False))
     return ConfigurationPlan(unmet(wanted, snapshot))
+
+
+def plan_vlan_limit(desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
+    """Two VLAN tags, where a network here carries tags of instances in front of which its own is pushed.
+
+    By default the switch looks at one tag and cannot push a second one. The limit is not lowered again: it may be the
+    operator's, and without such networks it has no effect, because ports of other networks may not send tags.
+    """
+    enough = snapshot.vlan_limit == 0 or snapshot.vlan_limit >= _TAGS
+    if enough or not any(network.carries_tags for network in desired.networks):
+        return ConfigurationPlan()
+    return ConfigurationPlan((SetVlanLimit(0),))
 
 
 def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool) -> ConfigurationPlan:

@@ -166,6 +166,8 @@ class LocalNetwork:
     key: SegmentKey
     vlan: int
     uplink: int = 0  # ofport on the integration bridge; 0: none
+    carries_tags: bool = False  # VLAN tags of instances
+    qinq: bool = False  # its own tag on the physical network is that of 802.1ad
 
     @property
     def is_physical(self) -> bool:
@@ -210,6 +212,8 @@ class LocalPort:
     sources: frozenset[tuple[str, str]] = frozenset()  # (MAC, prefix) that it may send from
     rules: frozenset[EffectiveRule] = frozenset()
     stateful: bool = True  # whether any of its groups tracks connections
+    sends_tags: bool = False  # its network carries the VLAN tags of its frames
+    tx_steering: str = ""  # the hint for the switch
     egress_extensions: bool = False  # packets from it pass the extensions' tables
     ingress_extensions: bool = False  # packets to it pass the extensions' tables
 
@@ -319,11 +323,15 @@ def resolve(host_state: HostState, plugged: Plugged, vlans: Mapping[SegmentKey, 
             continue
         try:
             network = _network(port, host_state.networks, plugged, vlans)
+            if network.carries_tags and port.hybrid_plug and port.port_security_enabled:
+                raise NotWired(
+                    "its network carries VLAN tags, and the iptables firewall does not look into tagged frames"
+                )
             networks[network.key] = network
             # A group that is invalid or has not arrived yet allows nothing; the port's other groups count.
             held = tuple(groups[group_id] for group_id in port.security_groups if group_id in groups)
             place = Place(plugged.ports[port_id], plugged.devices.get(port_id, ""), port_id in plugged.shaped)
-            ports.append(_local_port(port, place, network.vlan, held, options.filters))
+            ports.append(_local_port(port, place, network, held, options.filters))
         except ValueError as error:  # NotWired, or an address that cannot be parsed: it costs this port alone
             problems[port_id] = str(error)
     live = {port.ofport for port in ports}
@@ -362,15 +370,21 @@ def _network(
         raise NotWired("its segment is not known here")
     if key not in vlans:
         raise NotWired("no local VLAN is left for its network")
+    network = networks[port.network_id]
+    carries_tags = network.vlan_transparent or network.qinq
+    return LocalNetwork(key, vlans[key], _uplink_of(key, plugged), carries_tags, network.qinq)
+
+
+def _uplink_of(key: SegmentKey, plugged: Plugged) -> int:
     if key.network_type == "local":
-        return LocalNetwork(key, vlans[key])
+        return 0
     if key.network_type in TUNNEL_TYPES:
         if not plugged.patch_tun:
             raise NotWired(f"this host has no tunnels for {key.network_type} networks")
-        return LocalNetwork(key, vlans[key], plugged.patch_tun)
+        return plugged.patch_tun
     for uplink in plugged.uplinks:
         if uplink.physical_network == key.physical_network:
-            return LocalNetwork(key, vlans[key], uplink.integration_ofport)
+            return uplink.integration_ofport
     raise NotWired(f"no bridge is mapped to physical network {key.physical_network}")
 
 
@@ -379,14 +393,14 @@ def _network(
 
 @lru_cache(maxsize=2048)
 def _local_port(
-    port: state.Port, place: Place, vlan: int, held: tuple[state.SecurityGroup, ...], filters: bool
+    port: state.Port, place: Place, network: LocalNetwork, held: tuple[state.SecurityGroup, ...], filters: bool
 ) -> LocalPort:
     trusted = port.device_owner.startswith("network:")  # routers and DHCP servers: these devices are ours
     secured = port.port_security_enabled and not trusted
     return LocalPort(
         id=port.id,
         ofport=place.ofport,
-        vlan=vlan,
+        vlan=network.vlan,
         mac=port.mac_address.lower(),
         device=place.device,
         shaped=place.shaped,
@@ -399,6 +413,8 @@ def _local_port(
         sources=allowed_sources(port) if secured else frozenset(),
         rules=_rules_of(held) if secured else frozenset(),
         stateful=any(group.stateful for group in held),
+        sends_tags=network.carries_tags,
+        tx_steering=port.tx_steering,
     )
 
 

@@ -147,6 +147,7 @@ class Reconciler:
         if bridges.unnumbered(self.options, snapshot):  # flows need ofports, and the switch gives them later or is down
             return Outcome({}, {}, faults, ready=False, changed=changed)
         desired = self._resolve(host_state, snapshot, complete)
+        changed += self._configure(bridges.plan_vlan_limit(desired, snapshot), settle=SETTLE_SECONDS)
         changed += self._configure(bridges.plan_tags(desired, snapshot))
         # The filter of a hybrid port is there before its flows: no packet passes unfiltered.
         unfiltered = self.hybrid.reconcile(desired, complete=complete) if self.hybrid is not None else None
@@ -206,7 +207,7 @@ class Reconciler:
             desired = self._resolve(host_state, snapshot, complete)
             rendered = self._renderer.render(desired)
             contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
-            plans += [bridges.plan_tags(desired, snapshot), contributed]
+            plans += [bridges.plan_vlan_limit(desired, snapshot), bridges.plan_tags(desired, snapshot), contributed]
             plans.append(bridges.plan_fail_modes(self.options, snapshot, self._idle(snapshot)))
             plans += [
                 self._bridge_plan(bridge, wanted, rendered, desired, complete)

@@ -111,6 +111,7 @@ class Snapshot:
     unused: frozenset[str] = frozenset()  # QoS and Queue rows of ours that no port uses: nothing collects them
     datapath_types: tuple[str, ...] = ()  # that the switch supports; empty while it has not been started
     interface_types: tuple[str, ...] = ()
+    vlan_limit: int = 1  # of VLAN tags in a packet that the switch looks at; 0: as many as it can
 
     def interfaces(self) -> dict[str, tuple[str, Port, Interface]]:
         """Every interface by name, with its bridge and its port."""
@@ -187,6 +188,16 @@ class SetManager:
 
 
 @dataclasses.dataclass(frozen=True)
+class SetVlanLimit:
+    """How many VLAN tags of a packet the switch looks at, on all its bridges; 0: as many as it can, which are two."""
+
+    limit: int
+
+    def text(self) -> str:
+        return f"set vlan-limit={self.limit}"
+
+
+@dataclasses.dataclass(frozen=True)
 class ConfigurePort:
     """A port's settings become exactly these; of a port that is gone, nothing is done. QoS and queues change in place."""
 
@@ -207,7 +218,7 @@ class DeleteUnused:
         return f"delete {len(self.rows)} unused QoS and Queue rows"
 
 
-Change = SetBridge | DeleteBridge | SetPort | DeletePort | SetManager | ConfigurePort | DeleteUnused
+Change = SetBridge | DeleteBridge | SetPort | DeletePort | SetManager | SetVlanLimit | ConfigurePort | DeleteUnused
 
 
 def _words(change: object, *names: str) -> str:

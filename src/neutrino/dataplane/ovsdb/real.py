@@ -20,7 +20,9 @@ from ovsdbapp.backend.ovs_idl import command, connection, idlutils  # noqa: E402
 from ovsdbapp.schema.open_vswitch import impl_idl  # noqa: E402
 
 _COLUMNS = {
-    "Open_vSwitch": ["bridges", "manager_options", "cur_cfg", "next_cfg", "datapath_types", "iface_types"],
+    "Open_vSwitch": [
+        *("bridges", "manager_options", "cur_cfg", "next_cfg", "datapath_types", "iface_types", "other_config"),
+    ],
     "Manager": ["target"],
     "Bridge": ["name", "datapath_type", "fail_mode", "external_ids", "ports"],
     "Port": ["name", "tag", "other_config", "external_ids", "interfaces", "qos"],
@@ -28,6 +30,7 @@ _COLUMNS = {
     "QoS": ["type", "other_config", "queues", "external_ids"],
     "Queue": ["other_config", "dscp", "external_ids"],
 }
+_VLAN_LIMIT = "vlan-limit"
 
 
 class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
@@ -74,7 +77,9 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
             tuple(sorted({each for row in switches for each in getattr(row, column)}))
             for column in ("datapath_types", "iface_types")
         )
-        return api.Snapshot(bridges, managers, unused, datapaths, interfaces)
+        limits = (row.other_config.get(_VLAN_LIMIT, "") for row in switches)
+        limit = next((int(each) for each in limits if each.isdigit()), 1)  # 1 is Open vSwitch's default
+        return api.Snapshot(bridges, managers, unused, datapaths, interfaces, limit)
 
     def _bridge(self, row: Any, known: dict[object, api.Port]) -> api.Bridge:
         ports = {port.name: port for port in (self._port(each, known) for each in row.ports)}
@@ -189,6 +194,9 @@ class RealOvsdb:
             case api.SetManager():
                 if change.target not in self.read().managers:
                     transaction.add(commands.add_manager(change.target))
+            case api.SetVlanLimit():
+                value = {_VLAN_LIMIT: str(change.limit)}
+                transaction.add(commands.db_set("Open_vSwitch", ".", ("other_config", value)))
             case api.ConfigurePort() | api.DeleteUnused():
                 transaction.add(_Write(commands, change))
 

@@ -95,6 +95,7 @@ networks = object_table(
     integers("mtu", default=0),
     flags("external", default=False, index=True),
     flags("is_default", default=False),
+    flags("vlan_transparent", "qinq", default=False, server_default=sa.false()),
     text(255, "dns_domain", default=""),
     reference("qos_policy_id", "qos_policies", nullable=True),
     optional_ids("ipv4_address_scope", "ipv6_address_scope"),
@@ -170,6 +171,7 @@ ports = object_table(
     text(16, "data_plane_status", nullable=True),
     text(64, "numa_affinity_policy", nullable=True),
     text(255, "device_profile", nullable=True),
+    text(32, "hardware_offload_type", nullable=True),
     text(64, "vnic_type", default="normal"),
     # The active binding, as the API shows it on the port; port_bindings has it too, with the inactive ones.
     text(255, "host", default="", index=True),

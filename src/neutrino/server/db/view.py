@@ -117,6 +117,13 @@ class View:
         view._shows, view._loads = {}, {}
         return view
 
+    def with_hidden(self, names: Iterable[str]) -> View:
+        """A copy that shows some of the hidden attributes."""
+        view = copy(self)
+        view.names = view.stored = (*self.names, *names)
+        view._shows, view._loads = {}, {}
+        return view
+
     def composed(self, added: Mapping[str, Added]) -> View:
         """A copy with attributes from other tables, each read for all rows of a list at once; not for `stream`."""
         view = copy(self)

@@ -20,6 +20,7 @@ from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.ml2.segments import Segments
 from neutrino.server.ml2.subnets import Subnets
+from neutrino.server.ml2.vlan_tags import VlanTags
 from neutrino.server.qos.support import RuleSupport
 from neutrino.server.qos.use import PolicyUse
 from neutrino.server.services import Services, load
@@ -51,7 +52,8 @@ def build(services: Services) -> Core:
     binder = Binder(list(mechanisms.drivers.values()), services.registry, segments)
     supported = {name: driver.qos for name, driver in mechanisms.drivers.items() if hasattr(driver, "qos")}
     qos = PolicyUse(RuleSupport(supported))
-    networks = Networks(db, operations, segments, extensions, services.quotas, groups, qos)
+    vlan_tags = VlanTags(conf, mechanisms.drivers.values())
+    networks = Networks(db, operations, segments, vlan_tags, extensions, services.quotas, groups, qos)
     common = db, operations, networks, extensions, services.quotas
     max_servers, max_routes = conf.max_dns_nameservers, conf.max_subnet_host_routes
     subnets = Subnets(*common, Dns(conf).name_for, max_servers, max_routes, conf.ipv6_pd_enabled)
@@ -65,12 +67,12 @@ def build(services: Services) -> Core:
         Provisioning(db, operations, services.port_changed, ports.view),
         qos,
         (
-            (extensions.resource(NETWORK), networks, networks.listing),
+            (extensions.resource(vlan_tags.resource(NETWORK)), networks, networks.listing),
             (extensions.resource(SUBNET), subnets, ViewCollection(db, subnets.view)),
             (extensions.resource(PORT), ports),
             (BINDING, PortBindings(db, operations, networks, ports, binder)),
         ),
-        extensions.extensions,
+        [*vlan_tags.extensions, *extensions.extensions],
         extensions.policy_rules,
     )
 

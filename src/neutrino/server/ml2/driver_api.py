@@ -14,6 +14,10 @@ finds, in the order of the configuration:
 `update_port` is also called when the status of a port changes. A binding is one of the port bindings API, which live
 migration uses: `activate` makes it the port's own. `context.port` is its port.
 
+A driver whose agents pass the VLAN tags of instances on declares the network types on which they do, in attributes
+`vlan_transparent_types` and `qinq_types` (frozensets). Without them, no network can be `vlan_transparent` or `qinq` while
+the driver is configured.
+
 A driver whose agents enforce QoS policies declares the types of rules in an attribute `qos: QosSupport`.
 
 A precommit runs inside the transaction, must be quick and refuses the change by raising; it reads and writes the database

@@ -54,6 +54,9 @@ def _reaches_physical_network(segment: Segment, mappings: Any) -> bool:
 
 class OpenVSwitch:
     name = "openvswitch"
+    # Not flat networks: a tag of an instance would be that of a VLAN of the physical network.
+    vlan_transparent_types = frozenset({"local", "vlan", "vxlan", "gre", "geneve"})
+    qinq_types = frozenset({"vlan"})
     qos = QosSupport(
         frozenset(OVS_VNIC_TYPES),
         frozenset({VIF_OVS, VIF_VHOSTUSER}),
@@ -74,7 +77,8 @@ class OpenVSwitch:
             return None
         if port.vnic_type == "direct" and "switchdev" not in port.profile.get("capabilities", ()):
             return None  # a plain SR-IOV port: for the driver sriovnicswitch
-        found = _first_match(port, OVS, _ovs_can_wire)
+        carries_tags = port.network.get("vlan_transparent") or port.network.get("qinq")
+        found = _first_match(port, OVS, _ovs_can_wire_tagged if carries_tags else _ovs_can_wire)
         return None if found is None else Bound(found[0], *_vif(port, found[1]))
 
 
@@ -84,6 +88,11 @@ def _ovs_can_wire(segment: Segment, configurations: Object) -> bool:
     if segment.network_type in ("flat", "vlan"):
         return _reaches_physical_network(segment, configurations.get("bridge_mappings"))
     return segment.network_type in configurations.get("tunnel_types", ())
+
+
+def _ovs_can_wire_tagged(segment: Segment, configurations: Object) -> bool:
+    """For networks that carry VLAN tags: not with the iptables firewall, which does not look into tagged frames."""
+    return not configurations.get("ovs_hybrid_plug", False) and _ovs_can_wire(segment, configurations)
 
 
 def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
@@ -126,6 +135,8 @@ class L2Population:
     """
 
     name = "l2population"
+    vlan_transparent_types = OpenVSwitch.vlan_transparent_types
+    qinq_types = OpenVSwitch.qinq_types
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         pass
@@ -138,6 +149,7 @@ class SriovNicSwitch:
     """Binds ports to virtual functions, by the device mappings of the host's NIC agent."""
 
     name = "sriovnicswitch"
+    vlan_transparent_types = OpenVSwitch.vlan_transparent_types  # its NICs tag the frames of VFs, tagged ones too
     qos = QosSupport(
         frozenset(SRIOV_VIF_TYPES),
         frozenset(SRIOV_VIF_TYPES.values()),

@@ -29,6 +29,7 @@ from neutrino.server.ml2.segments import (
     shown,
 )
 from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_form_of_segments
+from neutrino.server.ml2.vlan_tags import VlanTags
 from neutrino.server.qos.use import PolicyUse, check_policy, default_policy
 from neutrino.server.qos.use import reading_default as reading_default_policy
 from neutrino.server.quota.quotas import Quotas
@@ -57,6 +58,7 @@ class Networks:
     db: Database
     operations: Operations
     segments: Segments
+    vlan_tags: VlanTags
     extensions: Extensions
     quotas: Quotas
     groups: SecurityGroups
@@ -65,7 +67,7 @@ class Networks:
     unused_port_finders: list[Callable[[Connection, Object], UnusedPorts | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.view = self.extensions.view("network", NETWORKS)
+        self.view = self.extensions.view("network", NETWORKS.with_hidden(self.vlan_tags.names))
         shown_view = self.view.composed({"availability_zones": Added(("id",), PLACEMENTS.zones)})
         self.listing = ViewCollection(self.db, shown_view, one_form_of_segments)
         self._cache: RequestCache[Object] = RequestCache()
@@ -147,6 +149,7 @@ class Networks:
             "availability_zones": [],
             "l2_adjacency": True,
             "mtu": self._mtu(values["mtu"], segments),
+            **self.vlan_tags.of_new_network(values, segments),
         }
         if network.get("ha") and exists(connection, t.ha_networks.c.project_id == network["project_id"]):
             raise errors.DuplicatedHANetwork(project_id=network["project_id"])

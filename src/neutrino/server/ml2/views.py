@@ -15,6 +15,7 @@ from neutrino.server.db.view import PROJECT, FilterRule, View, among, one_of, ow
 from neutrino.server.ipam.delegated import POOL, is_delegated
 from neutrino.server.ml2.driver_api import Segment
 from neutrino.server.ml2.segments import NAMES, provider_attributes
+from neutrino.server.ml2.vlan_tags import NAMES as VLAN_TAGS
 
 Object = dict[str, Any]
 Condition = sa.ColumnElement[bool]
@@ -59,6 +60,7 @@ NETWORKS = View(
     filters={"shared": _if(_SHARED)} | {name: _by_segment(NETWORK_RENAMED[name]) for name in NAMES},
     scope=sa.or_(_n.project_id == PROJECT, _SHARED, shared_with_viewer(_n.id, sharing.EXTERNAL)),
     listed=among(t.networks, own_ids(t.networks), _OPENED),
+    hidden=VLAN_TAGS,  # shown if the operator enables them
     not_found=errors.NetworkNotFound,
 )
 

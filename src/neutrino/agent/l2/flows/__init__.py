@@ -9,6 +9,7 @@ from neutrino.agent.l2.flows.arp import Responder, SpoofingGuard
 from neutrino.agent.l2.flows.dvr import Dvr
 from neutrino.agent.l2.flows.firewall import Firewall
 from neutrino.agent.l2.flows.firewall_groups import FirewallGroups
+from neutrino.agent.l2.flows.hints import PortHints
 from neutrino.agent.l2.flows.integration import DhcpCopies, Physical, Switching
 from neutrino.agent.l2.flows.qos import Bandwidth, PacketRate
 from neutrino.agent.l2.flows.qos_minimum import MinimumBandwidth
@@ -27,4 +28,5 @@ BUILT_IN: tuple[L2Extension, ...] = (
     Bandwidth(),
     PacketRate(),
     MinimumBandwidth(),
+    PortHints(),
 )

@@ -48,7 +48,9 @@ class Responder(L2Extension):
         bridge = options.tunnel_bridge
         yield Unit("bridge", (bridge, versions), _requests)
         for network, entries in desired.tunnel_networks:
-            yield Unit(network_owner(network), (bridge, network.vlan, entries, versions), _responses)
+            # Within a VLAN of instances an address is another one; flows see the outer tag alone.
+            if not network.carries_tags:
+                yield Unit(network_owner(network), (bridge, network.vlan, entries, versions), _responses)
 
 
 def _guard(options: L2Options, port: LocalPort) -> Contribution:

@@ -43,6 +43,7 @@ _TAGGED = "vlan_tci=0x1000/0x1000"  # in the switch, this bit says that there is
 # Priorities in ACCEPTED_EGRESS_NORMAL: MACs of ports here, then limits of DHCP copies, then learned MACs, then unknown.
 _KNOWN_MAC, _COPY_LIMIT, _LEARNED_MAC, _UNKNOWN_MAC = 14, 13, 11, 10
 _MAX_LEARNED = 4096  # for each learning flow: an instance that invents MACs fills its own quota only
+DOT1Q, DOT1AD = 0x8100, 0x88A8  # Ethernet types of tags
 DHCP_REQUESTS = ("udp,tp_src=68,tp_dst=67", "udp6,tp_src=546,tp_dst=547")
 DHCP_REPLIES = ("udp,tp_src=67,tp_dst=68", "udp6,tp_src=547,tp_dst=546")
 
@@ -56,8 +57,8 @@ class Switching(L2Extension):
         for ofport in desired.dead:
             yield Unit(f"dead port {ofport}", (options, ofport), _dead_port)
         ports: defaultdict[int, list[LocalPort]] = defaultdict(list)
-        # Networks with a port whose MACs are learned, and to which packets pass extensions' tables.
-        by_register = {port.vlan for port in desired.ports if port.ingress_extensions and port.learns_macs}
+        # Networks with a port whose MACs are learned into a register.
+        by_register = {port.vlan for port in desired.ports if _learns_by_register([port])}
         for port in desired.ports:
             yield Unit(port_owner(port), (options, port, port.vlan in by_register), _port)
             ports[port.vlan].append(port.ruleless)
@@ -108,8 +109,8 @@ def set_tag(vlan: int) -> str:
     return f"set_field:{0x1000 | vlan}->vlan_vid"
 
 
-def push_tag(vlan: int) -> str:
-    return f"push_vlan:0x8100,{set_tag(vlan)}"
+def push_tag(vlan: int, ether_type: int = DOT1Q) -> str:
+    return f"push_vlan:{ether_type:#x},{set_tag(vlan)}"
 
 
 def segment_match(network: LocalNetwork) -> tuple[str, str]:
@@ -129,7 +130,11 @@ def _physical_base(uplinks: Iterable[Uplink]) -> Contribution:
 
 
 def _physical_network(network: LocalNetwork, uplink: Uplink) -> Contribution:
-    action = set_tag(network.key.segmentation_id) if network.key.network_type == "vlan" else "pop_vlan"
+    tag = network.key.segmentation_id
+    if network.qinq:
+        action = f"pop_vlan,{push_tag(tag, DOT1AD)}"
+    else:
+        action = set_tag(tag) if network.key.network_type == "vlan" else "pop_vlan"
     match = f"in_port={uplink.physical_ofport},dl_vlan={network.vlan}"
     return Contribution({uplink.bridge: [pipeline.VLAN_TRANSLATION.flow(4, match, action, "NORMAL")]})
 
@@ -160,15 +165,18 @@ def _dead_port(options: L2Options, ofport: int) -> Contribution:
 
 
 def _port(options: L2Options, port: LocalPort, by_register: bool) -> Contribution:
-    """Packets from a port. It may not send tags: they would name other networks' local VLANs."""
+    """Packets from a port.
+
+    It may not send tags, unless its network carries them. There they are never taken for local VLANs: from a port, only
+    its in_port decides the network, and the local VLAN is pushed in front of them.
+    """
     registers = (f"set_field:{port.ofport}->{pipeline.REG_PORT}", f"set_field:{port.vlan}->{pipeline.REG_NET}")
     onward = pipeline.BASE_EGRESS if port.filtered else pipeline.ACCEPT_OR_INGRESS
     learning = (_learn_sender(port_owner(port), by_register=by_register),) if port.learns_macs else ()
     entry, here = pipeline.LOCAL_SWITCHING, f"in_port={port.ofport}"
-    flows = [
-        entry.flow(100, f"{here},{_TAGGED}", "drop"),  # above the guard's flows, which lead on whatever the tag
-        pipeline.TRANSIENT.flow(100, here, *registers, *learning, then=onward),
-    ]
+    flows = [pipeline.TRANSIENT.flow(100, here, *registers, *learning, then=onward)]
+    if not port.sends_tags:
+        flows.append(entry.flow(100, f"{here},{_TAGGED}", "drop"))  # above the guard's flows, which lead on
     if not port.secured:  # of a secured port, the spoofing guard leads on
         flows.append(entry.flow(9, here, then=options.after_spoofing(port)))
     return Contribution({options.integration_bridge: flows})
@@ -234,7 +242,9 @@ def _from_uplink(network: LocalNetwork, ports: list[LocalPort]) -> list[str]:
 
 
 def _learns_by_register(ports: Iterable[LocalPort]) -> bool:
-    return any(port.ingress_extensions and port.learns_macs for port in ports)
+    """Whether learned flows cannot deliver: packets pass extensions' tables, or may have the tag of an instance, which a
+    learned flow would replace by the local VLAN."""
+    return any((port.ingress_extensions or port.sends_tags) and port.learns_macs for port in ports)
 
 
 def _render_flooding(

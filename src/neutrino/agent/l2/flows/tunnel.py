@@ -7,7 +7,8 @@ the tunnel id to the local VLAN, or drops the packet where the id is unknown her
 bridge. Nothing is forwarded from one tunnel to another.
 
 With l2population the server sends the host of every port and nothing is learned, so that no packet follows a stale learned
-flow after a port has moved. A host that does not take part in l2population is learned from, and always flooded to.
+flow after a port has moved. A host that does not take part in l2population is learned from, and always flooded to. On a
+network that carries VLAN tags of instances nothing is learned either.
 """
 
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ class Tunnels(L2Extension):
             inputs = options, port, patch_int, port.host in unpopulated
             yield Unit(f"tunnel {port.network_type} {port.host}", inputs, _tunnel)
         for network, entries in desired.tunnel_networks:
-            yield Unit(network_owner(network), (options, network, tunnels, unpopulated, entries), _network)
+            yield Unit(network_owner(network), (options, network, tunnels, unpopulated, entries, patch_int), _network)
 
 
 def _base(options: L2Options, patch_int: int) -> Contribution:
@@ -74,6 +75,7 @@ def _network(
     tunnel_ports: tuple[TunnelPort, ...],
     unpopulated: frozenset[str],
     entries: tuple[state.Forwarding, ...],
+    patch_int: int,
 ) -> Contribution:
     """A network's packets from and to other hosts. `unpopulated`: hosts whose ports are not in the forwarding entries."""
     segment, tag = network.key, f"dl_vlan={network.vlan}"
@@ -87,6 +89,9 @@ def _network(
     outputs = [f"output:{ofport}" for ofport in sorted(tunnels[host] for host in tunnels.keys() & receivers)]
     if outputs:
         flows.append(pipeline.FLOOD.flow(1, tag, into_tunnel, *outputs))
+    if network.carries_tags:
+        # Not learned: a learned flow removes all tags of a packet, not the local VLAN alone. Unknown MACs are flooded.
+        flows.append(pipeline.LEARN.flow(3, tag, f"output:{patch_int}"))
     if options.l2_population:
         where: dict[str, int] = {}
         # For a MAC with several entries, such as during a live migration, the first by id: the choice must be stable.

@@ -16,6 +16,7 @@ VNIC_TYPES = (
     *("accelerator-direct", "accelerator-direct-physical", "remote-managed"),
 )
 COMPUTE_OWNER = "compute:"  # how `device_owner` of an instance's port begins; an availability zone follows
+NUMA_POLICIES = ("required", "preferred", "legacy", "socket")
 PROFILE_MAX = 4095  # as in Neutron
 MAX_FIXED_IPS = 100
 MAX_ADDRESS_PAIRS = 1000  # of one request; the limit of a port is the option max_allowed_address_pair
@@ -89,6 +90,11 @@ def parse_profile(value: Any) -> dict[str, Any]:
 PROFILE = t.Parsed(parse_profile, t.AnyObject())
 
 
+# Settings for the switch of the host: by switch, then by table column and key. Unknown ones are refused, as in Neutron.
+_TX_STEERING = t.Record(optional={"tx-steering": t.OneOf(("thread", "hash"))})
+HINTS = t.Record(optional={"openvswitch": t.Record(optional={"other_config": _TX_STEERING})})
+
+
 def parse_tags(value: Any) -> list[str]:
     return sorted(t.ListOf(t.Text()).parse(value))
 
@@ -130,12 +136,13 @@ PORT = Resource(
         writable("qos_policy_id", t.UUID_OR_NONE, default=None),
         Attribute("qos_network_policy_id", t.UUID_OR_NONE),
         Attribute("ip_allocation", t.Text(16), filter=True, sort=True),
-        creatable("propagate_uplink_status", t.Bool(), default=True),
+        writable("propagate_uplink_status", t.Bool(), default=True),
         Attribute("data_plane_status", t.OneOf((None, "ACTIVE", "DOWN")), put=True, guarded=True),
-        Attribute("numa_affinity_policy", t.Nullable(t.Text(64))),
-        Attribute("device_profile", t.Nullable(t.Text())),
-        Attribute("hints", t.Nullable(t.AnyObject()), guarded=True),
-        Attribute("trusted", t.Nullable(t.Bool()), guarded=True),
+        writable("numa_affinity_policy", t.OneOf((*NUMA_POLICIES, None)), default=None),
+        creatable("device_profile", t.Nullable(t.Text()), default=None),
+        writable("hints", t.Nullable(HINTS), default=None, shown_null=True, guarded=True),
+        writable("trusted", t.Bool(), shown_null=True, guarded=True),
+        creatable("hardware_offload_type", t.OneOf(("switchdev",)), shown_null=True, guarded=True),
         Attribute("resource_request", t.Nullable(t.AnyObject()), guarded=True),
         *standard(tags=creatable("tags", _TAGS, default=[], guarded=True)),
     ),

@@ -78,7 +78,14 @@ _BINDINGS = (
     .where(_b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]), _b.host != "")
     .order_by(_b.host)
 )
-_JSON_OF_PORTS = (_p.fixed_ips, _p.allowed_address_pairs, _p.security_groups, _p.extra_dhcp_opts, _p.dns_assignment)
+_JSON_OF_PORTS = (
+    _p.fixed_ips,
+    _p.allowed_address_pairs,
+    _p.security_groups,
+    _p.extra_dhcp_opts,
+    _p.dns_assignment,
+    _p.hints,
+)
 _PORTS = select(m.Port, t.ports, _p.project_id, PORT_GROUP, *_JSON_OF_PORTS)
 _TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_TYPES)))
 
@@ -115,6 +122,12 @@ def _is_hybrid(vif_details: str) -> bool:
     return bool(_decode(vif_details).get("ovs_hybrid_plug"))
 
 
+@lru_cache(_SHARED)
+def _steering_of(hints: str) -> str:
+    switch = (_decode(hints) or {}).get("openvswitch", {})
+    return str(switch.get("other_config", {}).get("tx-steering", ""))
+
+
 def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts) -> PortRecord:
     fixed = decode_fixed_ips(row.fixed_ips)
     pairs = _pairs.decode(row.allowed_address_pairs) if row.allowed_address_pairs != "[]" else ()
@@ -122,7 +135,8 @@ def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterH
     network_id, owner = intern(row.network_id), intern(row.device_owner)
     shared: dict[str, Any] = {"network_id": network_id, "device_owner": owner}
     shared |= {"fixed_ips": fixed, "allowed_address_pairs": pairs}
-    port = build(m.Port, row, security_groups=groups, qos_policy_id=row.qos_policy_id or "", **shared)
+    steering, policy = _steering_of(row.hints), row.qos_policy_id or ""
+    port = build(m.Port, row, security_groups=groups, qos_policy_id=policy, tx_steering=steering, **shared)
     bound = {each.host: each for each in (_bound(port, binding) for binding in bindings)}
     forwarding = None
     for each in bound.values():

@@ -20,6 +20,7 @@ from neutrino.server.hosts.registry import Registry
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, Bound, Continue, DynamicSegments, PortToBind
 from neutrino.server.ml2.ports import provisioning
+from neutrino.server.ml2.ports.hardware import own_profile
 from neutrino.server.ml2.ports.lease_providers import has_live_provider
 from neutrino.server.ml2.segments import read_segments
 
@@ -106,7 +107,7 @@ def binding_row(port: Mapping[str, Any], binding: Binding, status: str = "ACTIVE
         "status": status,
         "vnic_type": port["binding:vnic_type"],
         "vif_type": binding.vif_type,
-        "profile": port["binding:profile"],
+        "profile": own_profile(port),
         "vif_details": dict(binding.vif_details),
         "levels": [dict(level) for level in binding.levels],
     }

@@ -20,9 +20,9 @@ from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.ports import provisioning
+from neutrino.server.ml2.ports import hardware, provisioning
 from neutrino.server.ml2.ports.binding import UNBOUND, Binder, binding_row
-from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.collection import Ports, check_macs_free
 from neutrino.server.ml2.views import PORT_RENAMED
 from neutrino.server.query import Query
 
@@ -124,11 +124,10 @@ class PortBindings:
             port = self._port(connection, port_id)
             network = self._network_for_drivers(connection, port, "activate")
             row = _existing(connection, port_id, host)
-        if row["status"] == ACTIVE:
-            raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
+            if row["status"] == ACTIVE:
+                raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
+            after = self._activated(connection, port, row)
         binding = {**row, "status": ACTIVE}
-        values = {name: row[column] for name, column in PORT_RENAMED.items()}
-        after = changed(port, {**values, "status": provisioning.DOWN})
         contexts = [
             _context("activate", binding, port, network, row),
             DriverContext("update", "port", after, port, network=network),
@@ -149,6 +148,16 @@ class PortBindings:
         port = self.ports.view.get(connection, port_id)
         _check_compute(port)
         return port
+
+    def _activated(self, connection: Connection, port: Object, row: Object) -> Object:
+        """The port with the values of the binding that becomes its own."""
+        values = {name: row[column] for name, column in PORT_RENAMED.items()}
+        values[hardware.PROFILE] = hardware.shown_profile(row["profile"], port["trusted"])
+        mac = hardware.device_mac(values) or port["mac_address"]
+        after = changed(port, {**values, "mac_address": mac, "status": provisioning.DOWN})
+        if mac != port["mac_address"]:
+            check_macs_free(connection, [after])
+        return after
 
     def _network_for_drivers(self, connection: Connection, port: Object, operation: str) -> Object:
         """The query is saved if no driver is notified."""

@@ -31,7 +31,7 @@ from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContex
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
-from neutrino.server.ml2.ports import provisioning
+from neutrino.server.ml2.ports import hardware, provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
 from neutrino.server.ml2.views import PORT_RENAMED, PORTS, reading_subnets_of, subnets_of
 from neutrino.server.qos import resource_request
@@ -46,7 +46,6 @@ Write = Callable[[Transaction], object]
 # Called with a port before and after a change (None: does not exist); may refuse it, or return further rows to write.
 TransactionHook = Callable[[Connection, Context, Object | None, Object | None], Write | None]
 CommitHook = Callable[[Object | None, Object | None], None]  # a port before and after a committed change
-BINDING_NAMES = ("binding:host_id", "binding:vnic_type", "binding:profile")
 BIND_REVISIONS = 2  # as in Neutron, binding raises the revision by two more: for the attempt and for its result
 
 
@@ -136,8 +135,8 @@ class Ports:
                         self._decide(connection, context, values, networks[key], subnets[key], allocator, group)
                     )
                 # A requested MAC must be free on its network; a collision of a random one is left to the unique key.
-                requested = [p for values, (p, _) in zip(several, made, strict=True) if values.get("mac_address")]
-                _check_macs_free(connection, requested)
+                requested = [p for values, (p, _) in zip(several, made, strict=True) if _requested_mac(values)]
+                check_macs_free(connection, requested)
                 self.qos.check_new_ports(connection, context, (port for port, _ in made))
                 hook_writes = [w for port, _ in made for w in self._hook_writes(connection, context, None, port)]
                 limits = self.quotas.limits(connection, "port", several)
@@ -162,7 +161,7 @@ class Ports:
         default_group: str = "",
     ) -> tuple[Object, Binding]:
         """A new port as it will be written, with its binding. `subnets`: all of the network."""
-        mac = values.get("mac_address") or new_mac(self.base_mac)
+        mac = _requested_mac(values) or new_mac(self.base_mac)
         host = values.get("binding:host_id") or ""
         groups = values.get("security_groups")
         pairs = values.get("allowed_address_pairs", ())
@@ -178,14 +177,10 @@ class Ports:
             "data_plane_status": None,
             "qos_policy_id": values.get("qos_policy_id"),
             "qos_network_policy_id": network["qos_policy_id"],
-            "numa_affinity_policy": None,
-            "device_profile": None,
-            "hints": None,
             "resource_request": None,
-            "trusted": None,
             "dns_assignment": [],
             "binding:host_id": host,
-            "binding:profile": values.get("binding:profile") or {},
+            **hardware.of_new_port(values),
             "tags": values.get("tags", []),
         }
         # Before the extension drivers: DNS names and port security depend on the addresses and the groups.
@@ -238,10 +233,14 @@ class Ports:
     def _decide_update(self, connection: Connection, context: Context, before: Object, values: Object) -> Object:
         after = {**before, **values}
         after["binding:host_id"] = after["binding:host_id"] or ""
-        after["binding:profile"] = after["binding:profile"] or {}
+        after["binding:profile"] = hardware.shown_profile(after["binding:profile"] or {}, after["trusted"])
         if "mac_address" in values:
             after["mac_address"] = values["mac_address"] or new_mac(self.base_mac)
             self._check_mac_change(connection, before, after)
+        overridden = hardware.mac_after(before, after, lambda: new_mac(self.base_mac))
+        if overridden != after["mac_address"]:
+            after["mac_address"] = overridden
+            check_macs_free(connection, [after])
         if "fixed_ips" in values or after["mac_address"] != before["mac_address"]:
             requested = (values["fixed_ips"] or []) if "fixed_ips" in values else None
             fixed_ips = self.addresses_after(connection, before, after, requested)
@@ -273,7 +272,7 @@ class Ports:
         is_bound = before["binding:vif_type"] not in (VIF_UNBOUND, VIF_FAILED)
         if is_bound and before["device_owner"].startswith(COMPUTE_OWNER):  # the guest would keep the old one
             raise errors.PortBound(port_id=before["id"], vif_type=before["binding:vif_type"])
-        _check_macs_free(connection, [after])
+        check_macs_free(connection, [after])
 
     def prepare_update(
         self,
@@ -295,7 +294,7 @@ class Ports:
         given = values if request is None else request
         after = self.extensions.process("update", "port", given, after, network=network, before=before)
         binding = None
-        if rebind or any(after[name] != before[name] for name in BINDING_NAMES):
+        if rebind or hardware.is_bound_differently(before, after):
             binding = self.binder.bind(connection, after, network)
             after = {**after, **binding.port_values}
         elif after == before:
@@ -383,7 +382,7 @@ def _address_rows(port: Object, fixed_ips: Sequence[Object]) -> list[Object]:
     return [{**fixed, "port_id": port["id"], "network_id": port["network_id"]} for fixed in fixed_ips]
 
 
-def _check_macs_free(connection: Connection, ports: Sequence[Object]) -> None:
+def check_macs_free(connection: Connection, ports: Sequence[Object]) -> None:
     """Refuse MACs of these ports that other ports on their networks have, or two of them."""
     p, times = t.ports.c, Counter((port["network_id"], port["mac_address"]) for port in ports)
     for port in ports:
@@ -394,6 +393,11 @@ def _check_macs_free(connection: Connection, ports: Sequence[Object]) -> None:
 
 
 # --- values that follow from the request alone, and ports of the server's own services. Pure ---------------------------
+
+
+def _requested_mac(values: Object) -> str | None:
+    """The MAC that a new port is to have: that of its card, if it has one, before the requested one."""
+    return hardware.device_mac(values) or values.get("mac_address")
 
 
 def new_mac(base: str) -> str:
