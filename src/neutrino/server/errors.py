@@ -208,6 +208,8 @@ class RouterInterfaceInUseByFloatingIP(InUse):
     template = "The interface on subnet {subnet_id} cannot be removed: floating IPs need it."
 class RouterInterfaceInUseByRoute(InUse):
     template = "The interface on subnet {subnet_id} cannot be removed: nexthops of routes are on it."
+class FloatingIPRouterConflict(Conflict):
+    template = "Router {router_id} has no gateway on network {net_id}, where the floating IP is."
 class RouterExternalGatewayInUseByFloatingIp(InUse):
     template = "The gateway of router {router_id} on network {net_id} cannot be removed: floating IPs use it."
 class InvalidRoutes(InvalidInput): template = "Invalid routes of the router: {reason}."

@@ -352,6 +352,7 @@ _RULE_AND_PLACE: Json = {
 _ACTION_BODIES: dict[str, Json] = {
     "insert_rule": _RULE_AND_PLACE,
     "remove_rule": _RULE,
+    "onboard_network_subnets": _object(network_id=t.Uuid().schema()),
     **dict.fromkeys(("add_addresses", "remove_addresses"), _ADDRESSES),
     **dict.fromkeys(("add_prefixes", "remove_prefixes"), _PREFIXES),
     **dict.fromkeys(("add_router_interface", "remove_router_interface"), _INTERFACE),
@@ -366,6 +367,7 @@ _ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(
         subnet_ids=_array(STRING),
     ),
 )
+_ACTION_ANSWERS["onboard_network_subnets"] = _array(_object(id=STRING, cidr=STRING))
 
 
 # --- other operations -------------------------------------------------------------------------------------------------

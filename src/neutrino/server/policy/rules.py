@@ -141,7 +141,7 @@ ADDRESSES = {
     **tags("subnetpool", ADMIN_OR_MEMBER, _POOL_READER),
     **setting("subnetpool", {"is_default": ADMIN}),
     "create_subnetpool:shared": ADMIN,
-    **dict.fromkeys(("add_prefixes", "remove_prefixes"), ADMIN_OR_MEMBER),
+    **dict.fromkeys(("add_prefixes", "remove_prefixes", "onboard_network_subnets"), ADMIN_OR_MEMBER),
     **crud("address_scope", ADMIN_OR_MEMBER, any_of(ADMIN, READER, "rule:shared_address_scopes")),
     **setting("address_scope", {"shared": ADMIN}),
     **crud("address_group", ADMIN_OR_MEMBER, any_of(ADMIN, READER, "rule:shared_address_groups")),
@@ -212,6 +212,7 @@ FLOATINGIP = {
     **crud("floatingip", ADMIN_OR_MEMBER, ADMIN_OR_READER),
     **tags("floatingip", ADMIN_OR_MEMBER, ADMIN_OR_READER),
     "create_floatingip:floating_ip_address": any_of(ADMIN, "role:manager and project_id:%(project_id)s"),
+    **setting("floatingip", {"router_id": ADMIN_OR_MEMBER}),
     "get_floatingip_pool": "role:reader",
     **crud("floatingip_port_forwarding", PARENT_MEMBER, PARENT_READER),
 }
