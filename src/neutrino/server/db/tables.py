@@ -96,6 +96,7 @@ networks = object_table(
     integers("mtu", default=0),
     flags("external", default=False, index=True),
     flags("is_default", default=False),
+    flags("project_default", default=False, server_default=sa.false()),
     text(255, "dns_domain", default=""),
     reference("qos_policy_id", "qos_policies", nullable=True),
     optional_ids("ipv4_address_scope", "ipv6_address_scope"),

@@ -1,4 +1,4 @@
-"""Templates of the rules of new security groups, with Neutron's initial ones; the default of their `stateful`."""
+"""Templates of the rules of new security groups, with Neutron's initial ones; their default `stateful`; default networks."""
 
 import uuid
 from typing import Any
@@ -70,6 +70,8 @@ def upgrade() -> None:
     for name, columns in _tables().items():
         if not sa.inspect(bind).has_table(name):
             op.create_table(name, *columns, mysql_charset="utf8mb4", mysql_collate="utf8mb4_nopad_bin")
+    if "project_default" not in {column["name"] for column in sa.inspect(bind).get_columns("networks")}:
+        op.add_column("networks", sa.Column("project_default", sa.Boolean, nullable=False, server_default=sa.false()))
     index = f"ix_{RULES}_remote_address_group_id"
     if index not in {found["name"] for found in sa.inspect(bind).get_indexes(RULES)}:
         op.create_index(index, RULES, ["remote_address_group_id"])
