@@ -1,4 +1,4 @@
-"""Templates of the rules of new security groups, with Neutron's initial ones; their default `stateful`; default networks."""
+"""Templates of rules of new security groups, with the initial ones; the default of `stateful`; default networks."""
 
 import uuid
 from typing import Any
