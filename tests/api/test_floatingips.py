@@ -153,7 +153,7 @@ def test_associations_that_cannot_be(
     refused(404, "PortNotFound", port_id=network["id"])
     refused(400, "BadRequest", fixed_ip_address="10.0.0.5")
     refused(400, "HTTPBadRequest", floating_ip_address="172.24.0.9")
-    refused(400, "HTTPBadRequest", router_id=network["id"])
+    refused(400, "BadRequest", router_id=network["id"])
     lone, _ = inside(api, "10.8.0.0/24")
     refused(404, "ExternalGatewayForFloatingIPNotFound", port_id=api.port(lone)["id"])
     refused(400, "BadRequest", port_id=api.port(api.network())["id"])

@@ -89,6 +89,18 @@ def test_new_and_upgraded_databases_have_the_tables_of_the_code(db: Database, is
     schema.ensure(db)
 
 
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "upgraded"])
+def test_new_and_upgraded_databases_have_the_initial_rows(db: Database, is_new: bool) -> None:
+    if not is_new:
+        create_first_schema(db)
+    schema.ensure(db)
+    with db.read() as connection:
+        found = [dict(row) for row in connection.execute(sa.select(t.default_security_group_rules)).mappings()]
+    wanted = [{**dict.fromkeys(found[0]), **row} for row in t.initial_default_rules()]
+    by_identity = [sorted(({**row, "id": ""} for row in rows), key=str) for rows in (found, wanted)]
+    assert by_identity[0] == by_identity[1]
+
+
 def test_names_are_compared_byte_for_byte(db: Database) -> None:
     schema.ensure(db)
     with db.transaction() as tx:

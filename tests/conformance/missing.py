@@ -6,8 +6,7 @@ from __future__ import annotations
 MISSING: dict[str, str] = {
     "what only other drivers of routers do": """
         external-gateway-multihoming enable-default-route-bfd enable-default-route-ecmp ecmp_routes
-        floating-ip-distributed floating-ip-router-writable l3-port-ip-change-not-allowed
-        l3-agent-scheduler-ha-chassis-priority dns-integration-domain-keywords
+        floating-ip-distributed l3-agent-scheduler-ha-chassis-priority
     """,
     "NDP proxy, with L3": "l3-ndp-proxy l3-ext-ndp-proxy",
     "service types of routers, which flavors have replaced": "router-service-type",
@@ -26,6 +25,13 @@ MISSING: dict[str, str] = {
     "nothing planned": """
         agent_sort_key network-cascade-delete quota-check-limit-default subnet_onboard pvlan
     """,
+    "ports of special hardware": """
+        port-device-profile port-hardware-offload-type port-hint-ovs-tx-steering port-hints port-mac-override
+        port-numa-affinity-policy port-numa-affinity-policy-socket port-trusted-vif uplink-status-propagation-updatable
+    """,
+    "what Neutron has for OVN alone": "pvlan",
+    "ports deleted with their network, which Neutron itself refuses": "network-cascade-delete",
+    "nothing planned": "vlan-transparent qinq",
 }
 
 # Provided by other projects of OpenStack.

@@ -22,5 +22,4 @@ def test_every_extension_is_here_or_said_to_be_missing(server: LiveServer) -> No
     assert len(missing) == len(set(missing))
     known = set(aliases_of_lib()) - set(CORE) - {"dummy"}
     assert sorted(known - here - set(missing)) == []
-    # Neutron itself defines this one, beside those whose facts the tests have.
-    assert sorted({*here, *missing} - known - set(NEUTRON) - OWN_ALIASES) == ["security-groups-default-rules"]
+    assert sorted({*here, *missing} - known - set(NEUTRON) - OWN_ALIASES) == []

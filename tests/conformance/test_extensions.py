@@ -38,6 +38,9 @@ _NEEDED = """
     agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 uplink-status-propagation-updatable port-device-profile
     port-hardware-offload-type port-hints port-hint-ovs-tx-steering port-mac-override port-numa-affinity-policy
     port-numa-affinity-policy-socket port-trusted-vif vlan-transparent qinq
+    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 security-groups-default-rules
+    security-groups-default-statefulness subnet_onboard floating-ip-router-writable l3-port-ip-change-not-allowed
+    agent_sort_key quota-check-limit-default subnet-dns-publish-fixed-ip dns-integration-domain-keywords
 """
 NEEDED = _NEEDED.split()
 
@@ -134,6 +137,14 @@ def shown(server: LiveServer) -> Shown:
         ingress_firewall_policy_id=firewall_policy["id"],
         ports=[bound["id"]],
     )
+    template = made(
+        *("default-security-group-rules", "default_security_group_rule"),
+        direction="ingress",
+        protocol="icmp",
+        used_in_default_sg=False,
+        used_in_non_default_sg=False,
+    )
+    setting = made("security-groups-default-statefulness", "security_groups_default_statefulness", project_id="ab" * 16)
     return {
         "networks": {**network, "segments": several["segments"]},
         "subnets": subnet,
@@ -144,6 +155,8 @@ def shown(server: LiveServer) -> Shown:
         "address_groups": addresses,
         "security_groups": group,
         "security_group_rules": rule,
+        "default_security_group_rules": template,
+        "security_groups_default_statefulness": setting,
         "rbac_policies": policy,
         "routers": router,
         "floatingips": floating,
@@ -494,7 +507,92 @@ def traced_packet(server: LiveServer, shown: Shown) -> None:
     assert (made["verdict"], made["cause"]) == ("dropped", "port-unbound")
 
 
+def templates_of_rules(server: LiveServer, shown: Shown) -> None:
+    path = "/v2.0/default-security-group-rules"
+    used = {"used_in_default_sg": False, "used_in_non_default_sg": True}
+    body = {"default_security_group_rule": {"direction": "ingress", "protocol": "igmp", **used}}
+    rule = server.ask("POST", path, body)["default_security_group_rule"]
+    group = server.ask("POST", "/v2.0/security-groups", {"security_group": {"name": "new"}})["security_group"]
+    server.ask("DELETE", f"{path}/{rule['id']}")
+    server.ask("DELETE", f"/v2.0/security-groups/{group['id']}")
+    assert "igmp" in [one["protocol"] for one in group["security_group_rules"]]
+
+
+def default_statefulness(server: LiveServer, shown: Shown) -> None:
+    path, name = "/v2.0/security-groups-default-statefulness", "security_groups_default_statefulness"
+    setting = server.ask("POST", path, {name: {"project_id": "cd" * 16, "stateful": False}})[name]
+    body = {"security_group": {"name": "new", "project_id": "cd" * 16}}
+    group = server.ask("POST", "/v2.0/security-groups", body)["security_group"]
+    server.ask("DELETE", f"{path}/{setting['id']}")
+    assert group["stateful"] is False
+
+
+def onboarding(server: LiveServer, shown: Shown) -> None:
+    network = server.ask("POST", "/v2.0/networks", {"network": {}})["network"]["id"]
+    body = {"subnet": {"network_id": network, "ip_version": 4, "cidr": "10.99.0.0/24"}}
+    subnet = server.ask("POST", "/v2.0/subnets", body)["subnet"]["id"]
+    pool = server.ask("POST", "/v2.0/subnetpools", {"subnetpool": {"name": "p", "prefixes": ["10.98.0.0/24"]}})
+    path = f"/v2.0/subnetpools/{pool['subnetpool']['id']}/onboard_network_subnets"
+    assert server.ask("PUT", path, {"network_id": network}) == [{"id": subnet, "cidr": "10.99.0.0/24"}]
+    assert server.ask("GET", f"/v2.0/subnets/{subnet}")["subnet"]["subnetpool_id"] == pool["subnetpool"]["id"]
+
+
+def chosen_router(server: LiveServer, shown: Shown) -> None:
+    network = server.ask("POST", "/v2.0/networks", {"network": {}})["network"]["id"]
+    server.ask("POST", "/v2.0/subnets", {"subnet": {"network_id": network, "ip_version": 4, "cidr": "10.97.0.0/24"}})
+    port = server.ask("POST", "/v2.0/ports", {"port": {"network_id": network}})["port"]["id"]
+    values = {"floating_network_id": shown["floatingips"]["floating_network_id"], "port_id": port}
+    refused(server, "POST", "/v2.0/floatingips", {"floatingip": values}, status=404)
+    body = {"floatingip": {**values, "router_id": shown["routers"]["id"]}}
+    made = server.ask("POST", "/v2.0/floatingips", body)["floatingip"]
+    server.ask("DELETE", f"/v2.0/floatingips/{made['id']}")
+    assert made["router_id"] == shown["routers"]["id"]
+
+
+def fixed_router_addresses(server: LiveServer, shown: Shown) -> None:
+    query = f"device_id={shown['routers']['id']}&device_owner=network:router_interface"
+    port = server.ask("GET", f"/v2.0/ports?{query}")["ports"][0]
+    refused(server, "PUT", f"/v2.0/ports/{port['id']}", {"port": {"fixed_ips": []}})
+
+
+def sorted_agents(server: LiveServer, shown: Shown) -> None:
+    up, down = (ids(server, f"agents?sort_key=id&sort_dir={direction}") for direction in ("asc", "desc"))
+    assert up == sorted(up) == down[::-1]
+
+
+def marked_default(server: LiveServer, shown: Shown) -> None:
+    path = f"/v2.0/networks/{shown['networks']['id']}"
+    assert server.ask("PUT", path, {"network": {"project_default": True}})["network"]["project_default"] is True
+
+
+def published_subnet(server: LiveServer, shown: Shown) -> None:
+    path = f"/v2.0/subnets/{shown['subnets']['id']}"
+    assert server.ask("PUT", path, {"subnet": {"dns_publish_fixed_ip": True}})["subnet"]["dns_publish_fixed_ip"] is True
+
+
+def domain_keywords(server: LiveServer, shown: Shown) -> None:
+    domain = "<user_name>.<project_id>.example.org."
+    network = server.ask("POST", "/v2.0/networks", {"network": {"dns_domain": domain}})["network"]
+    server.ask("DELETE", f"/v2.0/networks/{network['id']}")
+    assert network["dns_domain"] == domain
+    refused(server, "POST", "/v2.0/networks", {"network": {"dns_domain": "<nobody>.example.org."}})
+
+
+def quota_checked_unasked(server: LiveServer, shown: Shown) -> None:
+    refused(server, "PUT", f"/v2.0/quotas/{PROJECT}", {"quota": {"port": 0}})
+
+
 PROBES: dict[str, Probe] = {
+    "security-groups-default-rules": templates_of_rules,
+    "security-groups-default-statefulness": default_statefulness,
+    "subnet_onboard": onboarding,
+    "floating-ip-router-writable": chosen_router,
+    "l3-port-ip-change-not-allowed": fixed_router_addresses,
+    "agent_sort_key": sorted_agents,
+    "project-default-networks": marked_default,
+    "subnet-dns-publish-fixed-ip": published_subnet,
+    "dns-integration-domain-keywords": domain_keywords,
+    "quota-check-limit-default": quota_checked_unasked,
     "trace": traced_packet,
     "port-device-profile": given_to_a_port("device_profile", "fpga"),
     "port-hardware-offload-type": given_to_a_port(

@@ -10,16 +10,13 @@ from neutrino.server import errors
 from neutrino.server.api.resources.security_group import SECURITY_GROUP_RULE
 from neutrino.server.api.stages.body import items_to_create
 from neutrino.server.context import Context
-from neutrino.server.securitygroups.checks import (
-    Rule,
-    check_bulk,
-    check_rule,
-    first_rules,
-    refuse_repeated,
-)
+from neutrino.server.db.tables import initial_default_rules
+from neutrino.server.securitygroups.checks import Rule, check_bulk, check_rule, refuse_repeated
+from neutrino.server.securitygroups.default_rules import first_rules
 
 GROUP = "11111111-1111-4111-8111-111111111111"
 OTHER = "22222222-2222-4222-8222-222222222222"
+EMPTY = dict.fromkeys(("protocol", "port_range_min", "port_range_max", "remote_ip_prefix", "remote_address_group_id"))
 V6 = {"ethertype": "IPv6"}
 
 
@@ -212,12 +209,18 @@ def test_bulk_is_for_one_group_and_one_project() -> None:
 
 
 def test_first_rules() -> None:
-    assert [(r.direction, r.ethertype) for r in first_rules(GROUP, default=False)] == [
-        ("egress", "IPv4"),
-        ("egress", "IPv6"),
+    """Of the initial templates, which must be unique by the identities of their rules."""
+    templates = [{**EMPTY, **row} for row in initial_default_rules()]
+    made = first_rules(templates, GROUP)
+    assert [(r.direction, r.ethertype, r.remote_group_id) for r in made] == [
+        ("egress", "IPv4", None),
+        ("egress", "IPv6", None),
+        ("ingress", "IPv4", GROUP),
+        ("ingress", "IPv6", GROUP),
     ]
-    ingress = [r for r in first_rules(GROUP, default=True) if r.direction == "ingress"]
-    assert [(r.ethertype, r.remote_group_id) for r in ingress] == [("IPv4", GROUP), ("IPv6", GROUP)]
+    identities = [check_rule(template).identity for template in templates]
+    assert [template["in_default"] for template in templates] == identities
+    assert [template["in_others"] for template in templates] == [*identities[:2], None, None]
 
 
 def test_identity_fits_its_column() -> None:

@@ -176,6 +176,12 @@ class SecurityGroupNotSingleGroupRules(InvalidInput):
     template = "All rules of one request must belong to one security group."
 class SecurityGroupRulesNotSingleProject(InvalidInput):
     template = "All rules of one request must belong to one project."
+class DefaultSecurityGroupRuleNotFound(NotFound): template = "There is no default security group rule {id}."
+class DefaultSecurityGroupRuleExists(InUse): template = "There is this default security group rule already: {rule_id}."
+class SecurityGroupDefaultStatefulnessNotFound(NotFound):
+    template = "There is no setting {id} of the default statefulness of security groups."
+class SecurityGroupDefaultStatefulnessAlreadyExists(Conflict):
+    template = "There is a default statefulness of security groups already, for project {project_id}."
 class InvalidCIDR(BadRequest): template = "{input!r} is not a CIDR."
 class AddressGroupNotFound(NotFound): template = "There is no address group {id}."
 class AddressGroupInUse(InUse): template = "Security group rules refer to address group {address_group_id}."
@@ -204,6 +210,8 @@ class RouterInterfaceInUseByFloatingIP(InUse):
     template = "The interface on subnet {subnet_id} cannot be removed: floating IPs need it."
 class RouterInterfaceInUseByRoute(InUse):
     template = "The interface on subnet {subnet_id} cannot be removed: nexthops of routes are on it."
+class FloatingIPRouterConflict(Conflict):
+    template = "Router {router_id} has no gateway on network {net_id}, where the floating IP is."
 class RouterExternalGatewayInUseByFloatingIp(InUse):
     template = "The gateway of router {router_id} on network {net_id} cannot be removed: floating IPs use it."
 class InvalidRoutes(InvalidInput): template = "Invalid routes of the router: {reason}."

@@ -51,6 +51,8 @@ from neutrino.server.scheduling.agents_api import Agents, placement_routes
 from neutrino.server.scheduling.placements import NETWORKS
 from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
+from neutrino.server.securitygroups.default_rules import DefaultRules
+from neutrino.server.securitygroups.default_statefulness import DefaultStatefulness
 from neutrino.server.services import load
 from neutrino.server.status.processes import API, ProcessSweep, ServerProcess
 from neutrino.server.status.routes import Status
@@ -95,6 +97,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         AddressScopes(db),
         SubnetPools(db, quotas),
         services.security_groups,
+        DefaultRules(db),
+        DefaultStatefulness(db),
         AddressGroups(db, quotas, conf.max_address_group_addresses),
         RbacPolicies(db, quotas),
         agents,

@@ -64,6 +64,7 @@ class Resource:
     hidden: type[errors.ApiError] | None = None  # the error for an object that the caller may not see, if another one
     # A list continues after any marker. After one that does not exist, or that the caller may not see, it is empty.
     any_marker: bool = False
+    cloud_wide: bool = False  # an object of which the request says that its project is null is for the whole cloud
     belongs_to: str = ""  # the attribute that names the object on whose owner the policy depends
 
     def __post_init__(self) -> None:
@@ -82,6 +83,11 @@ class Resource:
     def owned(self) -> bool:
         """Whether objects have a project of their own. Only such resources have bulk creates, as in Neutron."""
         return self.parent is None and "project_id" in self.by_name
+
+    @cached_property
+    def bulk(self) -> bool:
+        """Whether a request can create several. Not if the envelopes of one and of several have the same name."""
+        return self.owned and self.collection != self.name
 
     @cached_property
     def full_name(self) -> str:

@@ -269,7 +269,7 @@ def _operations(one: Served) -> Iterator[Operation]:
     if one.show:
         yield _operation("GET", member, f"Show: {word}", single, parameters=[_fields(resource)])
     if one.create:
-        made = _answer({"oneOf": [single, page]} if resource.owned else single)
+        made = _answer({"oneOf": [single, page]} if resource.bulk else single)
         body = _create_body(resource, title)
         yield _operation("POST", base, f"Create: {word}", body=body, answer={**made, "links": _links(one, member)})
     if one.update:
@@ -330,7 +330,7 @@ def _create_body(resource: Resource, title: str) -> Json:
         return _object(**{resource.name: OBJECT})
     schema = _schema_ref(f"{title}Create")
     single = _object(**{resource.name: schema})
-    if not resource.owned:
+    if not resource.bulk:
         return single
     return {"oneOf": [single, _object(**{resource.collection: {**_array(schema), "minItems": 1}})]}
 
@@ -352,6 +352,7 @@ _RULE_AND_PLACE: Json = {
 _ACTION_BODIES: dict[str, Json] = {
     "insert_rule": _RULE_AND_PLACE,
     "remove_rule": _RULE,
+    "onboard_network_subnets": _object(network_id=t.Uuid().schema()),
     **dict.fromkeys(("add_addresses", "remove_addresses"), _ADDRESSES),
     **dict.fromkeys(("add_prefixes", "remove_prefixes"), _PREFIXES),
     **dict.fromkeys(("add_router_interface", "remove_router_interface"), _INTERFACE),
@@ -366,6 +367,7 @@ _ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(
         subnet_ids=_array(STRING),
     ),
 )
+_ACTION_ANSWERS["onboard_network_subnets"] = _array(_object(id=STRING, cidr=STRING))
 
 
 # --- other operations -------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ DB_INTEGER_MAX = 2**31 - 1
 
 UUID = re.compile(r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+DOMAIN_KEYWORDS = frozenset({"<project_id>", "<project_name>", "<user_id>", "<user_name>"})
 DNS_LABEL = re.compile(r"(?!-)[a-zA-Z0-9-]{1,63}(?<!-)")
 TRUE, FALSE = {"true", "t", "1", "yes", "y", "on"}, {"false", "f", "0", "no", "n", "off"}
 
@@ -306,7 +307,7 @@ class Mac(Type):
 
 @dataclass(frozen=True)
 class DnsName(Type):
-    """A host name or a domain; empty means none."""
+    """A host name or a domain; empty means none. Labels of a domain may be keywords, for who creates a port in it."""
 
     json_schema: ClassVar[Schema] = {"type": "string", "maxLength": 255}
     domain: bool = False
@@ -316,7 +317,8 @@ class DnsName(Type):
         if not text:
             return text
         labels = (text[:-1] if text.endswith(".") else text).split(".")
-        if not all(DNS_LABEL.fullmatch(label) for label in labels):
+        keywords = DOMAIN_KEYWORDS if self.domain else ()
+        if not all(label in keywords or DNS_LABEL.fullmatch(label) for label in labels):
             raise Invalid(f"'{value}' is not a DNS name")
         if len(labels) > 1 and labels[-1].isdigit():  # it could be taken for an IPv4 address
             raise Invalid(f"'{value}' is not a DNS name: its last label is a number")

@@ -17,10 +17,10 @@ from neutrino import private
 from neutrino.errors import OperatorError
 from neutrino.server.db.connection_options import GALERA
 from neutrino.server.db.session import Database
-from neutrino.server.db.tables import metadata
+from neutrino.server.db.tables import insert_initial_rows, metadata
 
 LOG = logging.getLogger(__name__)
-HEAD = "0008"  # the newest file in migrations/versions (a test compares)
+HEAD = "0009"  # the newest file in migrations/versions (a test compares)
 OTHER_NODE_SECONDS = 120.0
 _PG_LOCK = ("SELECT pg_advisory_lock(:key)", "SELECT pg_advisory_unlock(:key)", 0x6E6575747269)  # "neutri"
 _MYSQL_LOCK = ("SELECT GET_LOCK(:key, 120)", "SELECT RELEASE_LOCK(:key)", "neutrino-schema")
@@ -93,6 +93,7 @@ def _create_or_upgrade(db: Database, found: str | None) -> None:
         if found is None:
             # Only missing tables: MariaDB keeps those of an attempt that was interrupted.
             metadata.create_all(connection)
+            insert_initial_rows(metadata, connection)
             command.stamp(alembic_config(connection), HEAD)
         else:
             command.upgrade(alembic_config(connection), HEAD)

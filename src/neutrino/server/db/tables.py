@@ -5,6 +5,7 @@ reads one table. Narrow tables next to it hold what must be unique or is searche
 memberships); they are written in the same transaction, and constraints are on them.
 """
 
+import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -96,6 +97,7 @@ networks = object_table(
     flags("external", default=False, index=True),
     flags("is_default", default=False),
     flags("vlan_transparent", "qinq", default=False, server_default=sa.false()),
+    flags("project_default", default=False, server_default=sa.false()),
     text(255, "dns_domain", default=""),
     reference("qos_policy_id", "qos_policies", nullable=True),
     optional_ids("ipv4_address_scope", "ipv6_address_scope"),
@@ -239,6 +241,31 @@ security_group_rules = object_table(
     # Uniqueness key of a rule: what it matches, as text. The constraint refuses an equal rule in the same group.
     text(255, "identity"),
     sa.UniqueConstraint("security_group_id", "identity"),
+)
+
+# Templates of the rules of new groups. They belong to no project, and have the attributes of Neutron's, no others.
+default_security_group_rules = table(
+    "default_security_group_rules",
+    primary_id(),
+    text(16, "direction", "ethertype"),
+    text(64, "protocol", nullable=True),
+    integers("port_range_min", "port_range_max", nullable=True),
+    text(64, "remote_ip_prefix", nullable=True),
+    optional_ids("remote_group_id"),  # or "PARENT", which is the new group itself
+    reference("remote_address_group_id", "address_groups", nullable=True),
+    text(255, "description", default=""),
+    flags("used_in_default_sg", "used_in_non_default_sg"),
+    # The identity of the rule if the template is used in default groups, in other groups: no group gets a rule twice.
+    text(255, "in_default", "in_others", nullable=True, unique=True),
+)
+
+# The default of `stateful`, for a project or, without one, for all; `scope` makes both unique.
+security_groups_default_statefulness = table(
+    "security_groups_default_statefulness",
+    primary_id(),
+    text(255, "project_id", nullable=True),
+    text(300, "scope", unique=True),
+    flags("stateful", default=True),
 )
 
 address_groups = object_table("address_groups", json("addresses"))
@@ -620,3 +647,34 @@ COUNTED: dict[str, sa.FromClause] = {
 }
 # The same by table: rows are counted as they are inserted and deleted.
 QUOTAS = {table: name for name, table in COUNTED.items()}
+
+
+# --- initial rows -----------------------------------------------------------------------------------------------------
+
+
+def initial_default_rules() -> list[dict[str, Any]]:
+    """Neutron's templates: every new group sends everything, and a default group receives from its own members."""
+    return [
+        {
+            "id": str(uuid.uuid4()),
+            "direction": direction,
+            "ethertype": ethertype,
+            "remote_group_id": parent,
+            "description": f"Legacy default SG rule for {direction} traffic",
+            "used_in_default_sg": True,
+            "used_in_non_default_sg": parent is None,
+            "in_default": f"{direction} {ethertype} any - {remote}",
+            "in_others": f"{direction} {ethertype} any - {remote}" if parent is None else None,
+        }
+        for direction, parent, remote in (("egress", None, "anywhere"), ("ingress", "PARENT", "group:PARENT"))
+        for ethertype in ("IPv4", "IPv6")
+    ]
+
+
+def insert_initial_rows(_target: object, connection: sa.Connection, **_: object) -> None:
+    """Called with every creation of the table, and again until a new schema is complete: MariaDB commits in between."""
+    if connection.execute(sa.select(default_security_group_rules.c.id).limit(1)).first() is None:
+        connection.execute(sa.insert(default_security_group_rules), initial_default_rules())
+
+
+sa.event.listen(default_security_group_rules, "after_create", insert_initial_rows)

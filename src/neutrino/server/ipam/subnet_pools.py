@@ -17,14 +17,14 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE, MAX_PREFIXES, SUBNETPOOL
-from neutrino.server.api.types import parse_attribute
+from neutrino.server.api.types import Uuid, parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import shareable_view, viewed_by
-from neutrino.server.ipam import prefixes
+from neutrino.server.ipam import onboarding, prefixes
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
@@ -100,6 +100,7 @@ class SubnetPools(ViewCollection):
         Extension("subnet_allocation", "Subnet Allocation", "Subnets whose prefix comes from a subnet pool."),
         Extension("default-subnetpools", "Default Subnetpools", "One subnet pool per IP version is the default."),
         Extension("subnetpool-prefix-ops", "Subnet Pool Prefix Operations", "Add and remove prefixes of a pool."),
+        Extension("subnet_onboard", "Subnet Onboard", "Existing subnets of a network become those of a pool."),
     )
 
     def __init__(self, db: Database, quotas: Quotas) -> None:
@@ -172,6 +173,28 @@ class SubnetPools(ViewCollection):
             claim(tx, before)  # a subnet may have been allocated from these prefixes since they were checked
             update_row(tx, t.subnetpools, before, {"prefixes": left})
         return {"prefixes": left}
+
+    @retried
+    def onboard_network_subnets(self, context: Context, key: str, body: Any) -> list[Object]:
+        """Put the existing subnets of a network in the pool, which gets their prefixes. All of one IP version at once."""
+        network_id = _network_of(body)
+        with self.db.read() as connection:
+            before = load(connection, key, context.project_id)
+            network, subnets = onboarding.read(connection, context, network_id, before["ip_version"])
+            used = connection.execute(sa.select(_s.cidr).where(_s.subnetpool_id == key)).scalars().all()
+            onboarding.check_subnets(before, subnets, used)
+            more = [subnet["cidr"] for subnet in subnets]
+            values = {"prefixes": _grown(before, [*before["prefixes"], *more])}
+            after = {**before, **values}
+            scope = _check_update(connection, context, before, after)
+        if subnets:
+            with self.db.transaction() as tx:
+                claim(tx, before)  # a subnet may have been allocated at one of these prefixes since they were checked
+                if scope is not None:
+                    update_row(tx, t.address_scopes, scope, {})
+                update_row(tx, t.subnetpools, before, values)
+                onboarding.write(tx, after, network, subnets)
+        return [{"id": subnet["id"], "cidr": subnet["cidr"]} for subnet in subnets]
 
     @retried
     def _update(
@@ -334,6 +357,13 @@ def _rescope_networks(tx: Transaction, pool: Object) -> None:
     )
     for network_id in tx.execute(sa.select(n.id).where(affected)).scalars().all():
         tx.record("network", network_id)
+
+
+def _network_of(body: Any) -> str:
+    network_id = body.get("network_id") if isinstance(body, dict) else None
+    if not network_id:
+        raise errors.InvalidInput(error_message="network_id must be given")
+    return str(parse_attribute("network_id", Uuid(), network_id))
 
 
 def _prefixes_of(body: Any) -> list[str]:

@@ -60,11 +60,21 @@ EXTENSIONS = (
         "Enforce Router's Admin State Down Before Update Extension",
         "A router's kind changes only while it is administratively down.",
     ),
+    Extension(
+        "l3-port-ip-change-not-allowed",
+        "Prevent L3 router ports IP address change extension",
+        "The addresses of a router's interfaces cannot be changed.",
+    ),
     Extension("router_availability_zone", "Router Availability Zone", "Availability zones of a router's agents."),
     Extension("l3_agent_scheduler", "L3 Agent Scheduler", "Which L3 agents serve which routers."),
     Extension("l3-conntrack-helper", "L3 Conntrack helper", "Conntrack helpers of routers."),
     Extension("expose-l3-conntrack-helper", "Expose CT target rules for conntrack helper", "Shown in routers."),
     Extension("fip-port-details", "Floating IP Port Details Extension", "Floating IPs show details of their port."),
+    Extension(
+        "floating-ip-router-writable",
+        "Floating IP Router (writable)",
+        "The router of a floating IP can be chosen, also one that its port is reached from by way of other routers.",
+    ),
     Extension("floatingip-pools", "Floating IP Pools Extension", "The subnets that floating IPs are allocated from."),
     Extension(
         "floatingip-autodelete-internal",

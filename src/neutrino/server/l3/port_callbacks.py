@@ -14,14 +14,15 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, update_row
+from neutrino.server.db.objects import Object, exists, update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3.floating_ips import floating_ips
 from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED
-from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
+from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, HA_PORT, INTERFACES, SNAT
 from neutrino.server.ml2.networks import UnusedPorts
 from neutrino.server.ml2.ports.collection import Write
 
+FIXED_ADDRESSES = (*INTERFACES, HA_PORT, SNAT)
 _f, _fw, _p, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c, t.router_ports.c
 _USERS = (
     sa.select(_rp.port_id)
@@ -57,9 +58,19 @@ def port_changes(connection: Connection, context: Context, before: Object | None
         _check_device(connection, context, before, after)
     if before is None or (after is not None and after["fixed_ips"] == before["fixed_ips"]):
         return None
+    if after is not None and _has_fixed_addresses(connection, before):
+        raise errors.BadRequest(
+            resource="port", msg=f"fixed_ips of port {before['id']}: the addresses of a router's port cannot be changed"
+        )
     # A deleted port of a floating IP or gateway: deletes by request are refused by `check_delete` before.
     taken_back = _take_back(connection, before) if after is None else None
     return taken_back or _remove_translations(connection, context, before, after)
+
+
+def _has_fixed_addresses(connection: Connection, port: Object) -> bool:
+    """Whether it is a router's port inside: the routes of others, and the gateways of subnets, are its addresses."""
+    is_routers = _rp.port_id == port["id"], _rp.port_type.in_(FIXED_ADDRESSES)
+    return port["device_owner"] in FIXED_ADDRESSES or exists(connection, *is_routers)
 
 
 def _check_device(connection: Connection, context: Context, before: Object | None, after: Object) -> None:

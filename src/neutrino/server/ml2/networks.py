@@ -147,6 +147,7 @@ class Networks:
             "qos_policy_id": _policy_of_new(connection, context, values),
             "extra_dhcp_opts": values.get("extra_dhcp_opts") or [],
             "availability_zones": [],
+            "project_default": values.get("project_default", False),
             "l2_adjacency": True,
             "mtu": self._mtu(values["mtu"], segments),
             **self.vlan_tags.of_new_network(values, segments),

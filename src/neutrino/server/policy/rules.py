@@ -7,6 +7,7 @@ object or its network belongs to the caller's project, and at whether it is shar
 ADMIN = "rule:admin_only"
 SERVICE = "rule:service_api"
 MEMBER = "role:member and project_id:%(project_id)s"
+MANAGER = "role:manager and project_id:%(project_id)s"
 READER = "role:reader and project_id:%(project_id)s"
 NETWORK_MEMBER = "role:member and rule:network_owner"
 NETWORK_READER = "role:reader and rule:network_owner"
@@ -34,6 +35,7 @@ def setting(name: str, attributes: dict[str, str], verbs: tuple[str, ...] = ("cr
 
 ADMIN_OR_MEMBER = any_of(ADMIN, MEMBER)
 ADMIN_OR_READER = any_of(ADMIN, READER)
+ADMIN_OR_MANAGER = any_of(ADMIN, MANAGER)
 ADMIN_OR_SERVICE = any_of(ADMIN, SERVICE)
 PORT_OWNER = any_of(ADMIN, SERVICE, NETWORK_MEMBER)
 PORT_OWNER_OR_SHARED = any_of(ADMIN, SERVICE, NETWORK_MEMBER, "rule:shared")
@@ -141,7 +143,7 @@ ADDRESSES = {
     **tags("subnetpool", ADMIN_OR_MEMBER, _POOL_READER),
     **setting("subnetpool", {"is_default": ADMIN}),
     "create_subnetpool:shared": ADMIN,
-    **dict.fromkeys(("add_prefixes", "remove_prefixes"), ADMIN_OR_MEMBER),
+    **dict.fromkeys(("add_prefixes", "remove_prefixes", "onboard_network_subnets"), ADMIN_OR_MEMBER),
     **crud("address_scope", ADMIN_OR_MEMBER, any_of(ADMIN, READER, "rule:shared_address_scopes")),
     **setting("address_scope", {"shared": ADMIN}),
     **crud("address_group", ADMIN_OR_MEMBER, any_of(ADMIN, READER, "rule:shared_address_groups")),
@@ -154,6 +156,10 @@ SECURITY_GROUP = {
     **crud("security_group", ADMIN_OR_MEMBER, _GROUP_READER),
     **tags("security_group", ADMIN_OR_MEMBER, _GROUP_READER),
     **crud("security_group_rule", any_of(ADMIN, GROUP_MEMBER), any_of(ADMIN, GROUP_READER)),
+    "create_default_security_group_rule": ADMIN,
+    "get_default_security_group_rule": "role:reader",
+    "delete_default_security_group_rule": ADMIN,
+    **crud("security_groups_default_statefulness", ADMIN_OR_MANAGER, ADMIN_OR_READER),
 }
 
 ACCESS = {
@@ -208,6 +214,7 @@ FLOATINGIP = {
     **crud("floatingip", ADMIN_OR_MEMBER, ADMIN_OR_READER),
     **tags("floatingip", ADMIN_OR_MEMBER, ADMIN_OR_READER),
     "create_floatingip:floating_ip_address": any_of(ADMIN, "role:manager and project_id:%(project_id)s"),
+    **setting("floatingip", {"router_id": ADMIN_OR_MEMBER}),
     "get_floatingip_pool": "role:reader",
     **crud("floatingip_port_forwarding", PARENT_MEMBER, PARENT_READER),
 }

@@ -44,6 +44,11 @@ class QuotaPlugin:
         Extension(
             "quota-check-limit", "Quota engine limit check", "No limit is set below what is used, unless forced."
         ),
+        Extension(
+            "quota-check-limit-default",
+            "Quota engine limit check by default",
+            "The check is made without being asked for.",
+        ),
     )
 
     def routes(self, authorizer: Authorizer) -> list[Route]:

@@ -58,6 +58,7 @@ def _time(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
 class Agents(ViewCollection):
     extensions = (
         Extension("agent", "agent", "The agents that serve the networks, and whether they are alive."),
+        Extension("agent_sort_key", "Agents Sort Key", "Lists of agents by sort_key."),
         Extension("dhcp_agent_scheduler", "DHCP Agent Scheduler", "Which DHCP agents serve which networks."),
     )
 

@@ -55,7 +55,8 @@ class AddressGroups(ViewCollection):
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         before = self._load(key, context, revision)
         with self.db.read() as connection:
-            if exists(connection, t.security_group_rules.c.remote_address_group_id == key):
+            rules, templates = t.security_group_rules.c, t.default_security_group_rules.c
+            if any(exists(connection, c.remote_address_group_id == key) for c in (rules, templates)):
                 raise errors.AddressGroupInUse(address_group_id=key)
         with self.db.transaction() as tx:
             # A rule that refers to it since makes this fail on its foreign key, and it is decided again.

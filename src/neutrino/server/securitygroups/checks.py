@@ -132,13 +132,5 @@ def refuse_repeated(rules: Sequence[Rule]) -> None:
         raise errors.DuplicateSecurityGroupRuleInPost()
 
 
-def first_rules(group_id: str, *, default: bool) -> list[Rule]:
-    """The rules of a new group: all egress and, for a default group, ingress from its own members."""
-    rules = [Rule(EGRESS, ethertype) for ethertype in (IPV4, IPV6)]
-    if default:
-        rules += [Rule(INGRESS, ethertype, remote_group_id=group_id) for ethertype in (IPV4, IPV6)]
-    return rules
-
-
 def _text(port: int | None) -> str:
     return "" if port is None else str(port)

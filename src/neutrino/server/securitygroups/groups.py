@@ -17,14 +17,17 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups import rules, views
-from neutrino.server.securitygroups.checks import first_rules
+from neutrino.server.securitygroups.default_rules import first_rules, read_templates
+from neutrino.server.securitygroups.default_statefulness import default_stateful
 from neutrino.server.view_collection import ViewCollection
 
 Limits = Mapping[str, int]  # by project
 KIND = "security_group"
-DEFAULT = {"name": "default", "description": "Default security group", "stateful": True}
+DEFAULT = {"name": "default", "description": "Default security group"}
 
 _d = t.default_security_groups.c
+_t = t.default_security_group_rules.c
+_UNUSE = sa.delete(t.default_security_group_rules).where(_t.remote_group_id == sa.bindparam("key", type_=sa.String))
 _DEFAULT = sa.select(_d.security_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String))
 
 
@@ -75,10 +78,13 @@ class SecurityGroups(ViewCollection):
         """
         with self.db.read() as connection:
             found = connection.execute(*reading_default(project_id)).scalar()
-        if found is not None:
-            return str(found)
+            if found is not None:
+                return str(found)
+            templates = read_templates(connection, default=True)
+            stateful = default_stateful(connection, project_id)
         with self.db.transaction() as tx:
-            group = _insert_group(tx, {**DEFAULT, "project_id": project_id}, {}, {}, default=True)
+            values = {**DEFAULT, "project_id": project_id, "stateful": stateful, "is_default": True}
+            group = _insert_group(tx, values, templates, {}, {})
             tx.insert(t.default_security_groups, [{"project_id": project_id, "security_group_id": group["id"]}])
         return str(group["id"])
 
@@ -100,8 +106,10 @@ class SecurityGroups(ViewCollection):
             self.ensure_default(project)
         with self.db.read() as connection:
             limits = [self._quotas.limits(connection, resource, items) for resource in (KIND, rules.QUOTA)]
+            templates = read_templates(connection, default=False)
+            groups = [{**item, "stateful": _is_stateful(connection, item), "is_default": False} for item in items]
         with self.db.transaction() as tx:
-            return [_insert_group(tx, item, *limits, default=False) for item in items]
+            return [_insert_group(tx, group, templates, *limits) for group in groups]
 
     @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
@@ -127,6 +135,7 @@ class SecurityGroups(ViewCollection):
         with self.db.transaction() as tx:
             # A port that got the group since makes this fail on its foreign key, and it is decided again.
             rules.remove_rules_touching(tx, key)
+            tx.write(_UNUSE, {"key": key})
             sharing.delete_object(tx, t.security_groups, before)
 
     # --- their parts ----------------------------------------------------------------------------------------------
@@ -141,10 +150,16 @@ class SecurityGroups(ViewCollection):
             self.ensure_default(project)
 
 
-def _insert_group(tx: Transaction, values: Object, limits: Limits, rule_limits: Limits, *, default: bool) -> Object:
-    group = fresh({**values, "shared": False, "is_default": default})
-    key, project = group["id"], group["project_id"]
-    pairs = [(rule, rules.rule_object(rule, key, project, None, default)) for rule in first_rules(key, default=default)]
+def _is_stateful(connection: sa.Connection, values: Object) -> bool:
+    return values["stateful"] if "stateful" in values else default_stateful(connection, values["project_id"])
+
+
+def _insert_group(
+    tx: Transaction, values: Object, templates: Sequence[Object], limits: Limits, rule_limits: Limits
+) -> Object:
+    group = fresh({**values, "shared": False})
+    key, project, default = group["id"], group["project_id"], group["is_default"]
+    pairs = [(rule, rules.rule_object(rule, key, project, None, default)) for rule in first_rules(templates, key)]
     tx.insert(t.security_groups, [as_row(t.security_groups, group)], limits)
     rules.insert_rules(tx, pairs, rule_limits)
     return {**group, views.RULES_FIELD: [made for _, made in pairs]}

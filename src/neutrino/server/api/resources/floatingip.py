@@ -35,7 +35,7 @@ FLOATINGIP = Resource(
         creatable("floating_network_id", t.Uuid(), default=REQUIRED, searchable=True),
         creatable("floating_ip_address", t.Nullable(t.IpAddress()), default=None, searchable=True, guarded=True),
         creatable("subnet_id", t.UUID_OR_NONE, default=None, visible=False),
-        Attribute("router_id", t.UUID_OR_NONE, filter=True, sort=True),
+        writable("router_id", t.UUID_OR_NONE, default=None, searchable=True, guarded=True),
         writable("port_id", t.UUID_OR_NONE, default=None, filter=True),
         writable("fixed_ip_address", t.Nullable(t.IpAddress()), default=None, searchable=True),
         STATUS,

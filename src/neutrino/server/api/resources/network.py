@@ -51,6 +51,7 @@ NETWORK = Resource(
         shared(put=True),
         writable("router:external", t.Bool(), default=False, filter=True, guarded=True),
         writable("is_default", t.Bool(), default=False, searchable=True, guarded=True),
+        writable("project_default", t.Bool(), default=False),  # a mark for the project's users
         writable("mtu", t.Integer(min=0), default=0, searchable=True, guarded=True),
         writable("port_security_enabled", t.Bool(), default=True, guarded=True),
         writable("dns_domain", t.DnsName(domain=True), default=""),

@@ -73,7 +73,7 @@ SECURITY_GROUP = Resource(
         writable("name", t.Parsed(parse_name, {"type": "string", "maxLength": 255}), default="", searchable=True),
         PROJECT,
         Attribute("security_group_rules", t.ListOf(t.Anything())),
-        writable("stateful", t.Bool(), default=True, filter=True),
+        writable("stateful", t.Bool(), filter=True),  # by default as set for the project, or for all
         Attribute("shared", t.Bool(), filter=True),
         *standard(),
     ),

@@ -76,7 +76,7 @@ SUBNET = Resource(
         Attribute("shared", t.Bool(), visible=False, filter=True),
         creatable("use_default_subnetpool", t.Bool(), default=False, visible=False),
         writable("service_types", t.Parsed(parse_service_types, t.ListOf(t.Text(), max_items=64)), guarded=True),
-        Attribute("dns_publish_fixed_ip", t.Bool()),
+        writable("dns_publish_fixed_ip", t.Bool(), default=False),
         Attribute("router:external", t.Bool(), filter=True),
         Attribute("segment_id", t.Nullable(t.Text(36))),
         *standard(),

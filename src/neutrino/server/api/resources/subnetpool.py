@@ -18,7 +18,7 @@ SUBNETPOOL = Resource(
     quota=True,
     tagged=True,
     not_found=errors.SubnetPoolNotFound,
-    actions=("add_prefixes", "remove_prefixes"),
+    actions=("add_prefixes", "remove_prefixes", "onboard_network_subnets"),
     attributes=(
         ID,
         writable("name", t.Text(255, min=1, blank=False), default=REQUIRED, searchable=True),

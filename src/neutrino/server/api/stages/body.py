@@ -37,7 +37,7 @@ def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[li
     """The objects to create, and whether it is a bulk create."""
     if not isinstance(body, dict):
         raise errors.HTTPBadRequest("The body is not a JSON object.")
-    if resource.collection in body and resource.owned:
+    if resource.collection in body and resource.bulk:
         several = body[resource.collection]
         if not isinstance(several, list) or not several:
             raise errors.HTTPBadRequest(f"'{resource.collection}' is not a list of objects to create.")
@@ -95,9 +95,18 @@ def _to_create(resource: Resource, one: Any, context: Context) -> Item:
         elif attribute.post and attribute.default is not UNSET:
             # Copied: plugins may change a list, and the definition is shared by all requests.
             values[attribute.name] = copy.copy(attribute.default)
-    if resource.owned:
+    if resource.owned and not _is_for_all(resource, values, context):
         values["project_id"] = _owner(values.get("project_id"), context)
     return Item(values, tuple(given))
+
+
+def _is_for_all(resource: Resource, values: dict[str, Any], context: Context) -> bool:
+    """Whether the object is for the whole cloud, which only an administrator may ask for."""
+    if not resource.cloud_wide or values.get("project_id", "") is not None:
+        return False
+    if not context.is_admin:
+        raise errors.HTTPBadRequest("A null project_id, for all projects, needs administrative rights.")
+    return True
 
 
 def _owner(asked: str | None, context: Context) -> str:

@@ -55,6 +55,9 @@ _ROUTERS_BETWEEN = (
     )
     .order_by(_r.id)
 )
+_ROUTER = sa.select(_r.id, _r.revision_number, _r.distributed, _r.project_id, _r.gw_network_id).where(
+    _r.id == sa.bindparam("router")
+)
 DETAILS = ("name", "network_id", "mac_address", "admin_state_up", "status", "device_id", "device_owner")
 BATCH = 500
 _DETAILS = sa.select(_p.id, *(_p[name] for name in DETAILS)).where(_p.id.in_(sa.bindparam("ports", expanding=True)))
@@ -207,7 +210,7 @@ class FloatingIps:
             own = {name: requested.get(name, before[name]) for name in ("description", "qos_policy_id")}
             check_policy(connection, context, own["qos_policy_id"], before["qos_policy_id"])
         after = {**before, **association.values, **own}
-        if after["port_id"] != before["port_id"] or after["fixed_ip_address"] != before["fixed_ip_address"]:
+        if any(after[name] != before[name] for name in NOT_ASSOCIATED):
             after["status"] = DOWN  # until a host reports that it translates the address
         # With a port_id it is a new association, also with the same port: hosts recognize it by the revision.
         if after == before and "port_id" not in requested:
@@ -295,18 +298,25 @@ def _associate(connection: Connection, context: Context, floating_ip: Object, va
     # The router that loses the floating IP changes too: its hosts have to remove the address.
     before = revision_of(connection, floating_ip["router_id"])
     port_id = values.get("port_id", floating_ip["port_id"])
-    if values.get("fixed_ip_address") is not None and not port_id:
-        raise refuse("fixed_ip_address requires a port_id")
+    for name in ("fixed_ip_address", "router_id"):
+        if values.get(name) is not None and not port_id:
+            raise refuse(f"{name} requires a port_id")
     if port_id is None:
         if floating_ip["port_id"] is None:  # router_id stays: it may be that of its port forwardings
             return Association({name: floating_ip[name] for name in NOT_ASSOCIATED})
         return Association(dict(NOT_ASSOCIATED), None, before)
-    if "port_id" not in values and "fixed_ip_address" not in values:
+    if not values.keys() & NOT_ASSOCIATED.keys():
         port = PORTS.load(connection, port_id)
         return Association({name: floating_ip[name] for name in NOT_ASSOCIATED}, port)
     port = PORTS.get(connection, port_id, context.project_id, everyone=context.is_admin)
-    subnet_id, address = _fixed_ip(context, port, values.get("fixed_ip_address"), floating_ip["project_id"])
-    router = router_between(connection, subnet_id, floating_ip["floating_network_id"], port_id)
+    # A new router alone leaves the address as it is.
+    asked = floating_ip["fixed_ip_address"] if values.keys() & NOT_ASSOCIATED.keys() == {"router_id"} else None
+    asked = values.get("fixed_ip_address", asked)
+    subnet_id, address = _fixed_ip(context, port, asked, floating_ip["project_id"])
+    if values.get("router_id") is not None:
+        router = _chosen_router(connection, context, values["router_id"], floating_ip["floating_network_id"])
+    else:
+        router = router_between(connection, subnet_id, floating_ip["floating_network_id"], port_id)
     _check_free(connection, floating_ip, port_id, address)
     if floating_ip["port_forwardings"]:
         raise errors.FipInUseByPortForwarding(id=floating_ip["id"])
@@ -316,6 +326,22 @@ def _associate(connection: Connection, context: Context, floating_ip: Object, va
     routers = dict([*before, (router.id, router.revision_number)])
     new = {"port_id": port_id, "fixed_ip_address": address, "router_id": router.id}
     return Association(new, port, tuple(sorted(routers.items())))  # sorted: concurrent requests lock in one order
+
+
+def _chosen_router(connection: Connection, context: Context, router_id: str, external_network_id: str) -> Any:
+    """The router of a request, as `router_between` gives it.
+
+    That it reaches the port, by routes over other routers, is for its owner to see to, as in Neutron.
+    """
+    row = connection.execute(_ROUTER, {"router": router_id}).first()
+    if row is None or (row.project_id != context.project_id and not context.is_admin):
+        raise errors.RouterNotFound(id=router_id)
+    if row.gw_network_id != external_network_id:
+        raise errors.FloatingIPRouterConflict(router_id=router_id, net_id=external_network_id)
+    # It translates on the host of the port: packets would bypass the routers in between.
+    if row.distributed:
+        raise refuse(f"router {router_id} is distributed, and a distributed router cannot be chosen")
+    return row
 
 
 def router_between(connection: Connection, subnet_id: str, external_network_id: str, port_id: str) -> Any:

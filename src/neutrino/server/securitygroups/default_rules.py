@@ -1,0 +1,118 @@
+"""Templates of rules: what a new security group starts with.
+
+A template is used for the default groups of projects, for all other groups, or for both. Groups that exist already keep the
+rules that they have. The unique columns `in_default` and `in_others` hold the identity of the rule where a template is used
+there, so that no new group gets a rule twice.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.resources.default_security_group import DEFAULT_SECURITY_GROUP_RULE, PARENT_GROUP
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, exists, new_id
+from neutrino.server.db.session import Database, retried
+from neutrino.server.db.view import View
+from neutrino.server.securitygroups.checks import Rule, check_rule
+from neutrino.server.view_collection import ViewCollection
+
+_d, _g = t.default_security_group_rules.c, t.security_groups.c
+_MATCH = ("direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix")
+_REMOTE = ("remote_group_id", "remote_address_group_id")
+# Templates belong to no project: everybody who may read them reads all.
+VIEW = View(
+    t.default_security_group_rules,
+    scope=sa.true(),
+    hidden=("in_default", "in_others"),
+    not_found=errors.DefaultSecurityGroupRuleNotFound,
+)
+
+
+@cache
+def _templates(default: bool) -> sa.Select[Any]:
+    # A template may outlive the group that it names: a rule for that group would be refused.
+    known = sa.or_(_d.remote_group_id.is_(None), _d.remote_group_id == PARENT_GROUP, _d.remote_group_id.in_(_GROUPS))
+    used = _d.used_in_default_sg if default else _d.used_in_non_default_sg
+    statement = sa.select(*(_d[name] for name in (*_MATCH, *_REMOTE))).where(used.is_(True), known)
+    return statement.order_by(_d.direction, _d.ethertype, _d.id)
+
+
+_GROUPS = sa.select(_g.id)
+
+
+def read_templates(connection: Connection, *, default: bool) -> Sequence[Object]:
+    """The templates for a default group, or for any other."""
+    return [dict(row) for row in connection.execute(_templates(default)).mappings()]
+
+
+def first_rules(templates: Sequence[Object], group_id: str) -> list[Rule]:
+    """The rules of a new group."""
+    return [check_rule({**template, "remote_group_id": _remote(template, group_id)}) for template in templates]
+
+
+def _remote(template: Object, group_id: str) -> Any:
+    remote = template["remote_group_id"]
+    return group_id if remote == PARENT_GROUP else remote
+
+
+class DefaultRules(ViewCollection):
+    extensions = (
+        Extension(
+            "security-groups-default-rules",
+            "Default rules for security groups",
+            "Templates of the rules that a new security group starts with.",
+        ),
+    )
+
+    def __init__(self, db: Database) -> None:
+        super().__init__(db, VIEW)
+        self.collections = ((DEFAULT_SECURITY_GROUP_RULE, self),)
+
+    @retried
+    def create(self, context: Context, values: Object) -> Object:
+        rule = check_rule(values)
+        made = {
+            "id": new_id(),
+            **{name: getattr(rule, name) for name in (*_MATCH, *_REMOTE)},
+            **{name: values[name] for name in ("description", "used_in_default_sg", "used_in_non_default_sg")},
+        }
+        unique = {
+            "in_default": rule.identity if made["used_in_default_sg"] else None,
+            "in_others": rule.identity if made["used_in_non_default_sg"] else None,
+        }
+        with self.db.read() as connection:
+            _check_remote(connection, rule)
+            _refuse_existing(connection, unique)
+        with self.db.transaction() as tx:
+            # An equal template that was created since makes this fail on the unique column, and it is decided again.
+            tx.insert(t.default_security_group_rules, [{**made, **unique}])
+        return made
+
+    @retried
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        with self.db.transaction() as tx:
+            if not tx.execute(sa.delete(t.default_security_group_rules).where(_d.id == key)).rowcount:
+                raise errors.DefaultSecurityGroupRuleNotFound(id=key)
+
+
+def _check_remote(connection: Connection, rule: Rule) -> None:
+    group, addresses = rule.remote_group_id, rule.remote_address_group_id
+    if group not in (None, PARENT_GROUP) and not exists(connection, _g.id == group):
+        raise errors.SecurityGroupNotFound(id=group)
+    if addresses is not None and not exists(connection, t.address_groups.c.id == addresses):
+        raise errors.AddressGroupNotFound(id=addresses)
+
+
+def _refuse_existing(connection: Connection, unique: Object) -> None:
+    """Refuse a second template of a rule for the same groups."""
+    same = sa.or_(*(_d[column] == identity for column, identity in unique.items() if identity is not None), sa.false())
+    found = connection.execute(sa.select(_d.id).where(same)).scalar()
+    if found is not None:
+        raise errors.DefaultSecurityGroupRuleExists(rule_id=found)
