@@ -47,12 +47,12 @@ def usable_subnets(
 ) -> Sequence[Object] | None:
     """The subnets for the addresses of a port, of all those of its network; None if its addresses are deferred.
 
-    `lenient`: a port of a service, whose host is chosen by the server, is treated as one without a host if that is not on
-    one segment of the network.
+    `lenient`: a port of a service, whose host is chosen by the server. Requested addresses are given wherever the host is,
+    and others deferred if it is not on one segment of the network.
     """
     if not routed.is_routed(subnets) or requested == []:
         return subnets
-    if host:
+    if host and not (lenient and requested):
         try:
             reached = reached_by_host(connection, registry, subnets[0]["network_id"], host)
             return routed.subnets_of_host(subnets, host, reached)
