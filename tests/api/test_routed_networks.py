@@ -14,8 +14,8 @@ from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import new_database, start
-from tests.api.segments import SETTINGS, RoutedNetwork, routed_network
 from tests.api.l3 import l3_agent
+from tests.api.segments import SETTINGS, RoutedNetwork, routed_network
 
 HOSTS = itertools.count()
 

@@ -127,8 +127,8 @@ class Networks:
         return [api_network(network, segments) for network, segments in made]
 
     def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment]) -> None:
-        times = {name: network["created_at"] for name in ("created_at", "updated_at")}
-        self.segments.insert(tx, network["id"], segments, **times)
+        at = network["created_at"]
+        self.segments.insert(tx, network["id"], segments, created_at=at, updated_at=at)
         if network.get("ha"):
             tx.insert(t.ha_networks, [{"project_id": network["project_id"], "network_id": network["id"]}])
         _share(tx, dict.fromkeys(_SHARING, False), network)
