@@ -39,6 +39,7 @@ class Subnet(Object, frozen=True, kw_only=True, omit_defaults=True):
     ipv6_address_mode: fields.AddressMode = None
     dns_nameservers: fields.Ips = ()
     host_routes: Annotated[tuple[tuple[str, str], ...], fields.every(_is_route)] = ()  # destination, next hop
+    segment_id: str = ""  # of a routed network: the subnet's addresses work on this segment alone
 
 
 class Network(Object, frozen=True, kw_only=True, omit_defaults=True):

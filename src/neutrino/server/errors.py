@@ -69,6 +69,18 @@ class SegmentsSetInConjunctionWithProviders(BadRequest):
 class SegmentsContainDuplicateEntry(BadRequest): template = "segments contains a duplicate entry."
 class VlanTransparencyDriverError(BadRequest): template = "Backend does not support VLAN Transparency."
 class VlanQinqDriverError(BadRequest): template = "Backend does not support VLAN QinQ."
+class SegmentNotFound(NotFound): template = "There is no segment {id}."
+class SegmentInUse(InUse): template = "Segment {id} cannot be deleted: {reason}."
+class NetworkSegmentRangeNotFound(NotFound): template = "There is no network segment range {id}."
+class NetworkSegmentRangeNetTypeNotSupported(BadRequest):
+    template = "network_type: networks of type {network_type} have no segment ranges."
+class NetworkSegmentRangeReferencedByProject(InUse): template = "Networks use segments of network segment range {id}."
+class NetworkSegmentRangeDefaultReadOnly(BadRequest):
+    template = "Network segment range {id} is one of the configuration: it can be neither updated nor deleted."
+class NetworkSegmentRangeOverlaps(Conflict): template = "The range overlaps with network segment ranges {ids}."
+class NetworkVlanRangeError(BadRequest): template = "minimum and maximum: {first} to {last} is no range of VLAN ids."
+class NetworkTunnelRangeError(BadRequest):
+    template = "minimum and maximum: {first} to {last} is no range of {network_type} tunnel ids."
 class InvalidSharedSetting(Conflict):
     template = "shared of network {network} cannot be changed: other projects have ports on it."
 class ExternalNetworkInUse(InUse):
@@ -89,6 +101,21 @@ class DNSNameServersExhausted(BadRequest): template = "dns_nameservers of {subne
 class HostRoutesExhausted(BadRequest): template = "host_routes of {subnet}: at most {quota} are allowed."
 class InvalidSubnetServiceType(InvalidInput): template = "service_types: {service_type} is not a device_owner."
 class InvalidInputSubnetServiceType(InvalidInput): template = "service_types: {service_type} is not a string."
+class SubnetsNotAllAssociatedWithSegments(BadRequest):
+    template = "Either all subnets of network {network_id} have a segment_id, or none."
+class SubnetCantAssociateToDynamicSegment(BadRequest): template = "segment_id: {segment_id} is a dynamic segment."
+class SubnetSegmentAssociationChangeNotAllowed(BadRequest):
+    template = "segment_id of a subnet that has a segment cannot be changed."
+class NoUpdateSubnetWhenMultipleSegmentsOnNetwork(BadRequest):
+    template = "segment_id can be set only while network {network_id} has a single segment."
+class NetworkIdsDontMatch(BadRequest): template = "segment_id: {segment_id} is not a segment of network {network_id}."
+class HostConnectedToMultipleSegments(Conflict):
+    template = "Host {host} is connected to several segments of network {network_id}, and should be to one."
+class HostNotConnectedToAnySegment(Conflict):
+    template = "Host {host} is not connected to any segment of network {network_id}."
+class HostNotCompatibleWithFixedIps(Conflict):
+    template = "Host {host} is not connected to the segment of the addresses of port {port_id}."
+class FixedIpsSubnetsNotOnSameSegment(BadRequest): template = "fixed_ips: the subnets are not on one segment."
 class IpAddressGenerationFailure(Conflict): template = "Network {net_id} has no free address left for this port."
 class IpAddressAlreadyAllocated(Conflict): template = "{ip} of subnet {subnet_id} belongs to another port."
 class InvalidIpForNetwork(BadRequest): template = "{ip_address} is not a host address on any subnet of the network."

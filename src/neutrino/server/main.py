@@ -156,6 +156,9 @@ def begin(server: Server) -> None:
     private.close_directory(conf.state_path)
     schema.ensure(server.db, upgrade=conf.database.auto_upgrade)
     server.db.warm(config.api_threads(conf))
+    for plugin in server.service_plugins.values():
+        if hasattr(plugin, "begin"):
+            plugin.begin()
     replayed = server.core.operations.replay()
     if replayed:
         LOG.warning("replayed %s operations that another process had left unfinished", replayed)

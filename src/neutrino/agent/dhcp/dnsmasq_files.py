@@ -219,7 +219,7 @@ def _routes(network: ServedNetwork, subnet: Subnet, settings: DhcpSettings) -> t
         routes.append(f"{METADATA},{metadata}")
     left = MAX_ROUTE_BYTES - sum(_route_bytes(each) for each in (*routes, *([f"{ANYWHERE},"] if gateway else [])))
     on_link: list[str] = []
-    for other in network.network.subnets:
+    for other in network.local_subnets:  # those of other segments are behind the gateway
         route = f"{other.cidr},0.0.0.0"
         if other.ip_version == 4 and other.id != subnet.id and (left := left - _route_bytes(route)) >= 0:
             on_link.append(route)

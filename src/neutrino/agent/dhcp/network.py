@@ -39,8 +39,15 @@ class ServedNetwork:
         return {subnet.id: subnet for subnet in self.network.subnets}
 
     @cached_property
+    def local_subnets(self) -> tuple[Subnet, ...]:
+        """The subnets on this host's segment: of a routed network those that the own port has addresses on, else all."""
+        own = self.own.fixed_ips if self.own is not None else ()
+        here = {self.subnets[fixed.subnet_id].segment_id for fixed in own if fixed.subnet_id in self.subnets}
+        return tuple(s for s in self.network.subnets if not s.segment_id or s.segment_id in here)
+
+    @cached_property
     def dhcp_subnets(self) -> tuple[Subnet, ...]:
-        return tuple(subnet for subnet in self.network.subnets if subnet.enable_dhcp)
+        return tuple(subnet for subnet in self.local_subnets if subnet.enable_dhcp)
 
     @property
     def is_served(self) -> bool:
@@ -102,7 +109,8 @@ def served_network(
     device = device_id(host, network.id)
     servers = [port for port in here if port.device_owner == OWNER]
     own = next((port for port in servers if port.device_id == device), None)
-    if own is None and distributed and servers:
+    is_routed = any(subnet.segment_id for subnet in network.subnets)  # there the server makes no copies
+    if own is None and distributed and servers and not is_routed:
         # The server picks the port with the smallest id as well: all hosts answer from the same address.
         return ServedNetwork(network, tuple(here), servers[0], is_copy=True)
     return ServedNetwork(network, tuple(here), own)

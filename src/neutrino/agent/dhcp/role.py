@@ -171,11 +171,11 @@ class DhcpRole:
         provisioning block, as the port waited for another host's.
         """
         served_from = network.own.device_id if network.own is not None else ""
+        served = {subnet.id for subnet in network.dhcp_subnets}
         for port in network.ports:
             if network.is_copy and port.host != self.description.host:  # a copy is not reachable for them
                 continue
-            subnets = (network.subnets.get(fixed.subnet_id) for fixed in port.fixed_ips)
-            on_dhcp = any(subnet is not None and subnet.enable_dhcp for subnet in subnets)
+            on_dhcp = any(fixed.subnet_id in served for fixed in port.fixed_ips)
             now = port.revision, served_from
             if port.device_owner != OWNER and on_dhcp and self._ready.get(port.id) != now:
                 self.feed.port_ready(port.id, port.revision)

@@ -120,6 +120,25 @@ network_segments = table(
     integers("position", default=0),
     # Uniqueness key of a segment: "vlan/physnet1/100", "vxlan/7", "flat/physnet1"; the segment's own id for local ones.
     text(255, "identity", unique=True),
+    text(255, "name", "description", nullable=True),
+    text(20, "created_at", "updated_at", server_default=""),
+    integers("revision_number", default=1, server_default="1"),
+)
+
+# Ranges of VLAN and tunnel ids that operators add at run time, and those of the configuration (`default`).
+network_segment_ranges = table(
+    "network_segment_ranges",
+    primary_id(),
+    text(255, "project_id", nullable=True, index=True),  # NULL: shared by all projects
+    text(255, "name", default=""),
+    text(255, "description", default="", nullable=True),
+    text(20, "created_at", "updated_at"),
+    integers("revision_number", default=0),
+    json("tags"),
+    flags("default", "shared"),
+    text(32, "network_type"),
+    text(64, "physical_network", nullable=True),
+    integers("minimum", "maximum"),
 )
 
 subnets = object_table(
@@ -133,7 +152,7 @@ subnets = object_table(
     reference("subnetpool_id", "subnetpools", nullable=True),
     # The router gets the prefix by prefix delegation; the API shows a subnet pool of a reserved name.
     flags("prefix_delegated", default=False, server_default=sa.false()),
-    optional_ids("segment_id"),
+    reference("segment_id", "network_segments", nullable=True),  # of a routed network
     flags("dns_publish_fixed_ip", default=False),
     json("allocation_pools", "dns_nameservers", "host_routes", "service_types"),
 )

@@ -25,6 +25,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.transaction import Stale
+from neutrino.server.dhcp.segments import NOT_ROUTED, SegmentHosts, segment_hosts
 from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -91,6 +92,11 @@ class _Served:
     network: Object
     subnets: Sequence[Object]
     without_address: Collection[str] = ()  # hosts that serve from the gateways' addresses (use_gateway_ips)
+    segment_hosts: SegmentHosts = NOT_ROUTED
+
+    def subnets_of(self, host: str) -> Sequence[Mapping[str, Any]]:
+        """Those that an agent on the host serves: on a routed network the ones of its segment."""
+        return self.segment_hosts.subnets_of(self.subnets, host)
 
 
 @dataclass(frozen=True)
@@ -123,12 +129,15 @@ class DhcpPorts:
         found = PORTS.load_where(connection, _p.network_id == network_id, _p.device_owner == DHCP_OWNER)
         ports = sorted(found, key=lambda port: str(port["id"]))
         staying = {row.host: reported[row.id] for row in rows if row.id not in leaving}
-        # Without a DHCP subnet an agent needs no port; the network stays scheduled for the next one.
-        has_dhcp = any(s["enable_dhcp"] for s in subnets)
-        hosts = [host for host, configurations in staying.items() if has_dhcp and _is_by_server(configurations)]
+        segments = {s["segment_id"] for s in subnets if s["enable_dhcp"] and s["segment_id"] is not None}
+        on_segments = segment_hosts(connection, network_id, segments, staying) if segments else NOT_ROUTED
         others = [host for host, configurations in staying.items() if not _is_by_server(configurations)]
         bare = {host for host, configurations in staying.items() if configurations.get(words.USE_GATEWAY_IPS) is True}
-        return self._reconcile(connection, _Served(network, subnets, bare), ports, hosts, others)
+        served = _Served(network, subnets, bare, on_segments)
+        # Without a DHCP subnet an agent needs no port; the network stays scheduled for the next one.
+        by_server = (host for host, configurations in staying.items() if _is_by_server(configurations))
+        hosts = [host for host in by_server if any(s["enable_dhcp"] for s in served.subnets_of(host))]
+        return self._reconcile(connection, served, ports, hosts, others)
 
     def _reconcile(
         self,
@@ -157,7 +166,7 @@ class DhcpPorts:
         free = [*spare, *(p for p in ports if p["device_id"] == RESERVED)]
         steps: list[PendingWrite | None] = []
         for device, host in wanted.items():
-            reused = existing.get(device) or (free.pop(0) if free else None)
+            reused = existing.get(device) or _take(free, served, host)
             if reused is None:
                 steps.append(self._create(connection, served, device, host))
             else:
@@ -169,7 +178,7 @@ class DhcpPorts:
     def _create(self, connection: Connection, served: _Served, device: str, host: str) -> PendingWrite | None:
         """A new port, unless it would have no address on any subnet."""
         network, bare = served.network, host in served.without_address
-        automatic = [{"subnet_id": s["id"]} for s in served.subnets if is_auto_address(s) and not bare]
+        automatic = [{"subnet_id": s["id"]} for s in served.subnets_of(host) if is_auto_address(s) and not bare]
         fixed_ips = [*self._addresses(connection, served, host), *automatic]
         if not fixed_ips and not bare:
             return None
@@ -212,7 +221,7 @@ class DhcpPorts:
         """An address on each subnet with DHCP; addresses formed from the MAC address only where it is known."""
         allocator = Allocator(connection)
         addresses: list[Object] = []
-        for subnet in () if host in served.without_address else served.subnets:
+        for subnet in () if host in served.without_address else served.subnets_of(host):
             kept = [f for f in current if f["subnet_id"] == subnet["id"]]
             if is_auto_address(subnet):
                 if mac is not None:
@@ -235,6 +244,16 @@ class DhcpPorts:
         """The hosts to which ports of these steps could not be bound."""
         after = (step.context.current for step in steps if step.context.operation != "delete")
         return frozenset(port["binding:host_id"] for port in after if port["binding:vif_type"] == VIF_FAILED)
+
+
+def _take(free: list[Object], served: _Served, host: str) -> Object | None:
+    """The first spare port that can move to the host. One of another segment cannot: it would lose its addresses."""
+    is_routed, ids = served.segment_hosts.is_routed, {subnet["id"] for subnet in served.subnets_of(host)}
+    for port in free:
+        if not is_routed or all(fixed["subnet_id"] in ids for fixed in port["fixed_ips"]):
+            free.remove(port)
+            return port
+    return None
 
 
 def _is_of_host(port: Object, network_id: str) -> bool:

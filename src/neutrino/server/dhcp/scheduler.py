@@ -27,10 +27,11 @@ from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.dhcp.ports import DhcpPorts, reading_agents
+from neutrino.server.dhcp.segments import SegmentHosts, agents_wanted, has_dhcp_segments, read_segment_hosts
 from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.scheduling.placements import NETWORKS, Candidate, choose, lacking
+from neutrino.server.scheduling.placements import NETWORKS, Candidate, lacking
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
@@ -101,8 +102,9 @@ class DhcpScheduler(AgentScheduler):
             joining, leaving = list(change.join), sorted(hosted.intersection(change.leave))
             if fill:
                 zones = msgspec.json.decode(network.availability_zone_hints) or self.options.default_zones
-                joining, steps = self._choose(connection, object_id, candidates, zones, hosted, leaving)
-                too_few = lacking(candidates, self.options.agents_per_object, hosted) > len(joining)
+                segments = read_segment_hosts(connection, object_id, [c.host for c in candidates])
+                joining, steps = self._choose(connection, object_id, candidates, zones, hosted, leaving, segments)
+                too_few = segments.lacking(candidates, self.options.agents_per_object, hosted) > len(joining)
                 if too_few and not change.force and len(leaving) > len(joining):
                     leaving = leaving[: len(joining)]  # the others keep it: there is no replacement for them
                     steps = self.ports.steps(connection, object_id, joining, leaving)
@@ -130,6 +132,7 @@ class DhcpScheduler(AgentScheduler):
         hints: Sequence[str],
         hosted: Collection[str],
         leaving: Collection[str],
+        segments: SegmentHosts,
     ) -> tuple[list[str], list[PendingWrite]]:
         """Choose agents whose hosts can bind the DHCP port; gives them and the changes of the network's ports.
 
@@ -139,10 +142,10 @@ class DhcpScheduler(AgentScheduler):
         wanted = self.options.agents_per_object
         candidates = [c for c in agents if c.id not in leaving]
         unable: set[str] = set()
-        unknown: set[str] = set()
+        unknown = segments.unknown(candidates)
         while True:  # ends: each round excludes at least one more agent
             able = [c for c in candidates if c.id not in unable | unknown]
-            joining = choose(able, wanted, hints, hosted)
+            joining = segments.choose(able, wanted, hints, hosted)
             steps = self.ports.steps(connection, network_id, joining, leaving)
             failed = self._hosts_failed(connection, steps)
             refused = {c.id: failed[c.host] for c in able if c.id in joining and c.host in failed}
@@ -151,7 +154,7 @@ class DhcpScheduler(AgentScheduler):
             unable |= {agent_id for agent_id, has_switch in refused.items() if has_switch}
             unknown |= {agent_id for agent_id, has_switch in refused.items() if not has_switch}
         if not joining and unknown:
-            joining = choose([c for c in candidates if c.id not in unable], wanted, hints, hosted)
+            joining = segments.choose([c for c in candidates if c.id not in unable], wanted, hints, hosted)
             steps = self.ports.steps(connection, network_id, joining, leaving)
         return joining, steps
 
@@ -159,13 +162,31 @@ class DhcpScheduler(AgentScheduler):
         """Hosts to which a DHCP port could not be bound, each with whether its Open vSwitch agent is alive."""
         return {host: self.registry.has_live(connection, host, words.OVS) for host in self.ports.unbound(steps)}
 
+    @property
+    def _wanted(self) -> sa.ColumnElement[int]:
+        """How many agents a network should have, as a part of statements on networks."""
+        return agents_wanted(_n.id, self.options.agents_per_object)
+
+    def _lacks_agent_on(self, connection: Connection, network_id: str, agent_id: str) -> bool:
+        """Whether the agent can serve a segment of a routed network that has too few agents; True if it is not routed."""
+        if not has_dhcp_segments(connection, network_id):
+            return True
+        candidates, hosted = NETWORKS.candidates(connection, self.registry.cutoff(), network_id)
+        segments = read_segment_hosts(connection, network_id, [c.host for c in candidates])
+        wanted = self.options.agents_per_object
+        return any(
+            # Not while its host's segment is unknown: it would keep agents of other hosts away.
+            lacking(group, wanted, hosted) > 0 and any(c.id == agent_id and c.host in segments.of_host for c in group)
+            for group in segments.groups(candidates)
+        )
+
     def _insert(self, tx: Transaction, network_ids: Sequence[str], agent_id: str, *, if_lacking: bool) -> None:
         """Place networks on an agent; with `if_lacking` on the condition that each still has too few agents."""
         if not if_lacking:
             tx.insert(t.network_dhcp_agents, [{"network_id": key, "agent_id": agent_id} for key in network_ids])
             return
         source = sa.select(_n.id, sa.literal(agent_id, sa.String)).where(
-            _n.id.in_(list(network_ids)), NETWORKS.serving < self.options.agents_per_object
+            _n.id.in_(list(network_ids)), NETWORKS.serving < self._wanted
         )
         insert = sa.insert(t.network_dhcp_agents).from_select(["network_id", "agent_id"], source)
         counted = insert.execution_options(preserve_rowcount=True)  # PostgreSQL's driver drops the row count otherwise
@@ -205,7 +226,17 @@ class DhcpScheduler(AgentScheduler):
             incomplete = self.ports.networks_incomplete_on(connection, report.host)
         for network_id in incomplete:
             self.settle(network_id)
+            self._leave_if_elsewhere(network_id, report.host)
         return taken
+
+    def _leave_if_elsewhere(self, network_id: str, host: str) -> None:
+        """Give a routed network to others if its agent on the host turns out to be on none of its segments."""
+        with self.db.read() as connection:
+            segments = read_segment_hosts(connection, network_id, [host])
+            of_host = sa.select(_a.id).where(_a.agent_type == words.DHCP, _a.host == host)
+            agent_id = connection.execute(of_host).scalar()
+        if segments.is_routed and segments.of_host.get(host, "") is None and agent_id is not None:
+            self._try_place(network_id, PlacementChange(leave=[agent_id], fill=True))
 
     def reschedule_dead(self) -> list[Move]:
         """Also release ports that wait for a lease which no live agent can give."""
@@ -241,7 +272,7 @@ class DhcpScheduler(AgentScheduler):
         has = sa.exists().where(_b.network_id == _n.id, _b.agent_id == agent_id)
         statement = (
             sa.select(_n.id, _n.revision_number, _n.availability_zone_hints)
-            .where(_n.id > after, _HAS_DHCP, for_zone, ~has, NETWORKS.serving < self.options.agents_per_object)
+            .where(_n.id > after, _HAS_DHCP, for_zone, ~has, NETWORKS.serving < self._wanted)
             .order_by(_n.id)
             .limit(BATCH)
         )
@@ -251,6 +282,7 @@ class DhcpScheduler(AgentScheduler):
             rows = connection.execute(statement, {"cutoff": self.registry.cutoff()}).all()
             # LIKE ignores case on some databases; zones are case-sensitive.
             fitting = [row for row in rows if zone in (msgspec.json.decode(row.availability_zone_hints) or [zone])]
+            fitting = [row for row in fitting if self._lacks_agent_on(connection, row.id, agent_id)]
             planned = [(row, self.ports.steps(connection, row.id, [agent_id])) for row in fitting]
             # A network whose port this host cannot bind is left to other agents.
             taken = [(row, steps) for row, steps in planned if not self._hosts_failed(connection, steps).get(host)]

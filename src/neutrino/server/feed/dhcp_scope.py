@@ -99,7 +99,9 @@ class DhcpScope:
             agents = (self._agents[key].dhcp for key in record.dhcp_agents if key in self._agents)
             # An agent with admin_state_up=False keeps its networks, but does not serve them.
             scheduled = frozenset(a.host for a in agents if a is not None and a.admin_state_up)
-            copying = self._distributed.intersection(self._clients.get(network_id, ())) - scheduled
+            # Not on a routed network: the port that would be copied may be of another segment.
+            if not any(subnet.segment_id for subnet in record.dhcp.subnets):
+                copying = self._distributed.intersection(self._clients.get(network_id, ())) - scheduled
         before, after = self._serving.pop(network_id, frozenset()), scheduled | copying
         if after:
             self._serving[network_id] = after

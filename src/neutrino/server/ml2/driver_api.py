@@ -49,7 +49,7 @@ Drivers are created before the server forks its workers: open connections and st
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 Object = Mapping[str, Any]
 
@@ -105,6 +105,28 @@ class TypeDriver(Protocol):
 
     def mtu(self, physical_network: str | None) -> int:
         """The largest packet that networks of this type carry; 0 if unlimited."""
+
+
+Range = tuple[int, int]  # the first and the last number
+
+
+@runtime_checkable
+class RangedTypeDriver(TypeDriver, Protocol):
+    """A type driver of numbered segments. The core may give it other ranges than the configured ones.
+
+    `ranges` are by physical network, with the key None for tunnels.
+    """
+
+    configured: Mapping[str | None, Sequence[Range]]
+    limits: Range  # of its segmentation ids
+
+    def check_within(self, segment: Segment, ranges: Mapping[str | None, Sequence[Range]]) -> None:
+        """`check`, with these ranges."""
+
+    def allocate_within(
+        self, in_use: SegmentsInUse, ranges: Mapping[str | None, Sequence[Range]], physical_network: str | None = None
+    ) -> Segment | None:
+        """`allocate`, from these ranges."""
 
 
 class DynamicSegments(Protocol):

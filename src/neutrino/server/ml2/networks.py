@@ -16,6 +16,7 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added
 from neutrino.server.hosts.zones import check_hints
+from neutrino.server.ml2.added_ranges import reading_added
 from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.operations import Operations
@@ -102,6 +103,7 @@ class Networks:
                 self.quotas.reading("network", project),
                 reading_default_group(project),
                 *((reading_default_policy(project),) if project and values.get("qos_policy_id") is None else ()),
+                *((reading_added(),) if self.segments.has_added_ranges else ()),
             )
         )
 
@@ -116,7 +118,7 @@ class Networks:
         with self.db.read() as connection:
             # One for all networks: no two of them get the same segment. A single network guesses one without a lookup; if
             # the guess was taken, the next attempt looks.
-            in_use = SegmentsInUse(connection, blind=len(several) == 1 and not self.db.is_repeated)
+            in_use = self.segments.in_use(connection, blind=len(several) == 1 and not self.db.is_repeated)
             made = [self._decide(connection, context, values, in_use) for values in several]
             limits = self.quotas.limits(connection, "network", several)
         contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
@@ -127,7 +129,8 @@ class Networks:
         return [api_network(network, segments) for network, segments in made]
 
     def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment]) -> None:
-        self.segments.insert(tx, network["id"], segments)
+        at = network["created_at"]
+        self.segments.insert(tx, network["id"], segments, created_at=at, updated_at=at)
         if network.get("ha"):
             tx.insert(t.ha_networks, [{"project_id": network["project_id"], "network_id": network["id"]}])
         _share(tx, dict.fromkeys(_SHARING, False), network)
@@ -184,9 +187,12 @@ class Networks:
             return api_network({**before, **zones}, segments)
         after = changed(before, after)
         with self.operations.write([DriverContext("update", "network", after, before, segments=new_segments)]) as tx:
-            update_row(tx, t.networks, before, {**after, **shown(new_segments)}, renamed=NETWORK_RENAMED)
+            row = {name: value for name, value in after.items() if name not in (*NAMES, "segments")}
+            update_row(tx, t.networks, before, row, renamed=NETWORK_RENAMED)
             if new_segments != segments:  # the unique identity refuses an id that another network took meanwhile
+                self.segments.lock(tx, key)
                 self.segments.renumber(tx, new_segments[0])
+                self.segments.refresh(tx, key)
             _share(tx, before, after)
             for one in unused:
                 one.write(tx)

@@ -14,10 +14,11 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, new_id
+from neutrino.server.db.objects import Object, as_row, new_id
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
-from neutrino.server.ml2.driver_api import Segment, TypeDriver
+from neutrino.server.db.transaction import Transaction, now
+from neutrino.server.ml2 import added_ranges
+from neutrino.server.ml2.driver_api import RangedTypeDriver, Segment, TypeDriver
 
 TYPE, PHYSICAL_NETWORK, SEGMENTATION_ID = NAMES = (
     "provider:network_type",
@@ -37,6 +38,7 @@ class SegmentsInUse:
 
     connection: Connection
     blind: bool = False  # a number of a large range is guessed without a lookup: the unique key decides
+    added: Sequence[added_ranges.AddedRange] = ()
     _chosen: dict[str, Segment] = field(default_factory=dict, init=False)
 
     def add(self, identity: str, segment: Segment) -> None:
@@ -63,6 +65,7 @@ class Segments:
     drivers: Mapping[str, TypeDriver]  # by network type
     tenant_types: Sequence[str]  # of networks whose request names no type, in the order of preference
     external_type: str | None = None  # the same for external networks
+    has_added_ranges: bool = False  # operators may add ranges: the plugin network_segment_range
 
     def __post_init__(self) -> None:
         for name in self.tenant_types:
@@ -78,17 +81,20 @@ class Segments:
 
     # --- choosing -------------------------------------------------------------------------------------------------
 
+    def in_use(self, connection: Connection, *, blind: bool = False) -> SegmentsInUse:
+        return SegmentsInUse(connection, blind, added_ranges.read_added(connection) if self.has_added_ranges else ())
+
     def choose(self, in_use: SegmentsInUse, values: Mapping[str, Any]) -> list[Segment]:
         """The segments of a new network: as requested, else one of the types for projects."""
         requested = _requested(values)
         if requested is None:
             external = values.get("router:external") and self.external_type
-            return [self._choose_free(in_use, [external] if external else self.tenant_types)]
-        return [self.reserve(in_use, segment) for segment in requested]
+            return [self._choose_free(in_use, [external] if external else self.tenant_types, values["project_id"])]
+        return [self.reserve(in_use, segment, values["project_id"]) for segment in requested]
 
-    def _choose_free(self, in_use: SegmentsInUse, types: Sequence[str]) -> Segment:
+    def _choose_free(self, in_use: SegmentsInUse, types: Sequence[str], project_id: str) -> Segment:
         for network_type in types:
-            free = self.drivers[network_type].allocate(in_use)
+            free = self._allocate(in_use, self.drivers[network_type], project_id)
             if free is not None:
                 return self._chosen(in_use, replace(free, id=new_id()))
         raise errors.NoNetworkAvailable()
@@ -97,13 +103,31 @@ class Segments:
         in_use.add(self.drivers[segment.network_type].identity(segment), segment)
         return segment
 
-    def reserve(self, in_use: SegmentsInUse, wanted: Segment) -> Segment:
+    def _allocate(
+        self, in_use: SegmentsInUse, driver: TypeDriver, project_id: str | None, physical_network: str | None = None
+    ) -> Segment | None:
+        """A free segment, or None: of the project's own ranges if it has such, else of those that all share."""
+        if not in_use.added or not isinstance(driver, RangedTypeDriver):
+            return driver.allocate(in_use, physical_network)
+        for ranges in added_ranges.in_order(driver.configured, in_use.added, driver.type, project_id):
+            free = driver.allocate_within(in_use, ranges, physical_network)
+            if free is not None:
+                return free
+        return None
+
+    def _check(self, in_use: SegmentsInUse, driver: TypeDriver, segment: Segment) -> None:
+        if in_use.added and isinstance(driver, RangedTypeDriver):
+            driver.check_within(segment, added_ranges.known(driver.configured, in_use.added, driver.type))
+        else:
+            driver.check(segment)
+
+    def reserve(self, in_use: SegmentsInUse, wanted: Segment, project_id: str | None = None) -> Segment:
         """The segment with a new id, if it is valid and free; without a segmentation id, any free one of its type."""
         driver = self.driver(wanted.network_type)
         segment = replace(wanted, id=new_id())
-        driver.check(segment)
+        self._check(in_use, driver, segment)
         if segment.segmentation_id is None and segment.network_type not in ("flat", "local"):
-            free = driver.allocate(in_use, segment.physical_network)
+            free = self._allocate(in_use, driver, project_id, segment.physical_network)
             if free is None:
                 raise errors.NoNetworkAvailable()
             return self._chosen(in_use, replace(free, id=segment.id))
@@ -115,8 +139,9 @@ class Segments:
         """The segment with another segmentation id, if that is valid and free."""
         driver = self.driver(segment.network_type)
         changed = replace(segment, segmentation_id=segmentation_id)
-        driver.check(changed)
-        if SegmentsInUse(connection).among([driver.identity(changed)]):
+        in_use = self.in_use(connection)
+        self._check(in_use, driver, changed)
+        if in_use.among([driver.identity(changed)]):
             raise driver.in_use(changed)
         return changed
 
@@ -127,12 +152,29 @@ class Segments:
 
     # --- storing --------------------------------------------------------------------------------------------------
 
-    def insert(self, tx: Transaction, network_id: str, segments: Sequence[Segment], position: int = 0) -> None:
+    def insert(
+        self, tx: Transaction, network_id: str, segments: Sequence[Segment], position: int = 0, **values: Any
+    ) -> None:
+        """`values`: name, description and times of segments that are created on their own."""
+        at = now()
+        common = {"network_id": network_id, "created_at": at, "updated_at": at, **values}
         rows = [
-            {**asdict(s), "network_id": network_id, "position": i, "identity": self.driver(s.network_type).identity(s)}
+            {**common, **asdict(s), "position": i, "identity": self.driver(s.network_type).identity(s)}
             for i, s in enumerate(segments, position)
         ]
         tx.insert(t.network_segments, rows)
+
+    def lock(self, tx: Transaction, network_id: str) -> None:
+        """Exclude other changes of the network's segments, until the commit: its row repeats them (`refresh`)."""
+        n = t.networks.c
+        tx.execute(sa.select(n.id).where(n.id == network_id).with_for_update())
+        tx.exclude_other_nodes(n.name, [network_id])
+
+    def refresh(self, tx: Transaction, network_id: str) -> None:
+        """Write the segments into the network's row, whose revision stays, as in Neutron."""
+        own = read_segments(tx.connection, [network_id])[network_id]
+        row = as_row(t.networks, shown(own))
+        tx.write(sa.update(t.networks).where(t.networks.c.id == network_id).values(row))
 
     def renumber(self, tx: Transaction, segment: Segment) -> None:
         identity = self.driver(segment.network_type).identity(segment)
@@ -172,7 +214,7 @@ class Segments:
             return Segment(*found)
         # A concurrent transaction may have found none either, and reserve another number: the id, which both derive alike,
         # is the primary key, so one of them fails and is retried, and finds the other's segment.
-        segment = replace(self.reserve(SegmentsInUse(tx.connection), wanted), id=_dynamic_id(network_id, wanted))
+        segment = replace(self.reserve(self.in_use(tx.connection), wanted), id=_dynamic_id(network_id, wanted))
         self.insert(tx, network_id, [segment], DYNAMIC)
         return segment
 
@@ -223,6 +265,8 @@ def shown(segments: Sequence[Segment]) -> Object:
     columns = ("network_type", "physical_network", "segmentation_id")
     if len(segments) == 1:
         return {column: getattr(segments[0], column) for column in columns} | {"segments": None}
+    if not segments:  # all of them have been deleted
+        return dict.fromkeys((*columns, "segments"))
     return dict.fromkeys(columns) | {"segments": [provider_attributes(segment) for segment in segments]}
 
 

@@ -21,13 +21,14 @@ from neutrino.server.db.objects import Object, as_row, changed, decode, fresh, u
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ipam import delegated, subnet_pools
+from neutrino.server.ipam import delegated, routed, subnet_pools
 from neutrino.server.ipam import subnet_rules as rules
 from neutrino.server.ipam.allocation import ROUTER_OWNERS
 from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import AUTO_DELETED, Networks, check_mtu, delete_ports
 from neutrino.server.ml2.operations import Operations, PendingWrite
+from neutrino.server.ml2.segments import DYNAMIC, read_segments
 from neutrino.server.ml2.views import SUBNETS, reading_subnets_of, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
@@ -50,7 +51,7 @@ DEFAULTS: Final[Object] = {
 DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where the prefix is delegated
 
 
-_a, _p = t.ip_allocations.c, t.ports.c
+_a, _p, _seg = t.ip_allocations.c, t.ports.c, t.network_segments.c
 
 
 @dataclass(eq=False)
@@ -99,7 +100,7 @@ class Subnets:
             subnet = self._decide(connection, values, network, siblings, pool)
             limits = self.quotas.limits(connection, "subnet", [subnet])
             writes = self._prepare(connection, network["id"], [*siblings, subnet])
-            addressed = _without(writes, _ports_to_address(connection, subnet))
+            addressed = _without(writes, _ports_to_address(connection, subnet, siblings))
         scope = {}
         if pool is not None and pool.get("address_scope_id") is not None:
             scope = {_scope_name(subnet): pool["address_scope_id"]}
@@ -111,6 +112,7 @@ class Subnets:
                 subnet_pools.claim(tx, pool)
             tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))], limits)
             _add_slaac_addresses(tx, subnet, addressed, self.name_for)
+            _update_peer_routes(tx, siblings, [*siblings, subnet])
             self.extensions.store("subnet", tx, subnet)
             tx.after_commit(self._committed, network["id"], None, subnet)
             tx.read_after_commit(*(read(network["id"]) for read in self.commit_reads))
@@ -180,6 +182,9 @@ class Subnets:
         else:
             rules.check_pools(subnet["allocation_pools"], prefix)
             rules.check_gateway_outside_pools(subnet["gateway_ip"], subnet["allocation_pools"])
+        _check_segment(connection, network["id"], subnet["segment_id"])
+        routed.check_new_subnet(network["id"], subnet["segment_id"], siblings)
+        subnet["host_routes"] = routed.with_peer_routes(subnet, siblings)
         return self.extensions.process("create", "subnet", values, subnet, network=network)
 
     def _prefix(
@@ -202,26 +207,34 @@ class Subnets:
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
             network = self.networks.view.get(connection, before["network_id"], context.project_id)
-            self._check_update(connection, before, values)
-            after = {**before, **values}
+            # Other subnets matter for routed networks and for the DHCP port alone.
+            needed = before["segment_id"] is not None or {"segment_id", "enable_dhcp"} & values.keys()
+            subnets = subnets_of(connection, [network["id"]])[network["id"]] if needed else []
+            siblings = [s for s in subnets if s["id"] != key]
+            self._check_update(connection, before, values, siblings)
+            after = _with_routes({**before, **values}, before, siblings)
             after = self.extensions.process("update", "subnet", values, after, network=network, before=before)
             if after == before:
                 return before
             after = changed(before, after)
             writes: list[PendingWrite] = []
             if after["enable_dhcp"] != before["enable_dhcp"]:  # no other change of a subnet concerns its DHCP port
-                siblings = subnets_of(connection, [network["id"]])[network["id"]]
-                writes = self._prepare(connection, network["id"], [after if s["id"] == key else s for s in siblings])
+                writes = self._prepare(connection, network["id"], [after if s["id"] == key else s for s in subnets])
         with self.operations.write([DriverContext("update", "subnet", after, before, network=network)], writes) as tx:
             update_row(tx, t.subnets, before, stored(after))
             self.extensions.store("subnet", tx, after, before)
             tx.after_commit(self._committed, network["id"], before, after)
         return after
 
-    def _check_update(self, connection: Connection, before: Object, values: Object) -> None:
+    def _check_update(self, connection: Connection, before: Object, values: Object, siblings: Sequence[Object]) -> None:
         prefix = ipaddress.ip_network(before["cidr"])
         after = {**before, **values}
         delegated.check_update(before, values)
+        if "segment_id" in values:
+            network_id = before["network_id"]
+            segments = read_segments(connection, [network_id])[network_id]
+            routed.check_segment_change(before, values["segment_id"], siblings, len(segments))
+            _check_segment(connection, network_id, values["segment_id"])
         rules.check_ipv6_modes(after)
         rules.check_lists(
             values, before["ip_version"], before["name"] or before["id"], self.max_dns_nameservers, self.max_host_routes
@@ -259,6 +272,7 @@ class Subnets:
             for pending in writes:
                 pending.write(tx)
             delete_ports(tx, _without(writes, deleted))
+            _update_peer_routes(tx, siblings, siblings, gone=before)
             sharing.delete_object(tx, t.subnets, before)
             tx.after_commit(self._committed, network["id"], before, None)
 
@@ -280,6 +294,39 @@ def _check_affinity(ip_version: int, pool: Object | None, siblings: Sequence[Map
         raise errors.NetworkSubnetPoolAffinityError()
 
 
+def _check_segment(connection: Connection, network_id: str, segment_id: str | None) -> None:
+    if segment_id is None:
+        return
+    found = connection.execute(sa.select(_seg.network_id, _seg.position).where(_seg.id == segment_id)).first()
+    if found is None:
+        raise errors.SegmentNotFound(id=segment_id)
+    if found.network_id != network_id:
+        raise errors.NetworkIdsDontMatch(segment_id=segment_id, network_id=network_id)
+    if found.position >= DYNAMIC:
+        raise errors.SubnetCantAssociateToDynamicSegment(segment_id=segment_id)
+
+
+def _with_routes(after: Object, before: Object, siblings: Sequence[Object]) -> Object:
+    """A subnet of a routed network after an update, with routes to the subnets of the other segments."""
+    if all(after[name] == before[name] for name in ("host_routes", "gateway_ip", "segment_id")):
+        return after
+    routes = routed.with_peer_routes(
+        {**after, "host_routes": after["host_routes"] or []}, siblings, old_gateway=before["gateway_ip"]
+    )
+    return {**after, "host_routes": routes} if after["segment_id"] is not None else after
+
+
+def _update_peer_routes(
+    tx: Transaction, siblings: Sequence[Object], subnets: Sequence[Object], gone: Object | None = None
+) -> None:
+    """Give the other subnets of a routed network their routes to a new subnet, or take those to a deleted one."""
+    for sibling in siblings:
+        others = [subnet for subnet in subnets if subnet["id"] != sibling["id"]]
+        routes = routed.with_peer_routes(sibling, others, gone=gone)
+        if routes != sibling["host_routes"]:
+            update_row(tx, t.subnets, sibling, {"host_routes": routes})
+
+
 def _scope_name(subnet: Object) -> str:
     return f"ipv{subnet['ip_version']}_address_scope"
 
@@ -287,13 +334,23 @@ def _scope_name(subnet: Object) -> str:
 # --- ports of the network ---------------------------------------------------------------------------------------------
 
 
-def _ports_to_address(connection: Connection, subnet: Object) -> Sequence[Any]:
-    """Ports of the network that get an address on a new subnet, which is a SLAAC subnet."""
+def _ports_to_address(connection: Connection, subnet: Object, siblings: Sequence[Object]) -> Sequence[Any]:
+    """Ports of the network that get an address on a new subnet, which is a SLAAC subnet.
+
+    On a routed network only ports with addresses on the same segment: the others do not receive its RAs.
+    """
     if not rules.is_auto_address(subnet):
         return ()
+    here: list[sa.ColumnElement[bool]] = []
+    if subnet["segment_id"] is not None:
+        same = [s["id"] for s in siblings if s["segment_id"] == subnet["segment_id"]]
+        here = [_p.id.in_(sa.select(_a.port_id).where(_a.subnet_id.in_(same)))]
     return connection.execute(
         sa.select(_p.id, _p.mac_address, _p.fixed_ips, _p.dns_assignment, _p.dns_name, _p.revision_number).where(
-            _p.network_id == subnet["network_id"], _p.ip_allocation != "none", _p.device_owner.not_in(ROUTER_OWNERS)
+            _p.network_id == subnet["network_id"],
+            _p.ip_allocation != "none",
+            _p.device_owner.not_in(ROUTER_OWNERS),
+            *here,
         )
     ).all()
 
@@ -352,7 +409,8 @@ def _ports_on(connection: Connection, subnet: Object) -> tuple[list[Any], list[A
         elsewhere = any(fixed["subnet_id"] != subnet["id"] for fixed in decode(row.fixed_ips))
         if row.device_owner in AUTO_DELETED:
             (readdressed if elsewhere else deleted).append(row)
-        elif slaac and row.device_owner not in ROUTER_OWNERS:
+        # A port of a routed network would stay without any address, and get none again.
+        elif slaac and row.device_owner not in ROUTER_OWNERS and (elsewhere or subnet["segment_id"] is None):
             readdressed.append(row)
         else:
             raise errors.SubnetInUse(id=subnet["id"], reason=f"port {row.id} has an address from it")

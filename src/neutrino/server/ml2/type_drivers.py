@@ -1,7 +1,7 @@
 """The included type drivers: local, flat and VLAN networks, and tunnels (GRE, VXLAN, Geneve)."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from oslo_config import cfg
 
@@ -11,6 +11,7 @@ from neutrino.server.ml2.driver_api import Segment, SegmentsInUse
 
 LOWEST_VLAN, HIGHEST_VLAN = 1, 4094
 IP_HEADER = {4: 20, 6: 40}
+Ranges = Mapping[str | None, Sequence[Range]]  # by physical network; None: of tunnels
 
 
 class _TypeDriver:
@@ -82,22 +83,26 @@ class VlanType(_TypeDriver):
     """VLAN networks: an 802.1Q tag on a physical network."""
 
     type = "vlan"
+    limits = LOWEST_VLAN, HIGHEST_VLAN
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
-        self._ranges: dict[str, tuple[Range, ...]] = {}
+        self.configured: dict[str | None, tuple[Range, ...]] = {}
         for text in conf.ml2_type_vlan.network_vlan_ranges:
             name, _, span = text.partition(":")
             spans = parse_ranges([span], LOWEST_VLAN, HIGHEST_VLAN, "network_vlan_ranges") if span else ()
-            self._ranges[name] = (*self._ranges.get(name, ()), *spans)
+            self.configured[name] = (*self.configured.get(name, ()), *spans)
 
     def check(self, segment: Segment) -> None:
+        self.check_within(segment, self.configured)
+
+    def check_within(self, segment: Segment, ranges: Ranges) -> None:
         name, vlan = segment.physical_network, segment.segmentation_id
         if not name:
             raise errors.InvalidInput("provider:physical_network is required for a VLAN network.")
-        if name not in self._ranges:
+        if name not in ranges:
             raise errors.InvalidInput(f"provider:physical_network {name!r} is not configured for VLAN networks.")
-        if vlan is None and not self._ranges[name]:
+        if vlan is None and not ranges[name]:
             raise errors.InvalidInput(f"provider:segmentation_id is required: {name!r} has no VLAN range.")
         if vlan is not None and not LOWEST_VLAN <= vlan <= HIGHEST_VLAN:
             raise errors.InvalidInput(
@@ -108,10 +113,15 @@ class VlanType(_TypeDriver):
         return errors.VlanIdInUse(vlan_id=segment.segmentation_id, physical_network=segment.physical_network)
 
     def allocate(self, in_use: SegmentsInUse, physical_network: str | None = None) -> Segment | None:
-        names = [physical_network] if physical_network else [n for n, ranges in self._ranges.items() if ranges]
+        return self.allocate_within(in_use, self.configured, physical_network)
+
+    def allocate_within(
+        self, in_use: SegmentsInUse, ranges: Ranges, physical_network: str | None = None
+    ) -> Segment | None:
+        names = [physical_network] if physical_network else [name for name, some in ranges.items() if name and some]
         random.shuffle(names)  # writers on several servers spread over the physical networks
         for name in names:
-            vlan = _free_id(in_use, self._ranges.get(name, ()), "vlan", name)
+            vlan = _free_id(in_use, ranges.get(name, ()), "vlan", name)
             if vlan is not None:
                 return Segment("vlan", name, vlan)
         return None
@@ -123,22 +133,31 @@ class TunnelType(_TypeDriver):
     def __init__(self, conf: cfg.ConfigOpts, type_: str, highest: int, overhead: int, option: str) -> None:
         super().__init__(conf)
         self.type = type_
-        self._highest = highest
+        self.limits = 1, highest
         self._overhead = overhead
         group = conf[f"ml2_type_{type_}"]
-        self._ranges = parse_ranges(group[option], 1, highest, f"[ml2_type_{type_}] {option}")
+        ranges = parse_ranges(group[option], 1, highest, f"[ml2_type_{type_}] {option}")
+        self.configured: dict[str | None, tuple[Range, ...]] = {None: ranges}
 
     def check(self, segment: Segment) -> None:
         if segment.physical_network is not None:
             raise errors.InvalidInput(f"provider:physical_network has no meaning for a {self.type} network.")
-        if segment.segmentation_id is not None and not 0 < segment.segmentation_id <= self._highest:
+        if segment.segmentation_id is not None and not 0 < segment.segmentation_id <= self.limits[1]:
             raise self.in_use(segment)
+
+    def check_within(self, segment: Segment, ranges: Ranges) -> None:
+        self.check(segment)  # an administrator may use any id
 
     def in_use(self, segment: Segment) -> Exception:
         return errors.TunnelIdInUse(tunnel_id=segment.segmentation_id)
 
     def allocate(self, in_use: SegmentsInUse, physical_network: str | None = None) -> Segment | None:
-        free = _free_id(in_use, self._ranges, self.type)
+        return self.allocate_within(in_use, self.configured)
+
+    def allocate_within(
+        self, in_use: SegmentsInUse, ranges: Ranges, physical_network: str | None = None
+    ) -> Segment | None:
+        free = _free_id(in_use, ranges.get(None, ()), self.type)
         return None if free is None else Segment(self.type, None, free)
 
     def mtu(self, physical_network: str | None) -> int:

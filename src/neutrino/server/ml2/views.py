@@ -52,10 +52,15 @@ def _by_segment(name: str) -> FilterRule:
 
 
 _SHARED = shared_with_viewer(_n.id)
+_other_subnet = t.subnets.alias().c  # an alias, so that SQLAlchemy does not correlate it with the outer statement
+# A network whose subnets belong to segments is routed: its ports do not all reach each other on layer 2.
+_IS_ROUTED = sa.exists(
+    sa.select(_other_subnet.id).where(_other_subnet.network_id == _n.id, _other_subnet.segment_id.is_not(None))
+)
 NETWORKS = View(
     t.networks,
     renamed=NETWORK_RENAMED,
-    computed={"shared": _SHARED, "l2_adjacency": sa.literal(True, sa.Boolean)},
+    computed={"shared": _SHARED, "l2_adjacency": sa.not_(_IS_ROUTED)},
     # Provider attributes are filtered on the segments: a network with several has none of them in its row.
     filters={"shared": _if(_SHARED)} | {name: _by_segment(NETWORK_RENAMED[name]) for name in NAMES},
     scope=sa.or_(_n.project_id == PROJECT, _SHARED, shared_with_viewer(_n.id, sharing.EXTERNAL)),
@@ -76,6 +81,8 @@ def one_form_of_segments(row: Object) -> Object:
 def api_network(network: Object, segments: Sequence[Segment]) -> Object:
     """A network that was just written, as the API shows it."""
     out = {name: value for name, value in network.items() if name not in (*NAMES, "segments")}
+    if not segments:
+        return {**out, **dict.fromkeys(NAMES)}
     attributes = [provider_attributes(segment) for segment in segments]
     return {**out, **(attributes[0] if len(attributes) == 1 else {"segments": attributes})}
 

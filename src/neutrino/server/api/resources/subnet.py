@@ -78,7 +78,7 @@ SUBNET = Resource(
         writable("service_types", t.Parsed(parse_service_types, t.ListOf(t.Text(), max_items=64)), guarded=True),
         writable("dns_publish_fixed_ip", t.Bool(), default=False),
         Attribute("router:external", t.Bool(), filter=True),
-        Attribute("segment_id", t.Nullable(t.Text(36))),
+        writable("segment_id", t.UUID_OR_NONE, default=None, searchable=True, guarded=True),
         *standard(),
     ),
 )

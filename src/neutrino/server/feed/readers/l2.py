@@ -60,7 +60,8 @@ def read_networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, Netwo
 
 def _subnet(row: Any) -> m.Subnet:
     routes = tuple((route["destination"], route["nexthop"]) for route in _decode(row.host_routes))
-    return build(m.Subnet, row, dns_nameservers=texts.decode(row.dns_nameservers), host_routes=routes)
+    servers, segment_id = texts.decode(row.dns_nameservers), row.segment_id or ""
+    return build(m.Subnet, row, dns_nameservers=servers, host_routes=routes, segment_id=segment_id)
 
 
 def _dhcp_options(text: str) -> tuple[DhcpOption, ...]:

@@ -313,7 +313,10 @@ def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
         known, fixed = subnets[row.network_id], fixed_ips.decode(row.fixed_ips)
         used = {each.subnet_id for each in fixed}
         # Subnets of the external network without a gateway address are on-link: they need no route through the gateway.
-        others = (s.cidr for key, s in known.items() if key not in used) if row.port_type == layout.GATEWAY else ()
+        # Those of another segment of a routed network are not.
+        here = {known[key].segment_id for key in used if key in known}
+        others = [s.cidr for key, s in known.items() if key not in used and (s.segment_id in here or not s.segment_id)]
+        others = others if row.port_type == layout.GATEWAY else []
         addresses = tuple(_address(f, known[f.subnet_id]) for f in fixed if f.subnet_id in known)
         interface = build(m.RouterInterface, row, addresses=addresses, other_subnets=tuple(sorted(others)))
         found[row.router_id].append((row.port_type, interface))
@@ -323,7 +326,8 @@ def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
 def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[str, Any]]:
     """Rows by network and id, without subnets that wait for a delegated prefix."""
     more = (_s.id, _s.network_id, _s.ipv6_ra_mode.label("ra_mode"), _s.dns_nameservers, _pool.address_scope_id)
-    statement = select(m.RouterAddress, t.subnets, *more).outerjoin(t.subnetpools, _pool.id == _s.subnetpool_id)
+    columns = select(m.RouterAddress, t.subnets, *more, _s.segment_id)
+    statement = columns.outerjoin(t.subnetpools, _pool.id == _s.subnetpool_id)
     found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for row in read_rows(connection, statement.where(_s.cidr != PROVISIONAL), _s.network_id, network_ids):
         found[row.network_id][row.id] = row

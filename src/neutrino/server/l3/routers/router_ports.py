@@ -119,6 +119,9 @@ class RouterPorts:
 
     def update(self, connection: Connection, port_id: str, values: Object, *, rebind: bool = False) -> Writes:
         before, network = self._loaded(connection, port_id)
+        if values.get("binding:host_id"):  # on a routed network a gateway gets its addresses with its host
+            addresses = self.ports.addresses_on_host(connection, before, {**before, **values}, lenient=True)
+            values = {**values, **addresses}
         updated = self.ports.prepare_update(connection, before, values, network, rebind=rebind)
         return (updated,) if updated is not None else ()
 

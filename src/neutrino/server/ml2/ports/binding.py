@@ -18,7 +18,15 @@ from neutrino.server.db.objects import Object, as_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.ipam.allocation import DHCP_OWNER
-from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, Bound, Continue, DynamicSegments, PortToBind
+from neutrino.server.ml2.driver_api import (
+    VIF_FAILED,
+    VIF_UNBOUND,
+    Bound,
+    Continue,
+    DynamicSegments,
+    PortToBind,
+    Segment,
+)
 from neutrino.server.ml2.ports import provisioning
 from neutrino.server.ml2.ports.hardware import own_profile
 from neutrino.server.ml2.ports.lease_providers import has_live_provider
@@ -27,7 +35,7 @@ from neutrino.server.ml2.segments import read_segments
 LOG = logging.getLogger(__name__)
 Levels = tuple[Mapping[str, Any], ...]
 MAX_LEVELS = 10  # as in Neutron
-_b = t.port_bindings.c
+_b, _s = t.port_bindings.c, t.subnets.c
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,8 @@ class Binder:
             return UNBOUND
         vnic_type, profile = port["binding:vnic_type"], port["binding:profile"]
         segments = read_segments(connection, [network["id"]])[network["id"]]
+        if len(segments) > 1:
+            segments = _of_addresses(connection, port, segments)
         agents, dynamic = self.registry.agents_on(connection, host), self.dynamic_segments
         asked = PortToBind(port, host, vnic_type, profile, segments, agents, network=network, dynamic_segments=dynamic)
         return bind(asked, self.drivers)
@@ -98,6 +108,14 @@ class Binder:
             if has_live_provider(connection, port["network_id"], subnets, host, cutoff):
                 components.append(provisioning.DHCP)
         return components
+
+
+def _of_addresses(connection: Connection, port: Object, segments: list[Segment]) -> list[Segment]:
+    """The segments to bind: on a routed network the one of the port's addresses, which work on no other."""
+    ids = [fixed["subnet_id"] for fixed in port["fixed_ips"]]
+    statement = sa.select(_s.segment_id).where(_s.id.in_(ids), _s.segment_id.is_not(None))
+    own = set(connection.execute(statement).scalars()) if ids else set()
+    return [segment for segment in segments if segment.id in own] if own else segments
 
 
 def binding_row(port: Mapping[str, Any], binding: Binding, status: str = "ACTIVE") -> Object:

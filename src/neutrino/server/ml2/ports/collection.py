@@ -26,6 +26,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, changed, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.ipam import routed
 from neutrino.server.ipam.allocation import Allocator, FixedIp
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
 from neutrino.server.ml2.extensions import Extensions
@@ -33,6 +34,7 @@ from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports import hardware, provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
+from neutrino.server.ml2.ports.host_subnets import check_host, usable_subnets
 from neutrino.server.ml2.views import PORT_RENAMED, PORTS, reading_subnets_of, subnets_of
 from neutrino.server.qos import resource_request
 from neutrino.server.qos.use import PolicyUse
@@ -159,9 +161,16 @@ class Ports:
         subnets: Sequence[Object],
         allocator: Allocator,
         default_group: str = "",
+        *,
+        is_service: bool = False,
     ) -> tuple[Object, Binding]:
         """A new port as it will be written, with its binding. `subnets`: all of the network."""
         mac = _requested_mac(values) or new_mac(self.base_mac)
+        """A new port as it will be written, with its binding. `subnets`: all of the network.
+
+        `is_service`: a port of a service, whose host the server has chosen.
+        """
+        mac = values.get("mac_address") or new_mac(self.base_mac)
         host = values.get("binding:host_id") or ""
         groups = values.get("security_groups")
         pairs = values.get("allowed_address_pairs", ())
@@ -172,7 +181,7 @@ class Ports:
             "security_groups": [default_group] if groups is None else groups,
             "allowed_address_pairs": address_pairs(pairs, mac, self.max_address_pairs),
             "extra_dhcp_opts": dhcp_options((), values["extra_dhcp_opts"] or ()),
-            "ip_allocation": "none" if values.get("fixed_ips") == [] else "immediate",
+            "ip_allocation": routed.NONE if values.get("fixed_ips") == [] else routed.IMMEDIATE,
             "port_security_enabled": values.get("port_security_enabled", True),
             "data_plane_status": None,
             "qos_policy_id": values.get("qos_policy_id"),
@@ -184,7 +193,12 @@ class Ports:
             "tags": values.get("tags", []),
         }
         # Before the extension drivers: DNS names and port security depend on the addresses and the groups.
-        port["fixed_ips"] = allocator.for_new_port(port, values.get("fixed_ips"), subnets)
+        requested = values.get("fixed_ips")
+        usable = usable_subnets(connection, self.binder.registry, subnets, host, requested, lenient=is_service)
+        if usable is None:
+            port |= {"ip_allocation": routed.DEFERRED, "fixed_ips": []}
+        else:
+            port["fixed_ips"] = allocator.for_new_port(port, requested, usable)
         if groups:
             check_usable(connection, context, groups, values["project_id"])
         port = self.extensions.process("create", "port", values, port, network=network)
@@ -207,7 +221,7 @@ class Ports:
         """
         own = {**values, "security_groups": []}
         allocator = Allocator(connection, blind=not self.db.is_repeated)
-        made = [self._decide(connection, admin_context(), own, network, subnets, allocator)]
+        made = [self._decide(connection, admin_context(), own, network, subnets, allocator, is_service=True)]
         context = DriverContext("create", "port", made[0][0], network=network)
         return PendingWrite(context, lambda tx: self._insert(tx, made, {}))
 
@@ -245,6 +259,8 @@ class Ports:
             requested = (values["fixed_ips"] or []) if "fixed_ips" in values else None
             fixed_ips = self.addresses_after(connection, before, after, requested)
             after["fixed_ips"] = new_or_same(fixed_ips, before["fixed_ips"])
+        elif after["binding:host_id"] not in ("", before["binding:host_id"]):
+            after |= self.addresses_on_host(connection, before, after)
         if "allowed_address_pairs" in values:
             pairs, maximum = values["allowed_address_pairs"], self.max_address_pairs
             after["allowed_address_pairs"] = address_pairs(pairs, after["mac_address"], maximum)
@@ -263,8 +279,29 @@ class Ports:
     ) -> list[FixedIp]:
         """Addresses of a port after an update; `requested` None: only its MAC has changed."""
         network_id = before["network_id"]
-        subnets = subnets_of(connection, [network_id])[network_id]
+        subnets: Sequence[Mapping[str, Any]] = subnets_of(connection, [network_id])[network_id]
+        if requested:
+            registry, host = self.binder.registry, after["binding:host_id"]
+            subnets = usable_subnets(connection, registry, subnets, host, requested) or subnets
         return Allocator(connection).for_updated_port(before, after, requested, subnets)
+
+    def addresses_on_host(
+        self, connection: Connection, before: Object, after: Object, *, lenient: bool = False
+    ) -> Object:
+        """Values of a port that gets a host: on a routed network its deferred addresses, or a check of those it has."""
+        is_deferred = before["ip_allocation"] == routed.DEFERRED and not before["fixed_ips"]
+        if not is_deferred and (lenient or not before["fixed_ips"]):
+            return {}
+        network_id, host, registry = before["network_id"], after["binding:host_id"], self.binder.registry
+        subnets = subnets_of(connection, [network_id])[network_id]
+        if not is_deferred:
+            check_host(connection, registry, before, subnets, host)
+            return {}
+        usable = usable_subnets(connection, registry, subnets, host, None, lenient=lenient)
+        if usable is None:
+            return {}
+        fixed_ips = Allocator(connection).for_new_port(after, None, usable)
+        return {"fixed_ips": fixed_ips, "ip_allocation": routed.IMMEDIATE}
 
     def _check_mac_change(self, connection: Connection, before: Object, after: Object) -> None:
         if after["mac_address"] == before["mac_address"]:

@@ -4,12 +4,15 @@
     dhcp_distributed, and is enabled         that agent alone: DHCP requests do not leave such a host
     anything else                            the agents that the network is scheduled to; one of them is enough
 
+On a routed network only agents on the port's segment count: those whose host has a DHCP port on one of its subnets. A
+distributed agent is one like the others there.
+
 A disabled agent gives no leases, and ports do not wait for a dead one. A network that is scheduled to no agent has no DHCP
 port, and so no distributed copy of one either.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,14 +22,22 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.server.db import tables as t
+from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ipam.delegated import PROVISIONAL
 
 BATCH = 1000  # ids in one statement
 _a, _b, _s = t.agents.c, t.network_dhcp_agents.c, t.subnets.c
+_al, _p = t.ip_allocations.c, t.ports.c
+_server, _subnet = t.ip_allocations.alias(), t.subnets.alias().c
+# The agent's host has a DHCP port on the subnet.
+_SERVES_SUBNET = sa.exists().where(
+    _al.subnet_id == _s.id, _al.port_id == _p.id, _p.device_owner == DHCP_OWNER, _p.host == _a.host
+)
+_IS_ROUTED = sa.exists().where(_subnet.network_id == sa.bindparam("network"), _subnet.segment_id.is_not(None))
 _COLUMNS = (_a.id, _a.host, _a.admin_state_up, _a.heartbeat_timestamp, _a.configurations)
 # The agents that a network is scheduled to and the one of a port's host, in one query: every port that is bound runs it.
 _CONCERNED = (
-    sa.select(*_COLUMNS, _b.network_id.is_not(None).label("scheduled"))
+    sa.select(*_COLUMNS, _b.network_id.is_not(None).label("scheduled"), _IS_ROUTED.label("routed"))
     .select_from(
         t.agents.outerjoin(
             t.network_dhcp_agents, sa.and_(_b.agent_id == _a.id, _b.network_id == sa.bindparam("network"))
@@ -36,7 +47,28 @@ _CONCERNED = (
 )
 _CONCERNED_IF_DHCP = _CONCERNED.where(
     # A subnet that waits for its delegated prefix has no addresses to lease.
-    sa.exists().where(_s.id.in_(sa.bindparam("subnets", expanding=True)), _s.enable_dhcp, _s.cidr != PROVISIONAL)
+    sa.exists().where(
+        _s.id.in_(sa.bindparam("subnets", expanding=True)),
+        _s.enable_dhcp,
+        _s.cidr != PROVISIONAL,
+        sa.or_(_s.segment_id.is_(None), _SERVES_SUBNET),
+    )
+)
+# For each port on a routed network, the hosts with DHCP ports on its subnets.
+_SEGMENT_SERVERS = (
+    sa.select(_al.port_id, _p.host)
+    .where(
+        _al.port_id.in_(sa.bindparam("ports", expanding=True)),
+        _al.subnet_id == _s.id,
+        _s.segment_id.is_not(None),
+        _server.c.subnet_id == _s.id,
+        _p.id == _server.c.port_id,
+        _p.device_owner == DHCP_OWNER,
+    )
+    .distinct()
+)
+_ON_SEGMENTS = sa.select(_al.port_id).where(
+    _al.port_id.in_(sa.bindparam("ports", expanding=True)), _al.subnet_id == _s.id, _s.segment_id.is_not(None)
 )
 _ALL = sa.select(*_COLUMNS).where(_a.agent_type == words.DHCP)
 _SCHEDULED = sa.select(_b.network_id, _b.agent_id).where(_b.network_id.in_(sa.bindparam("networks", expanding=True)))
@@ -90,16 +122,33 @@ def without_live_provider(connection: Connection, ports: Sequence[WaitingPort], 
             if agent_id in agents:
                 scheduled[network_id].append(agents[agent_id])
 
+    servers = _servers_on_segments(connection, [port.port_id for port in ports])
+
     def is_served(port: WaitingPort) -> bool:
-        providers = choose_providers(scheduled[port.network_id], on_host.get(port.host))
+        near = servers.get(port.port_id)  # None: not on a routed network
+        able = [agent for agent in scheduled[port.network_id] if near is None or agent.host in near]
+        providers = choose_providers(able, on_host.get(port.host) if near is None else None)
         return any(agent.heartbeat >= cutoff for agent in providers)
 
     return [port for port in ports if not is_served(port)]
 
 
-def _providers(rows: Iterable[Any], host: str) -> list[DhcpAgent]:
+def _servers_on_segments(connection: Connection, port_ids: Sequence[str]) -> dict[str, set[str]]:
+    """For each port with addresses on a routed network, the hosts that have DHCP ports on its subnets."""
+    out: dict[str, set[str]] = {}
+    for start in range(0, len(port_ids), BATCH):
+        some = {"ports": list(port_ids[start : start + BATCH])}
+        out |= {port_id: set() for port_id in connection.execute(_ON_SEGMENTS, some).scalars()}
+        for port_id, host in connection.execute(_SEGMENT_SERVERS, some):
+            out[port_id].add(host)
+    return out
+
+
+def _providers(rows: Sequence[Any], host: str) -> list[DhcpAgent]:
     known = [(row.scheduled, _agent(row)) for row in rows]
     on_host = next((agent for _, agent in known if agent.host == host), None)
+    if known and rows[0].routed:  # there are no copies of DHCP ports
+        on_host = None
     return choose_providers([agent for scheduled, agent in known if scheduled], on_host)
 
 

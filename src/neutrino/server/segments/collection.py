@@ -1,0 +1,134 @@
+"""The segment API: segments of existing networks, created, renamed and deleted.
+
+The network's row repeats its segments, as provider attributes or as a list; a change writes both under a lock on that row
+(`ml2/segments.py`). The network's revision stays, as in Neutron. Dynamic segments of drivers are not shown.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, fresh, update_row
+from neutrino.server.db.session import Database, retried
+from neutrino.server.db.view import View
+from neutrino.server.ml2.driver_api import DriverContext, Segment
+from neutrino.server.ml2.networks import AUTO_DELETED, Networks, delete_ports
+from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.segments import DYNAMIC, Segments, read_segments
+from neutrino.server.query import Query
+
+_c, _s, _p, _b = t.network_segments.c, t.subnets.c, t.ports.c, t.port_bindings.c
+NAMES = (
+    *("id", "network_id", "name", "description", "physical_network", "network_type", "segmentation_id"),
+    *("created_at", "updated_at", "revision_number"),
+)
+_NOT_DYNAMIC = _c.position < DYNAMIC
+# Projects see none: the policy shows segments to administrators alone, unless an operator changes it.
+_OWN_NETWORK = _c.network_id.in_(
+    sa.select(t.networks.c.id).where(t.networks.c.project_id == sa.bindparam("viewer_project", type_=sa.String))
+)
+VIEW = View(t.network_segments, columns=NAMES, scope=_OWN_NETWORK, not_found=errors.SegmentNotFound)
+
+
+@dataclass(eq=False)
+class SegmentCollection:
+    db: Database
+    operations: Operations
+    networks: Networks
+    segments: Segments
+    commit_hooks: list[Callable[[str], None]] = field(default_factory=list)  # called with the segment's id
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def index(self, context: Context, query: Query) -> list[Object]:
+        with self.db.read() as connection:
+            return VIEW.many(connection, query, context.project_id, _NOT_DYNAMIC)
+
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+        asked = Query(fields=None if fields is None else tuple(fields), everyone=everyone)
+        with self.db.read() as connection:
+            rows = VIEW.many(connection, asked, context.project_id, _NOT_DYNAMIC, _c.id == key)
+        return rows[0] if rows else None
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    @retried
+    def create(self, context: Context, values: Object) -> Object:
+        network_id = values["network_id"]
+        with self.db.read() as connection:
+            network = self.networks.view.get(connection, network_id)
+            existing = read_segments(connection, [network_id])[network_id]
+            last = connection.execute(_last_position(network_id)).scalar()
+            physical_network, number = values.get("physical_network") or None, values.get("segmentation_id")
+            wanted = Segment(values["network_type"], physical_network, number)
+            chosen = self.segments.reserve(self.segments.in_use(connection), wanted, network["project_id"])
+        position = 0 if last is None else last + 1
+        made = fresh({"project_id": "", "name": values["name"], "description": values["description"]})
+        made = {name: made[name] for name in NAMES if name in made} | {"network_id": network_id} | asdict(chosen)
+        stored = {name: made[name] for name in ("name", "description", "created_at", "updated_at")}
+        change = DriverContext("update", "network", network, network, segments=[*existing, chosen])
+        with self.operations.write([change]) as tx:
+            self.segments.lock(tx, network_id)
+            self.segments.insert(tx, network_id, [chosen], position, **stored)
+            self.segments.refresh(tx, network_id)
+            tx.record("network", network_id, network["project_id"])
+            tx.after_commit(self._changed, chosen.id)
+        return made
+
+    @retried
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        with self.db.read() as connection:
+            before = VIEW.get(connection, key, revision=revision)
+        with self.db.transaction() as tx:
+            stamp = update_row(tx, t.network_segments, before, values)
+        return {**before, **values, **stamp}
+
+    @retried
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            before = VIEW.get(connection, key, revision=revision)
+            network_id = before["network_id"]
+            _check_no_subnets(connection, key)
+            own_ports = _check_no_ports(connection, network_id, key)
+            network = self.networks.view.get(connection, network_id)
+            left = [s for s in read_segments(connection, [network_id])[network_id] if s.id != key]
+        with self.operations.write([DriverContext("update", "network", network, network, segments=left)]) as tx:
+            self.segments.lock(tx, network_id)
+            delete_ports(tx, own_ports)
+            # A subnet that got the segment since makes this fail on its foreign key, and it is decided again.
+            as_read = _c.id == key, _c.revision_number == before["revision_number"]
+            tx.change(sa.delete(t.network_segments).where(*as_read))
+            self.segments.refresh(tx, network_id)
+            tx.record("network", network_id, network["project_id"])
+            tx.after_commit(self._changed, key)
+
+    def _changed(self, segment_id: str) -> None:
+        for hook in self.commit_hooks:
+            hook(segment_id)
+
+
+def _last_position(network_id: str) -> sa.Select[int]:
+    return sa.select(sa.func.max(_c.position)).where(_c.network_id == network_id, _NOT_DYNAMIC)
+
+
+def _check_no_subnets(connection: Connection, segment_id: str) -> None:
+    subnets = connection.execute(sa.select(_s.id).where(_s.segment_id == segment_id).order_by(_s.id)).scalars().all()
+    if subnets:
+        raise errors.SegmentInUse(id=segment_id, reason=f"subnets {', '.join(subnets[:10])} are on it")
+
+
+def _check_no_ports(connection: Connection, network_id: str, segment_id: str) -> list[Any]:
+    """The service's own ports that are bound to the segment; refused if other ports are."""
+    bound = sa.exists().where(_b.port_id == _p.id, _b.levels.contains(segment_id))
+    columns = (_p.id, _p.project_id, _p.revision_number, _p.device_owner)
+    rows = connection.execute(sa.select(*columns).where(_p.network_id == network_id, bound).order_by(_p.id)).all()
+    others = [row.id for row in rows if row.device_owner not in AUTO_DELETED]
+    if others:
+        raise errors.SegmentInUse(id=segment_id, reason=f"ports {', '.join(others[:10])} are bound to it")
+    return list(rows)

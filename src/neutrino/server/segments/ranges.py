@@ -1,0 +1,194 @@
+"""The network segment range API: ranges of VLAN and tunnel ids, of the configuration and added by operators.
+
+Ranges of the configuration have rows too, written when a server starts, so that lists have both kinds. New networks get
+their ids by `ml2/added_ranges.py`.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.api.resources.segment import RANGED_TYPES
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, as_row, fresh, update_row
+from neutrino.server.db.session import Database, retried
+from neutrino.server.db.view import Added, View
+from neutrino.server.ipam.ranges import Range
+from neutrino.server.ml2.driver_api import RangedTypeDriver, TypeDriver
+from neutrino.server.view_collection import ViewCollection, one_by_one
+
+# Free ids that a range shows. A range of tunnel ids may have sixteen million.
+MAX_AVAILABLE = 100_000
+_DEFAULT_IDS = uuid.UUID("f1d8c3a2-6c1e-4a55-9a3b-0b8f9b6f4c77")  # the namespace of the configuration's ranges
+_r, _seg, _n = t.network_segment_ranges.c, t.network_segments.c, t.networks.c
+
+
+def _used(connection: Connection, rows: Sequence[Object]) -> list[dict[int, str]]:
+    """For each range, the ids in use with the projects of their networks."""
+    return [dict(_segments_in(connection, row)) for row in rows]
+
+
+def _segments_in(connection: Connection, one: Mapping[str, Any]) -> list[tuple[int, str]]:
+    statement = (
+        sa.select(_seg.segmentation_id, _n.project_id)
+        .where(
+            _seg.network_id == _n.id,
+            _seg.network_type == one["network_type"],
+            _seg.physical_network == one["physical_network"],
+            _seg.segmentation_id >= one["minimum"],
+            _seg.segmentation_id <= one["maximum"],
+        )
+        .order_by(_seg.segmentation_id)
+    )
+    return [(number, project) for number, project in connection.execute(statement) if number is not None]
+
+
+def _available(connection: Connection, rows: Sequence[Object]) -> Iterator[list[int]]:
+    for row in rows:
+        taken = {number for number, _ in _segments_in(connection, row)}
+        free = (number for number in range(row["minimum"], row["maximum"] + 1) if number not in taken)
+        yield list(islice(free, MAX_AVAILABLE))
+
+
+_WHERE = ("network_type", "physical_network", "minimum", "maximum")
+_ROWS = View(t.network_segment_ranges, hidden=("tenant_id",), not_found=errors.NetworkSegmentRangeNotFound)
+VIEW = _ROWS.composed({"available": Added(_WHERE, _available), "used": Added(_WHERE, _used)})
+
+
+class SegmentRanges(ViewCollection):
+    def __init__(self, db: Database, drivers: Mapping[str, TypeDriver]) -> None:
+        super().__init__(db, VIEW)
+        self._drivers = {name: d for name, d in drivers.items() if isinstance(d, RangedTypeDriver)}
+
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
+        return one_by_one(several, lambda one: self.create(context, one), lambda key: self.delete(context, key, None))
+
+    @retried
+    def create(self, context: Context, values: Object) -> Object:
+        limits = self._limits(values.get("network_type"))
+        project = None if values["shared"] else values["project_id"]
+        made = fresh({"project_id": project, "default": False, **_placed(values)}, revision=0)
+        made |= {"project_id": project}
+        del made["tenant_id"]
+        _check_limits(made, limits)
+        with self.db.read() as connection:
+            _check_overlap(connection, made)
+            made |= _computed(connection, made)
+        with self.db.transaction() as tx:
+            tx.insert(t.network_segment_ranges, [as_row(t.network_segment_ranges, made)])
+        return made
+
+    @retried
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        with self.db.read() as connection:
+            before = _ROWS.get(connection, key, revision=revision)
+            if before["default"]:
+                raise errors.NetworkSegmentRangeDefaultReadOnly(id=key)
+            after = {**before, **values}
+            used = [number for number, _ in _segments_in(connection, before)]
+            if used and (after["minimum"] > used[0] or after["maximum"] < used[-1]):
+                raise errors.NetworkSegmentRangeReferencedByProject(id=key)
+            _check_limits(after, self._limits(after["network_type"]))
+            _check_overlap(connection, after)
+            after |= _computed(connection, after)
+        with self.db.transaction() as tx:
+            after |= update_row(tx, t.network_segment_ranges, before, values)
+        # As in Neutron, the answer to an update has no project where there is none.
+        return {k: v for k, v in after.items() if k != "tenant_id" and not (k == "project_id" and v is None)}
+
+    @retried
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            before = _ROWS.get(connection, key, revision=revision)
+            if before["default"]:
+                raise errors.NetworkSegmentRangeDefaultReadOnly(id=key)
+            if _segments_in(connection, before):
+                raise errors.NetworkSegmentRangeReferencedByProject(id=key)
+        with self.db.transaction() as tx:
+            sharing.delete_object(tx, t.network_segment_ranges, before)
+
+    def _limits(self, network_type: str | None) -> Range:
+        if network_type not in self._drivers or network_type not in RANGED_TYPES:
+            raise errors.NetworkSegmentRangeNetTypeNotSupported(network_type=network_type)
+        return self._drivers[network_type].limits
+
+    # --- the ranges of the configuration --------------------------------------------------------------------------
+
+    @retried
+    def store_configured(self) -> None:
+        """Give the configured ranges their rows, and delete those of ranges that are not configured any more.
+
+        Every process of every server does this when it starts. Their ids follow from the ranges, so of two that insert
+        the same one, the second fails on the primary key and finds it.
+        """
+        wanted = {row["id"]: row for row in self._configured()}
+        with self.db.read() as connection:
+            stored = {row["id"]: row for row in _ROWS.load_where(connection, _r.default)}
+        with self.db.transaction() as tx:
+            for key in stored.keys() - wanted.keys():
+                tx.write(sa.delete(t.tags).where(t.tags.c.object_id == key))
+                tx.write(sa.delete(t.network_segment_ranges).where(_r.id == key))
+            missing = [row for key, row in wanted.items() if key not in stored]
+            tx.insert(t.network_segment_ranges, [as_row(t.network_segment_ranges, row) for row in missing])
+
+    def _configured(self) -> Iterable[Object]:
+        for network_type, driver in self._drivers.items():
+            for physical_network, ranges in driver.configured.items() if network_type in RANGED_TYPES else ():
+                for first, last in dict.fromkeys(ranges):
+                    identity = f"{network_type}/{physical_network or ''}/{first}:{last}"
+                    yield fresh(
+                        {
+                            "id": str(uuid.uuid5(_DEFAULT_IDS, identity)),
+                            "name": "",
+                            "project_id": None,
+                            "default": True,
+                            "shared": True,
+                            "network_type": network_type,
+                            "physical_network": physical_network,
+                            "minimum": first,
+                            "maximum": last,
+                        },
+                        revision=0,
+                    )
+
+
+def _placed(values: Object) -> Object:
+    """The values with a physical network if, and only if, the range is one of VLANs."""
+    is_vlan = values["network_type"] == "vlan"
+    if is_vlan and not values.get("physical_network"):
+        raise errors.BadRequest(resource="network_segment_range", msg="a range of VLANs needs a physical_network")
+    return {**values, "physical_network": values["physical_network"] if is_vlan else None}
+
+
+def _computed(connection: Connection, one: Object) -> Object:
+    return {"used": _used(connection, [one])[0], "available": next(_available(connection, [one]))}
+
+
+def _check_limits(one: Mapping[str, Any], limits: Range) -> None:
+    first, last = one["minimum"], one["maximum"]
+    if not limits[0] <= first <= last <= limits[1]:
+        if one["network_type"] == "vlan":
+            raise errors.NetworkVlanRangeError(first=first, last=last)
+        raise errors.NetworkTunnelRangeError(first=first, last=last, network_type=one["network_type"])
+
+
+def _check_overlap(connection: Connection, one: Mapping[str, Any]) -> None:
+    """Refuse a range that has ids of another added one; it may have ids of the configuration's ranges."""
+    where = (
+        sa.not_(_r.default),
+        _r.network_type == one["network_type"],
+        _r.physical_network == one["physical_network"],
+        _r.id != one["id"],
+        _r.minimum <= one["maximum"],
+        _r.maximum >= one["minimum"],
+    )
+    ids = connection.execute(sa.select(_r.id).where(*where).order_by(_r.id)).scalars().all()
+    if ids:
+        raise errors.NetworkSegmentRangeOverlaps(ids=", ".join(ids))
