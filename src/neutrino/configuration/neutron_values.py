@@ -65,6 +65,7 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron.services.l3_router.l3_router_plugin.L3RouterPlugin": "router",
             "neutron.services.qos.qos_plugin.QoSPlugin": "qos",
             "neutron_fwaas.services.firewall.fwaas_plugin_v2.FirewallPluginV2": "firewall_v2",
+            "neutron.services.trunk.plugin.TrunkPlugin": "trunk",
             **dict.fromkeys(
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),
@@ -88,7 +89,6 @@ TABLE: dict[tuple[str, str], Names] = {
                     *("segments", "neutron.services.segments.plugin.Plugin"),
                     "network_segment_range",
                     "neutron.services.network_segment_range.plugin.NetworkSegmentRangePlugin",
-                    *("trunk", "neutron.services.trunk.plugin.TrunkPlugin"),
                     *("log", "neutron.services.logapi.logging_plugin.LoggingPlugin"),
                     *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
                     *("local_ip", "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin"),

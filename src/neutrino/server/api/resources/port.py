@@ -137,6 +137,7 @@ PORT = Resource(
         Attribute("hints", t.Nullable(t.AnyObject()), guarded=True),
         Attribute("trusted", t.Nullable(t.Bool()), guarded=True),
         Attribute("resource_request", t.Nullable(t.AnyObject()), guarded=True),
+        Attribute("trunk_details", t.AnyObject()),  # only parents of trunks have it
         *standard(tags=creatable("tags", _TAGS, default=[], guarded=True)),
     ),
 )
