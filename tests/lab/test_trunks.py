@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.model.trunks import trunk_bridge
+from tests.support import vlan_device
 from tests.support.lab import Pinging, network, open_group, pings
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import SOON, cleaned
@@ -34,6 +38,7 @@ class Site:
     closed: str
     ports: dict[str, Object]
     trunk: Object
+    devices: dict[int, subprocess.Popen[str]] = dataclasses.field(default_factory=dict)  # VLAN devices by tag
 
     @property
     def bridge(self) -> str:
@@ -58,15 +63,32 @@ class Site:
     def remove(self, name: str) -> None:
         self.act("remove_subports", name)
 
-    def add_device(self, name: str, tag: int) -> None:
-        """A VLAN device in the instance, with the subport's MAC and address."""
-        port, device = self.ports[name], f"vlan{tag}"
-        for words in (
-            f"link add link eth0 name {device} address {port['mac_address']} type vlan id {tag}",
-            f"address add {self.address(name)}/24 dev {device}",
-            f"link set {device} mtu {1450 if name == RED else 1500} up",
+    def add_device(self, tag: int, address: str, mac: str = "", mtu: int = 1450) -> None:
+        """A VLAN device in the instance."""
+        device, words = f"vlan{tag}", f"address {mac}" if mac else ""
+        program = self.devices[tag] = self.lab.popen(
+            VM, [sys.executable, "-P", vlan_device.__file__, "eth0", device, str(tag)]
+        )
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+        for line in (
+            f"link set {device} mtu {mtu} {words}",
+            f"address add {address}/24 dev {device}",
+            f"link set {device} up",
         ):
-            self.lab.run(VM, ["ip", *words.split()])
+            self.ip(line)
+
+    def add_subport_device(self, name: str, tag: int) -> None:
+        """With the subport's MAC and address."""
+        self.add_device(tag, self.address(name), self.ports[name]["mac_address"])
+
+    def remove_device(self, tag: int) -> None:
+        program = self.devices.pop(tag)
+        program.kill()
+        program.communicate()
+
+    def ip(self, words: str) -> None:
+        self.lab.run(VM, ["ip", *words.split()])
 
     def is_reached(self, name: str) -> bool:
         return pings(self.lab, f"{name}-peer", self.address(name), seconds=1)
@@ -89,11 +111,12 @@ class Site:
 
 @pytest.fixture
 def site(session_lab: Lab) -> Iterator[Site]:
-    with cleaned(session_lab) as lab:
-        yield make_site(lab)
+    with cleaned(session_lab) as lab, made_site(lab) as made:
+        yield made
 
 
-def make_site(lab: Lab, *, hybrid: bool = False) -> Site:
+@contextlib.contextmanager
+def made_site(lab: Lab, *, hybrid: bool = False) -> Iterator[Site]:
     group = open_group(lab)
     closed = str(lab.api.create("security_group", name="closed")["id"])
     ports = {}
@@ -108,12 +131,16 @@ def make_site(lab: Lab, *, hybrid: bool = False) -> Site:
     trunk = lab.api.create("trunk", port_id=ports[PARENT]["id"], sub_ports=subports)
     assert trunk["status"] == "DOWN"
     lab.vm(VM, port=ports[PARENT]["id"], host="h1", hybrid=hybrid, dhcp=False)
-    made_site = Site(lab, group, closed, ports, trunk)
-    for name, tag in TAGS.items():
-        made_site.add_device(name, tag)
-    made_site.wait_for("ACTIVE")
-    made_site.wait_until_reached(PARENT, RED, GREEN)
-    return made_site
+    made = Site(lab, group, closed, ports, trunk)
+    try:
+        for name, tag in TAGS.items():
+            made.add_subport_device(name, tag)
+        made.wait_for("ACTIVE")
+        made.wait_until_reached(PARENT, RED, GREEN)
+        yield made
+    finally:
+        for tag in list(made.devices):
+            made.remove_device(tag)
 
 
 def test_each_vlan_device_is_on_its_own_network(site: Site) -> None:
@@ -126,9 +153,7 @@ def test_each_vlan_device_is_on_its_own_network(site: Site) -> None:
         seen.wait_for("echo reply")
     assert "vlan" not in seen.text.lower()
     # A VLAN that is no subport's leads nowhere, not even to the parent's network.
-    site.lab.run(VM, "ip link add link eth0 name vlan30 type vlan id 30".split())
-    site.lab.run(VM, "ip address add 10.1.0.240/24 dev vlan30".split())
-    site.lab.run(VM, "ip link set vlan30 up".split())
+    site.add_device(30, "10.1.0.240")
     assert not pings(site.lab, f"{PARENT}-peer", "10.1.0.240", seconds=1)
     assert site.is_reached(PARENT)
 
@@ -146,11 +171,11 @@ def test_a_subport_has_its_own_security_groups(site: Site) -> None:
 
 
 def test_a_subport_sends_only_from_its_own_addresses(site: Site) -> None:
-    site.lab.run(VM, "ip link set vlan10 down".split())
-    site.lab.run(VM, "ip link set vlan10 address fa:16:3e:00:00:99".split())
-    site.lab.run(VM, "ip link set vlan10 up".split())
+    site.ip("link set vlan10 down")
+    site.ip("link set vlan10 address fa:16:3e:00:00:99")
+    site.ip("link set vlan10 up")
     site.wait_until_cut(RED)
-    site.lab.run(VM, ["ip", "link", "set", "vlan10", "address", site.ports[RED]["mac_address"]])
+    site.ip(f"link set vlan10 address {site.ports[RED]['mac_address']}")
     site.wait_until_reached(RED)
 
 
@@ -178,8 +203,8 @@ def test_subports_change_without_a_loss_on_the_others(site: Site) -> None:
         site.wait_until_cut(RED)
         assert lab.api.show("port", site.ports[RED]["id"])["binding:host_id"] == ""
         site.add(RED, 11)
-        site.lab.run(VM, "ip link delete vlan10".split())
-        site.add_device(RED, 11)
+        site.remove_device(10)
+        site.add_subport_device(RED, 11)
         site.wait_until_reached(RED)
         site.wait_for("ACTIVE")
     assert (green.lost, parent.lost) == (0, 0)
@@ -240,7 +265,8 @@ def test_a_live_migration(site: Site) -> None:
     lab.settle_vm(VM, "h3")
     lab.address(VM)
     for name, tag in TAGS.items():
-        site.add_device(name, tag)
+        site.remove_device(tag)
+        site.add_subport_device(name, tag)
     site.wait_until_reached(PARENT, RED, GREEN)
     site.wait_for("ACTIVE")
     lab.api.request("DELETE", f"/v2.0/ports/{parent}/bindings/h1")
@@ -250,8 +276,7 @@ def test_a_live_migration(site: Site) -> None:
 
 def test_a_parent_behind_a_linux_bridge(session_lab: Lab) -> None:
     """Hybrid plugging: iptables filters the parent's packets, the switch those of the subports."""
-    with cleaned(session_lab) as lab:
-        site = make_site(lab, hybrid=True)
+    with cleaned(session_lab) as lab, made_site(lab, hybrid=True) as site:
         lab.api.update("port", site.ports[RED]["id"], security_groups=[site.closed])
         site.wait_until_cut(RED)
         assert site.is_reached(PARENT)
