@@ -35,7 +35,7 @@ _NEEDED = """
     network_ha floatingip-pools qos qos-bw-limit-direction qos-bw-minimum-ingress qos-default qos-fip
     qos-fip-network-policy qos-gateway-ip qos-port-network-policy qos-pps qos-pps-minimum qos-pps-minimum-rule-alias
     qos-rule-type-details qos-rule-type-filter qos-rules-alias port-resource-request port-resource-request-groups
-    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2
+    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 trunk trunk-details
 """
 NEEDED = _NEEDED.split()
 
@@ -49,7 +49,7 @@ QOS_RULES: dict[str, Object] = {
 ALIASED = ("bandwidth_limit", "dscp_marking", "minimum_bandwidth", "minimum_packet_rate")
 
 # Advertising one of these would make clients use a missing feature. With `segment`, Nova lists segments.
-NOT_HERE = ("segment", "trunk")
+NOT_HERE = ("segment",)
 
 
 @pytest.fixture(scope="module")
@@ -132,10 +132,15 @@ def shown(server: LiveServer) -> Shown:
         ingress_firewall_policy_id=firewall_policy["id"],
         ports=[bound["id"]],
     )
+    parent, subport = (made("ports", "port", network_id=network["id"]) for _ in range(2))
+    carried = {"port_id": subport["id"], "segmentation_type": "vlan", "segmentation_id": 10}
+    trunk = made("trunks", "trunk", name="trunk", port_id=parent["id"], sub_ports=[carried])
+    details = server.ask("GET", f"/v2.0/ports/{parent['id']}")["port"]["trunk_details"]
     return {
         "networks": {**network, "segments": several["segments"]},
         "subnets": subnet,
-        "ports": port,
+        "ports": {**port, "trunk_details": details},  # of parents alone
+        "trunks": trunk,
         "bindings": bindings_of(server, bound["id"])[0],
         "subnetpools": pool,
         "address_scopes": scope,
@@ -450,7 +455,19 @@ def traced_packet(server: LiveServer, shown: Shown) -> None:
     assert (made["verdict"], made["cause"]) == ("dropped", "port-unbound")
 
 
+def subports(server: LiveServer, shown: Shown) -> None:
+    path, (carried,) = f"/v2.0/trunks/{shown['trunks']['id']}", shown["trunks"]["sub_ports"]
+    one = {"sub_ports": [carried]}
+    assert (
+        server.ask("PUT", f"{path}/remove_subports", {"sub_ports": [{"port_id": carried["port_id"]}]})["sub_ports"]
+        == []
+    )
+    assert server.ask("PUT", f"{path}/add_subports", one)["sub_ports"] == [carried]
+    assert server.ask("GET", f"{path}/get_subports") == one
+
+
 PROBES: dict[str, Probe] = {
+    "trunk": subports,
     "trace": traced_packet,
     "qos-bw-limit-direction": both_directions("bandwidth_limit"),
     "qos-bw-minimum-ingress": both_directions("minimum_bandwidth"),
