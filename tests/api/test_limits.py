@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,8 +166,21 @@ FILLS: dict[str, Fill] = {
             }
         },
     ),
+    "trunk.sub_ports": lambda setup, n: (
+        "/trunks",
+        {
+            "trunk": {
+                "port_id": created(setup, "/ports", "ports", 1, network_id=setup.network["id"])[0],
+                "sub_ports": subports(created(setup, "/ports", "ports", n, network_id=setup.network["id"])),
+            }
+        },
+    ),
 }
 BULK = 500  # objects that a request creates at most
+
+
+def subports(ports: Sequence[str]) -> list[Object]:
+    return [{"port_id": key, "segmentation_type": "vlan", "segmentation_id": i} for i, key in enumerate(ports, 1)]
 
 
 def created(setup: LimitSetup, path: str, collection: str, n: int, **values: Any) -> list[str]:

@@ -10,7 +10,6 @@ MISSING: dict[str, str] = {
     """,
     "NDP proxy, with L3": "l3-ndp-proxy l3-ext-ndp-proxy",
     "service types of routers, which flavors have replaced": "router-service-type",
-    "trunks": "trunk trunk-details",
     "segments of routed networks": """
         segment standard-attr-segment segments-peer-subnet-host-routes subnet-segmentid-enforce
         subnet-segmentid-writable

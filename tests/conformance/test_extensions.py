@@ -41,6 +41,7 @@ _NEEDED = """
     agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 security-groups-default-rules
     security-groups-default-statefulness subnet_onboard floating-ip-router-writable l3-port-ip-change-not-allowed
     agent_sort_key quota-check-limit-default subnet-dns-publish-fixed-ip dns-integration-domain-keywords
+    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 trunk trunk-details
 """
 NEEDED = _NEEDED.split()
 
@@ -54,7 +55,7 @@ QOS_RULES: dict[str, Object] = {
 ALIASED = ("bandwidth_limit", "dscp_marking", "minimum_bandwidth", "minimum_packet_rate")
 
 # Advertising one of these would make clients use a missing feature. With `segment`, Nova lists segments.
-NOT_HERE = ("segment", "trunk")
+NOT_HERE = ("segment",)
 
 
 @pytest.fixture(scope="module")
@@ -145,10 +146,15 @@ def shown(server: LiveServer) -> Shown:
         used_in_non_default_sg=False,
     )
     setting = made("security-groups-default-statefulness", "security_groups_default_statefulness", project_id="ab" * 16)
+    parent, subport = (made("ports", "port", network_id=network["id"]) for _ in range(2))
+    carried = {"port_id": subport["id"], "segmentation_type": "vlan", "segmentation_id": 10}
+    trunk = made("trunks", "trunk", name="trunk", port_id=parent["id"], sub_ports=[carried])
+    details = server.ask("GET", f"/v2.0/ports/{parent['id']}")["port"]["trunk_details"]
     return {
         "networks": {**network, "segments": several["segments"]},
         "subnets": subnet,
-        "ports": port,
+        "ports": {**port, "trunk_details": details},  # of parents alone
+        "trunks": trunk,
         "bindings": bindings_of(server, bound["id"])[0],
         "subnetpools": pool,
         "address_scopes": scope,
@@ -593,6 +599,19 @@ PROBES: dict[str, Probe] = {
     "subnet-dns-publish-fixed-ip": published_subnet,
     "dns-integration-domain-keywords": domain_keywords,
     "quota-check-limit-default": quota_checked_unasked,
+def subports(server: LiveServer, shown: Shown) -> None:
+    path, (carried,) = f"/v2.0/trunks/{shown['trunks']['id']}", shown["trunks"]["sub_ports"]
+    one = {"sub_ports": [carried]}
+    assert (
+        server.ask("PUT", f"{path}/remove_subports", {"sub_ports": [{"port_id": carried["port_id"]}]})["sub_ports"]
+        == []
+    )
+    assert server.ask("PUT", f"{path}/add_subports", one)["sub_ports"] == [carried]
+    assert server.ask("GET", f"{path}/get_subports") == one
+
+
+PROBES: dict[str, Probe] = {
+    "trunk": subports,
     "trace": traced_packet,
     "port-device-profile": given_to_a_port("device_profile", "fpga"),
     "port-hardware-offload-type": given_to_a_port(

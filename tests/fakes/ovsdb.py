@@ -145,6 +145,7 @@ def _set_port(change: SetPort, bridge: Bridge) -> Port:
     return dataclasses.replace(
         port,
         tag=None if tag == NO_TAG else tag,
+        trunks=change.trunks or port.trunks,
         other_config={**port.other_config, **change.other_config},
         interfaces=(interface, *others),
     )

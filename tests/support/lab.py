@@ -84,6 +84,9 @@ def clean(lab: Lab) -> None:
     _start_everything(lab)
     for vm in lab.vms.all():
         lab.delete_vm(vm.name)
+    for trunk in lab.api.list("trunk"):
+        lab.api.update("port", trunk["port_id"], **{"binding:host_id": "", "device_owner": "", "device_id": ""})
+        lab.api.delete("trunk", trunk["id"])
     for kind in ("port", "network", "security_group", "address_group", "subnetpool"):
         for found in lab.api.list(kind):
             with contextlib.suppress(ApiError):  # a default security group cannot be deleted

@@ -184,11 +184,11 @@ def test_a_recount_repairs(quota_setup: QuotaSetup) -> None:
     quota_setup.use_networks("a", 1)
     wrong = [
         {"project_id": "b", "resource": "port", "used": 5},  # and no ports
-        {"project_id": "b", "resource": "trunk", "used": 5},  # of others, who count themselves
+        {"project_id": "b", "resource": "vip", "used": 5},  # of others, who count themselves
     ]
     with quota_setup.db.transaction() as tx:
         tx.insert(t.quota_usages, wrong)
         tx.execute(sa.update(t.quota_usages).where(t.quota_usages.c.project_id == "a").values(used=7))
     assert recount(quota_setup.db) == [Correction("a", "network", 7, 1), Correction("b", "port", 5, 0)]
-    assert counters(quota_setup.db) == {("a", "network"): 1, ("b", "port"): 0, ("b", "trunk"): 5}
+    assert counters(quota_setup.db) == {("a", "network"): 1, ("b", "port"): 0, ("b", "vip"): 5}
     assert recount(quota_setup.db) == []

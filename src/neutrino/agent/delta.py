@@ -56,6 +56,7 @@ def _is_met(change: SetBridge | SetPort, snapshot: Snapshot) -> bool:
     return (
         change.type in ("", interface.type)
         and change.tag in (None, port.tag)
+        and change.trunks in ((), port.trunks)
         and change.options.items() <= interface.options.items()  # subsets: keys that others have set stay
         and change.external_ids.items() <= interface.external_ids.items()
         and change.other_config.items() <= port.other_config.items()

@@ -99,7 +99,7 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "openflow_processed_per_port": _CONTROLLER,
         "ovsdb_debug": "use debug",
         "ovsdb_interface": "OVSDB is always used through its protocol",
-        "trunk_enabled": "there are no trunks",
+        "trunk_enabled": "trunks are wired wherever the server has bound one",
         "qos_meter_bandwidth": "bandwidth is limited by meters, towards instances on the kernel datapath by queues",
         "resource_provider_default_hypervisor resource_provider_hypervisors "
         "resource_provider_inventory_defaults resource_provider_packet_processing_inventory_defaults "

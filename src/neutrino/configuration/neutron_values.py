@@ -67,6 +67,7 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron_fwaas.services.firewall.fwaas_plugin_v2.FirewallPluginV2": "firewall_v2",
             "neutron.services.segments.plugin.Plugin": "segments",
             "neutron.services.network_segment_range.plugin.NetworkSegmentRangePlugin": "network_segment_range",
+            "neutron.services.trunk.plugin.TrunkPlugin": "trunk",
             **dict.fromkeys(
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),
@@ -88,6 +89,9 @@ TABLE: dict[tuple[str, str], Names] = {
                 (
                     *("metering", "neutron.services.metering.metering_plugin.MeteringPlugin"),
                     *("trunk", "neutron.services.trunk.plugin.TrunkPlugin"),
+                    *("segments", "neutron.services.segments.plugin.Plugin"),
+                    "network_segment_range",
+                    "neutron.services.network_segment_range.plugin.NetworkSegmentRangePlugin",
                     *("log", "neutron.services.logapi.logging_plugin.LoggingPlugin"),
                     *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
                     *("local_ip", "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin"),

@@ -90,6 +90,10 @@ class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
     copy: bool = False  # a copy of another host's DHCP port, which serves the ports of this host alone
     distributed: bool = False  # of a distributed router: all its hosts have the port, with the same MAC
     replicated: bool = False  # of an HA router: all its hosts wire the port, the active one sends from it
+    trunk_id: str = ""  # the trunk that it is the parent or a subport of
+    trunk_vlan: Annotated[int, fields.within(0, 4094)] = (
+        0  # of a subport's packets in the instance; 0: it is the parent
+    )
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,6 +1,6 @@
 """One reconciliation of the L2 role: from the server's objects and what is plugged to the state of the switch.
 
-    bridges and patch ports → tunnels → ofports read → local VLANs → tags → hybrid firewall → OVSDB rows and settings
+    bridges and patch ports → tunnels → trunks → ofports → local VLANs → tags → hybrid firewall → OVSDB rows and settings
     of extensions → fail modes → meters → flows, one bundle for each bridge → stale meters → filters → conntrack entries
 
 Each step plans against the actual state and applies the difference, so a reconciliation of an unchanged host changes
@@ -41,6 +41,7 @@ from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
 from neutrino.agent.l2.local_vlans import SegmentKey, allocate, merged, restore
 from neutrino.agent.l2.plan import BridgePlan, Rendered, Renderer, plan
 from neutrino.agent.l2.rejected import Rejections, apply_others, describe, without
+from neutrino.agent.l2.trunks import parents, plan_trunks
 from neutrino.agent.role import Drift
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
 from neutrino.dataplane.openflow.api import (
@@ -142,6 +143,7 @@ class Reconciler:
         changed = self._configure(own, found)
         tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), self.ovsdb().read(), complete=complete)
         changed += self._configure(tunnels)
+        changed += self._configure(plan_trunks(self.options, host_state.ports, self.ovsdb().read(), complete=complete))
         snapshot = self.ovsdb().read()
         faults = {**own.problems, **tunnels.problems}
         if bridges.unnumbered(self.options, snapshot):  # flows need ofports, and the switch gives them later or is down
@@ -174,8 +176,9 @@ class Reconciler:
         owners = {port.id: port_owner(port) for port in desired.ports}
         problems = {**desired.problems, **{key: failed[owner] for key, owner in owners.items() if owner in failed}}
         wired = {port_id: host_state.ports[port_id].revision for port_id in owners if port_id not in problems}
-        # Ports on bridges that are not ours, such as a trunk's: they need no flows here to be up.
-        ancillary = (bridges.read_ancillary(self.options, snapshot) & host_state.ports.keys()) - wired.keys()
+        # Ports on bridges that are not ours: they need no flows here to be up. A trunk's parent is wired by its patch.
+        outside = bridges.read_ancillary(self.options, snapshot) - parents(host_state.ports.values())
+        ancillary = (outside & host_state.ports.keys()) - wired.keys()
         wired |= {port_id: host_state.ports[port_id].revision for port_id in ancillary}
         refused = newly_rejected or unfiltered is not None or bool(filter_faults)
         total = changed + flow_changes
@@ -202,6 +205,7 @@ class Reconciler:
         own = bridges.plan_bridges(self.options, snapshot)
         tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), snapshot, complete=complete)
         plans: list[bridges.ConfigurationPlan | BridgePlan | HybridPlan | FilterPlan] = [own, tunnels]
+        plans.append(plan_trunks(self.options, host_state.ports, snapshot, complete=complete))
         problems = {**own.problems, **tunnels.problems}
         if not own.changes:  # flows need the ofports of our bridges and patch ports
             desired = self._resolve(host_state, snapshot, complete)

@@ -91,6 +91,7 @@ class Port:
     interfaces: tuple[Interface, ...] = ()  # more than one for a bond
     settings: PortSettings = dataclasses.field(default_factory=PortSettings)
     foreign_qos: bool = False  # it has a QoS row that is not ours
+    trunks: tuple[int, ...] = ()  # the VLANs that pass a port without a tag; empty: all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,9 +163,10 @@ class SetPort:
     external_ids: Strings = dataclasses.field(default_factory=_empty)
     other_config: Strings = dataclasses.field(default_factory=_empty)
     make: bool = True  # False: a port that was unplugged meanwhile is not created again
+    trunks: tuple[int, ...] = ()  # the VLANs that pass, 0 for packets without a tag; empty: as they are
 
     def text(self) -> str:
-        names = ("type", "tag", "options", "external_ids", "other_config")
+        names = ("type", "tag", "trunks", "options", "external_ids", "other_config")
         return f"set port {self.bridge} {self.name} {_words(self, *names)}".strip()
 
 

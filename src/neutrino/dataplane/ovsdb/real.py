@@ -25,7 +25,7 @@ _COLUMNS = {
     ],
     "Manager": ["target"],
     "Bridge": ["name", "datapath_type", "fail_mode", "external_ids", "ports"],
-    "Port": ["name", "tag", "other_config", "external_ids", "interfaces", "qos"],
+    "Port": ["name", "tag", "trunks", "other_config", "external_ids", "interfaces", "qos"],
     "Interface": ["name", "type", "ofport", "options", "other_config", "external_ids", *api.SETTABLE],
     "QoS": ["type", "other_config", "queues", "external_ids"],
     "Queue": ["other_config", "dscp", "external_ids"],
@@ -186,7 +186,8 @@ class RealOvsdb:
                     transaction.add(commands.add_port(change.bridge, change.name, may_exist=True, **attributes))
                 columns = {"options": change.options, "external_ids": change.external_ids}
                 self._set(transaction, "Interface", change.name, {**attributes, **columns})
-                self._set(transaction, "Port", change.name, {"tag": change.tag, "other_config": change.other_config})
+                vlans = {"tag": change.tag, "trunks": list(change.trunks)}
+                self._set(transaction, "Port", change.name, {**vlans, "other_config": change.other_config})
                 if change.tag == api.NO_TAG:
                     transaction.add(commands.db_clear("Port", change.name, "tag"))
             case api.DeletePort():
@@ -288,6 +289,7 @@ def _port(row: Any) -> api.Port:
             next((_qos(qos) for qos in row.qos if _is_ours(qos)), None),
         ),
         foreign_qos=any(not _is_ours(qos) for qos in row.qos),
+        trunks=tuple(sorted(row.trunks)),
     )
 
 

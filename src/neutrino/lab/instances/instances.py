@@ -22,6 +22,7 @@ from neutrino.lab.instances import plug
 from neutrino.lab.instances.addressing import DhcpClient, apply_static, dhcp_subnets
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import VM_NAME, check_vm_name
+from neutrino.model.trunks import BRIDGE_PREFIX
 
 DEVICE_OWNER = "compute:lab"
 PORT_SECONDS = 15.0
@@ -129,6 +130,7 @@ class Instances:
                 owns_port=owns_port,
                 hybrid=options.get("hybrid", False) or bool(port["binding:vif_details"].get("ovs_hybrid_plug")),
                 dhcp=options.get("dhcp", True),
+                **_place(port["binding:vif_details"]),
             )
             self.vms.add(vm)
         except BaseException:
@@ -237,3 +239,11 @@ class Instances:
                 f"{network['name'] or network['id']} (type {network['provider:network_type']})"
             )
         return int(network["mtu"])
+
+
+def _place(vif_details: Mapping[str, Any]) -> dict[str, str]:
+    """The bridge that the device is plugged into, if the binding names a trunk's."""
+    name = vif_details.get("bridge_name", "")
+    if not name.startswith(BRIDGE_PREFIX):
+        return {}
+    return {"switch_bridge": name, "datapath_type": vif_details.get("datapath_type", "")}

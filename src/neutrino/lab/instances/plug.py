@@ -7,6 +7,8 @@ has a Linux bridge in between, where iptables filters:
     plain      eth0 ── tapX [br-int]
     hybrid     eth0 ── tapX [qbrX] qvbX ── qvoX [br-int]
 
+The parent of a trunk is plugged into the trunk's bridge instead of br-int, which is created if it is missing.
+
 Several instances are plugged with one `ip -batch` and one `ovs-vsctl`.
 """
 
@@ -41,6 +43,8 @@ class Vm:
     owns_port: bool = True  # the port was created for the instance, and is deleted with it
     hybrid: bool = False
     dhcp: bool = True
+    switch_bridge: str = BRIDGE
+    datapath_type: str = ""  # of a bridge that has to be created
 
     @property
     def namespace(self) -> str:
@@ -60,7 +64,7 @@ class Vm:
 
     @property
     def switch_device(self) -> str:
-        """The device in br-int."""
+        """The device in br-int, or in the trunk's bridge."""
         return f"qvo{self.port_id[:11]}" if self.hybrid else self.tap
 
 
@@ -95,9 +99,14 @@ def render_ports(vms: Sequence[Vm]) -> list[str]:
     """ovs-vsctl arguments that add the devices to br-int."""
     arguments: list[str] = []
     for vm in vms:
-        device = vm.switch_device
+        device, bridge = vm.switch_device, vm.switch_bridge
+        if bridge != BRIDGE:
+            arguments += ["--", "--may-exist", "add-br", bridge]
+            arguments += (
+                ["--", "set", "Bridge", bridge, f"datapath_type={vm.datapath_type}"] if vm.datapath_type else []
+            )
         arguments += [
-            *("--", "--may-exist", "add-port", BRIDGE, device, "--", "set", "Interface", device),
+            *("--", "--may-exist", "add-port", bridge, device, "--", "set", "Interface", device),
             *(f"external_ids:iface-id={vm.port_id}", "external_ids:iface-status=active"),
             *(f'external_ids:attached-mac="{vm.mac}"', f"external_ids:vm-uuid={vm.device_id}"),
         ]
@@ -119,7 +128,9 @@ def plug(host: Host, vms: Sequence[Vm]) -> None:
 
 def unplug(host: Host, vms: Sequence[Vm]) -> None:
     """Remove what exists of the instances, processes included: these would keep the namespace alive. Idempotent."""
-    removals = [argument for vm in vms for argument in ("--", "--if-exists", "del-port", BRIDGE, vm.switch_device)]
+    # A trunk's bridge may be gone already: its device is not looked for there.
+    places = [(*((BRIDGE,) if vm.switch_bridge == BRIDGE else ()), vm.switch_device) for vm in vms]
+    removals = [argument for place in places for argument in ("--", "--if-exists", "del-port", *place)]
     host.vsctl("--no-wait", *removals)
     for vm in vms:
         _end_processes(host.holder, vm)

@@ -20,6 +20,7 @@ parent comes before the other arguments, as in `show(context, parent_id, key, fi
                                               optional: the same for an update, an action with this body, or a delete
                                               without values; and for `show` with these fields before it
     <action>(context, key, body)              one method for each `Resource.actions`
+    <lookup>(context, key)                    one method for each `Resource.lookups`
 
 Methods may be spread over several objects, `(ROUTER, routers, interfaces)`: the first that has the method is used.
 Missing methods are reported when the server is assembled, not by the first request.
@@ -57,6 +58,7 @@ class Served:
     ahead_of_create: Any = None
     ahead_of_change: Any = None
     actions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    lookups: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 class MissingMethod(Exception):
@@ -84,5 +86,6 @@ def bind(resource: Resource, *objects: Any) -> Served:
         ahead_of_create=optional("ahead_of_create"),
         ahead_of_change=optional("ahead_of_change"),
         actions={action: required(action) for action in resource.actions},
+        lookups={lookup: required(lookup) for lookup in resource.lookups},
         **{verb: required(verb) for verb in resource.verbs},
     )

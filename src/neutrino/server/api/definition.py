@@ -56,6 +56,7 @@ class Resource:
     parent: "Resource | None" = None
     verbs: frozenset[str] = ALL_VERBS
     actions: tuple[str, ...] = ()  # such as add_addresses of PUT /address-groups/{id}/add_addresses
+    lookups: tuple[str, ...] = ()  # the same by GET: they change nothing
     key: str = "id"
     quota: bool | str = False  # whether their number is limited; a name if the limit has another one than the resource
     foreign_is_hidden: bool = False  # a refused change of another project's object is answered with 404

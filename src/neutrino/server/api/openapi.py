@@ -17,6 +17,7 @@ from neutrino.server.api.definition import REQUIRED, Attribute, Resource
 from neutrino.server.api.resources.change import CHANGE
 from neutrino.server.api.resources.common import MAX_TAGS
 from neutrino.server.api.resources.router import ROUTES
+from neutrino.server.api.resources.trunk import SUBPORT, SUBPORTS
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages.body import SYNONYMS
 from neutrino.server.api.stages.query_string import filter_type
@@ -280,6 +281,8 @@ def _operations(one: Served) -> Iterator[Operation]:
     for action in one.actions:
         shown = _ACTION_ANSWERS.get(action) or {"anyOf": [single, _schema_ref(title)]}
         yield _operation("PUT", f"{member}/{action}", f"{action} of: {word}", shown, _ACTION_BODIES.get(action))
+    for lookup in one.lookups:
+        yield _operation("GET", f"{member}/{lookup}", f"{lookup} of: {word}", _LOOKUP_ANSWERS.get(lookup, OBJECT))
     if resource.tagged:
         yield from _tag_operations(f"{base}/{{parent}}/tags")
 
@@ -357,6 +360,7 @@ _ACTION_BODIES: dict[str, Json] = {
     **dict.fromkeys(("add_prefixes", "remove_prefixes"), _PREFIXES),
     **dict.fromkeys(("add_router_interface", "remove_router_interface"), _INTERFACE),
     **dict.fromkeys(("add_extraroutes", "remove_extraroutes"), _EXTRA_ROUTES),
+    **dict.fromkeys(("add_subports", "remove_subports"), _object(sub_ports=SUBPORTS.schema())),
 }
 # Actions whose response is not the object.
 _ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(
@@ -368,6 +372,7 @@ _ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(
     ),
 )
 _ACTION_ANSWERS["onboard_network_subnets"] = _array(_object(id=STRING, cidr=STRING))
+_LOOKUP_ANSWERS: dict[str, Json] = {"get_subports": _object(sub_ports=_array(SUBPORT.schema()))}
 
 
 # --- other operations -------------------------------------------------------------------------------------------------

@@ -156,6 +156,11 @@ class Pipeline:
             answer = {resource.name: visible.present_own(resource, answer[resource.name], visibility)}
         return Reply(200, answer)
 
+    def look_up(self, served: Served, lookup: str, request: Request) -> Reply:
+        """A part of an object, such as get_subports: an action that changes nothing, and sends no notification."""
+        self._find_to_change(served, request, lookup)
+        return Reply(200, served.lookups[lookup](request.context, *_parent(request), request.key))
+
     # --- their parts ----------------------------------------------------------------------------------------------
 
     def _rule(self, action: str, resource: Resource) -> str:

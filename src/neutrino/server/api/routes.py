@@ -3,6 +3,7 @@
     GET    /v2.0/things                     index      PUT    /v2.0/things/{id}/verb       act
     POST   /v2.0/things                     create     …      /v2.0/parents/{id}/things…   the same, below a parent
     GET    /v2.0/things/{id}                show       …      /v2.0/things/{id}/tags…      tags
+    GET    /v2.0/things/{id}/noun           look_up
     PUT    /v2.0/things/{id}                update     …      /v2.0/quotas…                quotas
     DELETE /v2.0/things/{id}                delete     GET    / /v2.0 /v2.0/extensions /openapi.json
 
@@ -54,6 +55,8 @@ def _routes(pipeline: Pipeline, served: Served) -> list[Route]:
     ]
     for action in resource.actions:
         routes.append(Route("PUT", f"{base}/{{key}}/{action}", partial(pipeline.act, served, action)))
+    for lookup in resource.lookups:
+        routes.append(Route("GET", f"{base}/{{key}}/{lookup}", partial(pipeline.look_up, served, lookup)))
     if not resource.parent:
         routes += [Route(method, base, partial(_without_id, resource)) for method in ("PUT", "DELETE")]
     return routes

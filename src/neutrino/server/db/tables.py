@@ -495,6 +495,27 @@ default_firewall_groups = table(
     reference("firewall_group_id", "firewall_groups", cascade=True),
 )
 
+# --- trunks -----------------------------------------------------------------------------------------------------------
+
+# `generation` counts the changes of subports and of the parent's host, which exclude each other by it; the API shows
+# neither it nor a stored status: the status follows from the ports.
+trunks = object_table(
+    "trunks",
+    flags("admin_state_up", default=True),
+    reference("port_id", "ports", index=False, unique=True),
+    integers("generation", default=0),
+)
+
+# A port is a subport of one trunk at most. Without CASCADE on it: a port that is in use cannot be deleted.
+trunk_subports = table(
+    "trunk_subports",
+    reference("port_id", "ports", primary_key=True, index=False),
+    reference("trunk_id", "trunks", cascade=True, index=False),
+    text(16, "segmentation_type"),
+    integers("segmentation_id"),
+    sa.UniqueConstraint("trunk_id", "segmentation_type", "segmentation_id"),
+)
+
 # --- access: RBAC policies, quotas, tags ------------------------------------------------------------------------------
 
 rbac_policies = table(
@@ -640,6 +661,7 @@ HISTORY: dict[sa.Table, str] = LOGGED | {
     subnetpools: "subnetpool",
     address_scopes: "address_scope",
     rbac_policies: "rbac_policy",
+    trunks: "trunk",
 }
 HISTORY_ONLY = frozenset(HISTORY.values()) - frozenset(LOGGED.values())
 
@@ -663,6 +685,7 @@ COUNTED: dict[str, sa.FromClause] = {
     "firewall_group": firewall_groups,
     "firewall_policy": firewall_policies,
     "firewall_rule": firewall_rules,
+    "trunk": trunks,
 }
 # The same by table: rows are counted as they are inserted and deleted.
 QUOTAS = {table: name for name, table in COUNTED.items()}

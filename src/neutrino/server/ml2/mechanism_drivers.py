@@ -9,6 +9,7 @@ from typing import Any
 from oslo_config import cfg
 
 from neutrino.model.agents import INTEGRATION_BRIDGE, NIC_SWITCH, OVS, OVS_CAPABILITIES
+from neutrino.model.trunks import SUBPORT_OWNER, trunk_bridge
 from neutrino.server.api.resources.qos import ANY, DSCP_MARKS, EGRESS, INGRESS
 from neutrino.server.api.types import DB_INTEGER_MAX
 from neutrino.server.ml2.driver_api import VIF_HW, VIF_OVS, VIF_VHOSTUSER, Bound, PortToBind, QosSupport, Segment
@@ -98,11 +99,13 @@ def _ovs_can_wire_tagged(segment: Segment, configurations: Object) -> bool:
 def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
     """VIF type and details for Nova: a tap device on the bridge, or a vhost-user socket with the DPDK datapath."""
     datapath = configurations.get("datapath_type", "system")
-    hybrid = bool(configurations.get("ovs_hybrid_plug", False))
+    trunk_id = port.port.get("trunk_id")
+    # A subport has no device that a bridge for iptables could be in front of: the switch itself filters it.
+    hybrid = bool(configurations.get("ovs_hybrid_plug", False)) and port.port["device_owner"] != SUBPORT_OWNER
     details: Object = {
         "port_filter": True,  # Nova adds no filter of its own
         "connectivity": "l2",
-        "bridge_name": configurations.get(INTEGRATION_BRIDGE, "br-int"),
+        "bridge_name": trunk_bridge(trunk_id) if trunk_id else configurations.get(INTEGRATION_BRIDGE, "br-int"),
         "datapath_type": datapath,
         "ovs_hybrid_plug": hybrid,
         # os-vif creates the tap device when it plugs the port, and not libvirt when the instance starts: so the port is

@@ -267,6 +267,13 @@ FIREWALL = {
     **dict.fromkeys(("insert_rule", "remove_rule"), ADMIN_OR_MEMBER),
 }
 
+TRUNK = {
+    **crud("trunk", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+    **tags("trunk", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+    **dict.fromkeys(("add_subports", "remove_subports"), ADMIN_OR_MEMBER),
+    "get_subports": ADMIN_OR_READER,
+}
+
 HISTORY = {"get_change": ADMIN_OR_READER}
 
 DEFAULTS = (
@@ -284,5 +291,6 @@ DEFAULTS = (
     | FLOATINGIP
     | QOS
     | FIREWALL
+    | TRUNK
     | HISTORY
 )

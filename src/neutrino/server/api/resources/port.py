@@ -144,6 +144,7 @@ PORT = Resource(
         writable("trusted", t.Bool(), shown_null=True, guarded=True),
         creatable("hardware_offload_type", t.OneOf(("switchdev",)), shown_null=True, guarded=True),
         Attribute("resource_request", t.Nullable(t.AnyObject()), guarded=True),
+        Attribute("trunk_details", t.AnyObject()),  # only parents of trunks have it
         *standard(tags=creatable("tags", _TAGS, default=[], guarded=True)),
     ),
 )

@@ -1,6 +1,6 @@
 """Reads the objects of the L2 and DHCP roles: networks, ports, security groups, and agents as other hosts see them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
 from sys import intern
@@ -18,6 +18,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.firewalls import PORT_GROUP
 from neutrino.server.feed.readers.routers import RouterHosts, read_router_hosts
 from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, grouped, read_ids, read_rows, select, texts
+from neutrino.server.feed.readers.trunks import NO_TRUNK, read_trunks
 from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord
 from neutrino.server.feed.reports.rules import tunnel_address
 from neutrino.server.ipam.delegated import PROVISIONAL
@@ -97,8 +98,9 @@ def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortReco
     segments = {_segment_of(b.levels) for each in bindings.values() for b in each} if ids is not None else None
     tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
     hosts = read_router_hosts(connection, ids)
+    trunks = read_trunks(connection, ids)
     for row in read_rows(connection, _PORTS, _p.id, ids):
-        yield row.id, _record(row, bindings.get(row.id, ()), tunnels, hosts)
+        yield row.id, _record(row, bindings.get(row.id, ()), tunnels, hosts, trunks.get(row.id, NO_TRUNK))
 
 
 # Ports that agree in such a column share its value: decoded once, and kept once.
@@ -130,6 +132,9 @@ def _steering_of(hints: str) -> str:
 
 
 def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts) -> PortRecord:
+def _record(
+    row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts, trunk: Mapping[str, Any]
+) -> PortRecord:
     fixed = decode_fixed_ips(row.fixed_ips)
     pairs = _pairs.decode(row.allowed_address_pairs) if row.allowed_address_pairs != "[]" else ()
     groups, group_set = _groups_of(row.security_groups)
@@ -138,6 +143,7 @@ def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterH
     shared |= {"fixed_ips": fixed, "allowed_address_pairs": pairs}
     steering, policy = _steering_of(row.hints), row.qos_policy_id or ""
     port = build(m.Port, row, security_groups=groups, qos_policy_id=policy, tx_steering=steering, **shared)
+    port = build(m.Port, row, security_groups=groups, qos_policy_id=row.qos_policy_id or "", **shared, **trunk)
     bound = {each.host: each for each in (_bound(port, binding) for binding in bindings)}
     forwarding = None
     for each in bound.values():

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.trunks import SUBPORT_OWNER
 from neutrino.server import errors
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
@@ -40,7 +41,7 @@ _local = t.ip_allocations.alias("local_allocations")
 # Ports whose packets their host routes itself.
 ROUTED_LOCALLY: Final = sa.or_(
     _p.device_owner.like("compute:%"),
-    _p.device_owner.in_(("network:dhcp", "neutron:LOADBALANCER", "neutron:LOADBALANCERV2", "Octavia")),
+    _p.device_owner.in_(("network:dhcp", "neutron:LOADBALANCER", "neutron:LOADBALANCERV2", "Octavia", SUBPORT_OWNER)),
 )
 
 

@@ -103,12 +103,14 @@ class PortBindings:
             port = self._port(connection, port_id)
             network = self._network_for_drivers(connection, port, "delete")
             before = _existing(connection, port_id, host)
+            after, moved = None, []
+            if before["status"] == ACTIVE:
+                after = changed(port, {"binding:host_id": "", **UNBOUND.port_values})
+                moved = self.ports.following(connection, port, after)
         contexts = [_context("delete", before, port, network)]
-        after = None
-        if before["status"] == ACTIVE:
-            after = changed(port, {"binding:host_id": "", **UNBOUND.port_values})
+        if after is not None:
             contexts.append(DriverContext("update", "port", after, port, network=network))
-        with self.operations.write(contexts) as tx:
+        with self.operations.write(contexts, moved) as tx:
             # With the status that was read: if it was activated since, the port has to be unbound too.
             as_read = _b.port_id == port_id, _b.host == host, _b.status == before["status"]
             tx.change(sa.delete(t.port_bindings).where(*as_read))
@@ -127,12 +129,15 @@ class PortBindings:
             if row["status"] == ACTIVE:
                 raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
             after = self._activated(connection, port, row)
+            values = {name: row[column] for name, column in PORT_RENAMED.items()}
+            after = changed(port, {**values, "status": provisioning.DOWN})
+            moved = self.ports.following(connection, port, after)
         binding = {**row, "status": ACTIVE}
         contexts = [
             _context("activate", binding, port, network, row),
             DriverContext("update", "port", after, port, network=network),
         ]
-        with self.operations.write(contexts) as tx:
+        with self.operations.write(contexts, moved) as tx:
             here = _b.port_id == port_id
             tx.write(sa.update(t.port_bindings).where(here, _b.host != host).values(status=INACTIVE))
             tx.write(sa.update(t.port_bindings).where(here, _b.host == host).values(status=ACTIVE))

@@ -10,7 +10,7 @@ again with the decision. Other services change ports as a part of their own writ
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,11 +43,16 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.securitygroups.groups import reading_default as reading_default_group
 from neutrino.server.securitygroups.views import check_usable
+from neutrino.server.trunks import details as trunk_details
 
 Write = Callable[[Transaction], object]
 # Called with a port before and after a change (None: does not exist); may refuse it, or return further rows to write.
 TransactionHook = Callable[[Connection, Context, Object | None, Object | None], Write | None]
 CommitHook = Callable[[Object | None, Object | None], None]  # a port before and after a committed change
+# Called with a port before and after a change of its host; returns the writes of ports that are bound with it.
+HostHook = Callable[[Connection, Object, Object], Sequence[PendingWrite]]
+BINDING_NAMES = ("binding:host_id", "binding:vnic_type", "binding:profile")
+_NEW_TRUNK = sa.update(t.trunks).where(t.trunks.c.port_id == sa.bindparam("port")).values(port_id=t.trunks.c.port_id)
 BIND_REVISIONS = 2  # as in Neutron, binding raises the revision by two more: for the attempt and for its result
 
 
@@ -67,6 +72,7 @@ class Ports:
     delete_checks: list[Callable[[Connection, Object], None]] = field(default_factory=list)
     transaction_hooks: list[TransactionHook] = field(default_factory=list)
     commit_hooks: list[CommitHook] = field(default_factory=list)
+    host_hooks: list[HostHook] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("port", PORTS)
@@ -76,16 +82,16 @@ class Ports:
 
     def index(self, context: Context, query: Query) -> Iterator[Object]:
         """Streamed: lists of ports are the long ones."""
-        asked = replace(query, fields=resource_request.fields_to_read(query.fields))
+        asked = replace(query, fields=_fields_to_read(query.fields))
         with self.db.read() as connection:
             read = self.view.many if query.reverse else self.view.stream
-            yield from resource_request.completed(connection, read(connection, asked, context.project_id))
+            yield from _completed(connection, read(connection, asked, context.project_id))
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        names = resource_request.fields_to_read(fields)
+        names = _fields_to_read(fields)
         with self.db.read() as connection:
             port = self.view.show(connection, key, project=context.project_id, everyone=everyone, fields=names)
-            return next(resource_request.completed(connection, [port])) if port is not None else None
+            return next(_completed(connection, [port])) if port is not None else None
 
     def target(self, context: Context, values: Object) -> Object:
         """Attributes of the port's network, for policy rules."""
@@ -107,7 +113,7 @@ class Ports:
     def ahead_of_change(
         self, context: Context, key: str, values: Object, fields: Sequence[str], everyone: bool
     ) -> None:
-        names = resource_request.fields_to_read(fields)
+        names = _fields_to_read(fields)
         self.db.read_ahead(
             lambda: (
                 self.view.reading(key, context.project_id, everyone=everyone, fields=names),
@@ -142,7 +148,7 @@ class Ports:
                 self.qos.check_new_ports(connection, context, (port for port, _ in made))
                 hook_writes = [w for port, _ in made for w in self._hook_writes(connection, context, None, port)]
                 limits = self.quotas.limits(connection, "port", several)
-                created = list(resource_request.completed(connection, (port for port, _ in made)))
+                created = list(_completed(connection, (port for port, _ in made)))
             contexts = [DriverContext("create", "port", p, network=networks[p["network_id"]]) for p, _ in made]
             with self.operations.write(contexts, hook_writes) as tx:
                 self._insert(tx, made, limits)
@@ -187,6 +193,8 @@ class Ports:
             "qos_policy_id": values.get("qos_policy_id"),
             "qos_network_policy_id": network["qos_policy_id"],
             "resource_request": None,
+            "trunk_id": None,
+            "trusted": None,
             "dns_assignment": [],
             "binding:host_id": host,
             **hardware.of_new_port(values),
@@ -236,10 +244,11 @@ class Ports:
             decided = self._decide_update(connection, context, before, values)
             pending = self.prepare_update(connection, before, decided, network, request=values)
             if pending is None:
-                return next(resource_request.completed(connection, [before]))
+                return next(_completed(connection, [before]))
             after = dict(pending.context.current)
-            hook_writes = self._hook_writes(connection, context, before, after)
-            after = next(resource_request.completed(connection, [after]))
+            hook_writes = [*self._hook_writes(connection, context, before, after)]
+            hook_writes += self.following(connection, before, after)
+            after = next(_completed(connection, [after]))
         with self.operations.write([], [pending, *hook_writes]) as tx:
             tx.after_commit(self.notify, before, after)
         return after
@@ -342,6 +351,8 @@ class Ports:
         def write(tx: Transaction) -> None:
             update_row(tx, t.ports, before, now, renamed=PORT_RENAMED)
             _replace_parts(tx, before, now)
+            if tried and before["trunk_id"] is None:  # a trunk that was created since needs another binding
+                tx.change(_NEW_TRUNK, {"port": before["id"]}, rows=0)
             if binding is not None:
                 self.binder.store(tx, now, binding)
             self.extensions.store("port", tx, now, before)
@@ -380,10 +391,23 @@ class Ports:
         writes = (hook(connection, context, before, after) for hook in self.transaction_hooks)
         return [PendingWrite(NO_EVENT, write) for write in writes if write is not None]
 
+    def following(self, connection: Connection, before: Object, after: Object) -> list[PendingWrite]:
+        """The writes of ports that are bound with this one, for every write of its host."""
+        return [write for hook in self.host_hooks for write in hook(connection, before, after)]
+
     def notify(self, before: Object | None, after: Object | None) -> None:
         """After the commit of a change that was made here, or with a PendingWrite."""
         for hook in self.commit_hooks:
             hook(before, after)
+
+
+def _fields_to_read(fields: Sequence[str] | None) -> tuple[str, ...] | None:
+    return trunk_details.fields_to_read(resource_request.fields_to_read(fields))
+
+
+def _completed(connection: Connection, ports: Iterable[Object]) -> Iterator[Object]:
+    """The ports with the attributes that are computed from other tables."""
+    return trunk_details.completed(connection, resource_request.completed(connection, ports))
 
 
 def _sees_all_networks(context: Context) -> bool:

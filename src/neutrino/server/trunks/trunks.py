@@ -1,0 +1,177 @@
+"""Trunks: the API."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.api.resources.trunk import DOWN, ERROR
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, as_row, fresh, update_row
+from neutrino.server.db.session import Database, retried
+from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.quota.quotas import Quotas
+from neutrino.server.trunks import checks, followers
+from neutrino.server.trunks.views import TRUNKS, parents_among, subports_among, subports_of
+from neutrino.server.view_collection import ViewCollection
+
+KIND = "trunk"
+_s = t.trunk_subports.c
+
+
+class Trunks(ViewCollection):
+    def __init__(self, db: Database, quotas: Quotas, operations: Operations, ports: Ports) -> None:
+        super().__init__(db, TRUNKS)
+        self._quotas = quotas
+        self._operations = operations
+        self._ports = ports
+        self._followers = followers.Followers(ports)
+        ports.delete_checks.append(_refuse_deletion)
+        ports.host_hooks.append(self._followers.with_parent)
+
+    # --- the trunk ------------------------------------------------------------------------------------------------
+
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    @retried
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
+        made: list[Object] = []
+        with self.db.read() as connection:
+            wanted = [key for item in items for key in (item["port_id"], *(s["port_id"] for s in item["sub_ports"]))]
+            ports = checks.visible_ports(connection, context, self._ports.view, wanted)
+            for item in items:
+                parent = checks.check_parent(connection, ports, item["port_id"])
+                subports = checks.check_subports(connection, parent, ports, item["sub_ports"])
+                made.append(fresh({**item, "sub_ports": subports, "status": DOWN}, revision=0))
+                checks.check_unique(made[-1]["id"], subports)
+            _refuse_repeated(made)
+            members = [ports[one["port_id"]] for trunk in made for one in trunk["sub_ports"]]
+            moved = self._followers.bound(connection, members, "", "")  # the parent is not bound
+            limits = self._quotas.limits(connection, KIND, made)
+        with self._operations.write([], moved) as tx:
+            for trunk in made:
+                followers.new_trunk(tx, ports[trunk["port_id"]])
+            for port in members:
+                followers.new_subport(tx, port)
+            tx.insert(t.trunks, [as_row(t.trunks, {**trunk, "generation": 0}) for trunk in made], limits)
+            tx.insert(t.trunk_subports, [_row(trunk["id"], one) for trunk in made for one in trunk["sub_ports"]])
+        return made
+
+    @retried
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        with self.db.read() as connection:
+            before = self._get(connection, key, revision)
+        with self.db.transaction() as tx:
+            stamp = update_row(tx, t.trunks, before, values)
+        return _shown({**before, **values, **stamp})
+
+    @retried
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            before = self._get(connection, key, revision)
+            _check_managed(before)
+            if self._ports.view.get(connection, before["port_id"])["binding:host_id"]:
+                raise errors.TrunkInUse(trunk_id=key)
+            released = self._followers.released(connection, [one["port_id"] for one in before["sub_ports"]])
+        with self._operations.write([], released) as tx:
+            followers.claim(tx, key, before["generation"])
+            sharing.delete_object(tx, t.trunks, before)
+
+    # --- its subports ---------------------------------------------------------------------------------------------
+
+    @retried
+    def add_subports(self, context: Context, key: str, body: Any) -> Object:
+        asked = checks.asked_subports(body)
+        with self.db.read() as connection:
+            before = self._get(connection, key)
+            parent = self._ports.view.get(connection, before["port_id"])
+            ports = checks.visible_ports(connection, context, self._ports.view, [one["port_id"] for one in asked])
+            added = checks.check_subports(connection, parent, ports, asked)
+            _check_managed(before)
+            if before["status"] == ERROR:
+                raise errors.TrunkInErrorState(trunk_id=key)
+            together = [*before["sub_ports"], *added]
+            checks.check_unique(key, together)
+            new, host = [ports[one["port_id"]] for one in added], parent["binding:host_id"]
+            bound = self._followers.bound(connection, new, key, host)
+        with self._operations.write([], bound) as tx:
+            followers.claim(tx, key, before["generation"])
+            for port in new:
+                followers.new_subport(tx, port)
+            tx.insert(t.trunk_subports, [_row(key, one) for one in added])
+            tx.log(t.trunks, before)
+        return self._after(key)
+
+    @retried
+    def remove_subports(self, context: Context, key: str, body: Any) -> Object:
+        asked = checks.asked_subports(body)
+        with self.db.read() as connection:
+            before = self._get(connection, key)
+            _check_managed(before)
+            members = {one["port_id"] for one in before["sub_ports"]}
+            gone = [one["port_id"] for one in asked]
+            for port_id in gone:
+                if port_id not in members:
+                    raise errors.SubPortNotFound(port_id=port_id, trunk_id=key)
+            released = self._followers.released(connection, gone)
+        with self._operations.write([], released) as tx:
+            followers.claim(tx, key, before["generation"])
+            for port_id in gone:
+                tx.change(sa.delete(t.trunk_subports).where(_s.port_id == port_id, _s.trunk_id == key))
+            tx.log(t.trunks, before)
+        return self._after(key)
+
+    def get_subports(self, context: Context, key: str) -> Object:
+        with self.db.read() as connection:
+            return {"sub_ports": subports_of(connection, [key])[key]}
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    def _get(self, connection: Connection, key: str, revision: int | None = None) -> Object:
+        found = TRUNKS.get(connection, key, revision=revision, more=("generation",))
+        return {**found, "sub_ports": subports_of(connection, [key])[key]}
+
+    def _after(self, key: str) -> Object:
+        """The trunk as it is now: binding its subports has changed its status."""
+        with self.db.read() as connection:
+            return _shown(self._get(connection, key))
+
+
+def _row(trunk_id: str, subport: Object) -> Object:
+    return {"trunk_id": trunk_id, **subport}
+
+
+def _shown(trunk: Object) -> Object:
+    return {name: value for name, value in trunk.items() if name != "generation"}
+
+
+def _check_managed(trunk: Object) -> None:
+    if not trunk["admin_state_up"]:
+        raise errors.TrunkDisabled(trunk_id=trunk["id"])
+
+
+def _refuse_repeated(trunks: Iterable[Object]) -> None:
+    """Refuse a bulk request with a port in two of its trunks."""
+    parents, subports = set[str](), set[str]()
+    for trunk in trunks:
+        members = {one["port_id"] for one in trunk["sub_ports"]}
+        if trunk["port_id"] in parents | subports:
+            raise errors.ParentPortInUse(port_id=trunk["port_id"])
+        if taken := sorted(members & (parents | subports)):
+            raise errors.TrunkPortInUse(port_id=taken[0])
+        parents.add(trunk["port_id"])
+        subports |= members
+
+
+def _refuse_deletion(connection: Connection, port: Object) -> None:
+    key = port["id"]
+    if trunk := subports_among(connection, [key]).get(key):
+        raise errors.PortInUseAsSubPort(port_id=key, trunk_id=trunk)
+    if trunk := parents_among(connection, [key]).get(key):
+        raise errors.PortInUseAsTrunkParent(port_id=key, trunk_id=trunk)
