@@ -193,6 +193,7 @@ ROUTER = {
     **dict.fromkeys(("add_router_interface", "remove_router_interface"), ADMIN_OR_MEMBER),
     **dict.fromkeys(("add_extraroutes", "remove_extraroutes"), ADMIN_OR_MEMBER),
     **crud("router_conntrack_helper", PARENT_MEMBER, PARENT_READER),
+    **crud("ndp_proxy", ADMIN_OR_MEMBER, ADMIN_OR_READER),
     **crud("flavor", ADMIN, "role:reader"),
     **crud("service_profile", ADMIN, ADMIN),
     "create_flavor_service_profile": ADMIN,
@@ -252,6 +253,12 @@ FIREWALL = {
     **dict.fromkeys(("insert_rule", "remove_rule"), ADMIN_OR_MEMBER),
 }
 
+METERING = {
+    f"{verb}_{name}": ADMIN
+    for name in ("metering_label", "metering_label_rule")
+    for verb in ("create", "get", "delete")
+}
+
 HISTORY = {"get_change": ADMIN_OR_READER}
 
 DEFAULTS = (
@@ -268,5 +275,6 @@ DEFAULTS = (
     | FLOATINGIP
     | QOS
     | FIREWALL
+    | METERING
     | HISTORY
 )
