@@ -122,8 +122,12 @@ def test_values_that_a_rule_refuses(api: Api, given: Object, attribute: str) -> 
     assert attribute in admin.post(RULES, body).refused(400).message
 
 
-def test_a_rule_needs_its_label(api: Api, missing: str = "6a4a5b0e-0000-4000-8000-000000000000") -> None:
-    body = {"metering_label_id": missing, "direction": "ingress", "remote_ip_prefix": "10.0.0.0/24"}
+def test_a_rule_needs_its_label(api: Api) -> None:
+    body = {
+        "metering_label_id": "6a4a5b0e-0000-4000-8000-000000000000",
+        "direction": "ingress",
+        "remote_ip_prefix": "10.0.0.0/24",
+    }
     api.as_admin().post(RULES, {"metering_label_rule": body}).refused(404, "MeteringLabelNotFound")
 
 

@@ -479,15 +479,13 @@ metering_label_rules = table(
     flags("excluded", default=False),
 )
 
-# The totals that a host last reported of a label in a router: notifications have the difference to the next report.
-# Without foreign keys: the last traffic of a deleted label or router is reported after it.
+# The totals that a host last reported, by its counters: notifications have the difference to the next report. Without
+# foreign keys: the last traffic of a deleted label or router is reported after it.
 metering_totals = table(
     "metering_totals",
     text(255, "host", primary_key=True),
-    *(optional_ids(name, nullable=False, primary_key=True) for name in ("router_id", "label_id")),
-    text(32, "ledger"),  # of the host's totals: those of another one start from zero
+    optional_ids("counter_id", nullable=False, primary_key=True),
     *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("packets", "bytes", "last_update")),
-    text(255, "project_id"),  # of the router
 )
 
 # --- access: RBAC policies, quotas, tags ------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def _address(port: Mapping[str, Any], subnets: frozenset[str], values: Object) -
         raise errors.BadRequest(resource="ndp_proxy", msg=msg)
     address: str | None = values["ip_address"]
     if address is None:
-        found = next((each for each, subnet_id in own.items() if subnet_id in subnets), None)
+        found: str | None = next((each for each, subnet_id in own.items() if subnet_id in subnets), None)
         if found is None:
             raise errors.PortUnreachableRouter(port_id=port["id"], router_id=values["router_id"])
         return found

@@ -53,10 +53,8 @@ def _tables() -> dict[str, list[Any]]:
         ],
         "metering_totals": [
             *_text(255, "host", primary_key=True),
-            *_text(36, "router_id", "label_id", primary_key=True),
-            *_text(32, "ledger"),
+            *_text(36, "counter_id", primary_key=True),
             *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("packets", "bytes", "last_update")),
-            *_text(255, "project_id"),
         ],
     }
 
