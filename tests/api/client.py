@@ -177,4 +177,7 @@ PLURALS = {
     "firewall_group": "fwaas/firewall_groups",
     "firewall_policy": "fwaas/firewall_policies",
     "firewall_rule": "fwaas/firewall_rules",
+    "metering_label": "metering/metering-labels",
+    "metering_label_rule": "metering/metering-label-rules",
+    "ndp_proxy": "ndp_proxies",
 }

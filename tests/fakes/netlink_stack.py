@@ -21,6 +21,7 @@ from neutrino.dataplane.netlink.values import (
     Device,
     NamespaceState,
     Neighbour,
+    ProxyNeighbour,
     Route,
     Rule,
     address,
@@ -90,6 +91,7 @@ class FakeStack:
         self.routes: dict[tuple[int, str, int], Route] = {}
         self.rules: set[Rule] = _kernel_rules()
         self.neighbours: dict[tuple[str, str], Neighbour] = {}
+        self.proxies: set[ProxyNeighbour] = set()
         self.tc: dict[tuple[object, ...], TcItem] = {}
         self.sysctls: dict[str, str] = {}
         self.add(FakeDevice("lo", self, mac="00:00:00:00:00:00", mtu=65536))
@@ -101,6 +103,7 @@ class FakeStack:
             routes=frozenset([*self.routes.values(), *self._kernel_routes()]),
             rules=frozenset(self.rules),
             neighbours=frozenset(self.neighbours.values()),
+            proxies=frozenset(self.proxies),
             sysctls={name: self.sysctls.get(name, "0") for name in sysctls if self._has_setting(name)},
             tc=frozenset(self.tc.values()),
         )
@@ -134,6 +137,7 @@ class FakeStack:
         self._drop_routes(device.name)
         self.addresses = [each for each in self.addresses if each.device != device.name or each.version == 4]
         self.neighbours = {key: each for key, each in self.neighbours.items() if each.device != device.name}
+        self.proxies = {each for each in self.proxies if each.device != device.name}
 
     def _drop_routes(self, device: str, version: int | None = None) -> None:
         gone = [key for key, each in self.routes.items() if each.device == device and version in (None, each.version)]
@@ -153,6 +157,9 @@ class FakeStack:
             case Neighbour():
                 self.get(new.device)
                 self.neighbours[new.device, new.address] = new
+            case ProxyNeighbour():
+                self.get(new.device)
+                self.proxies.add(new)
             case _:
                 self._set_tc(new)
 
@@ -166,6 +173,8 @@ class FakeStack:
                 self.rules.discard(old)
             case Neighbour():
                 self.neighbours.pop((old.device, old.address), None)
+            case ProxyNeighbour():
+                self.proxies.discard(old)
             case _:
                 self._delete_tc(old)
 

@@ -7,7 +7,17 @@ import weakref
 from collections.abc import Iterable
 
 from neutrino.dataplane.netlink.api import NetlinkError
-from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, NftError, Set, Table, TablePlan, TableState
+from neutrino.dataplane.nft.api import (
+    RENDERED,
+    ChainState,
+    Count,
+    ElementChange,
+    NftError,
+    Set,
+    Table,
+    TablePlan,
+    TableState,
+)
 from neutrino.dataplane.nft.elements import key_of
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.netlink_stack import FakeStack
@@ -20,11 +30,24 @@ class FakeNft:
         self._netlink = netlink
         self._tables: weakref.WeakKeyDictionary[FakeStack, dict[str, Table]] = weakref.WeakKeyDictionary()
         self.replaced: list[tuple[str, Table]] = []
+        self._counts: weakref.WeakKeyDictionary[FakeStack, dict[tuple[str, str], Count]] = weakref.WeakKeyDictionary()
         self.refuses = ""
         """A word that no rule may hold, for tests of what is refused."""
 
     def read(self, namespace: str) -> dict[str, TableState]:
-        return {path: _state(table) for path, table in self._of(namespace).items()}
+        counts = self._counts.get(self._netlink.stack(namespace), {}) if self._of(namespace) else {}
+        return {
+            path: dataclasses.replace(
+                _state(table), counters={name: counts.get((path, name), Count()) for name in table.counters}
+            )
+            for path, table in self._of(namespace).items()
+        }
+
+    def count(self, namespace: str, path: str, name: str, packets: int, size: int) -> None:
+        """Packets of this size pass a rule with the counter."""
+        counts = self._counts.setdefault(self._netlink.stack(namespace), {})
+        before = counts.get((path, name), Count())
+        counts[path, name] = Count(before.packets + packets, before.bytes + packets * size)
 
     def table(self, namespace: str, path: str = "inet neutrino") -> Table | None:
         return self._of(namespace).get(path)
@@ -33,10 +56,17 @@ class FakeNft:
         tables = self._of(namespace)
         if plan.delete:
             tables.pop(plan.path, None)
+            self._keep_counters(namespace, plan.path, ())
         elif plan.table is not None:
             self._replace(namespace, plan.table)
+            self._keep_counters(namespace, plan.path, plan.table.counters if plan.counted is not None else ())
         elif plan:
             self._change_elements(namespace, plan.path, plan.elements)
+
+    def _keep_counters(self, namespace: str, path: str, names: Iterable[str]) -> None:
+        stack, kept = self._netlink.stack(namespace), {(path, name) for name in names}
+        counts = self._counts.get(stack, {})
+        self._counts[stack] = {key: count for key, count in counts.items() if key[0] != path or key in kept}
 
     def _replace(self, namespace: str, table: Table) -> None:
         rules = [rule for chain in table.chains for rule in chain.rules]

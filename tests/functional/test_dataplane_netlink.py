@@ -31,7 +31,7 @@ from neutrino.dataplane.netlink.api import (
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.tc import Qdisc, htb, htb_class, plan_tc, tbf, u32_filter
-from neutrino.dataplane.netlink.values import HOST, OURS, address, neighbour, route, rule
+from neutrino.dataplane.netlink.values import HOST, OURS, address, neighbour, proxy_neighbour, route, rule
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.netlink_stack import KERNEL
 from tests.support.namespaces import random_router, settle
@@ -432,6 +432,17 @@ def test_neighbours(link):
     assert link.read().neighbours == frozenset()
     with pytest.raises(NetlinkError, match="qx"):
         link.apply(SetItem(neighbour("qx", "10.0.0.9", MAC)))
+
+
+def test_proxy_neighbours(link):
+    both = {proxy_neighbour("qr", "2001:DB8::9"), proxy_neighbour("qr", "2001:db8::a")}
+    link.apply(*map(SetItem, both), *map(SetItem, both))
+    assert link.read().proxies == both
+    assert link.read().neighbours == frozenset()
+    link.apply(*map(DeleteItem, both), *map(DeleteItem, both))
+    assert link.read().proxies == frozenset()
+    with pytest.raises(NetlinkError, match="qx"):
+        link.apply(SetItem(proxy_neighbour("qx", "2001:db8::9")))
 
 
 def shape(place, *desired) -> tuple[int, int]:

@@ -16,7 +16,19 @@ from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetSysctl, SetVet
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address, route
-from neutrino.dataplane.nft.api import Chain, ElementChange, Hook, Nft, NftError, Table, TablePlan, TableState, nft_set
+from neutrino.dataplane.nft.api import (
+    METERING,
+    Chain,
+    Count,
+    ElementChange,
+    Hook,
+    Nft,
+    NftError,
+    Table,
+    TablePlan,
+    TableState,
+    nft_set,
+)
 from neutrino.dataplane.nft.real import RealNft
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.nft import FakeNft
@@ -339,3 +351,54 @@ def test_no_program(real, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(NftError, match=r"nft: .*No such file"):
         RealNft().apply(real.name, TablePlan(TABLE.path, TABLE))
+
+
+# --- counters ---
+
+LOOPED = Hook("filter", "output", 0)
+COUNTING = Table(
+    (Chain("counted", ('udp dport 4000 counter name "one"', 'udp dport 4001 counter name "two"'), LOOPED),),
+    name=METERING,
+    counters=("one", "two"),
+)
+
+
+def count(place: Place, port: int) -> None:
+    """A datagram of 33 bytes passes the rule of a port."""
+    if isinstance(place.nft, FakeNft):
+        place.nft.count(place.name, COUNTING.path, {4000: "one", 4001: "two"}[port], 1, 33)
+        return
+    place.netlink.apply(place.name, [SetDevice("lo", up=True)])
+    with Namespaces().run(place.name, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as sender:
+        sender.sendto(b"hello", ("127.0.0.1", port))
+
+
+def counters(place: Place) -> dict[str, Count]:
+    return dict(place.nft.read(place.name)[COUNTING.path].counters)
+
+
+def put(place: Place, table: Table) -> None:
+    place.nft.apply(place.name, plan_table(table, place.nft.read(place.name).get(table.path)))
+    assert not plan_table(table, place.nft.read(place.name).get(table.path))
+
+
+def test_counters_keep_their_values_when_the_table_changes(place):
+    place.settle(TABLE)
+    put(place, COUNTING)
+    assert counters(place) == {"one": Count(), "two": Count()}
+    for port in (4000, 4000, 4001):
+        count(place, port)
+    rules = ('udp dport 4000-4002 counter name "one"', 'udp dport 9 counter name "three"')
+    changed = dataclasses.replace(COUNTING, chains=(Chain("counted", rules, LOOPED),), counters=("one", "three"))
+    put(place, changed)
+    assert counters(place) == {"one": Count(2, 66), "three": Count()}
+    count(place, 4000)
+    place.settle(dataclasses.replace(TABLE, chains=TABLE.chains[:-1]))  # another table of ours
+    assert counters(place)["one"] == Count(3, 99)
+    put(place, COUNTING)
+    assert counters(place) == {"one": Count(3, 99), "two": Count()}  # one that was gone starts again
+
+
+def test_a_table_with_counters_has_no_sets():
+    with pytest.raises(ValueError, match="counters"):
+        Table(sets=(nft_set("s", "mark"),), counters=("one",))

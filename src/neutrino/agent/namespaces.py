@@ -22,6 +22,7 @@ from neutrino.dataplane.netlink.values import (
     Device,
     NamespaceState,
     Neighbour,
+    ProxyNeighbour,
     Route,
     RouteKey,
     Rule,
@@ -78,6 +79,7 @@ class DesiredNamespace:
     routes: frozenset[Route] = frozenset()
     rules: frozenset[Rule] = frozenset()
     neighbours: frozenset[Neighbour] = frozenset()
+    proxies: frozenset[ProxyNeighbour] = frozenset()
     sysctls: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     device_prefixes: tuple[str, ...] = ()
     """Prefixes of our devices' names: such a device that is not desired is deleted."""
@@ -245,6 +247,7 @@ def _without_ipv6(desired: DesiredNamespace) -> DesiredNamespace:
         routes=frozenset(each for each in desired.routes if each.version == 4),
         rules=frozenset(each for each in desired.rules if each.version == 4),
         neighbours=frozenset(each for each in desired.neighbours if ":" not in each.address),
+        proxies=frozenset(),
         sysctls={name: value for name, value in desired.sysctls.items() if not name.startswith("net/ipv6/")},
     )
 
@@ -269,15 +272,19 @@ def _plan_contents(
         if each.device in ours & present and (each.device not in unnumbered or ":" in each.address)
     }
     stale_neighbours = (each for each in known if (each.device, each.address) not in wanted)
+    proxied = {each for each in actual.proxies if each.device in ours & present}
+    proxies = {each for each in desired.proxies if each.device in usable}
     return [
         *map(DeleteItem, first),
         *map(SetItem, addresses),
         *map(SetItem, routes),
         *map(SetItem, sorted(desired.rules - actual.rules)),
         *map(SetItem, sorted(set(wanted.values()) - known)),
+        *map(SetItem, sorted(proxies - proxied)),
         *map(DeleteItem, sorted(stale_rules)),
         *map(DeleteItem, stale_routes),
         *map(DeleteItem, sorted(stale_neighbours)),
+        *map(DeleteItem, sorted(proxied - proxies)),
         *map(DeleteItem, stale_addresses),
     ]
 

@@ -1,12 +1,13 @@
 """The interface between the agent and its roles."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from neutrino.agent.measures import Measure
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import PROBLEMS, AgentState
+from neutrino.model.metering import MeteredTraffic
 
 MAX_PROBLEMS = 10  # a report is bounded
 
@@ -29,6 +30,11 @@ class RoleFeed(Protocol):
     def port_ready(self, port_id: str, revision: int) -> None: ...
 
     def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None: ...
+
+    def traffic(self, counters: Sequence[MeteredTraffic], *, granular: bool) -> None: ...
+
+    @property
+    def is_traffic_acknowledged(self) -> bool: ...
 
     def error(self, kind: str, key: str, text: str) -> None: ...
 

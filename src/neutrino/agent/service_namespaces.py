@@ -237,7 +237,7 @@ def plan_tables(desired: Iterable[Table], actual: Mapping[str, TableState]) -> t
 def plan_table(desired: Table, actual: TableState | None) -> TablePlan:
     reason = _reason(desired, actual)
     if reason or actual is None:
-        return TablePlan(desired.path, desired, reason)
+        return TablePlan(desired.path, desired, reason, counted=actual if desired.counters else None)
     there = {each.name: actual.elements.get(each.name, frozenset()) for each in desired.sets}
     changes = (
         ElementChange(each.name, add=each.elements - there[each.name], remove=there[each.name] - each.elements)

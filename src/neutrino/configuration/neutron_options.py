@@ -82,7 +82,6 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "nova_admin_auth_url nova_region_name nova_ca_certificates_file nova_api_insecure": "use [nova]",
         "ovs_integration_bridge": "use [ovs] integration_bridge",
         "ovs_vsctl_timeout": "use [ovs] ovsdb_timeout",
-        "report_interval": "use [agent] report_interval",
     },
     "agent": {
         "check_child_processes_interval": "the exit of a daemon is noticed at once",

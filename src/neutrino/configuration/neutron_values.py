@@ -68,11 +68,13 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron.services.segments.plugin.Plugin": "segments",
             "neutron.services.network_segment_range.plugin.NetworkSegmentRangePlugin": "network_segment_range",
             "neutron.services.trunk.plugin.TrunkPlugin": "trunk",
+            "neutron.services.metering.metering_plugin.MeteringPlugin": "metering",
             **dict.fromkeys(
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),
                     *("conntrack_helper", "neutron.services.conntrack_helper.plugin.Plugin"),
                     *("flavors", "neutron.services.flavors.flavors_plugin.FlavorsPlugin"),
+                    *("ndp_proxy", "neutron.services.ndp_proxy.plugin.NDPProxyPlugin"),
                     "network_ip_availability",
                     "neutron.services.network_ip_availability.plugin.NetworkIPAvailabilityPlugin",
                     *("port_forwarding", "neutron.services.portforwarding.pf_plugin.PortForwardingPlugin"),
@@ -95,7 +97,6 @@ TABLE: dict[tuple[str, str], Names] = {
                     *("log", "neutron.services.logapi.logging_plugin.LoggingPlugin"),
                     *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
                     *("local_ip", "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin"),
-                    *("ndp_proxy", "neutron.services.ndp_proxy.plugin.NDPProxyPlugin"),
                     *("pvlan", "neutron.services.pvlan.pvlan_plugin.PVLANPlugin"),
                     *("firewall", "vpnaas", "bgp", "taas", "sfc", "flow_classifier", "bgpvpn"),
                 ),
@@ -150,13 +151,14 @@ TABLE: dict[tuple[str, str], Names] = {
     # Neutron's L2 and L3 agents both read this option; here it lists the extensions of the L2 role.
     ("agent", "extensions"): Names(
         names=dict.fromkeys(
-            ("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper"), INCLUDED
+            ("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper", "ndp_proxy"),
+            INCLUDED,
         ),
         missing={
             "dhcp": "use the role dhcp with dhcp_distributed",
             "metadata_path": "use the role metadata",
             **dict.fromkeys(
-                ("fdb", "log", "snat_log", "local_ip", "ndp_proxy", "dns_forwarder", "fwaas", "fwaas_v2_log"),
+                ("fdb", "log", "snat_log", "local_ip", "dns_forwarder", "fwaas", "fwaas_v2_log"),
                 _NOT_HERE,
             ),
         },

@@ -32,6 +32,7 @@ from neutrino.feed.address import Address, short_path
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import AgentState
 from neutrino.model.kinds import KINDS, Kind
+from neutrino.model.metering import MeteredTraffic
 from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ REFUSED_FAILURES = 12  # a refusal counts as this many failed attempts: an immed
 MAX_REPORTS: Final = 20_000  # a server may be unreachable for long
 BACKOFF = 1.5  # growth of the delay: after an outage, a host retries within about half of its length
 Subject = tuple[str, ...]
+_TRAFFIC: Subject = ("traffic",)
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,9 @@ class UnacknowledgedReports:
 
     def __len__(self) -> int:
         return len(self._reports)
+
+    def __contains__(self, subject: Subject) -> bool:
+        return subject in self._reports
 
     def put(self, subject: Subject, report: m.HostReport) -> None:
         """Queue a report under a new serial; it replaces an earlier one on the same subject."""
@@ -208,6 +213,15 @@ class FeedClient:
         """
         message = m.Status(kind=kind, id=key, status=status, revision=revision, reason=reason, role=role)
         self._report(("status", kind, key, role), message)
+
+    def traffic(self, counters: Sequence[MeteredTraffic], *, granular: bool) -> None:
+        """All metering counters of this host."""
+        self._report(_TRAFFIC, m.Traffic(counters=tuple(counters), granular=granular))
+
+    @property
+    def is_traffic_acknowledged(self) -> bool:
+        """Whether the server has the last report of metering counters."""
+        return _TRAFFIC not in self._reports
 
     def error(self, kind: str, key: str, text: str) -> None:
         self._report(("error", kind, key), m.Problem(kind=kind, id=key, text=text))

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from neutrino.model.agents import AgentState
+from neutrino.model.metering import MeteredTraffic
 from neutrino.model.state import Member
 
 VERSION: Final = 2
@@ -106,6 +107,13 @@ class Status(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="sta
     role: str = ""
 
 
+class Traffic(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="traffic"):
+    """All metering counters of the host; `granular`: how the server notifies others of their differences."""
+
+    counters: tuple[MeteredTraffic, ...] = ()
+    granular: bool = False
+
+
 class Problem(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
     """An object could not be applied, or a message was invalid (then without an object)."""
 
@@ -193,7 +201,7 @@ class Query(Message, frozen=True, kw_only=True, omit_defaults=True, tag="query")
     seconds: float = 5.0
 
 
-HostMessage = Hello | Have | Report | PortUp | PortDown | PortReady | Status | Problem | Answer
+HostMessage = Hello | Have | Report | PortUp | PortDown | PortReady | Status | Traffic | Problem | Answer
 ServerMessage = Welcome | Refused | Put | Gone | Members | Entries | Synced | Ack | Problem | Query
 
 

@@ -86,6 +86,29 @@ class Delegation(msgspec.Struct, frozen=True, omit_defaults=True):
     prefix: fields.PrefixOrEmpty = ""
 
 
+class NdpProxy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An address of an instance for which the router answers neighbour solicitations on its gateway."""
+
+    id: fields.Id
+    ip_address: fields.Ip
+
+
+class MeteringRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Packets that a label counts, or with `excluded` does not, in one direction through the gateway."""
+
+    direction: Annotated[str, fields.one_of("ingress", "egress")]
+    source: fields.OptionalPrefix = None
+    destination: fields.OptionalPrefix = None
+    excluded: bool = False
+
+
+class MeteringLabel(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A counter of the router's traffic with the outside."""
+
+    id: fields.Id
+    rules: tuple[MeteringRule, ...] = ()
+
+
 class HaMembership(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """This host's VRRP instance of an HA router."""
 
@@ -114,6 +137,9 @@ class Router(Object, frozen=True, kw_only=True, omit_defaults=True):
     snat_interfaces: tuple[RouterInterface, ...] = ()  # of a distributed router: the interfaces of its SNAT part
     centralized: bool = True  # whether this host has the SNAT part of a distributed router
     delegations: tuple[Delegation, ...] = ()
+    enable_ndp_proxy: bool = False
+    ndp_proxies: tuple[NdpProxy, ...] = ()
+    metering_labels: tuple[MeteringLabel, ...] = ()
     agent_gateway: RouterInterface | None = None  # this host's own port on the external network, for floating IPs here
 
     @property

@@ -16,6 +16,7 @@ from neutrino.server.events import nova
 from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, TakeStatus, one_word
+from neutrino.server.feed.reports.traffic import Send, TrafficReports
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.plugin import build_services
@@ -58,8 +59,8 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
     return Backend(replace(services, core=core), dhcp, close)
 
 
-def host_reports(backend: Backend) -> Reports:
-    """Handlers of the hosts' reports, for the feed process."""
+def host_reports(backend: Backend, metered: Send = lambda event, payload, host: None) -> Reports:
+    """Handlers of the hosts' reports, for the feed process. `metered` sends notifications of metered traffic."""
     services, dhcp = backend.services, backend.dhcp
     db, registry, provisioning = services.db, services.registry, services.core.provisioning
     plugins, answered = services.conf.service_plugins, OpenQueries(db).take_answer
@@ -81,4 +82,4 @@ def host_reports(backend: Backend) -> Reports:
         l3.dvr.settle()
         distributed.settle()
 
-    return Reports(registry, reported, distributed, statuses, settle, answered)
+    return Reports(registry, reported, distributed, statuses, settle, answered, TrafficReports(db, metered).take)

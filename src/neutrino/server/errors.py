@@ -263,6 +263,25 @@ class ConntrackHelperNotFound(NotFound): template = "There is no conntrack helpe
 class ConntrackHelperNotAllowed(BadRequest): template = "Conntrack helper {helper} is not allowed."
 class InvalidProtocolForHelper(BadRequest):
     template = "Conntrack helper {helper} does not support {protocol}: it supports {supported_protocols}."
+class NDPProxyNotFound(NotFound): template = "NDP proxy {id} could not be found."
+class RouterGatewayInUseByNDPProxy(Conflict):
+    template = "The external gateway of router {router_id} cannot be removed: NDP proxies use it."
+class RouterInterfaceInUseByNDPProxy(Conflict):
+    template = "Subnet {subnet_id} cannot be removed from router {router_id}: NDP proxies use it."
+class AddressScopeConflict(Conflict):
+    template = (
+        "The IPv6 address scope {ext_address_scope} of the external network is not that of the internal network, "
+        "{internal_address_scope}."
+    )
+class RouterGatewayNotValid(Conflict): template = "Can not enable ndp proxy on router {router_id}, {reason}."
+class RouterNDPProxyNotEnable(Conflict):
+    template = "enable_ndp_proxy of router {router_id} must be true before it can have NDP proxies."
+class PortUnreachableRouter(Conflict): template = "Port {port_id} does not reach router {router_id} by an IPv6 subnet."
+class InvalidAddress(BadRequest): template = "ip_address {address} is invalid, reason: {reason}."
+class RouterIPv6GatewayInUse(Conflict):
+    template = "The gateway of router {router_id} must keep an IPv6 address: enable_ndp_proxy is true."
+class NeutronDbObjectDuplicateEntry(Conflict):
+    template = "Router {router_id} already has an NDP proxy of address {ip_address}."
 class RouterHostedByL3Agent(Conflict): template = "Router {router_id} is already on L3 agent {agent_id}."
 class RouterNotHostedByL3Agent(Conflict): template = "Router {router_id} is not on L3 agent {agent_id}."
 class RouterL3AgentMismatch(Conflict):
@@ -298,6 +317,11 @@ class PolicyRemoveAuthorizationError(Forbidden):
 class QosRuleTrackedInPlacement(ApiError):
     status = 501; type = "NotImplementedError"  # as in Neutron
     template = "Placement has allocated the minimum of QoS policy {policy_id} for port {port_id}: it cannot be changed."
+# --- metering -------------------------------------------------------------------------------------------------------
+class MeteringLabelNotFound(NotFound): template = "Metering label '{id}' does not exist."
+class MeteringLabelRuleNotFound(NotFound): template = "Metering label rule '{id}' does not exist."
+class MeteringLabelRuleOverlaps(Conflict):
+    template = "Metering label rule with remote_ip_prefix '{remote_ip_prefix}' overlaps another."
 # --- firewalls (FWaaS v2) -------------------------------------------------------------------------------------------
 class FirewallGroupNotFound(NotFound): template = "Firewall group {id} could not be found."
 class FirewallGroupInUse(InUse): template = "Firewall group {id} is still active: it has ports."

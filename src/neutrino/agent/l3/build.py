@@ -1,16 +1,19 @@
 """Builds the L3 role from the configuration, with real drivers."""
 
+import time
 from functools import partial
 
 from neutrino.agent.config import load_extensions
 from neutrino.agent.context import RoleContext
-from neutrino.agent.l3.config import describe, l3_options, refusal
+from neutrino.agent.l3.config import MeterOptions, describe, l3_options, refusal
 from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.extension_api import GROUP
+from neutrino.agent.l3.meters import MeterReports, Meters
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import BUILT_IN, DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.leftovers.build import leftovers
+from neutrino.agent.options import read_settings
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
@@ -31,7 +34,9 @@ def build(context: RoleContext) -> L3Role:
         raise RefusedToStart(f"l3_extensions: the feed of this release has no object kind {unknown[0]}")
     supervisor = Supervisor(RealProcesses(conf.state_path), action=conf.agent.check_child_processes_action)
     namespaces = Namespaces()
-    services = ServiceNamespaces(RealNetlink(namespaces), context.switch.ovsdb, RealNft(), conf.state_path)
+    nft = RealNft()
+    services = ServiceNamespaces(RealNetlink(namespaces), context.switch.ovsdb, nft, conf.state_path)
+    meters = Meters(nft, services.netlink.namespaces, conf.state_path, time.time)
     desired = DesiredRouters(feed, lambda router: refusal(router, options), kinds)
     return L3Role(
         Routers(services, KernelConntrack, options, desired, extensions, leftovers(conf, services, namespaces)),
@@ -41,5 +46,6 @@ def build(context: RoleContext) -> L3Role:
         announce_interval=conf.send_arp_interval,
         repair=lambda: context.intervals.repair,
         report_soon=context.report_soon,
+        meters=MeterReports(meters, feed, read_settings(MeterOptions, conf), desired.served),
         port_holds=port_holds if "l2" in conf.roles else None,  # only the L2 role reports ports as wired
     )

@@ -39,8 +39,20 @@ class L3Options:
     vendor_pen: int = option(8888, "The private enterprise number in DHCPv6 clients' DUID.", min=1, max=2**32 - 1)
 
 
+@dataclasses.dataclass(frozen=True)
+class MeterOptions:
+    """Of metering_agent.ini: in Neutron, metering is an agent of its own."""
+
+    measure_interval: int = option(30, "Seconds between readings of routers' metering counters.", min=1)
+    report_interval: int = option(300, "Seconds between reports of metered traffic to the server.", min=1)
+    granular_traffic_data: bool = option(
+        False, "Notify of metered traffic also by router and project, instead of by label alone."
+    )
+
+
 OPTIONS = [
     *options_of(L3Options),
+    *options_of(MeterOptions),
     cfg.PortOpt("metadata_port", default=9697, help="Where the metadata process listens in each router."),
     cfg.BoolOpt("enable_metadata_proxy", default=True, help="Redirect instances' metadata requests in routers."),
     cfg.IntOpt("send_arp_interval", default=180, min=1, help="Seconds between announcements of a router's addresses."),

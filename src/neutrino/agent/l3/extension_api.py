@@ -19,7 +19,7 @@ from neutrino.agent.namespaces import DesiredDevice, Plug
 from neutrino.agent.role import ObjectStatus
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.netlink.tc import TcItem
-from neutrino.dataplane.netlink.values import Address, Neighbour, Route, Rule
+from neutrino.dataplane.netlink.values import Address, Neighbour, ProxyNeighbour, Route, Rule
 from neutrino.dataplane.nft.api import Chain, Hook, Table, TableState
 from neutrino.feed.state import StateChange
 from neutrino.model.routing import Router, RouterInterface
@@ -96,6 +96,7 @@ class Contribution:
     routes: tuple[Route, ...] = ()  # with HA only on the active host
     rules: tuple[Rule, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
+    proxies: tuple[ProxyNeighbour, ...] = ()  # with HA only on the active host
     devices: tuple[DesiredDevice, ...] = ()
     plugs: tuple[Plug, ...] = ()  # of devices, into a bridge
     device_prefixes: tuple[str, ...] = ()  # contributed always: devices named so that are not contributed are deleted

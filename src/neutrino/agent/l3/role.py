@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
 from neutrino.agent.l3.extension_api import RouterResult
+from neutrino.agent.l3.meters import MeterReports
 from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, ROUTER, RenderError
 from neutrino.agent.l3.routers import Applied, Routers
@@ -51,6 +52,7 @@ class L3Role:
     repair: Callable[[], float] = lambda: 60.0
     report_soon: Callable[[], None] = lambda: None
     port_holds: PortHolds | None = None
+    meters: MeterReports | None = None
     name: str = field(default="l3", init=False)
     _applied: dict[str, Router] = field(default_factory=dict, init=False)  # as last applied here
     _last_repair: dict[str, object] = field(default_factory=dict, init=False)
@@ -142,6 +144,8 @@ class L3Role:
 
     async def run(self) -> None:
         await asyncio.to_thread(self._deactivate_orphans)
+        if self.meters is not None:
+            await self.meters.measure()  # before any router is changed: labels may be gone since an earlier agent
         prefixes = self.delegations.listen(self._loop.put)
         try:
             async with asyncio.TaskGroup() as group:
@@ -151,6 +155,8 @@ class L3Role:
                 group.create_task(self._watch_switch())
                 group.create_task(self._remove_leftovers())
                 group.create_task(self._report_initialized())
+                if self.meters is not None:
+                    group.create_task(self.meters.run())
         finally:
             for fifo in (prefixes, *self._ha_fifos.values()):
                 fifo.close()
@@ -222,6 +228,8 @@ class L3Role:
         if synced:
             await self.delegations.leave(router)
             await self.daemons.release(router)
+        if self.meters is not None:
+            await self.meters.before_change(self._applied.get(router_id), router)
         statuses = self._statuses_of(router)  # before it is rendered: a change meanwhile is applied in another round
         # If keepalived has died, another host is active by now: `apply` removes the addresses that it had set here.
         had_keepalived = await asyncio.to_thread(self.daemons.has_keepalived, router_id)
@@ -256,6 +264,8 @@ class L3Role:
         self._forget_ha(router_id)
         await self.delegations.stop(router_id)  # first: it uses the gateway port, which may be another host's by now
         await self.daemons.stop(router_id)
+        if self.meters is not None:
+            await self.meters.before_change(self._applied.get(router_id), None)
         await asyncio.to_thread(self.routers.remove, router_id)
         self._floating_ips.forget(router_id)
         self._statuses.forget(router_id)

@@ -28,7 +28,9 @@ from neutrino.agent.l3.parts.distributed import DistributedRouting
 from neutrino.agent.l3.parts.firewall import FirewallGroups
 from neutrino.agent.l3.parts.ha import Failover, HighAvailability
 from neutrino.agent.l3.parts.metadata import Metadata
+from neutrino.agent.l3.parts.metering import Metering
 from neutrino.agent.l3.parts.nat import Nat
+from neutrino.agent.l3.parts.ndp_proxy import NdpProxies
 from neutrino.agent.l3.parts.qos import RouterQos
 from neutrino.agent.l3.parts.ra import RouterAdvertisements
 from neutrino.agent.l3.parts.scopes import AddressScopes
@@ -46,6 +48,8 @@ BUILT_IN: tuple[L3Extension, ...] = (
     Metadata(),
     AddressScopes(),
     FirewallGroups(),
+    NdpProxies(),
+    Metering(),
     HighAvailability(),
     PrefixDelegation(),
     DistributedRouting(),
@@ -138,8 +142,13 @@ def _reachable(router: Router, ports: Iterable[RouterInterface]) -> Iterator[Rou
             yield each
 
 
-def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -> DesiredRouterNamespace:
-    """Merges the contributions of the built-in extensions, and of those given, to one namespace."""
+def render(
+    namespace: RouterNamespace, extensions: Iterable[L3Extension] = (), *, active: bool = True
+) -> DesiredRouterNamespace:
+    """Merges the contributions of the built-in extensions, and of those given, to one namespace.
+
+    `active`: whether this host is the active one of an HA router.
+    """
     parts = [each.render(namespace) for each in BUILT_IN] + [_contribution(each, namespace) for each in extensions]
     # With HA, addresses and routes go to keepalived's configuration instead: a standby host must not have them.
     addresses = tuple(address for each in parts for address in each.addresses)
@@ -157,6 +166,8 @@ def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -
             routes=frozenset(() if ha else routes),
             rules=frozenset(rule for each in parts for rule in each.rules),
             neighbours=frozenset(neighbour for each in parts for neighbour in each.neighbours),
+            # Keepalived cannot set these: the router is reconciled when its state changes.
+            proxies=frozenset(proxy for each in parts for proxy in each.proxies if active or not ha),
             sysctls={name: value for each in parts for name, value in each.sysctls.items()},
             device_prefixes=tuple(prefix for each in parts for prefix in each.device_prefixes),
             others_addresses=frozenset(names if ha else ()) - {"lo"},  # keepalived sets addresses on any of them
@@ -177,10 +188,10 @@ def _contribution(extension: L3Extension, namespace: RouterNamespace) -> Contrib
 
 
 def _tables(where: str, parts: Iterable[Table]) -> tuple[Table, ...]:
-    """One table for each family; chains of one name have their rules joined."""
-    by_family: dict[str, Table] = {}
+    """One table for each family and name; chains of one name have their rules joined."""
+    by_path: dict[str, Table] = {}
     for part in parts:
-        there = by_family.setdefault(part.family, Table(family=part.family))
+        there = by_path.setdefault(part.path, Table(family=part.family, name=part.name))
         chains = {each.name: each for each in there.chains}
         for chain in part.chains:
             known = chains.get(chain.name, Chain(chain.name, hook=chain.hook))
@@ -191,7 +202,6 @@ def _tables(where: str, parts: Iterable[Table]) -> tuple[Table, ...]:
         sets = (*there.sets, *part.sets)
         if len({each.name for each in sets}) != len(sets):
             raise RenderError(f"{where}: two extensions contribute one set: {[each.name for each in sets]}")
-        by_family[part.family] = Table(
-            tuple(chains.values()), sets, (*there.declarations, *part.declarations), part.family
-        )
-    return tuple(by_family.values())
+        declarations, counters = (*there.declarations, *part.declarations), (*there.counters, *part.counters)
+        by_path[part.path] = Table(tuple(chains.values()), sets, declarations, part.family, part.name, counters)
+    return tuple(by_path.values())

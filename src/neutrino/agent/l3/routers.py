@@ -33,7 +33,7 @@ from neutrino.agent.service_namespaces import ServiceNamespaces, Tables
 from neutrino.agent.supervisor import list_directory
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
 from neutrino.dataplane.netlink.api import DeleteItem, NetlinkError, SetItem
-from neutrino.dataplane.netlink.values import Address
+from neutrino.dataplane.netlink.values import Address, ProxyNeighbour, address
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.model.routing import Router
 
@@ -105,15 +105,16 @@ class Routers:
         if router.distributed:
             self._fips.prepare(router)
         changes, active, failover = 0, True, None
-        for desired in self._render(router):
+        for desired in self._render(router, keepalived=keepalived):
             namespace, fails_over = desired.namespace, desired.failover is not None
             if fails_over and not keepalived:  # addresses that an earlier one has set are removed
                 namespace = dataclasses.replace(namespace, others_addresses=frozenset())
             flush = partial(self._flush_connections, desired)
             result = self.services.reconcile(namespace, complete=complete, on_tables=flush)
             changes += result.changes
-            added = (change.item for change in result.applied if isinstance(change, SetItem))
+            added = [change.item for change in result.applied if isinstance(change, SetItem)]
             self._announce(namespace.name, (item for item in added if isinstance(item, Address)))
+            self._announce(namespace.name, map(_proxied, (item for item in added if isinstance(item, ProxyNeighbour))))
             if fails_over:
                 failover, active = desired.failover, keepalived and has_primary(router, result.before.addresses)
         if others and complete:
@@ -154,6 +155,7 @@ class Routers:
     def announce(self, router: Router) -> None:
         """All addresses that the router has on this host."""
         for each in self._render(router):
+            self._announce(each.namespace.name, map(_proxied, each.namespace.proxies))
             if each.failover is None:
                 self._announce(each.namespace.name, each.namespace.addresses)
             elif not router.distributed or self.is_active(router):
@@ -194,8 +196,8 @@ class Routers:
     def _announce(self, name: str, addresses: Iterable[Address]) -> None:
         """By gratuitous ARP and unsolicited neighbour advertisements."""
         by_device = defaultdict(list)
-        for address in addresses:
-            by_device[address.device].append(address.address.partition("/")[0])
+        for each in addresses:
+            by_device[each.device].append(each.address.partition("/")[0])
         for device, several in by_device.items():
             is_router = not device.startswith(EXTERNAL)
             try:
@@ -215,10 +217,12 @@ class Routers:
             except ConntrackError as error:
                 LOG.warning("%s: stale connections are not flushed, and go on until they end: %s", name, error)
 
-    def _render(self, router: Router) -> Iterator[DesiredRouterNamespace]:
+    def _render(self, router: Router, *, keepalived: bool = True) -> Iterator[DesiredRouterNamespace]:
         link = self._fips.link(router) if router.distributed else None
+        # Only proxies depend on it: other routers are spared the reading.
+        active = not router.ndp_proxies or (keepalived and self.is_active(router))
         for each in router_namespaces(router, self.options, self.desired.objects(), link):
-            yield render(each, self.extensions)
+            yield render(each, self.extensions, active=active)
 
     def _stale(self, router: Router) -> list[str]:
         """A `snat-…` that a distributed router has here no longer."""
@@ -240,6 +244,11 @@ class Routers:
     def _kind(self, router_id: str) -> str:
         path = self._records / router_id
         return path.read_text() if path.exists() else ""
+
+
+def _proxied(proxy: ProxyNeighbour) -> Address:
+    """A proxied address as one of its device, to be announced there."""
+    return address(proxy.device, f"{proxy.address}/128")
 
 
 def _kind(router: Router) -> str:

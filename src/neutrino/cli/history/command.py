@@ -34,6 +34,7 @@ COLLECTIONS: Final[Mapping[str, str]] = {
     "firewall_group": "fwaas/firewall_groups",
     "firewall_policy": "fwaas/firewall_policies",
     "firewall_rule": "fwaas/firewall_rules",
+    "metering_label": "metering/metering-labels",
     "agent": "",
 }
 

@@ -13,7 +13,16 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from neutrino.dataplane.netlink.tc import TcItem
-from neutrino.dataplane.netlink.values import HOST, Address, Device, NamespaceState, Neighbour, Route, Rule
+from neutrino.dataplane.netlink.values import (
+    HOST,
+    Address,
+    Device,
+    NamespaceState,
+    Neighbour,
+    ProxyNeighbour,
+    Route,
+    Rule,
+)
 
 
 class NetlinkError(Exception):
@@ -22,7 +31,7 @@ class NetlinkError(Exception):
 
 # --- changes ---
 
-Item = Address | Route | Rule | Neighbour | TcItem
+Item = Address | Route | Rule | Neighbour | ProxyNeighbour | TcItem
 
 
 class Change:
@@ -42,7 +51,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class SetItem(Change):
-    """Create an address, route, policy rule, permanent neighbour, qdisc, class or filter, or change it in place.
+    """Create an address, route, policy rule, permanent or proxy neighbour, qdisc, class or filter, or change it in place.
 
     A route replaces the one with the same key.
     """

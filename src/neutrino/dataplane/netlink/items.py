@@ -16,7 +16,7 @@ from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink import rtnetlink as nl
 from neutrino.dataplane.netlink import tc
 from neutrino.dataplane.netlink.api import Item
-from neutrino.dataplane.netlink.values import IPV6_METRIC, Address, Device, Neighbour, Route, Rule
+from neutrino.dataplane.netlink.values import IPV6_METRIC, Address, Device, Neighbour, ProxyNeighbour, Route, Rule
 from neutrino.model.link_local import link_local
 
 T = TypeVar("T")
@@ -241,6 +241,18 @@ def _decode_neighbour(content: bytes, devices: Devices) -> Neighbour | None:
     return Neighbour(devices[index].name, found.ip(linux.NDA_DST), found.mac(linux.NDA_LLADDR))
 
 
+def _encode_proxy(proxy: ProxyNeighbour, index: Index, delete: bool) -> bytes:
+    head = _NEIGHBOUR.pack(socket.AF_INET6, index(proxy.device), linux.NUD_PERMANENT, linux.NTF_PROXY, 0)
+    return head + nl.ip(linux.NDA_DST, proxy.address)
+
+
+def _decode_proxy(content: bytes, devices: Devices) -> ProxyNeighbour | None:
+    _, index, _, flags, _ = _NEIGHBOUR.unpack_from(content)
+    if not flags & linux.NTF_PROXY or index not in devices:
+        return None
+    return ProxyNeighbour(devices[index].name, nl.read_attributes(content, _NEIGHBOUR.size).ip(linux.NDA_DST))
+
+
 # --- traffic control ---
 
 
@@ -348,6 +360,14 @@ _TYPES: Mapping[type, _ItemType] = {
     ),
     Rule: _ItemType(linux.RTM_NEWRULE, _RULE, _encode_rule, _decode_rule, replace=False),
     Neighbour: _ItemType(linux.RTM_NEWNEIGH, _NEIGHBOUR, _encode_neighbour, _decode_neighbour),
+    ProxyNeighbour: _ItemType(
+        linux.RTM_NEWNEIGH,
+        _NEIGHBOUR,
+        _encode_proxy,
+        _decode_proxy,
+        # The kernel lists them only where it is asked for them.
+        requests=(_NEIGHBOUR.pack(socket.AF_INET6, 0, 0, linux.NTF_PROXY, 0),),
+    ),
     tc.Qdisc: _ItemType(linux.RTM_NEWQDISC, _TC, _encode_tc, _decode_qdisc, missing=_TC_MISSING),
     tc.Class: _ItemType(linux.RTM_NEWTCLASS, _TC, _encode_tc, _decode_class, missing=_TC_MISSING),
     tc.Filter: _ItemType(linux.RTM_NEWTFILTER, _TC, _encode_tc, _decode_filter, missing=_TC_MISSING),

@@ -17,7 +17,7 @@ from neutrino.dataplane.netlink.devices import Devices
 from neutrino.dataplane.netlink.items import delete_item, list_items, list_tc, set_item
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.rtnetlink import NetlinkSocket
-from neutrino.dataplane.netlink.values import Address, Device, NamespaceState, Neighbour, Route, Rule
+from neutrino.dataplane.netlink.values import Address, Device, NamespaceState, Neighbour, ProxyNeighbour, Route, Rule
 
 _RAW = socket.SOCK_RAW | socket.SOCK_CLOEXEC
 _ETH_ARP, _ETH_IPV6 = 0x0806, 0x86DD
@@ -56,6 +56,7 @@ class RealNetlink:
                     routes=list_items(route, Route, by_index),
                     rules=list_items(route, Rule, by_index),
                     neighbours=list_items(route, Neighbour, by_index),
+                    proxies=list_items(route, ProxyNeighbour, by_index),
                     sysctls=values,
                     tc=list_tc(route, by_index),
                 )

@@ -1,7 +1,7 @@
 """The state of a network namespace, as values.
 
 Addresses are written as the kernel writes them, so that actual state compares equal with desired state: construct values
-with `address`, `route`, `rule` and `neighbour`.
+with `address`, `route`, `rule`, `neighbour` and `proxy_neighbour`.
 """
 
 import dataclasses
@@ -98,6 +98,14 @@ class Neighbour:
     mac: str
 
 
+@dataclasses.dataclass(frozen=True, order=True)
+class ProxyNeighbour:
+    """An IPv6 address for which the kernel answers neighbour solicitations on a device, if its `proxy_ndp` is set."""
+
+    device: str
+    address: str
+
+
 @dataclasses.dataclass(frozen=True)
 class NamespaceState:
     """Routes are unicast ones only; neighbours the permanent ones; `sysctls` those that were asked for."""
@@ -107,6 +115,7 @@ class NamespaceState:
     routes: frozenset[Route] = frozenset()
     rules: frozenset[Rule] = frozenset()
     neighbours: frozenset[Neighbour] = frozenset()
+    proxies: frozenset[ProxyNeighbour] = frozenset()
     sysctls: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     tc: frozenset[TcItem] = frozenset()  # qdiscs other than the kernel's defaults, with their classes and filters
 
@@ -146,6 +155,10 @@ def rule(
 
 def neighbour(device: str, text: str, mac: str) -> Neighbour:
     return Neighbour(device, _ip(text), mac.lower())
+
+
+def proxy_neighbour(device: str, text: str) -> ProxyNeighbour:
+    return ProxyNeighbour(device, _ip(text))
 
 
 def _ip(text: str) -> str:

@@ -8,14 +8,19 @@ groups) are elements of sets and maps, which are also added and removed one by o
 import dataclasses
 import hashlib
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from neutrino.dataplane.nft.elements import canonical_element
 
 TABLE = "neutrino"
 """The name of our tables, one for each family. Others in the namespace are not touched."""
+
+METERING = "neutrino_metering"
+"""The name of a table with counters, by itself: the counters outlive changes of all other rules."""
+
+NAMES = frozenset({TABLE, METERING})
 
 RENDERED = "rendered"
 """An empty set in each table; its comment is the digest of the rendered table."""
@@ -94,13 +99,22 @@ def nft_set(name: str, type_: str, elements: Iterable[str] = (), *, flags: Itera
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """`declarations` are blocks in nft's language, for what is neither chain nor set, such as a conntrack helper."""
+    """`declarations` are blocks in nft's language, for what is neither chain nor set, such as a conntrack helper.
+
+    `counters` are names of counters that rules refer to. They keep their values when the table is replaced. A table
+    with counters has nothing else but chains.
+    """
 
     chains: tuple[Chain, ...] = ()
     sets: tuple[Set, ...] = ()
     declarations: tuple[str, ...] = ()
     family: str = "inet"
     name: str = TABLE
+    counters: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.counters and (self.sets or self.declarations):
+            raise ValueError(f"table {self.path} with counters has sets or declarations, which would not be replaced")
 
     @property
     def path(self) -> str:
@@ -108,15 +122,30 @@ class Table:
 
     def digest(self) -> str:
         """Of everything but the elements, which are compared one by one."""
-        parts = (*self.declarations, *(each.text(elements=False) for each in self.sets), *map(Chain.text, self.chains))
+        declared = (*self.declarations, *map(_counter, self.counters))
+        parts = (*declared, *(each.text(elements=False) for each in self.sets), *map(Chain.text, self.chains))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
-    def text(self) -> str:
-        """The transaction that replaces the actual table."""
+    def text(self, actual: "TableState | None" = None) -> str:
+        """The transaction that replaces the actual table, or all of it but its counters where it is given."""
         rendered = _block(f"set {RENDERED}", ["type mark;", f'comment "{self.digest()}"'])
-        blocks = [rendered, *self.declarations, *(each.text() for each in self.sets), *map(Chain.text, self.chains)]
+        blocks = [rendered, *self.declarations, *map(_counter, self.counters)]
+        blocks += [*(each.text() for each in self.sets), *map(Chain.text, self.chains)]
         # Declaring the table first makes its deletion succeed where there is none.
-        return f"table {self.path}\ndelete table {self.path}\n{_block(f'table {self.path}', blocks)}\n"
+        removal = [f"table {self.path}", *(_emptying(self, actual) if actual else (f"delete table {self.path}",))]
+        return "\n".join((*removal, _block(f"table {self.path}", blocks), ""))
+
+
+def _counter(name: str) -> str:
+    return _block(f"counter {name}", ())
+
+
+def _emptying(table: Table, actual: "TableState") -> Iterator[str]:
+    """Remove all but the counters that stay: one that is declared again keeps its value."""
+    yield f"flush table {table.path}"  # of rules: chains and counters are unused then
+    yield from (f"delete chain {table.path} {name}" for name in sorted(actual.chains))
+    yield from (f"delete set {table.path} {name}" for name in sorted(actual.elements))
+    yield from (f"delete counter {table.path} {name}" for name in sorted(actual.counters.keys() - {*table.counters}))
 
 
 def _block(head: str, lines: Iterable[str]) -> str:
@@ -131,6 +160,13 @@ class ChainState:
     """The comment of each rule, in order; empty for a rule that was added by hand."""
 
 
+class Count(NamedTuple):
+    """The value of a counter."""
+
+    packets: int = 0
+    bytes: int = 0
+
+
 @dataclasses.dataclass(frozen=True)
 class TableState:
     """The part of a table that can be read back and compared."""
@@ -139,6 +175,7 @@ class TableState:
     chains: Mapping[str, ChainState] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     elements: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     """By the name of the set or map, in canonical form."""
+    counters: Mapping[str, Count] = dataclasses.field(default_factory=lambda: MappingProxyType({}), compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +203,7 @@ class TablePlan:
     reason: str = ""
     elements: tuple[ElementChange, ...] = ()
     delete: bool = False
+    counted: TableState | None = None  # the actual table, if its counters stay
 
     def __bool__(self) -> bool:
         return self.table is not None or self.delete or bool(self.elements)

@@ -10,7 +10,17 @@ from typing import Any
 
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.nft.api import RENDERED, TABLE, ChainState, ElementChange, Hook, NftError, TablePlan, TableState
+from neutrino.dataplane.nft.api import (
+    NAMES,
+    RENDERED,
+    ChainState,
+    Count,
+    ElementChange,
+    Hook,
+    NftError,
+    TablePlan,
+    TableState,
+)
 from neutrino.dataplane.nft.elements import element_from_json, key_of, type_from_json
 from neutrino.dataplane.program import ProgramError, run_program
 
@@ -25,7 +35,7 @@ class RealNft:
         for item in json.loads(self._run(namespace, ["-j", "-n", "list", "ruleset"]))["nftables"]:
             ((what, value),) = item.items()
             table = value.get("name" if what == "table" else "table")
-            if table == TABLE:  # tables of others in the namespace are not ours to compare
+            if table in NAMES:  # tables of others in the namespace are not ours to compare
                 by_path.setdefault(f"{value['family']} {table}", []).append(item)
         return {path: _table_state(items) for path, items in by_path.items()}
 
@@ -54,7 +64,7 @@ class RealNft:
 def _render(plan: TablePlan) -> str:
     """The transaction in nft's language."""
     if plan.table is not None:
-        return plan.table.text()
+        return plan.table.text(plan.counted)
     lines = [f"table {plan.path}", f"delete table {plan.path}"] if plan.delete else []
     for change in plan.elements:
         if change.remove:  # first: a key that gets a new value is removed and added
@@ -84,6 +94,7 @@ def _table_state(objects: list[dict[str, Any]]) -> TableState:
     hooks: dict[str, Hook | None] = {}
     marks: dict[str, list[str]] = {}
     elements: dict[str, frozenset[str]] = {}
+    counters: dict[str, Count] = {}
     for item in objects:
         match item:
             case {"chain": chain}:
@@ -91,13 +102,15 @@ def _table_state(objects: list[dict[str, Any]]) -> TableState:
                 marks.setdefault(chain["name"], [])
             case {"rule": rule}:
                 marks.setdefault(rule["chain"], []).append(rule.get("comment", ""))
+            case {"counter": found}:
+                counters[found["name"]] = Count(found["packets"], found["bytes"])
             case {"set": found} | {"map": found}:
                 type_ = type_from_json(found)
                 elements[found["name"]] = frozenset(element_from_json(each, type_) for each in found.get("elem", ()))
                 if found["name"] == RENDERED:
                     digest = found.get("comment", "")
     chains = {name: ChainState(hook, tuple(marks[name])) for name, hook in hooks.items()}
-    return TableState(digest, chains, elements)
+    return TableState(digest, chains, elements, counters)
 
 
 def _hook(chain: dict[str, Any]) -> Hook | None:

@@ -321,6 +321,7 @@ routers = object_table(
     flags("admin_state_up", "enable_snat", default=True),
     text(16, "status", default="ACTIVE"),
     flags("distributed", "ha", default=False),
+    flags("enable_ndp_proxy", default=False, server_default=sa.false()),
     optional_ids("gw_port_id"),
     optional_ids("gw_network_id", index=True),
     reference("gw_qos_policy_id", "qos_policies", nullable=True),
@@ -391,6 +392,15 @@ conntrack_helpers = table(
     integers("port"),
     text(64, "helper"),
     sa.UniqueConstraint("router_id", "protocol", "port", "helper"),
+)
+
+# Addresses of instances for which a router answers neighbour solicitations on its external network.
+ndp_proxies = object_table(
+    "ndp_proxies",
+    reference("router_id", "routers", cascade=True),
+    reference("port_id", "ports", cascade=True),
+    text(64, "ip_address"),
+    sa.UniqueConstraint("router_id", "ip_address"),
 )
 
 # The source MAC of a host's distributed routers. The MAC of a router's port exists on every host, so it is never sent.
@@ -514,6 +524,35 @@ trunk_subports = table(
     text(16, "segmentation_type"),
     integers("segmentation_id"),
     sa.UniqueConstraint("trunk_id", "segmentation_type", "segmentation_id"),
+# --- metering ---------------------------------------------------------------------------------------------------------
+
+metering_labels = table(
+    "metering_labels",
+    primary_id(),
+    text(255, "project_id", index=True),
+    text(255, "name", default=""),
+    text(1024, "description", default=""),
+    flags("shared", default=False, index=True),
+    # Grows with every change of the label's rules: of two requests that each add a rule, one is repeated.
+    integers("revision_number", default=0),
+)
+
+metering_label_rules = table(
+    "metering_label_rules",
+    primary_id(),
+    reference("metering_label_id", "metering_labels", cascade=True),
+    text(16, "direction"),
+    text(64, "remote_ip_prefix", "source_ip_prefix", "destination_ip_prefix", nullable=True),
+    flags("excluded", default=False),
+)
+
+# The totals that a host last reported, by its counters: notifications have the difference to the next report. Without
+# foreign keys: the last traffic of a deleted label or router is reported after it.
+metering_totals = table(
+    "metering_totals",
+    text(255, "host", primary_key=True),
+    optional_ids("counter_id", nullable=False, primary_key=True),
+    *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("packets", "bytes", "last_update")),
 )
 
 # --- access: RBAC policies, quotas, tags ------------------------------------------------------------------------------
@@ -652,6 +691,7 @@ LOGGED: dict[sa.Table, str] = {
     firewall_groups: "firewall_group",
     firewall_policies: "firewall_policy",
     firewall_rules: "firewall_rule",
+    metering_labels: "metering_label",
 }
 # Further tables whose changes are logged, for the history of their objects. The feed has no reader for these kinds.
 HISTORY: dict[sa.Table, str] = LOGGED | {

@@ -20,7 +20,7 @@ from kombu.messaging import Producer
 from kombu.transport.pyamqp import Transport
 from kombu.utils.url import url_to_parts
 
-from neutrino.server.context import Context
+from neutrino.server.context import Context, admin_context
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
 from neutrino.server.events.notifications import render_message, seal
 
@@ -223,7 +223,14 @@ class AmqpNotifier:
         Rendered in the thread of the request, in which nothing else changes the payload. A second attempt sends the same
         bytes, so that consumers recognize a duplicate.
         """
-        identity = {"publisher_id": self._options.publisher_id, "message_id": str(uuid.uuid4())}
+        self._notify(event_type, payload, context, self._options.publisher_id)
+
+    def metered(self, event_type: str, payload: Mapping[str, object], host: str) -> None:
+        """Queue a notification of traffic that a host has metered: in Neutron, an agent on the host publishes it."""
+        self._notify(event_type, payload, admin_context(), f"metering.{host}")
+
+    def _notify(self, event_type: str, payload: Mapping[str, object], context: Context, publisher_id: str) -> None:
+        identity = {"publisher_id": publisher_id, "message_id": str(uuid.uuid4())}
         try:
             message = render_message(event_type, payload, context, now=datetime.now(UTC), **identity)
             rendered = [(f"{topic}.info", seal(message, uuid.uuid4().hex)) for topic in self._options.topics]

@@ -27,6 +27,7 @@ from neutrino.metrics import catalog as metrics
 from neutrino.server.backend import build_backend, host_reports
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
+from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.feed import cloud_metrics
 from neutrino.server.feed.change_log import BATCH, ChangeLog, Pace, Row
 from neutrino.server.feed.connections.admission import DATABASE_ERRORS, Admission, LimitedConnection
@@ -394,7 +395,9 @@ def run(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None, *, alo
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)  # the feed's records are many and without cycles: collecting often finds nothing
-    server = FeedServer(db, Credentials(db), host_reports(backend), options)
+    notifier = notifier_from_conf(conf, conf.host)
+    metered = notifier.metered if notifier is not None else lambda event, payload, host: None
+    server = FeedServer(db, Credentials(db), host_reports(backend, metered), options)
     process = ServerProcess(db, conf.host, FEED, server.describe)
     process.start()
     try:
@@ -403,6 +406,8 @@ def run(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None, *, alo
             asyncio.run(_serve(server))
     finally:
         process.stop()
+        if notifier is not None:
+            notifier.queue.close()
         backend.close()
 
 

@@ -10,6 +10,11 @@ OPTIONS = [
     cfg.StrOpt("l3_ha_network_type", default="", help="Network type of HA networks; default: that of tenants."),
     cfg.StrOpt("l3_ha_network_physical_name", default="", help="Physical network of HA networks."),
     cfg.BoolOpt("enable_snat_by_default", default=True, help="Default for `enable_snat` of gateways."),
+    cfg.BoolOpt(
+        "enable_ndp_proxy_by_default",
+        default=False,
+        help="Default for `enable_ndp_proxy` of routers whose external network supports NDP proxies.",
+    ),
     cfg.StrOpt(
         "router_scheduler_driver",
         default="LeastRoutersScheduler",

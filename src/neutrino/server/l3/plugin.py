@@ -11,12 +11,13 @@ import sqlalchemy as sa
 
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.floatingip import FLOATINGIP, FLOATINGIP_POOL, PORT_FORWARDING
+from neutrino.server.api.resources.ndp_proxy import NDP_PROXY
 from neutrino.server.api.resources.router import CONNTRACK_HELPER, ROUTER
 from neutrino.server.api.routes import Route
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.view import View
-from neutrino.server.l3 import port_callbacks
+from neutrino.server.l3 import ndp_proxies, port_callbacks
 from neutrino.server.l3.auto_topology import AutoTopology
 from neutrino.server.l3.flavors import Flavors
 from neutrino.server.l3.floating_ips.floating_ips import (
@@ -69,6 +70,8 @@ EXTENSIONS = (
     Extension("l3_agent_scheduler", "L3 Agent Scheduler", "Which L3 agents serve which routers."),
     Extension("l3-conntrack-helper", "L3 Conntrack helper", "Conntrack helpers of routers."),
     Extension("expose-l3-conntrack-helper", "Expose CT target rules for conntrack helper", "Shown in routers."),
+    Extension("l3-ndp-proxy", "L3 NDP Proxy", "Addresses of instances that are reachable from outside."),
+    Extension("l3-ext-ndp-proxy", "Router support to enable NDP proxy", "Routers answer for addresses behind them."),
     Extension("fip-port-details", "Floating IP Port Details Extension", "Floating IPs show details of their port."),
     Extension(
         "floating-ip-router-writable",
@@ -168,11 +171,16 @@ def build(services: Services) -> RouterPlugin:
         l3.scheduler,
         ha_networks,
         l3.delegation,
-        {"distributed": conf.router_distributed, "ha": conf.l3_ha, "enable_snat": conf.enable_snat_by_default},
+        {
+            "distributed": conf.router_distributed,
+            "ha": conf.l3_ha,
+            "enable_snat": conf.enable_snat_by_default,
+            "enable_ndp_proxy": conf.enable_ndp_proxy_by_default,
+        },
     )
     interfaces = Interfaces(db, l3.ports, l3.scheduler, l3.delegation)
     core.ports.delete_checks.append(port_callbacks.check_delete)
-    core.ports.transaction_hooks.append(port_callbacks.port_changes)
+    core.ports.transaction_hooks += [port_callbacks.port_changes, ndp_proxies.port_changes]
     core.networks.unused_port_finders.append(port_callbacks.network_changes)
     floating_ips = FloatingIps(db, core.operations, quotas, core.networks, core.ports, services.floating_ip_changed)
     collections = (
@@ -181,6 +189,7 @@ def build(services: Services) -> RouterPlugin:
         (FLOATINGIP_POOL, FloatingIpPools(db)),
         (PORT_FORWARDING, PortForwardings(db, quotas, conf.max_shifted_port_forwarding_range)),
         (CONNTRACK_HELPER, ConntrackHelpers(db, _helpers(conf.allowed_conntrack_helpers))),
+        (NDP_PROXY, ndp_proxies.NdpProxies(db)),
     )
     companions = [Flavors(db), AutoTopology(db, core, routers, interfaces)]
     return RouterPlugin(db, agent_view(services.registry), l3.scheduler, l3.dvr, collections, companions)

@@ -207,6 +207,7 @@ ROUTER = {
     **dict.fromkeys(("add_router_interface", "remove_router_interface"), ADMIN_OR_MEMBER),
     **dict.fromkeys(("add_extraroutes", "remove_extraroutes"), ADMIN_OR_MEMBER),
     **crud("router_conntrack_helper", PARENT_MEMBER, PARENT_READER),
+    **crud("ndp_proxy", ADMIN_OR_MEMBER, ADMIN_OR_READER),
     **crud("flavor", ADMIN, "role:reader"),
     **crud("service_profile", ADMIN, ADMIN),
     "create_flavor_service_profile": ADMIN,
@@ -272,6 +273,10 @@ TRUNK = {
     **tags("trunk", ADMIN_OR_MEMBER, ADMIN_OR_READER),
     **dict.fromkeys(("add_subports", "remove_subports"), ADMIN_OR_MEMBER),
     "get_subports": ADMIN_OR_READER,
+METERING = {
+    f"{verb}_{name}": ADMIN
+    for name in ("metering_label", "metering_label_rule")
+    for verb in ("create", "get", "delete")
 }
 
 HISTORY = {"get_change": ADMIN_OR_READER}
@@ -292,5 +297,6 @@ DEFAULTS = (
     | QOS
     | FIREWALL
     | TRUNK
+    | METERING
     | HISTORY
 )

@@ -63,7 +63,7 @@ ROUTER = Resource(
         zone_hints(),
         creatable("flavor_id", t.Nullable(t.Text(36)), sort=True),
         Attribute("conntrack_helpers", t.ListOf(t.AnyObject())),
-        Attribute("enable_ndp_proxy", t.Bool()),
+        writable("enable_ndp_proxy", t.Nullable(t.Bool()), filter=True),
         *standard(),
     ),
 )

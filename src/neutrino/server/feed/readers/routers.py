@@ -24,6 +24,7 @@ from neutrino.model import routing as m
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.firewalls import ROUTER_PORT_GROUP
+from neutrino.server.feed.readers.metering import read_labels
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
@@ -38,7 +39,7 @@ Placement = tuple[str | None, str | None]  # id of the host's HA port, HA state 
 Interfaces = defaultdict[str, list[tuple[str, m.RouterInterface]]]  # router → port type, interface
 _r, _rp, _ra, _p, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.ports.c, t.agents.c
 _n, _s, _pool, _f, _pf = t.networks.c, t.subnets.c, t.subnetpools.c, t.floatingips.c, t.port_forwardings.c
-_h, _al = t.conntrack_helpers.c, t.ip_allocations.c
+_h, _al, _np = t.conntrack_helpers.c, t.ip_allocations.c, t.ndp_proxies.c
 
 _LOWEST_PRIORITY, _PRIORITIES = 150, 101  # 150 to 250: see `_priority`
 _REPLICATED = (layout.HA_INTERFACE, layout.GATEWAY, layout.SNAT)
@@ -172,6 +173,7 @@ def _bases(connection: Connection, ids: Ids, ports: Interfaces) -> Iterator[tupl
         field: grouped(connection, statement, column, ids, value)
         for field, (statement, column, value) in _PARTS.items()
     }
+    labels = read_labels(connection, ids)
     for row in read_rows(connection, _ROUTERS, _r.id, ids):
         own = ports[row.id]
         base = build(
@@ -182,6 +184,7 @@ def _bases(connection: Connection, ids: Ids, ports: Interfaces) -> Iterator[tupl
             snat_interfaces=tuple(_filtered_snat_interfaces(own)),
             routes=_routes.decode(row.routes),
             ha=None,  # set for each host
+            metering_labels=labels[row.id],
             **{field: tuple(values[row.id]) for field, values in parts.items()},
         )
         yield row, base
@@ -360,6 +363,7 @@ _PORT_FORWARDINGS = (
     .order_by(_pf.id)
 )
 _HELPERS = sa.select(t.conntrack_helpers).order_by(_h.id)
+_NDP_PROXIES = sa.select(_np.router_id, _np.id, _np.ip_address).order_by(_np.id)
 # A subnet's prefix is requested by the router that is its gateway, once that router has an external gateway.
 _DELEGATIONS = (
     sa.select(_r.id, _al.subnet_id, _s.cidr)
@@ -394,4 +398,5 @@ _PARTS: Mapping[str, tuple[sa.Select[Any], Any, Callable[[Any], Any]]] = {
     "port_forwardings": (_PORT_FORWARDINGS, _f.router_id, _port_forwarding),
     "conntrack_helpers": (_HELPERS, _h.router_id, partial(build, m.ConntrackHelper)),
     "delegations": (_DELEGATIONS, _r.id, _delegation),
+    "ndp_proxies": (_NDP_PROXIES, _np.router_id, partial(build, m.NdpProxy)),
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from neutrino.feed.messages import Answer, HostReport, PortDown, PortReady, PortUp, Problem, Report, Status
+from neutrino.feed.messages import Answer, HostReport, PortDown, PortReady, PortUp, Problem, Report, Status, Traffic
 from neutrino.model.agents import AgentState
 from neutrino.server import errors
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
@@ -52,6 +52,7 @@ class Reports:
     statuses: Mapping[str, TakeStatus]  # by kind
     settle: Callable[[], Any] = lambda: None  # updates the ports that hosts need for distributed routers
     answered: Callable[[str, Answer], Any] = lambda host, answer: None  # takes the answers to queries
+    metered: Callable[[str, Traffic], Any] = lambda host, traffic: None  # takes metering counters
 
     def write(self, batch: Sequence[HostReports]) -> list[list[str]]:
         """Write reports, each host's in its order; for each the reason of a refusal, or an empty text.
@@ -83,6 +84,8 @@ class Reports:
             case Status():
                 if take := self.statuses.get(message.kind):  # none without the plugin of the kind
                     take(host, message)
+            case Traffic():
+                self.metered(host, message)
             case Answer():
                 self.answered(host, message)
             case Problem():

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from neutrino.feed.messages import Answer, HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status
+from neutrino.feed.messages import Answer, HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status, Traffic
 from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
 
@@ -24,6 +24,7 @@ MAX_ANSWER: Final = 1024 * 1024  # bytes of an answer to a query
 MAX_ERROR: Final = 2000  # characters of an error instead of an answer: the column
 MAX_ENTRIES: Final = 1000  # of a list or a mapping
 MAX_NUMBER: Final = 2**63 - 1
+MAX_COUNTERS: Final = 50_000  # of metering labels, in all routers of a host
 STATUSES: Final[Mapping[str, frozenset[str]]] = {
     "floatingip": frozenset({"ACTIVE", "DOWN", "ERROR"}),
     "router": frozenset({"active", "standby", "unknown"}),
@@ -87,11 +88,29 @@ def _needed_roles_and_fault(message: HostMessage) -> tuple[frozenset[str], str]:
         case Status():
             fault = _id(message.id) or _status(message) or _number(message.revision) or _text(message.reason)
             return _reporters(message), fault
+        case Traffic():
+            return frozenset({role.L3}), _traffic(message)
         case Answer():
             return frozenset(), _id(message.id) or _answer(message)
         case Problem():
             return frozenset(), _text(message.text) or _name(message.kind) or _name(message.id)
     return frozenset(), ""
+
+
+def _traffic(message: Traffic) -> str:
+    if len(message.counters) > MAX_COUNTERS:
+        return f"counters: at most {MAX_COUNTERS} are allowed"
+    if len({each.id for each in message.counters}) != len(message.counters):
+        return "counters: one is there twice"
+    for each in message.counters:
+        faults = (
+            *map(_id, (each.id, each.label_id, each.router_id)),
+            *map(_number, (each.packets, each.bytes, each.first_update, each.last_update)),
+            _name(each.project_id),
+        )
+        if fault := next(filter(None, faults), ""):
+            return f"counters: {fault}"
+    return ""
 
 
 def _answer(message: Answer) -> str:

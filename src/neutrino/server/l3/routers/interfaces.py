@@ -15,6 +15,7 @@ from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules
 from neutrino.server.l3.routers import view as router_view
+from neutrino.server.l3.routers.ndp import check_interface_unused
 from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterPort, interface_target
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
@@ -142,6 +143,7 @@ class Interfaces:
             removed = [a for a in found.addresses if port_id is not None or a.subnet_id == subnet_id]
             for address in removed:
                 _check_unused(connection, router, address)
+                check_interface_unused(connection, router_id, address.subnet_id)
             change = self._remove(connection, ports, found, removed)
             agents = read_agents(connection, router_id)
             others = self.ports.reconcile(connection, router, change.ports, agents)

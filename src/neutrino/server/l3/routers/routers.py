@@ -24,6 +24,7 @@ from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.flavors import check_flavor
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.ha_networks import HaNetworks
+from neutrino.server.l3.routers.ndp import is_enabled_on_create, is_enabled_on_update
 from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, read_ports, reading_agents, reading_ports
@@ -38,7 +39,7 @@ from neutrino.server.view_collection import one_by_one
 
 _f = t.floatingips.c
 KIND = ("distributed", "ha")  # the attributes that make a router's kind
-NOT_COLUMNS = ("external_gateway_info", *KIND)
+NOT_COLUMNS = ("external_gateway_info", "enable_ndp_proxy", *KIND)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Routers:
     scheduler: L3Scheduler
     ha_networks: HaNetworks
     delegation: PrefixDelegation
-    defaults: Mapping[str, bool]  # of what a request may leave out: distributed, ha, enable_snat
+    defaults: Mapping[str, bool]  # of what a request may leave out: distributed, ha, enable_snat, enable_ndp_proxy
 
     # --- reading ahead --------------------------------------------------------------------------------------------
 
@@ -132,7 +133,13 @@ class Routers:
                 check_flavor(connection, values["flavor_id"])
             request = self._gateway_request(connection, context, values["external_gateway_info"])
             ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
-            decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
+            new = _new(values, {**kind, **ha}, request) | {
+                "enable_ndp_proxy": is_enabled_on_create(
+                    *(connection, values["id"], values.get("enable_ndp_proxy"), request.network_id),
+                    default=self.defaults["enable_ndp_proxy"],
+                )
+            }
+            decision = self._decide_create(connection, new, request)
             router = decision.router
             limits = self.quotas.limits(connection, "router", [router])
         with self.operations.write([], decision.writes) as tx:
@@ -171,6 +178,10 @@ class Routers:
             if ha_network is not None:
                 kind = {**kind, **self.ha_networks.values(connection, ha_network)}
             decision = self._decide_update(connection, context, before, values, kind)
+            decision.router["enable_ndp_proxy"] = is_enabled_on_update(
+                *(connection, before, decision.router, decision.gateway_ips, values),
+                default=self.defaults["enable_ndp_proxy"],
+            )
         return self._write_update(before, decision)
 
     def _decide_update(
@@ -365,7 +376,6 @@ def _new(values: Object, kind: Mapping[str, Any], request: _GatewayRequest) -> O
     return router | {
         "gw_port_id": None,
         "status": "ACTIVE",
-        "enable_ndp_proxy": False,
         "flavor_id": values.get("flavor_id") or None,
         "ha_network_id": None,
         "ha_vr_id": None,

@@ -22,7 +22,6 @@ Object = dict[str, Any]
 _c, _p = t.routers.c, t.ports.c
 _GATEWAY_IPS = sa.select(_p.fixed_ips).where(_p.id == _c.gw_port_id).scalar_subquery()
 _COMPUTED: dict[str, sa.ColumnElement[Any]] = {
-    "enable_ndp_proxy": sa.literal(False, sa.Boolean),
     "gateway_ips": sa.func.coalesce(_GATEWAY_IPS, sa.literal("[]"), type_=Json),
 }
 _INTERNAL = ("gw_port_id", "gw_network_id", "gw_qos_policy_id", "gateway_ips", "ha_network_id", "ha_vr_id")

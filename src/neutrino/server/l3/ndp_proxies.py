@@ -1,0 +1,117 @@
+"""NDP proxies: the API.
+
+Hosts get the proxies of a router as a part of it. A proxy is written on its router's revision, so that a concurrent
+request cannot remove the gateway or the interface that it needs.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
+from neutrino.server.db.session import Database, retried
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.view import View
+from neutrino.server.l3.routers import view as router_view
+from neutrino.server.l3.routers.ndp import ipv6_scope
+from neutrino.server.l3.routers.router_ports import read_ports
+from neutrino.server.ml2.ports.collection import Write
+from neutrino.server.ml2.views import PORTS
+from neutrino.server.view_collection import ViewCollection, one_by_one
+
+_c = t.ndp_proxies.c
+VIEW = View(t.ndp_proxies, not_found=errors.NDPProxyNotFound, hidden=("tags",))
+
+
+class NdpProxies(ViewCollection):
+    def __init__(self, db: Database) -> None:
+        super().__init__(db, VIEW)
+
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
+        return one_by_one(items, lambda each: self.create(context, each), lambda key: self.delete(context, key, None))
+
+    @retried
+    def create(self, context: Context, values: Object) -> Object:
+        with self.db.read() as connection:
+            router, address = _decide(connection, context, values)
+        proxy = fresh({**values, "ip_address": address})
+        with self.db.transaction() as tx:
+            update_row(tx, t.routers, router, {})
+            tx.insert(t.ndp_proxies, [as_row(t.ndp_proxies, proxy)])
+        return proxy
+
+    @retried
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        with self.db.read() as connection:
+            before = VIEW.get(connection, key, revision=revision)
+        with self.db.transaction() as tx:
+            stamp = update_row(tx, t.ndp_proxies, before, values)
+        return {**before, **values, **stamp}
+
+    @retried
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            before = VIEW.get(connection, key, revision=revision)
+        with self.db.transaction() as tx:
+            tx.change(sa.delete(t.ndp_proxies).where(_c.id == key))
+            tx.record("router", before["router_id"])
+
+
+def port_changes(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:
+    """The proxies of a deleted port are deleted by their foreign key: hosts have to get their routers without them."""
+    if before is None or after is not None:
+        return None
+    found = connection.execute(sa.select(_c.router_id).where(_c.port_id == before["id"])).scalars()
+    routers = sorted(set(found))
+    if not routers:
+        return None
+
+    def write(tx: Transaction) -> None:
+        for router_id in routers:
+            tx.record("router", router_id)
+
+    return write
+
+
+def _decide(connection: Connection, context: Context, values: Object) -> tuple[Object, str]:
+    """The router of a new proxy and its address; the checks are in Neutron's order."""
+    router_id, port_id = values["router_id"], values["port_id"]
+    port = PORTS.get(connection, port_id, context.project_id, everyone=context.is_admin)
+    there = [each for each in read_ports(connection, router_id) if each.network_id == port["network_id"]]
+    if not there:
+        raise errors.PortUnreachableRouter(port_id=port_id, router_id=router_id)
+    router = router_view.VIEW.get(connection, router_id, context.project_id, everyone=context.is_admin)
+    if not router["enable_ndp_proxy"]:
+        raise errors.RouterNDPProxyNotEnable(router_id=router_id)
+    address = _address(port, frozenset().union(*(each.subnet_ids for each in there)), values)
+    outside, inside = (ipv6_scope(connection, each) for each in (router["gw_network_id"], port["network_id"]))
+    if outside != inside:
+        raise errors.AddressScopeConflict(ext_address_scope=outside, internal_address_scope=inside)
+    if exists(connection, _c.router_id == router_id, _c.ip_address == address):
+        raise errors.NeutronDbObjectDuplicateEntry(router_id=router_id, ip_address=address)
+    return router, address
+
+
+def _address(port: Mapping[str, Any], subnets: frozenset[str], values: Object) -> str:
+    """The requested address, or the first one on a subnet of the router."""
+    own = {fixed["ip_address"]: fixed["subnet_id"] for fixed in port["fixed_ips"] if ":" in fixed["ip_address"]}
+    if not own:
+        msg = f"port {port['id']} has no IPv6 address"
+        raise errors.BadRequest(resource="ndp_proxy", msg=msg)
+    address: str | None = values["ip_address"]
+    if address is None:
+        found: str | None = next((each for each, subnet_id in own.items() if subnet_id in subnets), None)
+        if found is None:
+            raise errors.PortUnreachableRouter(port_id=port["id"], router_id=values["router_id"])
+        return found
+    if address not in own:
+        raise errors.InvalidAddress(address=address, reason=f"This address not belong to the port {port['id']}")
+    if own[address] not in subnets:
+        reason = f"This address cannot reach the router {values['router_id']}"
+        raise errors.InvalidAddress(address=address, reason=reason)
+    return address
