@@ -177,4 +177,6 @@ PLURALS = {
     "firewall_group": "fwaas/firewall_groups",
     "firewall_policy": "fwaas/firewall_policies",
     "firewall_rule": "fwaas/firewall_rules",
+    "log": "log/logs",
+    "local_ip": "local-ips",
 }

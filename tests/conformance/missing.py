@@ -18,8 +18,6 @@ MISSING: dict[str, str] = {
     """,
     "network segment ranges": "network-segment-range",
     "metering": "metering metering_source_and_destination_fields",
-    "logging of security groups": "logging",
-    "local IPs": "local_ip",
     "default networks of projects": "project-default-networks",
     "default rules of security groups": "security-groups-default-rules security-groups-default-statefulness",
     "ports of special hardware": """

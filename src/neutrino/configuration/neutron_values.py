@@ -65,6 +65,8 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron.services.l3_router.l3_router_plugin.L3RouterPlugin": "router",
             "neutron.services.qos.qos_plugin.QoSPlugin": "qos",
             "neutron_fwaas.services.firewall.fwaas_plugin_v2.FirewallPluginV2": "firewall_v2",
+            "neutron.services.logapi.logging_plugin.LoggingPlugin": "log",
+            "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin": "local_ip",
             **dict.fromkeys(
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),
@@ -89,9 +91,7 @@ TABLE: dict[tuple[str, str], Names] = {
                     "network_segment_range",
                     "neutron.services.network_segment_range.plugin.NetworkSegmentRangePlugin",
                     *("trunk", "neutron.services.trunk.plugin.TrunkPlugin"),
-                    *("log", "neutron.services.logapi.logging_plugin.LoggingPlugin"),
                     *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
-                    *("local_ip", "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin"),
                     *("ndp_proxy", "neutron.services.ndp_proxy.plugin.NDPProxyPlugin"),
                     *("pvlan", "neutron.services.pvlan.pvlan_plugin.PVLANPlugin"),
                     *("firewall", "vpnaas", "bgp", "taas", "sfc", "flow_classifier", "bgpvpn"),
@@ -146,13 +146,14 @@ TABLE: dict[tuple[str, str], Names] = {
     # Neutron's L2 and L3 agents both read this option; here it lists the extensions of the L2 role.
     ("agent", "extensions"): Names(
         names=dict.fromkeys(
-            ("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper"), INCLUDED
+            ("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper", "log", "local_ip"),
+            INCLUDED,
         ),
         missing={
             "dhcp": "use the role dhcp with dhcp_distributed",
             "metadata_path": "use the role metadata",
             **dict.fromkeys(
-                ("fdb", "log", "snat_log", "local_ip", "ndp_proxy", "dns_forwarder", "fwaas", "fwaas_v2_log"),
+                ("fdb", "snat_log", "ndp_proxy", "dns_forwarder", "fwaas", "fwaas_v2_log"),
                 _NOT_HERE,
             ),
         },

@@ -252,6 +252,15 @@ FIREWALL = {
     **dict.fromkeys(("insert_rule", "remove_rule"), ADMIN_OR_MEMBER),
 }
 
+LOGGING = {**crud("log", ADMIN, ADMIN), "get_loggable_resource": ADMIN}
+
+LOCAL_IP = {
+    **crud("local_ip", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+    "create_local_ip_port_association": PARENT_MEMBER,
+    "get_local_ip_port_association": PARENT_READER,
+    "delete_local_ip_port_association": PARENT_MEMBER,
+}
+
 HISTORY = {"get_change": ADMIN_OR_READER}
 
 DEFAULTS = (
@@ -268,5 +277,7 @@ DEFAULTS = (
     | FLOATINGIP
     | QOS
     | FIREWALL
+    | LOGGING
+    | LOCAL_IP
     | HISTORY
 )
