@@ -10,6 +10,8 @@ from neutrino.agent.l2.flows.dvr import Dvr
 from neutrino.agent.l2.flows.firewall import Firewall
 from neutrino.agent.l2.flows.firewall_groups import FirewallGroups
 from neutrino.agent.l2.flows.integration import DhcpCopies, Physical, Switching
+from neutrino.agent.l2.flows.local_ip import LocalIps
+from neutrino.agent.l2.flows.packet_log import PacketLogs
 from neutrino.agent.l2.flows.qos import Bandwidth, PacketRate
 from neutrino.agent.l2.flows.qos_minimum import MinimumBandwidth
 from neutrino.agent.l2.flows.tunnel import Tunnels
@@ -27,4 +29,6 @@ BUILT_IN: tuple[L2Extension, ...] = (
     Bandwidth(),
     PacketRate(),
     MinimumBandwidth(),
+    LocalIps(),
+    PacketLogs(),
 )
