@@ -180,4 +180,6 @@ PLURALS = {
     "metering_label": "metering/metering-labels",
     "metering_label_rule": "metering/metering-label-rules",
     "ndp_proxy": "ndp_proxies",
+    "log": "log/logs",
+    "local_ip": "local-ips",
 }

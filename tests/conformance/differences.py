@@ -20,6 +20,7 @@ _FIREWALL_LIST = "Neutron turns its default, null, into the empty list."
 _FIREWALL_STANDARD = (
     "The standard attributes and tags that standard-attr-fwaas-v2 announces; neutron-lib does not list its resources."
 )
+_STANDARD = ("created_at", "updated_at", "revision_number")
 
 DIFFERENCES: dict[str, str] = {
     "*.created_at: sort": _SORTED,
@@ -55,6 +56,8 @@ DIFFERENCES: dict[str, str] = {
     "address_groups.created_at: ours": _SHOWN,
     "address_groups.updated_at: ours": _SHOWN,
     "address_groups.revision_number: ours": _SHOWN,
+    **{f"{kind}.{name}: ours": _SHOWN for kind in ("logs", "local_ips") for name in _STANDARD},
+    "logs.description: ours": _SHOWN,
     **{f"firewall_{kind}.*: ours": _FIREWALL_STANDARD for kind in ("rules", "policies", "groups")},
     **{f"firewall_{kind}.description: filter": _FIREWALL_FILTER for kind in ("rules", "policies", "groups")},
     "firewall_rules.firewall_policy_id: filter": _FIREWALL_FILTER,

@@ -16,8 +16,6 @@ MISSING: dict[str, str] = {
     """,
     "network segment ranges": "network-segment-range",
     "metering": "metering metering_source_and_destination_fields",
-    "logging of security groups": "logging",
-    "local IPs": "local_ip",
     "default networks of projects": "project-default-networks",
     "default rules of security groups": "security-groups-default-rules security-groups-default-statefulness",
     "an external DNS service": "subnet-dns-publish-fixed-ip",

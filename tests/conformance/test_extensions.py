@@ -42,6 +42,7 @@ _NEEDED = """
     security-groups-default-statefulness subnet_onboard floating-ip-router-writable l3-port-ip-change-not-allowed
     agent_sort_key quota-check-limit-default subnet-dns-publish-fixed-ip dns-integration-domain-keywords
     agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 trunk trunk-details
+    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 logging local_ip
 """
 NEEDED = _NEEDED.split()
 
@@ -150,6 +151,11 @@ def shown(server: LiveServer) -> Shown:
     carried = {"port_id": subport["id"], "segmentation_type": "vlan", "segmentation_id": 10}
     trunk = made("trunks", "trunk", name="trunk", port_id=parent["id"], sub_ports=[carried])
     details = server.ask("GET", f"/v2.0/ports/{parent['id']}")["port"]["trunk_details"]
+    log = made("log/logs", "log", resource_type="security_group", resource_id=group["id"])
+    local_ip = made("local-ips", "local_ip", network_id=network["id"])
+    associated = {"port_association": {"fixed_port_id": port["id"]}}
+    associations = f"/v2.0/local_ips/{local_ip['id']}/port_associations"
+    association = server.ask("POST", associations, associated)["port_association"]
     return {
         "networks": {**network, "segments": several["segments"]},
         "subnets": subnet,
@@ -171,6 +177,10 @@ def shown(server: LiveServer) -> Shown:
         "firewall_rules": firewall_rule,
         "firewall_policies": firewall_policy,
         "firewall_groups": firewall_group,
+        "logs": log,
+        "loggable_resources": server.ask("GET", "/v2.0/log/loggable-resources")["loggable_resources"][0],
+        "local_ips": local_ip,
+        "port_associations": association,
         "flavors": flavor,
         "service_profiles": profile,
         "service_providers": server.ask("GET", "/v2.0/service-providers")["service_providers"][0],
@@ -416,6 +426,21 @@ def firewall_revisions(server: LiveServer, shown: Shown) -> None:
         assert shown[collection].keys() >= {"description", "created_at", "updated_at", "revision_number", "tags"}
 
 
+def logged_port(server: LiveServer, shown: Shown) -> None:
+    about = {"resource_type": "security_group", "target_id": shown["ports"]["id"]}
+    made = server.ask("POST", "/v2.0/log/logs", {"log": {**about, "event": "DROP"}})["log"]
+    path = f"/v2.0/log/logs/{made['id']}"
+    assert server.ask("PUT", path, {"log": {"enabled": False}})["log"]["enabled"] is False
+    server.ask("DELETE", path)
+    refused(server, "POST", "/v2.0/log/logs", {"log": {"resource_type": "router"}})
+
+
+def local_address(server: LiveServer, shown: Shown) -> None:
+    path = f"/v2.0/local_ips/{shown['local_ips']['id']}/port_associations"
+    assert server.ask("GET", path)["port_associations"] == [shown["port_associations"]]
+    refused(server, "DELETE", f"/v2.0/local-ips/{shown['local_ips']['id']}", status=409)
+
+
 def both_directions(type_: str) -> Probe:
     def probe(server: LiveServer, shown: Shown) -> None:
         path = f"/v2.0/qos/policies/{shown['policies']['id']}/{type_}_rules"
@@ -635,6 +660,8 @@ PROBES: dict[str, Probe] = {
     "qos-rule-type-filter": all_rule_types,
     "port-resource-request-groups": request_groups,
     "standard-attr-fwaas-v2": firewall_revisions,
+    "logging": logged_port,
+    "local_ip": local_address,
     "extraroute-atomic": single_routes,
     "l3_agent_scheduler": routers_of_agents,
     "router-admin-state-down-before-update": kind_while_up,

@@ -22,7 +22,7 @@ from neutrino.dataplane.openflow.api import (
     PacketCount,
     flow,
 )
-from neutrino.dataplane.openflow.text import arguments, field_name, parse_set_field, split_actions
+from neutrino.dataplane.openflow.text import arguments, field_name, parse_number, parse_set_field, split_actions
 from tests.fakes.openflow_conntrack import FakeConntrack
 from tests.fakes.openflow_tables import FakeTables
 from tests.fakes.packet import Packet
@@ -30,7 +30,7 @@ from tests.fakes.packet import Packet
 _PRESENT = 0x1000
 _LIMIT = 200  # resubmits of one packet
 _ND_EXTENSION = {"nd_reserved", "nd_options_type"}
-_METER = re.compile(r"meter:(\d+)")
+_METER = re.compile(r"(?:meter:|meter_id=)(\d+)")
 _MAX_METER = 0xFFFF0000
 
 
@@ -60,6 +60,7 @@ class FakeBridge:
         self.ports: dict[int, FakePort] = {}
         self.macs: dict[tuple[int, int], int] = {}  # VLAN and address, to port
         self.meters: dict[int, Meter] = {}
+        self.copied: list[tuple[int, int]] = []  # table and cookie of flows that sent a copy to a controller
         self.metered: Counter[int] = Counter()  # packets that each meter has seen; none is dropped for its rate
 
     def port_named(self, name: str) -> FakePort:
@@ -191,6 +192,7 @@ class _Copy:
         self._journey.step()
         found = self._bridge.tables.look_up(number, self.fields)
         if found is not None:
+            self._found = found
             self.run(found.actions)
 
     def run(self, actions: str) -> None:
@@ -223,6 +225,8 @@ class _Copy:
             self._learn(split_actions(arguments(action)))
         elif name == "meter":
             self._bridge.metered[int(action.removeprefix("meter:"))] += 1
+        elif name == "controller":
+            self._bridge.copied.append((self._found.table, self._found.cookie))
         elif name == "set_queue":
             self.queue = int(action.removeprefix("set_queue:"))
         elif name == "NORMAL":
@@ -266,18 +270,21 @@ class _Copy:
     # --- connections ---
 
     def _track(self, parts: tuple[str, ...]) -> None:
-        settings = dict(part.partition("=")[::2] for part in parts if not part.startswith("exec("))
+        settings = dict(part.partition("=")[::2] for part in parts if not part.startswith(("exec(", "nat")))
+        nat = next((part for part in parts if part.startswith("nat")), "")
         zone = self._zone(settings.get("zone", "0"))
         packet = dataclasses.replace(self._packet, fields=self.fields)
         conntrack = self._journey.switch.conntrack
         if "commit" in settings:
             inner = [part for part in parts if part.startswith("exec(")]
             marks = [parse_set_field(action)[1] for part in inner for action in split_actions(arguments(part))]
-            conntrack.commit(zone, packet, marks[-1] if marks else None)
+            to = parse_number("nw_dst", arguments(nat).removeprefix("dst=")) if "dst=" in nat else None
+            conntrack.commit(zone, packet, marks[-1] if marks else None, to)
         if "table" in settings:
             state, mark = conntrack.look_up(zone, packet)
             copy = self._clone()
             copy.fields |= {"ct_state": state, "ct_mark": mark, "ct_zone": zone, **conntrack.original(zone, packet)}
+            copy.fields |= conntrack.translate(zone, packet) if nat else {}
             copy.table(int(settings["table"]))
 
     def _zone(self, text: str) -> int:

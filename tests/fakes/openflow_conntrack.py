@@ -24,6 +24,14 @@ class Connection:
     original: Tuple
     answered: bool = False
     mark: int = 0
+    translated: int | None = None  # the destination's address after NAT
+
+    @property
+    def answer(self) -> Tuple:
+        """The tuple of packets of the answering side."""
+        family, protocol, source, destination, *rest = self.original
+        to = destination if self.translated is None else self.translated
+        return family, protocol, to, source, *reversed(rest)
 
 
 def _ends(fields: Mapping[str, int]) -> tuple[Tuple, Tuple]:
@@ -76,12 +84,19 @@ class FakeConntrack:
         state = tracked | CT_BITS["est" if connection.answered else "new"]
         return state | (CT_BITS["rpl"] if is_reply else 0), connection.mark
 
-    def commit(self, zone: int, packet: Packet, mark: int | None) -> None:
+    def translate(self, zone: int, packet: Packet) -> dict[str, int]:
+        """The fields that NAT changes in a packet: the destination, or in the other direction the source."""
+        connection, is_reply = self._find(zone, _whole(packet))
+        if connection is None or connection.translated is None:
+            return {}
+        return {"nw_src": connection.original[3]} if is_reply else {"nw_dst": connection.translated}
+
+    def commit(self, zone: int, packet: Packet, mark: int | None, translated: int | None = None) -> None:
         if packet.invalid or packet.about is not None:
             return
         connection, _ = self._find(zone, _whole(packet))
         if connection is None:
-            connection = Connection(zone, _ends(_whole(packet))[0])
+            connection = Connection(zone, _ends(_whole(packet))[0], translated=translated)
             self.connections.append(connection)
         if mark is not None:
             connection.mark = mark
@@ -90,8 +105,8 @@ class FakeConntrack:
         self.connections = [entry for entry in self.connections if zone is not None and entry.zone != zone]
 
     def _find(self, zone: int, fields: Mapping[str, int]) -> tuple[Connection | None, bool]:
-        one, other = _ends(fields)
+        one, _ = _ends(fields)
         for connection in self.connections:
-            if connection.zone == zone and connection.original in (one, other):
+            if connection.zone == zone and one in (connection.original, connection.answer):
                 return connection, connection.original != one
         return None, False

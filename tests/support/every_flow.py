@@ -13,6 +13,7 @@ from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.firewall import FirewallGroup, FirewallRule
+from neutrino.model.packet_log import PacketLog
 from neutrino.model.qos import BandwidthLimit, MinimumBandwidth, PacketRateLimit, QosPolicy
 from neutrino.model.state import AddressGroup, AddressPair, DvrMac, GroupMembers, Member
 from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, Passing, group, mac, network, port, rule
@@ -125,6 +126,20 @@ LIMITED = (
     port("shaped", 33, groups=["open"], qos_policy_id="qos"),
     port("qos-free", 32, port_security_enabled=False, qos_policy_id="qos"),
 )
+LOGGED = (
+    PacketLog(id="everything", project_id="project"),
+    PacketLog(id="drops", event="DROP", resource_id="web"),
+    PacketLog(id="elsewhere", event="ACCEPT", target_id="p7", network_id="net"),
+    state.SecurityGroup(id="of-project", project_id="project"),
+    port("p50", 50, groups=["of-project"]),
+    port("p51", 51, "vlan", groups=["out"], hybrid_plug=True),
+)
+LOCAL_IPS = (
+    port("p60", 60, groups=["open"], local_ips=(state.LocalIp("10.0.0.200", "10.0.0.60"),)),
+    port("p61", 61, groups=["open"], local_ips=(state.LocalIp("10.0.0.200", "10.0.0.61"),)),
+    port("p62", 62, "vlan", groups=["open"], local_ips=(state.LocalIp("10.0.0.201", "10.0.0.62", "passthrough"),)),
+    port("p63", 63, "flat", groups=["open"], local_ips=(state.LocalIp("2001:db8::1", "2001:db8::3f"),)),
+)
 VARIANTS = {
     "usual": Variant(more=OTHER_TUNNELS),
     "learning": Variant(L2Options(l2_population=False), OTHER_TUNNELS, frozenset({"h3"})),
@@ -136,6 +151,8 @@ VARIANTS = {
     "limits": Variant(L2Options(underlay_bridge="br-phys", datapath_type="netdev"), (*ROLES, *LIMITED)),
     "an extension's tables": Variant(more=ROLES, extensions=(Passing(),)),
     "firewall groups": Variant(more=(*ROLES, *FIREWALL_GROUPS)),
+    "logs": Variant(more=LOGGED),
+    "local IPs": Variant(more=(*ROLES, *LOCAL_IPS)),
     "distributed": Variant(L2Options(distributed=True), (*OTHER_TUNNELS, *DISTRIBUTED, *ROLES)),
     "distributed, without its own MAC": Variant(
         L2Options(distributed=True), tuple(entry for entry in DISTRIBUTED if entry.id != "h1")

@@ -37,6 +37,7 @@ from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
 from neutrino.dataplane.openflow.api import DatapathFeatures, OpenFlow
 from neutrino.model import state
 from neutrino.model.firewall import FirewallGroup
+from neutrino.model.packet_log import PacketLog
 from neutrino.model.qos import QosPolicy
 from tests.fakes.openflow import Delivery, FakePort, FakeSwitch
 from tests.fakes.packet import Packet
@@ -232,6 +233,7 @@ class Cloud:
             dvr_macs={entry.id: entry for entry in objects if isinstance(entry, state.DvrMac)},
             extension_objects={
                 "firewall_group": {entry.id: entry for entry in objects if isinstance(entry, FirewallGroup)},
+                "log": {entry.id: entry for entry in objects if isinstance(entry, PacketLog)},
                 "qos_policy": {entry.id: entry for entry in objects if isinstance(entry, QosPolicy)},
             },
             hosts={

@@ -27,6 +27,7 @@ from neutrino.model.dhcp import DhcpNetwork, DhcpOption
 from neutrino.model.fields import fault
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.kinds import KINDS
+from neutrino.model.packet_log import PacketLog
 from neutrino.model.qos import BandwidthLimit, MinimumBandwidth, PacketRateLimit, QosPolicy
 from neutrino.model.routing import ConntrackHelper, Delegation, PortForwarding, Router, RouterRoute
 from tests.support import dhcp
@@ -75,9 +76,14 @@ GOOD: dict[str, state.Object] = {
             ),
         ),
     ),
+    "log": PacketLog(id="log", name="l", project_id="project", resource_id="web"),
     "network": network("net"),
     "port": port(
-        "p1", 1, groups=["open", "web"], allowed_address_pairs=(state.AddressPair("fa:16:3e:00:00:77", "10.0.0.0/28"),)
+        "p1",
+        1,
+        groups=["open", "web"],
+        local_ips=(state.LocalIp("10.0.0.200", "10.0.0.1"),),
+        allowed_address_pairs=(state.AddressPair("fa:16:3e:00:00:77", "10.0.0.0/28"),),
     ),
     "security_group": group(
         "web",

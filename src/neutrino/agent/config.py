@@ -146,6 +146,11 @@ SECURITYGROUP = [
     ),
     cfg.ListOpt("permitted_ethertypes", default=[], help="Additional ethertypes that ports may send, such as 0x4008."),
 ]
+NETWORK_LOG = [
+    cfg.IntOpt("rate_limit", default=100, min=100, help="Packets per second that are logged, of all ports together."),
+    cfg.IntOpt("burst_limit", default=25, min=25, help="Packets that are logged at once before rate_limit applies."),
+    cfg.StrOpt("local_output_log_base", help="File of logged packets; by default they are in the agent's log."),
+]
 ML2: list[cfg.Opt] = [
     cfg.IntOpt("overlay_ip_version", default=4, choices=(4, 6), help="IP version between tunnel endpoints.")
 ]
@@ -161,6 +166,7 @@ GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
     ("ovs", OVS),
     ("agent", AGENT),
     ("securitygroup", SECURITYGROUP),
+    ("network_log", NETWORK_LOG),
     ("ml2", ML2),
     ("metrics", metrics_options("127.0.0.1:9698")),
 )

@@ -149,7 +149,6 @@ NOT_NEEDED_SECTIONS: dict[str, str] = {
     "cache": "metadata requests are answered from the state of the host",
     "designate": "external DNS services are not supported",
     "ironic": "Ironic is not notified",
-    "network_log": "packet logging is not supported",
     "oslo_concurrency": "no file locks are used",
     "oslo_messaging_kafka": "notifications are sent to RabbitMQ",
     "oslo_reports": "there are no reports by signal",

@@ -69,6 +69,8 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron.services.network_segment_range.plugin.NetworkSegmentRangePlugin": "network_segment_range",
             "neutron.services.trunk.plugin.TrunkPlugin": "trunk",
             "neutron.services.metering.metering_plugin.MeteringPlugin": "metering",
+            "neutron.services.logapi.logging_plugin.LoggingPlugin": "log",
+            "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin": "local_ip",
             **dict.fromkeys(
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),
@@ -97,6 +99,9 @@ TABLE: dict[tuple[str, str], Names] = {
                     *("log", "neutron.services.logapi.logging_plugin.LoggingPlugin"),
                     *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
                     *("local_ip", "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin"),
+                    *("trunk", "neutron.services.trunk.plugin.TrunkPlugin"),
+                    *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
+                    *("ndp_proxy", "neutron.services.ndp_proxy.plugin.NDPProxyPlugin"),
                     *("pvlan", "neutron.services.pvlan.pvlan_plugin.PVLANPlugin"),
                     *("firewall", "vpnaas", "bgp", "taas", "sfc", "flow_classifier", "bgpvpn"),
                 ),
@@ -152,6 +157,7 @@ TABLE: dict[tuple[str, str], Names] = {
     ("agent", "extensions"): Names(
         names=dict.fromkeys(
             ("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper", "ndp_proxy"),
+            ("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper", "log", "local_ip"),
             INCLUDED,
         ),
         missing={
@@ -159,6 +165,7 @@ TABLE: dict[tuple[str, str], Names] = {
             "metadata_path": "use the role metadata",
             **dict.fromkeys(
                 ("fdb", "log", "snat_log", "local_ip", "dns_forwarder", "fwaas", "fwaas_v2_log"),
+                ("fdb", "snat_log", "ndp_proxy", "dns_forwarder", "fwaas", "fwaas_v2_log"),
                 _NOT_HERE,
             ),
         },

@@ -11,6 +11,7 @@ from typing import Final
 from neutrino.model import state
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from neutrino.model.firewall import FirewallGroup
+from neutrino.model.packet_log import PacketLog
 from neutrino.model.qos import QosPolicy
 from neutrino.model.roles import DHCP, L2, L3
 from neutrino.model.routing import Router
@@ -32,6 +33,7 @@ _L2: Final = frozenset({L2})
 _KINDS: Final = (
     Kind("qos_policy", QosPolicy, frozenset({L2, L3}), "qos_policies"),
     Kind("firewall_group", FirewallGroup, frozenset({L2, L3}), "firewall_groups"),
+    Kind("log", PacketLog, _L2, "logs"),
     Kind("network", state.Network, _L2, "networks"),
     Kind("host", state.Host, _L2, "hosts"),
     Kind("forwarding", state.Forwarding, _L2, "forwarding"),

@@ -66,6 +66,14 @@ class AddressPair(msgspec.Struct, frozen=True):
     ip_address: fields.Prefix  # an address or a CIDR
 
 
+class LocalIp(msgspec.Struct, frozen=True):
+    """An address that the port's host translates to the port's own (`translate`), or delivers to it (`passthrough`)."""
+
+    local_ip_address: fields.Ip
+    fixed_ip: fields.Ip
+    ip_mode: Annotated[str, fields.one_of("translate", "passthrough")] = "translate"
+
+
 class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
     """A port as a host that it is bound to gets it."""
 
@@ -84,6 +92,7 @@ class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
     qos_policy_id: str = ""  # its own, not its network's: model/qos.py has the rule which of the two applies
     firewall_group_id: str = ""
     tx_steering: Annotated[str, fields.one_of("", "thread", "hash")] = ""  # the hint for Open vSwitch
+    local_ips: tuple[LocalIp, ...] = ()
     vif_type: str = ""
     vnic_type: str = "normal"
     hybrid_plug: bool = False
@@ -111,6 +120,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SecurityGroup(Object, frozen=True, kw_only=True, omit_defaults=True):
+    project_id: str = ""
     stateful: bool = True
     rules: tuple[Rule, ...] = ()
 

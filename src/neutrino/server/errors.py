@@ -302,6 +302,23 @@ class FlavorServiceProfileBindingExists(Conflict): template = "Flavor {fl_id} ha
 class FlavorServiceProfileBindingNotFound(NotFound): template = "Flavor {fl_id} does not have service profile {sp_id}."
 class AutoAllocationFailure(Conflict): template = "The topology could not be created: {reason}."
 
+# --- logs and local IPs ---------------------------------------------------------------------------------------------
+class LogResourceNotFound(NotFound): template = "There is no log {id}."
+class InvalidLogResourceType(InvalidInput): template = "resource_type {resource_type} cannot be logged."
+class LoggingTypeNotSupported(Conflict): template = "Packets of port {port_id} cannot be logged for a {log_type}."
+class TargetResourceNotFound(NotFound): template = "target_id: there is no port {target_id}."
+class ResourceNotFound(NotFound): template = "resource_id: there is no security group {resource_id}."
+class InvalidResourceConstraint(InvalidInput):
+    template = "The {resource} {resource_id} (resource_id) is not one of {target_resource} {target_id} (target_id)."
+class LocalIPNotFound(NotFound): template = "There is no local IP {id}."
+class LocalIPInUse(InUse): template = "Local IP {id} is associated with ports."
+class LocalIPNoIP(InvalidInput): template = "Port {port_id} has no fixed IP."
+class LocalIPRequestedIPNotFound(InvalidInput): template = "Port {port_id} does not have the address {ip}."
+class LocalIPNoRequestedIP(InvalidInput):
+    template = "Port {port_id} has several addresses: {attribute} has to be one of them."
+class LocalIPPortOrNetworkRequired(InvalidInput): template = "A local IP needs a local_port_id or a network_id."
+class LocalIPAssociationNotFound(NotFound): template = "The local IP is not associated with port {id}."
+
 # --- QoS ------------------------------------------------------------------------------------------------------------
 class QosPolicyNotFound(NotFound): template = "There is no QoS policy {id}."
 class QosRuleNotFound(NotFound): template = "There is no QoS rule {id}."

@@ -11,8 +11,10 @@ from neutrino.agent.context import RoleContext
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.flows import BUILT_IN
+from neutrino.agent.l2.flows.packet_log import CONTROLLER_ID
 from neutrino.agent.l2.flows.qos import Bandwidth
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
+from neutrino.agent.l2.packet_logger import PacketLogger, network_log
 from neutrino.agent.l2.reconciler import Reconciler
 from neutrino.agent.l2.role import L2Role
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
@@ -21,6 +23,7 @@ from neutrino.dataplane.iptables.real import RealIptables
 from neutrino.dataplane.netlink.api import Netlink, NetlinkError
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import HOST
+from neutrino.dataplane.openflow.packet_in import PacketIns
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.errors import RefusedToStart
@@ -56,6 +59,9 @@ def build(context: RoleContext) -> L2Role:
         dataplane_changed=context.report_soon,
         port_holds=context.port_holds,
         kinds=frozenset().union(*(extension.kinds for extension in extensions)),
+        packet_logger=PacketLogger(
+            PacketIns(run_directory, CONTROLLER_ID), network_log(conf.network_log.local_output_log_base)
+        ),
     )
 
 
@@ -100,6 +106,8 @@ def l2_options(conf: cfg.ConfigOpts) -> L2Options:
         permitted_ethertypes=permitted_ethertypes(conf),
         host=conf.host,
         distributed=conf.agent.enable_distributed_routing,
+        log_rate=conf.network_log.rate_limit,
+        log_burst=conf.network_log.burst_limit,
     )
 
 

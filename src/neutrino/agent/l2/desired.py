@@ -121,6 +121,8 @@ class L2Options:
     permitted_ethertypes: tuple[int, ...] = ()
     host: str = ""
     distributed: bool = False  # this host takes part in distributed routers
+    log_rate: int = 100  # packets per second that are logged, of all ports together
+    log_burst: int = 25
     extension_tables: tuple[Table, ...] = ()  # for packets from ports
     ingress_tables: tuple[Table, ...] = ()  # of extensions, for packets to ports
 

@@ -8,6 +8,7 @@ Registers on the integration bridge: REG_PORT holds the ofport whose security gr
 ACCEPT_OR_INGRESS, the receiver's after it), REG_NET the local VLAN, which is also the conntrack zone, REG_TRACKED whether
 the sender's firewall tracks the connection, REG_GUARDED whether a fragment was checked as part of its reassembled packet,
 REG_COPIES whether the packet is one of several copies (see `enter_ingress`). `flows.firewall_groups` has reg10 and reg11.
+REG_LOGGED says whether the packet was logged as accepted, from its sender (bit 0) and to its receiver (bit 1).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ REG_NET = "reg6"
 REG_TRACKED = "reg7"
 REG_GUARDED = "reg8"
 REG_COPIES = "reg9"
+REG_LOGGED = "reg12"
 ZONE = "zone=NXM_NX_REG6[0..15]"  # one conntrack zone for each network: addresses of two networks may overlap
 OUTPUT_TO_PORT = "output:NXM_NX_REG5[]"
 DEAD_VLAN = 4095  # of ports that must not talk
@@ -92,11 +94,13 @@ TRANSIENT = Table(
 )
 BASE_EGRESS = Table(_INT, "BASE_EGRESS", 71, "DROPPED", ("BASE_EGRESS", "RULES_EGRESS", "ACCEPT_OR_INGRESS"))
 RULES_EGRESS = Table(_INT, "RULES_EGRESS", 72, "DROPPED", ("RULES_EGRESS", "ACCEPT_OR_INGRESS"))
-ACCEPT_OR_INGRESS = Table(_INT, "ACCEPT_OR_INGRESS", 73, "ACCEPTED_EGRESS", ("BASE_INGRESS", INGRESS))
+ACCEPT_OR_INGRESS = Table(
+    *(_INT, "ACCEPT_OR_INGRESS", 73, "ACCEPTED_EGRESS"), ("ACCEPT_OR_INGRESS", "BASE_INGRESS", INGRESS)
+)
 BASE_INGRESS = Table(_INT, "BASE_INGRESS", 81, "DROPPED", ("RULES_INGRESS", "ACCEPTED_INGRESS"))
 RULES_INGRESS = Table(_INT, "RULES_INGRESS", 82, "DROPPED", ("RULES_INGRESS", "ACCEPTED_INGRESS"))
 ACCEPTED_EGRESS = Table(_INT, "ACCEPTED_EGRESS", 91, "ACCEPTED_EGRESS_NORMAL")
-ACCEPTED_INGRESS = Table(_INT, "ACCEPTED_INGRESS", 92, OUTPUT_TO_PORT, (INGRESS,))
+ACCEPTED_INGRESS = Table(_INT, "ACCEPTED_INGRESS", 92, OUTPUT_TO_PORT, ("ACCEPTED_INGRESS", INGRESS))
 DROPPED = Table(_INT, "DROPPED", 93, "drop")
 ACCEPTED_EGRESS_NORMAL = Table(_INT, "ACCEPTED_EGRESS_NORMAL", 94, "drop", ("LEARNED", "TO_LEARNED", INGRESS))
 LEARNED = Table(_INT, "LEARNED", 95, "drop")  # the place of a MAC into REG_PORT; of an unknown one it stays 0

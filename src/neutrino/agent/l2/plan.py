@@ -22,7 +22,7 @@ from neutrino.dataplane.tc.api import Item
 LOG = logging.getLogger(__name__)
 FLOWS, METERS, ROWS, SETTINGS, FILTERS = "flow", "meter", "OVSDB row", "port setting", "filter"
 QOS = "QoS"  # the key of a port's QoS among its settings, beside the names of columns
-_METER = re.compile(r"meter:@([^,()]+)")
+_METER = re.compile(r"(meter:|meter_id=)@([^,()]+)")
 
 UnitKey = tuple[str, str]
 """The name of an extension, and the owner."""
@@ -123,7 +123,7 @@ class Renderer:
             problems[unit.owner] = _failure(extension, error)
             return None
         flows = [(name, flow) for (kind, name), values in parts.items() if kind == FLOWS for flow in values.values()]
-        metered = tuple((bridge, flow.key) for bridge, flow in flows if "meter:@" in flow.actions)
+        metered = tuple((bridge, flow.key) for bridge, flow in flows if _METER.search(flow.actions))
         return _Entry(unit.inputs, parts, metered)
 
     def _conflict(self, merged: Mapping[Place, dict[Any, Any]], key: UnitKey, entry: _Entry) -> str | None:
@@ -173,7 +173,7 @@ def _assemble(
     for owner, bridge, key in metered:
         flow = flows[bridge].pop(key)  # stays out if its meter is missing: unmetered, it would allow more
         try:
-            actions = _METER.sub(lambda found, here=ids[bridge]: f"meter:{here[found[1]]}", flow.actions)  # type: ignore[misc]
+            actions = _METER.sub(lambda found, here=ids[bridge]: f"{found[1]}{here[found[2]]}", flow.actions)  # type: ignore[misc]
             flows[bridge][key] = flow._replace(actions=actions)
         except KeyError as error:
             problems[owner] = f"no extension contributes a meter {error} to {bridge}: {flow.text()}"

@@ -113,6 +113,11 @@ class Reconciler:
         self._left_insecure: set[str] = set()  # bridges for which the warning was logged
         self._previous: Desired | None = None
 
+    @property
+    def applied(self) -> Desired | None:
+        """The desired state of the last reconciliation; may be read in any thread."""
+        return self._previous
+
     def forget(self, bridge: str | None = None) -> None:
         """Read the actual state of a bridge again before the next plan; without a name, of everything."""
         if bridge is None:

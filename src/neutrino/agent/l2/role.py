@@ -18,6 +18,7 @@ from neutrino import request_ids
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.packet_counts import PacketCounts
+from neutrino.agent.l2.packet_logger import PacketLogger
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
 from neutrino.agent.l2.statistics import statistics
 from neutrino.agent.measures import Measure, of_loop
@@ -58,6 +59,7 @@ class L2Role:
     dataplane_changed: Callable[[], None] = lambda: None
     port_holds: PortHolds = dataclasses.field(default_factory=PortHolds)
     kinds: frozenset[str] = frozenset()  # object kinds that extensions read
+    packet_logger: PacketLogger | None = None
 
     def __post_init__(self) -> None:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
@@ -159,6 +161,8 @@ class L2Role:
             group.create_task(self._follow_switch())
             group.create_task(self._repair_drift())
             group.create_task(self._flush_megaflows())
+            if self.packet_logger is not None:
+                group.create_task(self.packet_logger.run(self.bridge, lambda: self.reconciler.applied))
 
     async def _work(self) -> None:
         while True:

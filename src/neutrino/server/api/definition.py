@@ -54,6 +54,7 @@ class Resource:
     collection: str = ""  # by default the name with an s
     path: str = ""  # in URLs, if it differs from the collection
     parent: "Resource | None" = None
+    parent_path: str = ""  # of the parents' collection in URLs of children, if it differs from that of the parents' own
     verbs: frozenset[str] = ALL_VERBS
     actions: tuple[str, ...] = ()  # such as add_addresses of PUT /address-groups/{id}/add_addresses
     lookups: tuple[str, ...] = ()  # the same by GET: they change nothing
@@ -107,7 +108,7 @@ class Resource:
     def url(self) -> str:
         """The path of the collection below `/v2.0/`; a child resource has its parent's id in it."""
         own = self.path or self.collection.replace("_", "-")
-        return f"{self.parent.url}/{{parent}}/{own}" if self.parent else own
+        return f"{self.parent_path or self.parent.url}/{{parent}}/{own}" if self.parent else own
 
 
 @dataclass(frozen=True)

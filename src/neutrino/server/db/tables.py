@@ -584,6 +584,35 @@ tags = table(
     "tags", optional_ids("object_id", nullable=False, primary_key=True), text(255, "tag", primary_key=True, index=True)
 )
 
+# --- logs and local IPs -----------------------------------------------------------------------------------------------
+
+# Deleted with their group or port. That is also done explicitly, since hosts learn of it by the change log.
+logs = object_table(
+    "logs",
+    text(255, "resource_type"),
+    reference("resource_id", "security_groups", cascade=True, nullable=True),
+    reference("target_id", "ports", cascade=True, nullable=True),
+    text(8, "event"),
+    flags("enabled"),
+)
+
+local_ips = object_table(
+    "local_ips",
+    reference("local_port_id", "ports"),
+    reference("network_id", "networks"),
+    text(64, "local_ip_address"),
+    text(16, "ip_mode"),
+    flags("owns_port"),  # the port was created with the local IP, and is deleted with it
+)
+
+local_ip_associations = table(
+    "local_ip_associations",
+    # Without a cascade: a local IP in use cannot be deleted.
+    reference("local_ip_id", "local_ips", primary_key=True, index=False),
+    reference("fixed_port_id", "ports", cascade=True, primary_key=True),
+    text(64, "fixed_ip"),
+)
+
 # --- hosts ------------------------------------------------------------------------------------------------------------
 
 agents = table(
@@ -692,6 +721,7 @@ LOGGED: dict[sa.Table, str] = {
     firewall_policies: "firewall_policy",
     firewall_rules: "firewall_rule",
     metering_labels: "metering_label",
+    logs: "log",
 }
 # Further tables whose changes are logged, for the history of their objects. The feed has no reader for these kinds.
 HISTORY: dict[sa.Table, str] = LOGGED | {
@@ -702,6 +732,7 @@ HISTORY: dict[sa.Table, str] = LOGGED | {
     address_scopes: "address_scope",
     rbac_policies: "rbac_policy",
     trunks: "trunk",
+    local_ips: "local_ip",
 }
 HISTORY_ONLY = frozenset(HISTORY.values()) - frozenset(LOGGED.values())
 

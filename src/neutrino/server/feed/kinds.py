@@ -10,9 +10,9 @@ from typing import Final
 
 from neutrino.model.kinds import KINDS
 from neutrino.model.routing import Router
-from neutrino.model.state import Network, Port
+from neutrino.model.state import Network, Port, SecurityGroup
 from neutrino.server.feed import stores
-from neutrino.server.feed.readers import firewalls, l2, qos, routers
+from neutrino.server.feed.readers import firewalls, l2, packet_logs, qos, routers
 from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.feed.stores import Reader, ServedKind
 
@@ -43,6 +43,10 @@ def _router_firewall_groups(router: Router) -> Iterable[str]:
     return filter(None, (each.firewall_group_id for each in (*router.interfaces, *router.snat_interfaces)))
 
 
+def _logs_of_group(group: SecurityGroup) -> Iterable[str]:
+    return filter(None, (group.id, group.project_id))
+
+
 # In message order, like KINDS.
 SERVED_KINDS: Final[Sequence[ServedKind]] = (
     ServedKind(
@@ -58,6 +62,14 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
         source="firewall_group",
         read=firewalls.read_firewall_groups,
         referenced_by={"port": _firewall_group, "router": _router_firewall_groups},
+    ),
+    ServedKind(
+        KINDS["log"],
+        stores.SharedObjects,
+        source="log",
+        read=packet_logs.read_logs,
+        key=packet_logs.topic,
+        referenced_by={"network": lambda network: (network.id,), "security_group": _logs_of_group},
     ),
     ServedKind(
         KINDS["network"],

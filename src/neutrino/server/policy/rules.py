@@ -277,6 +277,13 @@ METERING = {
     f"{verb}_{name}": ADMIN
     for name in ("metering_label", "metering_label_rule")
     for verb in ("create", "get", "delete")
+LOGGING = {**crud("log", ADMIN, ADMIN), "get_loggable_resource": ADMIN}
+
+LOCAL_IP = {
+    **crud("local_ip", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+    "create_local_ip_port_association": PARENT_MEMBER,
+    "get_local_ip_port_association": PARENT_READER,
+    "delete_local_ip_port_association": PARENT_MEMBER,
 }
 
 HISTORY = {"get_change": ADMIN_OR_READER}
@@ -298,5 +305,7 @@ DEFAULTS = (
     | FIREWALL
     | TRUNK
     | METERING
+    | LOGGING
+    | LOCAL_IP
     | HISTORY
 )

@@ -1,6 +1,6 @@
 """Security groups: the API, and the default group of each project."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -68,6 +68,8 @@ class SecurityGroups(ViewCollection):
         self._quotas = quotas
         self.rules = rules.SecurityGroupRules(db, quotas, self._ensure_default_of_list)
         self.collections = ((SECURITY_GROUP, self), (SECURITY_GROUP_RULE, self.rules))
+        # Called in the transaction that deletes a group, with its id. Services register here when they are built.
+        self.delete_hooks: list[Callable[[Transaction, str], None]] = []
 
     @retried
     def ensure_default(self, project_id: str) -> str:
@@ -136,6 +138,8 @@ class SecurityGroups(ViewCollection):
             # A port that got the group since makes this fail on its foreign key, and it is decided again.
             rules.remove_rules_touching(tx, key)
             tx.write(_UNUSE, {"key": key})
+            for hook in self.delete_hooks:
+                hook(tx, key)
             sharing.delete_object(tx, t.security_groups, before)
 
     # --- their parts ----------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from neutrino.agent.l2.flows.firewall import Firewall
 from neutrino.agent.l2.flows.firewall_groups import FirewallGroups
 from neutrino.agent.l2.flows.hints import PortHints
 from neutrino.agent.l2.flows.integration import DhcpCopies, Physical, Switching
+from neutrino.agent.l2.flows.local_ip import LocalIps
+from neutrino.agent.l2.flows.packet_log import PacketLogs
 from neutrino.agent.l2.flows.qos import Bandwidth, PacketRate
 from neutrino.agent.l2.flows.qos_minimum import MinimumBandwidth
 from neutrino.agent.l2.flows.tunnel import Tunnels
@@ -29,4 +31,6 @@ BUILT_IN: tuple[L2Extension, ...] = (
     PacketRate(),
     MinimumBandwidth(),
     PortHints(),
+    LocalIps(),
+    PacketLogs(),
 )

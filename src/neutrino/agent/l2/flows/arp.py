@@ -102,15 +102,22 @@ def _arp_reply(vlan: int, address: str, mac: str) -> tuple[Flow, ...]:
         pipeline.RESPONDER.flow(
             1,
             f"arp,dl_vlan={vlan},arp_op=1,arp_tpa={address}",
-            "move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[]",
-            f"set_field:{mac}->eth_src",
-            "set_field:2->arp_op",
-            "move:NXM_NX_ARP_SHA[]->NXM_NX_ARP_THA[]",
-            "move:NXM_OF_ARP_SPA[]->NXM_OF_ARP_TPA[]",
-            f"set_field:{mac}->arp_sha",
-            f"set_field:{address}->arp_spa",
-            "IN_PORT",
+            *arp_reply(address, mac),
         ),
+    )
+
+
+def arp_reply(address: str, mac: str) -> tuple[str, ...]:
+    """The actions that turn an ARP request for an address into its reply, and send it back."""
+    return (
+        "move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[]",
+        f"set_field:{mac}->eth_src",
+        "set_field:2->arp_op",
+        "move:NXM_NX_ARP_SHA[]->NXM_NX_ARP_THA[]",
+        "move:NXM_OF_ARP_SPA[]->NXM_OF_ARP_TPA[]",
+        f"set_field:{mac}->arp_sha",
+        f"set_field:{address}->arp_spa",
+        "IN_PORT",
     )
 
 

@@ -28,7 +28,8 @@ from neutrino.dataplane.netlink.api import Netlink, NetlinkError, SetDevice
 from neutrino.dataplane.netlink.values import HOST
 
 LOG = logging.getLogger(__name__)
-ZONES = range(4097, 0x8000)  # lower ones are local VLANs, which the switch uses as zones; higher ones firewall groups'
+# Lower ones are local VLANs, which the switch uses as zones; higher ones those of local IPs and of firewall groups.
+ZONES = range(4097, 0x7000)
 _ZONE = re.compile(r"--physdev-in (?P<device>\S+) .*-j CT --zone (?P<zone>\d+)")
 _TOOLS = {4: "iptables", 6: "ip6tables"}
 

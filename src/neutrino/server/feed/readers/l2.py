@@ -27,6 +27,7 @@ from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 _n, _s, _seg, _nd = t.networks.c, t.subnets.c, t.network_segments.c, t.network_dhcp_agents.c
 _p, _b, _a, _m = t.ports.c, t.port_bindings.c, t.agents.c, t.dvr_host_macs.c
+_la, _li = t.local_ip_associations.c, t.local_ips.c
 _g, _r, _ag = t.security_groups.c, t.security_group_rules.c, t.address_groups.c
 _decode = msgspec.json.decode
 
@@ -89,6 +90,11 @@ _JSON_OF_PORTS = (
     _p.hints,
 )
 _PORTS = select(m.Port, t.ports, _p.project_id, PORT_GROUP, *_JSON_OF_PORTS)
+_LOCAL_IPS = (
+    sa.select(_la.fixed_port_id, _la.fixed_ip, _li.local_ip_address, _li.ip_mode)
+    .join(t.local_ips, _li.id == _la.local_ip_id)
+    .order_by(_li.local_ip_address)
+)
 _TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_TYPES)))
 
 
@@ -101,6 +107,13 @@ def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortReco
     trunks = read_trunks(connection, ids)
     for row in read_rows(connection, _PORTS, _p.id, ids):
         yield row.id, _record(row, bindings.get(row.id, ()), tunnels, hosts, trunks.get(row.id, NO_TRUNK))
+    local_ips = grouped(connection, _LOCAL_IPS, _la.fixed_port_id, ids, _local_ip)
+    for row in read_rows(connection, _PORTS, _p.id, ids):
+        yield row.id, _record(row, bindings.get(row.id, ()), tunnels, hosts, tuple(local_ips.get(row.id, ())))
+
+
+def _local_ip(row: Any) -> m.LocalIp:
+    return m.LocalIp(row.local_ip_address, row.fixed_ip, row.ip_mode)
 
 
 # Ports that agree in such a column share its value: decoded once, and kept once.
@@ -134,6 +147,8 @@ def _steering_of(hints: str) -> str:
 def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts) -> PortRecord:
 def _record(
     row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts, trunk: Mapping[str, Any]
+def _record(
+    row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts, local_ips: tuple[m.LocalIp, ...]
 ) -> PortRecord:
     fixed = decode_fixed_ips(row.fixed_ips)
     pairs = _pairs.decode(row.allowed_address_pairs) if row.allowed_address_pairs != "[]" else ()
@@ -144,6 +159,8 @@ def _record(
     steering, policy = _steering_of(row.hints), row.qos_policy_id or ""
     port = build(m.Port, row, security_groups=groups, qos_policy_id=policy, tx_steering=steering, **shared)
     port = build(m.Port, row, security_groups=groups, qos_policy_id=row.qos_policy_id or "", **shared, **trunk)
+    own = {"security_groups": groups, "qos_policy_id": row.qos_policy_id or "", "local_ips": local_ips}
+    port = build(m.Port, row, **own, **shared)
     bound = {each.host: each for each in (_bound(port, binding) for binding in bindings)}
     forwarding = None
     for each in bound.values():

@@ -1,0 +1,59 @@
+"""Writes the network log: packets that the switch copies to the agent, as lines of a file or of the agent's log."""
+
+import dataclasses
+import logging
+import os
+from collections.abc import Callable
+from logging.handlers import WatchedFileHandler
+
+from neutrino.agent.l2.desired import Desired
+from neutrino.agent.l2.logged_packets import LoggedPorts
+from neutrino.dataplane.openflow.packet_in import PacketIn, PacketIns
+from neutrino.errors import RefusedToStart
+
+LOG = logging.getLogger(__name__)
+NETWORK_LOG = "neutrino.network_log"  # the logger
+_MODE = 0o640  # what instances talk about is not for everybody
+
+
+@dataclasses.dataclass(eq=False)
+class PacketLogger:
+    packets: PacketIns
+    output: logging.Logger
+
+    def __post_init__(self) -> None:
+        self._ports: tuple[Desired | None, LoggedPorts | None] = (None, None)
+
+    async def run(self, bridge: str, desired: Callable[[], Desired | None]) -> None:
+        """`desired`: what was applied last, by which the ids of packets' objects are found."""
+        async for copied in self.packets.read(bridge):
+            try:
+                self._write(copied, desired())
+            except Exception:  # whatever an instance sends, or a disk refuses, the role goes on
+                LOG.exception("a packet could not be logged")
+
+    def _write(self, copied: PacketIn, desired: Desired | None) -> None:
+        if desired is None:
+            return
+        known, ports = self._ports
+        if known is not desired or ports is None:
+            ports = LoggedPorts(desired)
+            self._ports = desired, ports
+        for line in ports.lines(copied):
+            self.output.info("%s", line)
+
+
+def network_log(path: str | None) -> logging.Logger:
+    """The logger of packets: of a file, which may be rotated, or else a part of the agent's own log."""
+    output = logging.getLogger(NETWORK_LOG)
+    output.setLevel(logging.INFO)
+    if path:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _MODE))
+            handler = WatchedFileHandler(path)
+        except OSError as error:
+            raise RefusedToStart(f"[network_log] local_output_log_base={path}: {error}") from error
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        output.addHandler(handler)
+        output.propagate = False
+    return output

@@ -1,0 +1,70 @@
+"""Associations of local IPs with ports: the host of such a port translates the address to the port.
+
+Hosts get associations as a part of the port. Deleting the port deletes them by their foreign key.
+"""
+
+import sqlalchemy as sa
+
+from neutrino.server import errors
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, exists
+from neutrino.server.db.session import Database, retried
+from neutrino.server.db.view import View
+from neutrino.server.local_ip import local_ips
+from neutrino.server.local_ip.local_ips import chosen_address
+from neutrino.server.ml2.views import PORTS
+from neutrino.server.view_collection import ChildViewCollection
+
+_a, _l, _p = t.local_ip_associations.c, t.local_ips.c, t.ports.c
+
+
+def _of_local_ip(column: sa.Column[str]) -> sa.ScalarSelect[str]:
+    return sa.select(column).where(_l.id == _a.local_ip_id).scalar_subquery()
+
+
+VIEW = View(
+    t.local_ip_associations,
+    computed={
+        "local_ip_address": _of_local_ip(_l.local_ip_address),
+        "host": sa.select(_p.host).where(_p.id == _a.fixed_port_id).scalar_subquery(),
+        "ext_parent:project_id": _of_local_ip(_l.project_id),
+    },
+    scope=sa.true(),  # the caller has to see the local IP
+    key="fixed_port_id",
+    hidden=("ext_parent:project_id",),
+    not_found=errors.LocalIPAssociationNotFound,
+)
+
+
+class PortAssociations(ChildViewCollection):
+    def __init__(self, db: Database) -> None:
+        super().__init__(db, VIEW, _a.local_ip_id, local_ips.VIEW)
+
+    @retried
+    def create(self, context: Context, local_ip_id: str, values: Object) -> Object:
+        port_id = values["fixed_port_id"]
+        with self.db.read() as connection:
+            local_ip = local_ips.VIEW.get(connection, local_ip_id)
+            port = PORTS.load(connection, port_id, context.project_id, everyone=context.is_admin)
+            if port is None:
+                raise errors.BadRequest(resource="local_ip_port_association", msg=f"there is no port {port_id}")
+            fixed_ip = chosen_address(port, values["fixed_ip"], "fixed_ip")
+            if exists(connection, _a.local_ip_id == local_ip_id, _a.fixed_port_id == port_id):
+                raise errors.Conflict(f"Local IP {local_ip_id} is associated with port {port_id} already.")
+        row = {"local_ip_id": local_ip_id, "fixed_port_id": port_id, "fixed_ip": fixed_ip}
+        with self.db.transaction() as tx:
+            # Of two requests for the same port, one fails on the primary key.
+            tx.insert(t.local_ip_associations, [row])
+            tx.record("port", port_id)
+        return {**row, "local_ip_address": local_ip["local_ip_address"], "host": port["binding:host_id"]}
+
+    @retried
+    def delete(self, context: Context, local_ip_id: str, key: str, revision: int | None) -> None:
+        mine = _a.local_ip_id == local_ip_id, _a.fixed_port_id == key
+        with self.db.read() as connection:
+            if not exists(connection, *mine):
+                raise errors.LocalIPAssociationNotFound(id=key)
+        with self.db.transaction() as tx:
+            tx.change(sa.delete(t.local_ip_associations).where(*mine))
+            tx.record("port", key)
