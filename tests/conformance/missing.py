@@ -4,31 +4,11 @@ from __future__ import annotations
 
 # Feature -> aliases.
 MISSING: dict[str, str] = {
-    "what only other drivers of routers do": """
+    "several gateways of routers": """
         external-gateway-multihoming enable-default-route-bfd enable-default-route-ecmp ecmp_routes
-        floating-ip-distributed l3-agent-scheduler-ha-chassis-priority
     """,
-    "NDP proxy, with L3": "l3-ndp-proxy l3-ext-ndp-proxy",
-    "service types of routers, which flavors have replaced": "router-service-type",
-    "segments of routed networks": """
-        segment standard-attr-segment segments-peer-subnet-host-routes subnet-segmentid-enforce
-        subnet-segmentid-writable
-    """,
-    "network segment ranges": "network-segment-range",
-    "metering": "metering metering_source_and_destination_fields",
-    "default networks of projects": "project-default-networks",
-    "default rules of security groups": "security-groups-default-rules security-groups-default-statefulness",
-    "an external DNS service": "subnet-dns-publish-fixed-ip",
-    "nothing planned": """
-        agent_sort_key network-cascade-delete quota-check-limit-default subnet_onboard pvlan
-    """,
-    "ports of special hardware": """
-        port-device-profile port-hardware-offload-type port-hint-ovs-tx-steering port-hints port-mac-override
-        port-numa-affinity-policy port-numa-affinity-policy-socket port-trusted-vif uplink-status-propagation-updatable
-    """,
-    "what Neutron has for OVN alone": "pvlan",
+    "what Neutron has for OVN alone": "pvlan floating-ip-distributed l3-agent-scheduler-ha-chassis-priority",
     "ports deleted with their network, which Neutron itself refuses": "network-cascade-delete",
-    "nothing planned": "vlan-transparent qinq",
 }
 
 # Provided by other projects of OpenStack.

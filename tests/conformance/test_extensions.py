@@ -37,12 +37,10 @@ _NEEDED = """
     qos-rule-type-details qos-rule-type-filter qos-rules-alias port-resource-request port-resource-request-groups
     agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 uplink-status-propagation-updatable port-device-profile
     port-hardware-offload-type port-hints port-hint-ovs-tx-steering port-mac-override port-numa-affinity-policy
-    port-numa-affinity-policy-socket port-trusted-vif vlan-transparent qinq
-    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 security-groups-default-rules
+    port-numa-affinity-policy-socket port-trusted-vif vlan-transparent qinq security-groups-default-rules
     security-groups-default-statefulness subnet_onboard floating-ip-router-writable l3-port-ip-change-not-allowed
-    agent_sort_key quota-check-limit-default subnet-dns-publish-fixed-ip dns-integration-domain-keywords
-    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 trunk trunk-details
-    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 logging local_ip
+    agent_sort_key quota-check-limit-default subnet-dns-publish-fixed-ip dns-integration-domain-keywords trunk
+    trunk-details logging local_ip
 """
 NEEDED = _NEEDED.split()
 
@@ -613,17 +611,6 @@ def quota_checked_unasked(server: LiveServer, shown: Shown) -> None:
     refused(server, "PUT", f"/v2.0/quotas/{PROJECT}", {"quota": {"port": 0}})
 
 
-PROBES: dict[str, Probe] = {
-    "security-groups-default-rules": templates_of_rules,
-    "security-groups-default-statefulness": default_statefulness,
-    "subnet_onboard": onboarding,
-    "floating-ip-router-writable": chosen_router,
-    "l3-port-ip-change-not-allowed": fixed_router_addresses,
-    "agent_sort_key": sorted_agents,
-    "project-default-networks": marked_default,
-    "subnet-dns-publish-fixed-ip": published_subnet,
-    "dns-integration-domain-keywords": domain_keywords,
-    "quota-check-limit-default": quota_checked_unasked,
 def subports(server: LiveServer, shown: Shown) -> None:
     path, (carried,) = f"/v2.0/trunks/{shown['trunks']['id']}", shown["trunks"]["sub_ports"]
     one = {"sub_ports": [carried]}
@@ -636,6 +623,16 @@ def subports(server: LiveServer, shown: Shown) -> None:
 
 
 PROBES: dict[str, Probe] = {
+    "security-groups-default-rules": templates_of_rules,
+    "security-groups-default-statefulness": default_statefulness,
+    "subnet_onboard": onboarding,
+    "floating-ip-router-writable": chosen_router,
+    "l3-port-ip-change-not-allowed": fixed_router_addresses,
+    "agent_sort_key": sorted_agents,
+    "project-default-networks": marked_default,
+    "subnet-dns-publish-fixed-ip": published_subnet,
+    "dns-integration-domain-keywords": domain_keywords,
+    "quota-check-limit-default": quota_checked_unasked,
     "trunk": subports,
     "trace": traced_packet,
     "port-device-profile": given_to_a_port("device_profile", "fpga"),

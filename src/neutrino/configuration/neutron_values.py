@@ -91,17 +91,7 @@ TABLE: dict[tuple[str, str], Names] = {
         missing={
             **dict.fromkeys(
                 (
-                    *("metering", "neutron.services.metering.metering_plugin.MeteringPlugin"),
-                    *("trunk", "neutron.services.trunk.plugin.TrunkPlugin"),
-                    *("segments", "neutron.services.segments.plugin.Plugin"),
-                    "network_segment_range",
-                    "neutron.services.network_segment_range.plugin.NetworkSegmentRangePlugin",
-                    *("log", "neutron.services.logapi.logging_plugin.LoggingPlugin"),
                     *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
-                    *("local_ip", "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin"),
-                    *("trunk", "neutron.services.trunk.plugin.TrunkPlugin"),
-                    *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
-                    *("ndp_proxy", "neutron.services.ndp_proxy.plugin.NDPProxyPlugin"),
                     *("pvlan", "neutron.services.pvlan.pvlan_plugin.PVLANPlugin"),
                     *("firewall", "vpnaas", "bgp", "taas", "sfc", "flow_classifier", "bgpvpn"),
                 ),
@@ -156,16 +146,17 @@ TABLE: dict[tuple[str, str], Names] = {
     # Neutron's L2 and L3 agents both read this option; here it lists the extensions of the L2 role.
     ("agent", "extensions"): Names(
         names=dict.fromkeys(
-            ("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper", "ndp_proxy"),
-            ("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper", "log", "local_ip"),
+            (
+                *("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper"),
+                *("ndp_proxy", "log", "local_ip"),
+            ),
             INCLUDED,
         ),
         missing={
             "dhcp": "use the role dhcp with dhcp_distributed",
             "metadata_path": "use the role metadata",
             **dict.fromkeys(
-                ("fdb", "log", "snat_log", "local_ip", "dns_forwarder", "fwaas", "fwaas_v2_log"),
-                ("fdb", "snat_log", "ndp_proxy", "dns_forwarder", "fwaas", "fwaas_v2_log"),
+                ("fdb", "snat_log", "dns_forwarder", "fwaas", "fwaas_v2_log"),
                 _NOT_HERE,
             ),
         },

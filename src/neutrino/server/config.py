@@ -95,10 +95,10 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.Opt(
             "service_plugins",
             type=list_type("DEFAULT", "service_plugins"),
-            default=["router", "qos", "firewall_v2", "segments", "network_segment_range"],
-            default=["router", "qos", "firewall_v2", "trunk"],
-            default=["router", "qos", "firewall_v2", "metering"],
-            default=["router", "qos", "firewall_v2", "log", "local_ip"],
+            default=[
+                *("router", "qos", "firewall_v2", "segments", "network_segment_range", "trunk"),
+                *("metering", "log", "local_ip"),
+            ],
             help="Entry points of further plugins, each with resources of its own.",
         ),
         cfg.IntOpt("pagination_max_limit", default=-1, help="Maximum number of objects in a list; -1: no maximum."),

@@ -524,6 +524,8 @@ trunk_subports = table(
     text(16, "segmentation_type"),
     integers("segmentation_id"),
     sa.UniqueConstraint("trunk_id", "segmentation_type", "segmentation_id"),
+)
+
 # --- metering ---------------------------------------------------------------------------------------------------------
 
 metering_labels = table(

@@ -273,10 +273,14 @@ TRUNK = {
     **tags("trunk", ADMIN_OR_MEMBER, ADMIN_OR_READER),
     **dict.fromkeys(("add_subports", "remove_subports"), ADMIN_OR_MEMBER),
     "get_subports": ADMIN_OR_READER,
+}
+
 METERING = {
     f"{verb}_{name}": ADMIN
     for name in ("metering_label", "metering_label_rule")
     for verb in ("create", "get", "delete")
+}
+
 LOGGING = {**crud("log", ADMIN, ADMIN), "get_loggable_resource": ADMIN}
 
 LOCAL_IP = {

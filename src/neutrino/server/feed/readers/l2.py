@@ -105,11 +105,10 @@ def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortReco
     tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
     hosts = read_router_hosts(connection, ids)
     trunks = read_trunks(connection, ids)
-    for row in read_rows(connection, _PORTS, _p.id, ids):
-        yield row.id, _record(row, bindings.get(row.id, ()), tunnels, hosts, trunks.get(row.id, NO_TRUNK))
     local_ips = grouped(connection, _LOCAL_IPS, _la.fixed_port_id, ids, _local_ip)
     for row in read_rows(connection, _PORTS, _p.id, ids):
-        yield row.id, _record(row, bindings.get(row.id, ()), tunnels, hosts, tuple(local_ips.get(row.id, ())))
+        further = {**trunks.get(row.id, NO_TRUNK), "local_ips": tuple(local_ips.get(row.id, ()))}
+        yield row.id, _record(row, bindings.get(row.id, ()), tunnels, hosts, further)
 
 
 def _local_ip(row: Any) -> m.LocalIp:
@@ -144,23 +143,18 @@ def _steering_of(hints: str) -> str:
     return str(switch.get("other_config", {}).get("tx-steering", ""))
 
 
-def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts) -> PortRecord:
 def _record(
-    row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts, trunk: Mapping[str, Any]
-def _record(
-    row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts, local_ips: tuple[m.LocalIp, ...]
+    row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts, further: Mapping[str, Any]
 ) -> PortRecord:
+    """A port with its bindings. `further`: attributes that are read from other tables."""
     fixed = decode_fixed_ips(row.fixed_ips)
     pairs = _pairs.decode(row.allowed_address_pairs) if row.allowed_address_pairs != "[]" else ()
     groups, group_set = _groups_of(row.security_groups)
     network_id, owner = intern(row.network_id), intern(row.device_owner)
     shared: dict[str, Any] = {"network_id": network_id, "device_owner": owner}
     shared |= {"fixed_ips": fixed, "allowed_address_pairs": pairs}
-    steering, policy = _steering_of(row.hints), row.qos_policy_id or ""
-    port = build(m.Port, row, security_groups=groups, qos_policy_id=policy, tx_steering=steering, **shared)
-    port = build(m.Port, row, security_groups=groups, qos_policy_id=row.qos_policy_id or "", **shared, **trunk)
-    own = {"security_groups": groups, "qos_policy_id": row.qos_policy_id or "", "local_ips": local_ips}
-    port = build(m.Port, row, **own, **shared)
+    own = {"security_groups": groups, "qos_policy_id": row.qos_policy_id or "", "tx_steering": _steering_of(row.hints)}
+    port = build(m.Port, row, **own, **shared, **further)
     bound = {each.host: each for each in (_bound(port, binding) for binding in bindings)}
     forwarding = None
     for each in bound.values():

@@ -129,8 +129,6 @@ class PortBindings:
             if row["status"] == ACTIVE:
                 raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
             after = self._activated(connection, port, row)
-            values = {name: row[column] for name, column in PORT_RENAMED.items()}
-            after = changed(port, {**values, "status": provisioning.DOWN})
             moved = self.ports.following(connection, port, after)
         binding = {**row, "status": ACTIVE}
         contexts = [

@@ -51,7 +51,6 @@ TransactionHook = Callable[[Connection, Context, Object | None, Object | None], 
 CommitHook = Callable[[Object | None, Object | None], None]  # a port before and after a committed change
 # Called with a port before and after a change of its host; returns the writes of ports that are bound with it.
 HostHook = Callable[[Connection, Object, Object], Sequence[PendingWrite]]
-BINDING_NAMES = ("binding:host_id", "binding:vnic_type", "binding:profile")
 _NEW_TRUNK = sa.update(t.trunks).where(t.trunks.c.port_id == sa.bindparam("port")).values(port_id=t.trunks.c.port_id)
 BIND_REVISIONS = 2  # as in Neutron, binding raises the revision by two more: for the attempt and for its result
 
@@ -170,13 +169,11 @@ class Ports:
         *,
         is_service: bool = False,
     ) -> tuple[Object, Binding]:
-        """A new port as it will be written, with its binding. `subnets`: all of the network."""
-        mac = _requested_mac(values) or new_mac(self.base_mac)
         """A new port as it will be written, with its binding. `subnets`: all of the network.
 
         `is_service`: a port of a service, whose host the server has chosen.
         """
-        mac = values.get("mac_address") or new_mac(self.base_mac)
+        mac = _requested_mac(values) or new_mac(self.base_mac)
         host = values.get("binding:host_id") or ""
         groups = values.get("security_groups")
         pairs = values.get("allowed_address_pairs", ())
@@ -194,7 +191,6 @@ class Ports:
             "qos_network_policy_id": network["qos_policy_id"],
             "resource_request": None,
             "trunk_id": None,
-            "trusted": None,
             "dns_assignment": [],
             "binding:host_id": host,
             **hardware.of_new_port(values),

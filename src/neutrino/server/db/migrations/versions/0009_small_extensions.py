@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0009"
-down_revision = "0007"
+down_revision = "0008"
 
 Id = sa.String(36)
 RULES, STATEFULNESS = "default_security_group_rules", "security_groups_default_statefulness"

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0013"
-down_revision = "0007"
+down_revision = "0012"
 
 Id = sa.String(36)
 Json = sa.Text().with_variant(sa.Text(length=2**24 - 1), "mysql", "mariadb")
