@@ -190,13 +190,12 @@ def entries_of(port: LocalPort) -> Iterator[tuple[Table, tuple[str, ...]]]:
     two, of which one is the network's, and would lose the third. So the tag is popped, and pushed again from REG_TAG. It
     is never taken for a local VLAN: of a packet from a port, the in_port alone decides the network.
 
-    The second push, popped at once: popping one of two tags makes the megaflow match that the packet had no second tag.
-    Without it, Open vSwitch 3.1's megaflow of a frame with one tag also matches frames with two, which would pass.
+    In userspace a megaflow cannot match that there is no second tag (Open vSwitch 3.1): while frames with one tag are
+    sent, frames with two to the same receiver may follow them.
     """
     yield pipeline.LOCAL_SWITCHING, ()
     if port.sends_tags:
-        push, restore = f"push_vlan:{DOT1Q:#x}", f"move:{pipeline.REG_TAG}->NXM_OF_VLAN_TCI[]"
-        yield pipeline.ONE_TAG, (push, push, "pop_vlan", restore)
+        yield pipeline.ONE_TAG, (f"push_vlan:{DOT1Q:#x}", f"move:{pipeline.REG_TAG}->NXM_OF_VLAN_TCI[]")
 
 
 def _learn_sender(owner: str, *before: str, by_register: bool = False) -> str:
