@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from functools import cache
 
+from msgspec import structs
+
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.dataplane.openflow.api import DatapathFeatures
@@ -140,6 +142,14 @@ LOCAL_IPS = (
     port("p62", 62, "vlan", groups=["open"], local_ips=(state.LocalIp("10.0.0.201", "10.0.0.62", "passthrough"),)),
     port("p63", 63, "flat", groups=["open"], local_ips=(state.LocalIp("2001:db8::1", "2001:db8::3f"),)),
 )
+TAGGING = (
+    structs.replace(network("tags", "vxlan", 6000), vlan_transparent=True),
+    structs.replace(network("stacked", "vlan", 206, "physnet1"), qinq=True),
+    port("tags1", 51, "tags", groups=["web"], tx_steering="hash"),
+    port("tags2", 52, "tags", port_security_enabled=False),
+    port("tags3", 53, "tags", host="h2", groups=["web"]),
+    *(port(f"stacked{n}", n, "stacked", host=host, groups=["open"]) for n, host in ((54, "h1"), (55, "h2"))),
+)
 VARIANTS = {
     "usual": Variant(more=OTHER_TUNNELS),
     "learning": Variant(L2Options(l2_population=False), OTHER_TUNNELS, frozenset({"h3"})),
@@ -150,6 +160,7 @@ VARIANTS = {
     "ports of our own": Variant(more=ROLES),
     "limits": Variant(L2Options(underlay_bridge="br-phys", datapath_type="netdev"), (*ROLES, *LIMITED)),
     "an extension's tables": Variant(more=ROLES, extensions=(Passing(),)),
+    "tags of instances": Variant(more=TAGGING),
     "firewall groups": Variant(more=(*ROLES, *FIREWALL_GROUPS)),
     "logs": Variant(more=LOGGED),
     "local IPs": Variant(more=(*ROLES, *LOCAL_IPS)),

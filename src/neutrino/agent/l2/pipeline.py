@@ -7,8 +7,9 @@ itself after conntrack, so no packet loops.
 Registers on the integration bridge: REG_PORT holds the ofport whose security groups apply (the sender's up to
 ACCEPT_OR_INGRESS, the receiver's after it), REG_NET the local VLAN, which is also the conntrack zone, REG_TRACKED whether
 the sender's firewall tracks the connection, REG_GUARDED whether a fragment was checked as part of its reassembled packet,
-REG_COPIES whether the packet is one of several copies (see `enter_ingress`). `flows.firewall_groups` has reg10 and reg11.
-REG_LOGGED says whether the packet was logged as accepted, from its sender (bit 0) and to its receiver (bit 1).
+REG_COPIES whether the packet is one of several copies (see `enter_ingress`), REG_LOGGED whether the packet was logged as
+accepted, from its sender (bit 0) and to its receiver (bit 1), REG_TAG the VLAN tag of an instance while ONE_TAG looks for
+a second one. `flows.firewall_groups` has reg10 and reg11.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ REG_TRACKED = "reg7"
 REG_GUARDED = "reg8"
 REG_COPIES = "reg9"
 REG_LOGGED = "reg12"
+REG_TAG = "NXM_NX_REG13[0..15]"
 ZONE = "zone=NXM_NX_REG6[0..15]"  # one conntrack zone for each network: addresses of two networks may overlap
 OUTPUT_TO_PORT = "output:NXM_NX_REG5[]"
 DEAD_VLAN = 4095  # of ports that must not talk
@@ -81,10 +83,11 @@ _INT, _TUN, _PHY = Bridge.INTEGRATION, Bridge.TUNNEL, Bridge.PHYSICAL
 
 LOCAL_SWITCHING = Table(
     *(_INT, "LOCAL_SWITCHING", 0, "drop"),
-    ("DVR_TO_SRC_MAC", "DVR_TO_SRC_MAC_PHYSICAL", "ARP_SPOOFING", "MAC_SPOOFING", EXTENSIONS, "TRANSIENT"),
+    ("DVR_TO_SRC_MAC", "DVR_TO_SRC_MAC_PHYSICAL", "ONE_TAG", "ARP_SPOOFING", "MAC_SPOOFING", EXTENSIONS, "TRANSIENT"),
 )
 DVR_TO_SRC_MAC = Table(_INT, "DVR_TO_SRC_MAC", 1, "TRANSIENT")
 DVR_TO_SRC_MAC_PHYSICAL = Table(_INT, "DVR_TO_SRC_MAC_PHYSICAL", 2, "drop", ("TRANSIENT",))  # other segments
+ONE_TAG = Table(_INT, "ONE_TAG", 20, "drop", ("ARP_SPOOFING", "MAC_SPOOFING", EXTENSIONS, "TRANSIENT"))
 CANARY = Table(_INT, "CANARY", 23, "drop")  # operators' tools look at it: empty, the switch was restarted
 ARP_SPOOFING = Table(_INT, "ARP_SPOOFING", 24, "drop", ("MAC_SPOOFING",))
 MAC_SPOOFING = Table(_INT, "MAC_SPOOFING", 25, "drop", (EXTENSIONS, "TRANSIENT"))
@@ -130,7 +133,7 @@ VLAN_TRANSLATION = Table(_PHY, "VLAN_TRANSLATION", 2, "drop")
 DVR_NOT_LEARN_PHYSICAL = Table(_PHY, "DVR_NOT_LEARN_PHYSICAL", 3, "NORMAL")
 
 TABLES: tuple[Table, ...] = (
-    *(LOCAL_SWITCHING, DVR_TO_SRC_MAC, DVR_TO_SRC_MAC_PHYSICAL, CANARY, ARP_SPOOFING, MAC_SPOOFING, TRANSIENT),
+    *(LOCAL_SWITCHING, DVR_TO_SRC_MAC, DVR_TO_SRC_MAC_PHYSICAL, ONE_TAG, CANARY, ARP_SPOOFING, MAC_SPOOFING, TRANSIENT),
     *(BASE_EGRESS, RULES_EGRESS, ACCEPT_OR_INGRESS, BASE_INGRESS, RULES_INGRESS),
     *(ACCEPTED_EGRESS, ACCEPTED_INGRESS, DROPPED, ACCEPTED_EGRESS_NORMAL, LEARNED, TO_LEARNED, DELIVERY),
     *(TUNNEL_ENTRY, DVR_PROCESS, PATCH, *FROM_TUNNEL.values(), DVR_NOT_LEARN, LEARN, UNICAST, RESPONDER, FLOOD),

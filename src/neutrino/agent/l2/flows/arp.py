@@ -16,7 +16,7 @@ from ipaddress import ip_address, ip_network
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, L2Options, LocalPort
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, network_owner, port_owner
-from neutrino.agent.l2.flows.integration import MULTICAST
+from neutrino.agent.l2.flows.integration import MULTICAST, entries_of
 from neutrino.dataplane.openflow.api import Flow
 from neutrino.model import state
 
@@ -54,13 +54,15 @@ class Responder(L2Extension):
 
 
 def _guard(options: L2Options, port: LocalPort) -> Contribution:
-    entry, arp, mac = pipeline.LOCAL_SWITCHING, pipeline.ARP_SPOOFING, pipeline.MAC_SPOOFING
+    arp, mac = pipeline.ARP_SPOOFING, pipeline.MAC_SPOOFING
     here = f"in_port={port.ofport}"
-    flows = [
-        entry.flow(10, f"arp,{here}", then=arp),
-        entry.flow(10, f"{_ADVERTISEMENT},{here}", then=arp),
-        entry.flow(9, here, then=mac),
-    ]
+    flows = []
+    for entry, before in entries_of(port):
+        flows += [
+            entry.flow(10, f"arp,{here}", *before, then=arp),
+            entry.flow(10, f"{_ADVERTISEMENT},{here}", *before, then=arp),
+            entry.flow(9, here, *before, then=mac),
+        ]
     for address in sorted(port.macs):
         flows.append(mac.flow(2, f"{here},dl_src={address}", then=options.after_spoofing(port)))
         # RFC 5227: a client probes for its address before it uses it.

@@ -165,21 +165,37 @@ def _dead_port(options: L2Options, ofport: int) -> Contribution:
 
 
 def _port(options: L2Options, port: LocalPort, by_register: bool) -> Contribution:
-    """Packets from a port.
-
-    It may not send tags, unless its network carries them. There they are never taken for local VLANs: from a port, only
-    its in_port decides the network, and the local VLAN is pushed in front of them.
-    """
+    """Packets from a port. It may not send tags, unless its network carries them (see `entries_of`)."""
     registers = (f"set_field:{port.ofport}->{pipeline.REG_PORT}", f"set_field:{port.vlan}->{pipeline.REG_NET}")
     onward = pipeline.BASE_EGRESS if port.filtered else pipeline.ACCEPT_OR_INGRESS
     learning = (_learn_sender(port_owner(port), by_register=by_register),) if port.learns_macs else ()
     entry, here = pipeline.LOCAL_SWITCHING, f"in_port={port.ofport}"
     flows = [pipeline.TRANSIENT.flow(100, here, *registers, *learning, then=onward)]
-    if not port.sends_tags:
-        flows.append(entry.flow(100, f"{here},{_TAGGED}", "drop"))  # above the guard's flows, which lead on
+    # Above the guard's flows, which lead on whatever the tag.
+    if port.sends_tags:
+        save = f"move:NXM_OF_VLAN_TCI[]->{pipeline.REG_TAG}"
+        flows.append(entry.flow(100, f"{here},{_TAGGED}", save, "pop_vlan", then=pipeline.ONE_TAG))
+        flows.append(pipeline.ONE_TAG.flow(100, f"{here},{_TAGGED}", "drop"))
+    else:
+        flows.append(entry.flow(100, f"{here},{_TAGGED}", "drop"))
     if not port.secured:  # of a secured port, the spoofing guard leads on
-        flows.append(entry.flow(9, here, then=options.after_spoofing(port)))
+        flows += [table.flow(9, here, *before, then=options.after_spoofing(port)) for table, before in entries_of(port)]
     return Contribution({options.integration_bridge: flows})
+
+
+def entries_of(port: LocalPort) -> Iterator[tuple[Table, tuple[str, ...]]]:
+    """The tables from which a port's packets are led on, each with its first actions.
+
+    A frame with a tag of the instance passes ONE_TAG, which drops it if there is a second tag behind: the switch handles
+    two, of which one is the network's, and would lose the third. So the tag is popped, and pushed again from REG_TAG. It
+    is never taken for a local VLAN: of a packet from a port, the in_port alone decides the network.
+
+    In userspace a megaflow cannot match that there is no second tag (Open vSwitch 3.1): while frames with one tag are
+    sent, frames with two to the same receiver may follow them.
+    """
+    yield pipeline.LOCAL_SWITCHING, ()
+    if port.sends_tags:
+        yield pipeline.ONE_TAG, (f"push_vlan:{DOT1Q:#x}", f"move:{pipeline.REG_TAG}->NXM_OF_VLAN_TCI[]")
 
 
 def _learn_sender(owner: str, *before: str, by_register: bool = False) -> str:
