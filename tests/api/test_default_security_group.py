@@ -25,7 +25,7 @@ def template(admin: Api, **values: Any) -> Object:
 
 
 def statefulness(admin: Api, **values: Any) -> Object:
-    name = "security_groups_default_statefulness"
+    name = "security_group_default_statefulness"
     made: Object = admin.post(STATEFULNESS, {name: values}).expect(201).body[name]
     return made
 
@@ -214,9 +214,9 @@ def test_the_statefulness_of_new_groups(api: Api, admin: Api) -> None:
     assert api.make("security_group", name="as asked", stateful=False)["stateful"] is False
     assert other.make("security_group", name="by the cloud")["stateful"] is False
     changed = admin.put(
-        f"{STATEFULNESS}/{own['id']}", {"security_groups_default_statefulness": {"stateful": False}}
+        f"{STATEFULNESS}/{own['id']}", {"security_group_default_statefulness": {"stateful": False}}
     ).expect(200)
-    assert changed.body["security_groups_default_statefulness"] == {**own, "stateful": False}
+    assert changed.body["security_group_default_statefulness"] == {**own, "stateful": False}
     assert api.make("security_group", name="changed")["stateful"] is False
     admin.delete(f"{STATEFULNESS}/{own['id']}").expect(204)
     admin.delete(f"{STATEFULNESS}/{for_all['id']}").expect(204)
@@ -224,7 +224,7 @@ def test_the_statefulness_of_new_groups(api: Api, admin: Api) -> None:
 
 
 def test_one_setting_for_each_project(api: Api, admin: Api) -> None:
-    name = "security_groups_default_statefulness"
+    name = "security_group_default_statefulness"
     statefulness(admin, project_id=None)
     assert statefulness(admin, stateful=False)["project_id"] == admin.project
     for project in (None, admin.project):
@@ -238,7 +238,7 @@ def test_one_setting_for_each_project(api: Api, admin: Api) -> None:
 
 
 def test_a_manager_sets_it_for_the_own_project(api: Api, admin: Api) -> None:
-    name = "security_groups_default_statefulness"
+    name = "security_group_default_statefulness"
     for_all = statefulness(admin, project_id=None, stateful=False)
     manager = replace(api, roles="manager,member,reader")
     own = statefulness(manager, stateful=False)
