@@ -57,8 +57,10 @@ def test_a_new_group_lets_in_what_a_template_says(guests: tuple[Guest, Guest, Gu
     lab = client.lab
     used = {"used_in_default_sg": False, "used_in_non_default_sg": True}
     before, _ = make_group(lab, "before")
-    rule = {"direction": "ingress", **allow("tcp", SERVICE)}
-    with setting(lab, RULES, "default_security_group_rule", **rule, **used):
+    rules = [{"direction": "ingress", **allow("tcp", SERVICE, ethertype=name), **used} for name in ("IPv4", "IPv6")]
+    with contextlib.ExitStack() as stack:
+        for rule in rules:
+            stack.enter_context(setting(lab, RULES, "default_security_group_rule", **rule))
         after, _ = make_group(lab, "after")
     for server in servers:
         server.update(security_groups=[after])
