@@ -80,6 +80,13 @@ def test_what_overlaps_is_refused(api: Api) -> None:
     assert api.show("subnetpool", last["id"])["prefixes"] == ["10.194.0.0/16"]
 
 
+def test_delegated_prefixes_are_not_onboarded(api: Api) -> None:
+    network, modes = api.network(), {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+    api.make("subnet", network_id=network["id"], ip_version=6, subnetpool_id="prefix_delegation", **modes)
+    made = pool(api, "fd00:192::/48")
+    onboard(api, made["id"], network["id"]).refused(400, "IllegalSubnetPoolUpdate")
+
+
 def test_bodies_without_a_network(api: Api) -> None:
     made = pool(api, "10.192.0.0/16")
     path = f"/subnetpools/{made['id']}/onboard_network_subnets"

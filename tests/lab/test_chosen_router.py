@@ -9,6 +9,7 @@ import pytest
 from neutrino.lab.api_client import ApiError, Object
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Spec, make_group, make_guests
+from tests.support.lab_trace import trace
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
@@ -62,5 +63,11 @@ def test_by_way_of_a_transit_network(lab: Lab) -> None:
             assert inward.peer == MACHINE
         with connect(lab, guest.name, EXTERNAL, MACHINE) as outward:
             assert outward.peer == address
+        for values in (
+            {"source": "external", "destination_address": address},
+            {"source_port_id": guest.port_id, "destination_address": MACHINE},
+        ):
+            found = trace(lab, protocol="icmp", **values)
+            assert found["verdict"] == "delivered", found
         lab.api.update("floatingip", made["id"], port_id=None)
         wait_until_unreachable(lab, EXTERNAL, address)
