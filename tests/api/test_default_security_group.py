@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from neutrino.server.main import Server
 from tests.api.client import Api
+from tests.api.races import before_next_transaction
 
 RULES, STATEFULNESS = "/default-security-group-rules", "/security-groups-default-statefulness"
 Object = dict[str, Any]
@@ -25,7 +28,7 @@ def template(admin: Api, **values: Any) -> Object:
 
 
 def statefulness(admin: Api, **values: Any) -> Object:
-    name = "security_groups_default_statefulness"
+    name = "security_group_default_statefulness"
     made: Object = admin.post(STATEFULNESS, {name: values}).expect(201).body[name]
     return made
 
@@ -214,9 +217,9 @@ def test_the_statefulness_of_new_groups(api: Api, admin: Api) -> None:
     assert api.make("security_group", name="as asked", stateful=False)["stateful"] is False
     assert other.make("security_group", name="by the cloud")["stateful"] is False
     changed = admin.put(
-        f"{STATEFULNESS}/{own['id']}", {"security_groups_default_statefulness": {"stateful": False}}
+        f"{STATEFULNESS}/{own['id']}", {"security_group_default_statefulness": {"stateful": False}}
     ).expect(200)
-    assert changed.body["security_groups_default_statefulness"] == {**own, "stateful": False}
+    assert changed.body["security_group_default_statefulness"] == {**own, "stateful": False}
     assert api.make("security_group", name="changed")["stateful"] is False
     admin.delete(f"{STATEFULNESS}/{own['id']}").expect(204)
     admin.delete(f"{STATEFULNESS}/{for_all['id']}").expect(204)
@@ -224,7 +227,7 @@ def test_the_statefulness_of_new_groups(api: Api, admin: Api) -> None:
 
 
 def test_one_setting_for_each_project(api: Api, admin: Api) -> None:
-    name = "security_groups_default_statefulness"
+    name = "security_group_default_statefulness"
     statefulness(admin, project_id=None)
     assert statefulness(admin, stateful=False)["project_id"] == admin.project
     for project in (None, admin.project):
@@ -238,7 +241,7 @@ def test_one_setting_for_each_project(api: Api, admin: Api) -> None:
 
 
 def test_a_manager_sets_it_for_the_own_project(api: Api, admin: Api) -> None:
-    name = "security_groups_default_statefulness"
+    name = "security_group_default_statefulness"
     for_all = statefulness(admin, project_id=None, stateful=False)
     manager = replace(api, roles="manager,member,reader")
     own = statefulness(manager, stateful=False)
@@ -255,3 +258,24 @@ def test_a_manager_sets_it_for_the_own_project(api: Api, admin: Api) -> None:
     manager.put(f"{STATEFULNESS}/{own['id']}", {name: {"stateful": True}}).expect(200)
     manager.put(f"{STATEFULNESS}/{for_all['id']}", {name: {"stateful": True}}).expect(404)
     manager.delete(f"{STATEFULNESS}/{own['id']}").expect(204)
+
+
+def test_of_equal_ones_at_once_one_is_created(admin: Api) -> None:
+    rule = {"default_security_group_rule": {**SSH, "used_in_default_sg": True, "used_in_non_default_sg": True}}
+    setting = {"security_group_default_statefulness": {"project_id": None}}
+    for path, body in ((RULES, rule), (STATEFULNESS, setting)):
+        with ThreadPoolExecutor(6) as pool:
+            statuses = list(pool.map(lambda _, path=path, body=body: admin.post(path, body).status, range(6)))
+        assert sorted(statuses) == [201, *[409] * 5]
+
+
+def test_a_remote_group_that_is_deleted_meanwhile(
+    server: Server, api: Api, admin: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new group is made without the rule, rather than refused."""
+    bastion = admin.make("security_group", name="bastion")
+    template(admin, **SSH, remote_group_id=bastion["id"])
+    default_group(api)
+    before_next_transaction(server, monkeypatch, lambda: admin.delete(f"/security-groups/{bastion['id']}").expect(204))
+    made = api.make("security_group", name="own")
+    assert {rule["direction"] for rule in made["security_group_rules"]} == {"egress"}

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from neutrino.server.main import Server
 from tests.api.client import Api
+from tests.api.races import before_next_transaction
 
 Object = dict[str, Any]
 
@@ -76,6 +80,13 @@ def test_what_overlaps_is_refused(api: Api) -> None:
     assert api.show("subnetpool", last["id"])["prefixes"] == ["10.194.0.0/16"]
 
 
+def test_delegated_prefixes_are_not_onboarded(api: Api) -> None:
+    network, modes = api.network(), {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+    api.make("subnet", network_id=network["id"], ip_version=6, subnetpool_id="prefix_delegation", **modes)
+    made = pool(api, "fd00:192::/48")
+    onboard(api, made["id"], network["id"]).refused(400, "IllegalSubnetPoolUpdate")
+
+
 def test_bodies_without_a_network(api: Api) -> None:
     made = pool(api, "10.192.0.0/16")
     path = f"/subnetpools/{made['id']}/onboard_network_subnets"
@@ -100,3 +111,21 @@ def test_only_the_owners_of_pool_and_network(api: Api, admin: Api) -> None:
     assert owner.show("subnet", subnets[0]["id"])["subnetpool_id"] is None
     onboard(api.as_reader(), made["id"], api.network()["id"]).refused(403, "PolicyNotAuthorized")
     assert len(onboard(admin, made["id"], network["id"]).expect(200).body) == 2
+
+
+def test_a_subnet_that_is_added_meanwhile_moves_too(server: Server, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, subnets = in_subnets(api)
+    made = pool(api, "10.192.0.0/16")
+    late: list[Object] = []
+    before_next_transaction(server, monkeypatch, lambda: late.append(api.subnet(network, "10.90.4.0/24")))
+    answer = onboard(api, made["id"], network["id"]).expect(200).body
+    assert {one["id"] for one in answer} == {subnets[0]["id"], subnets[1]["id"], late[0]["id"]}
+    assert api.show("subnet", late[0]["id"])["subnetpool_id"] == made["id"]
+
+
+def test_a_prefix_that_is_allocated_meanwhile(server: Server, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, _ = in_subnets(api)
+    made = pool(api, "10.90.0.0/16")
+    wanted = {"network_id": api.network()["id"], "ip_version": 4, "subnetpool_id": made["id"], "cidr": "10.90.2.0/24"}
+    before_next_transaction(server, monkeypatch, lambda: api.make("subnet", **wanted))
+    onboard(api, made["id"], network["id"]).refused(400, "IllegalSubnetPoolUpdate")

@@ -144,7 +144,7 @@ def shown(server: LiveServer) -> Shown:
         used_in_default_sg=False,
         used_in_non_default_sg=False,
     )
-    setting = made("security-groups-default-statefulness", "security_groups_default_statefulness", project_id="ab" * 16)
+    setting = made("security-groups-default-statefulness", "security_group_default_statefulness", project_id="ab" * 16)
     parent, subport = (made("ports", "port", network_id=network["id"]) for _ in range(2))
     carried = {"port_id": subport["id"], "segmentation_type": "vlan", "segmentation_id": 10}
     trunk = made("trunks", "trunk", name="trunk", port_id=parent["id"], sub_ports=[carried])
@@ -548,7 +548,7 @@ def templates_of_rules(server: LiveServer, shown: Shown) -> None:
 
 
 def default_statefulness(server: LiveServer, shown: Shown) -> None:
-    path, name = "/v2.0/security-groups-default-statefulness", "security_groups_default_statefulness"
+    path, name = "/v2.0/security-groups-default-statefulness", "security_group_default_statefulness"
     setting = server.ask("POST", path, {name: {"project_id": "cd" * 16, "stateful": False}})[name]
     body = {"security_group": {"name": "new", "project_id": "cd" * 16}}
     group = server.ask("POST", "/v2.0/security-groups", body)["security_group"]

@@ -81,7 +81,7 @@ def bind(resource: Resource, *objects: Any) -> Served:
 
     return Served(
         resource,
-        create_several=optional("create_several") if resource.bulk else None,
+        create_several=optional("create_several") if resource.owned else None,
         target=optional("target"),
         ahead_of_create=optional("ahead_of_create"),
         ahead_of_change=optional("ahead_of_change"),

@@ -87,11 +87,6 @@ class Resource:
         return self.parent is None and "project_id" in self.by_name
 
     @cached_property
-    def bulk(self) -> bool:
-        """Whether a request can create several. Not if the envelopes of one and of several have the same name."""
-        return self.owned and self.collection != self.name
-
-    @cached_property
     def full_name(self) -> str:
         """The name, after that of the parent."""
         return f"{self.parent.name}_{self.name}" if self.parent else self.name

@@ -270,7 +270,7 @@ def _operations(one: Served) -> Iterator[Operation]:
     if one.show:
         yield _operation("GET", member, f"Show: {word}", single, parameters=[_fields(resource)])
     if one.create:
-        made = _answer({"oneOf": [single, page]} if resource.bulk else single)
+        made = _answer({"oneOf": [single, page]} if resource.owned else single)
         body = _create_body(resource, title)
         yield _operation("POST", base, f"Create: {word}", body=body, answer={**made, "links": _links(one, member)})
     if one.update:
@@ -333,7 +333,7 @@ def _create_body(resource: Resource, title: str) -> Json:
         return _object(**{resource.name: OBJECT})
     schema = _schema_ref(f"{title}Create")
     single = _object(**{resource.name: schema})
-    if not resource.bulk:
+    if not resource.owned:
         return single
     return {"oneOf": [single, _object(**{resource.collection: {**_array(schema), "minItems": 1}})]}
 

@@ -43,9 +43,9 @@ DEFAULT_SECURITY_GROUP_RULE = Resource(
     ),
 )
 
-# The collection has the name of its objects, so there are no bulk creates.
+# The name as clients have it. In neutron-lib it is that of the collection, so that a create looks like a bulk create.
 DEFAULT_STATEFULNESS = Resource(
-    name="security_groups_default_statefulness",
+    name="security_group_default_statefulness",
     collection="security_groups_default_statefulness",
     cloud_wide=True,
     not_found=errors.SecurityGroupDefaultStatefulnessNotFound,

@@ -37,7 +37,7 @@ def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[li
     """The objects to create, and whether it is a bulk create."""
     if not isinstance(body, dict):
         raise errors.HTTPBadRequest("The body is not a JSON object.")
-    if resource.collection in body and resource.bulk:
+    if resource.collection in body and resource.owned:
         several = body[resource.collection]
         if not isinstance(several, list) or not several:
             raise errors.HTTPBadRequest(f"'{resource.collection}' is not a list of objects to create.")
