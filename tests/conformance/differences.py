@@ -48,7 +48,6 @@ DIFFERENCES: dict[str, str] = {
     "ports.device_profile: ours": _NEVER_SET,
     "ports.hints: ours": _NEVER_SET,
     "ports.trusted: ours": _NEVER_SET,
-    "subnets.segment_id: ours": _NEVER_SET,
     "subnets.dns_publish_fixed_ip: ours": "Neutron shows it, false unless the extension that sets it is there.",
     "agents.resource_versions: ours": _SHOWN,
     "security_groups.description: ours": _SHOWN,

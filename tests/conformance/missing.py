@@ -12,11 +12,6 @@ MISSING: dict[str, str] = {
     "NDP proxy, with L3": "l3-ndp-proxy l3-ext-ndp-proxy",
     "service types of routers, which flavors have replaced": "router-service-type",
     "trunks": "trunk trunk-details",
-    "segments of routed networks": """
-        segment standard-attr-segment segments-peer-subnet-host-routes subnet-segmentid-enforce
-        subnet-segmentid-writable
-    """,
-    "network segment ranges": "network-segment-range",
     "metering": "metering metering_source_and_destination_fields",
     "logging of security groups": "logging",
     "local IPs": "local_ip",

@@ -35,7 +35,8 @@ _NEEDED = """
     network_ha floatingip-pools qos qos-bw-limit-direction qos-bw-minimum-ingress qos-default qos-fip
     qos-fip-network-policy qos-gateway-ip qos-port-network-policy qos-pps qos-pps-minimum qos-pps-minimum-rule-alias
     qos-rule-type-details qos-rule-type-filter qos-rules-alias port-resource-request port-resource-request-groups
-    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2
+    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 segment standard-attr-segment
+    segments-peer-subnet-host-routes subnet-segmentid-writable subnet-segmentid-enforce network-segment-range
 """
 NEEDED = _NEEDED.split()
 
@@ -48,8 +49,8 @@ QOS_RULES: dict[str, Object] = {
 }
 ALIASED = ("bandwidth_limit", "dscp_marking", "minimum_bandwidth", "minimum_packet_rate")
 
-# Advertising one of these would make clients use a missing feature. With `segment`, Nova lists segments.
-NOT_HERE = ("segment", "trunk")
+# Advertising one of these would make clients use a missing feature.
+NOT_HERE = ("trunk",)
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +133,10 @@ def shown(server: LiveServer) -> Shown:
         ingress_firewall_policy_id=firewall_policy["id"],
         ports=[bound["id"]],
     )
+    segment = server.ask("GET", f"/v2.0/segments?network_id={network['id']}")["segments"][0]
+    segment_range = made(
+        *("network-segment-ranges", "network_segment_range"), network_type="vxlan", minimum=70000, maximum=70001
+    )
     return {
         "networks": {**network, "segments": several["segments"]},
         "subnets": subnet,
@@ -150,6 +155,8 @@ def shown(server: LiveServer) -> Shown:
         "firewall_rules": firewall_rule,
         "firewall_policies": firewall_policy,
         "firewall_groups": firewall_group,
+        "segments": segment,
+        "network_segment_ranges": segment_range,
         "flavors": flavor,
         "service_profiles": profile,
         "service_providers": server.ask("GET", "/v2.0/service-providers")["service_providers"][0],
@@ -395,6 +402,46 @@ def firewall_revisions(server: LiveServer, shown: Shown) -> None:
         assert shown[collection].keys() >= {"description", "created_at", "updated_at", "revision_number", "tags"}
 
 
+def segment_revisions(server: LiveServer, shown: Shown) -> None:
+    segment = shown["segments"]
+    changed = server.ask("PUT", f"/v2.0/segments/{segment['id']}", {"segment": {"name": "x"}})["segment"]
+    assert changed["revision_number"] == segment["revision_number"] + 1
+    assert set(changed) >= {"created_at", "updated_at", "description"}
+
+
+def routed_network(server: LiveServer) -> tuple[list[Object], list[Object]]:
+    """The segments and subnets of a network whose two subnets are on two segments."""
+    provider = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
+    network = server.ask("POST", "/v2.0/networks", {"network": provider})["network"]
+    more = {"network_id": network["id"], "network_type": "vlan", "physical_network": "physnet1"}
+    server.ask("POST", "/v2.0/segments", {"segment": more})
+    found = server.ask("GET", f"/v2.0/segments?network_id={network['id']}&sort_key=created_at")["segments"]
+    subnets = []
+    for number, segment in enumerate(found):
+        values = {"network_id": network["id"], "ip_version": 4, "cidr": f"10.{number}.0.0/24"}
+        values |= {"segment_id": segment["id"], "gateway_ip": f"10.{number}.0.1"}
+        subnets.append(server.ask("POST", "/v2.0/subnets", {"subnet": values})["subnet"])
+    return found, subnets
+
+
+def peer_routes(server: LiveServer, shown: Shown) -> None:
+    _, (first, second) = routed_network(server)
+    routes = server.ask("GET", f"/v2.0/subnets/{first['id']}")["subnet"]["host_routes"]
+    assert routes == [{"destination": second["cidr"], "nexthop": first["gateway_ip"]}]
+
+
+def set_segment(server: LiveServer, shown: Shown) -> None:
+    network = server.ask("POST", "/v2.0/networks", {"network": {}})["network"]
+    values = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24"}
+    subnet = server.ask("POST", "/v2.0/subnets", {"subnet": values})["subnet"]
+    (segment,) = server.ask("GET", f"/v2.0/segments?network_id={network['id']}")["segments"]
+    body = {"subnet": {"segment_id": segment["id"]}}
+    status, _ = server.exchange("PUT", f"/v2.0/subnets/{subnet['id']}", body, headers={"X-Roles": "member,reader"})
+    assert status == 403
+    changed = server.ask("PUT", f"/v2.0/subnets/{subnet['id']}", body)["subnet"]
+    assert changed["segment_id"] == segment["id"]
+
+
 def both_directions(type_: str) -> Probe:
     def probe(server: LiveServer, shown: Shown) -> None:
         path = f"/v2.0/qos/policies/{shown['policies']['id']}/{type_}_rules"
@@ -461,6 +508,10 @@ PROBES: dict[str, Probe] = {
     "qos-rule-type-filter": all_rule_types,
     "port-resource-request-groups": request_groups,
     "standard-attr-fwaas-v2": firewall_revisions,
+    "standard-attr-segment": segment_revisions,
+    "segments-peer-subnet-host-routes": peer_routes,
+    "subnet-segmentid-writable": set_segment,
+    "subnet-segmentid-enforce": set_segment,
     "extraroute-atomic": single_routes,
     "l3_agent_scheduler": routers_of_agents,
     "router-admin-state-down-before-update": kind_while_up,
