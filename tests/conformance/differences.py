@@ -45,7 +45,6 @@ DIFFERENCES: dict[str, str] = {
     "alias_dscp_marking_rules.project_id: absent": _OF_POLICY,
     "alias_minimum_bandwidth_rules.project_id: absent": _OF_POLICY,
     "routers.enable_ndp_proxy: ours": "Neutron shows it, false unless the extension that sets it is there.",
-    "subnets.segment_id: ours": _NEVER_SET,
     "agents.resource_versions: ours": _SHOWN,
     "security_groups.stateful: default": "As security-groups-default-statefulness sets it; true without a setting.",
     "security_groups.description: ours": _SHOWN,

@@ -12,7 +12,9 @@ from typing import Any
 Words = str | tuple[str, Any]
 
 _TAGGED = ("networks", "subnets", "ports", "subnetpools", "security_groups", "routers", "floatingips", "policies")
+_TAGGED = (*_TAGGED, "network_segment_ranges")
 _STANDARD = ("networks", "subnets", "ports", "subnetpools", "routers", "floatingips", "policies")
+_STANDARD = (*_STANDARD, "segments", "network_segment_ranges")
 
 
 def _on(collections: Iterable[str], **attributes: Words) -> dict[tuple[str, str], Words]:

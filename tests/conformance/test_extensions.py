@@ -40,7 +40,8 @@ _NEEDED = """
     port-numa-affinity-policy-socket port-trusted-vif vlan-transparent qinq security-groups-default-rules
     security-groups-default-statefulness subnet_onboard floating-ip-router-writable l3-port-ip-change-not-allowed
     agent_sort_key quota-check-limit-default subnet-dns-publish-fixed-ip dns-integration-domain-keywords trunk
-    trunk-details logging local_ip
+    trunk-details logging local_ip segment standard-attr-segment segments-peer-subnet-host-routes
+    subnet-segmentid-writable subnet-segmentid-enforce network-segment-range
 """
 NEEDED = _NEEDED.split()
 
@@ -154,6 +155,10 @@ def shown(server: LiveServer) -> Shown:
     associated = {"port_association": {"fixed_port_id": port["id"]}}
     associations = f"/v2.0/local_ips/{local_ip['id']}/port_associations"
     association = server.ask("POST", associations, associated)["port_association"]
+    segment = server.ask("GET", f"/v2.0/segments?network_id={network['id']}")["segments"][0]
+    segment_range = made(
+        *("network-segment-ranges", "network_segment_range"), network_type="vxlan", minimum=70000, maximum=70001
+    )
     return {
         "networks": {**network, "segments": several["segments"]},
         "subnets": subnet,
@@ -179,6 +184,8 @@ def shown(server: LiveServer) -> Shown:
         "loggable_resources": server.ask("GET", "/v2.0/log/loggable-resources")["loggable_resources"][0],
         "local_ips": local_ip,
         "port_associations": association,
+        "segments": segment,
+        "network_segment_ranges": segment_range,
         "flavors": flavor,
         "service_profiles": profile,
         "service_providers": server.ask("GET", "/v2.0/service-providers")["service_providers"][0],
@@ -437,6 +444,44 @@ def local_address(server: LiveServer, shown: Shown) -> None:
     path = f"/v2.0/local_ips/{shown['local_ips']['id']}/port_associations"
     assert server.ask("GET", path)["port_associations"] == [shown["port_associations"]]
     refused(server, "DELETE", f"/v2.0/local-ips/{shown['local_ips']['id']}", status=409)
+def segment_revisions(server: LiveServer, shown: Shown) -> None:
+    segment = shown["segments"]
+    changed = server.ask("PUT", f"/v2.0/segments/{segment['id']}", {"segment": {"name": "x"}})["segment"]
+    assert changed["revision_number"] == segment["revision_number"] + 1
+    assert set(changed) >= {"created_at", "updated_at", "description"}
+
+
+def routed_network(server: LiveServer) -> tuple[list[Object], list[Object]]:
+    """The segments and subnets of a network whose two subnets are on two segments."""
+    provider = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
+    network = server.ask("POST", "/v2.0/networks", {"network": provider})["network"]
+    more = {"network_id": network["id"], "network_type": "vlan", "physical_network": "physnet1"}
+    server.ask("POST", "/v2.0/segments", {"segment": more})
+    found = server.ask("GET", f"/v2.0/segments?network_id={network['id']}&sort_key=created_at")["segments"]
+    subnets = []
+    for number, segment in enumerate(found):
+        values = {"network_id": network["id"], "ip_version": 4, "cidr": f"10.{number}.0.0/24"}
+        values |= {"segment_id": segment["id"], "gateway_ip": f"10.{number}.0.1"}
+        subnets.append(server.ask("POST", "/v2.0/subnets", {"subnet": values})["subnet"])
+    return found, subnets
+
+
+def peer_routes(server: LiveServer, shown: Shown) -> None:
+    _, (first, second) = routed_network(server)
+    routes = server.ask("GET", f"/v2.0/subnets/{first['id']}")["subnet"]["host_routes"]
+    assert routes == [{"destination": second["cidr"], "nexthop": first["gateway_ip"]}]
+
+
+def set_segment(server: LiveServer, shown: Shown) -> None:
+    network = server.ask("POST", "/v2.0/networks", {"network": {}})["network"]
+    values = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24"}
+    subnet = server.ask("POST", "/v2.0/subnets", {"subnet": values})["subnet"]
+    (segment,) = server.ask("GET", f"/v2.0/segments?network_id={network['id']}")["segments"]
+    body = {"subnet": {"segment_id": segment["id"]}}
+    status, _ = server.exchange("PUT", f"/v2.0/subnets/{subnet['id']}", body, headers={"X-Roles": "member,reader"})
+    assert status == 403
+    changed = server.ask("PUT", f"/v2.0/subnets/{subnet['id']}", body)["subnet"]
+    assert changed["segment_id"] == segment["id"]
 
 
 def both_directions(type_: str) -> Probe:
@@ -659,6 +704,10 @@ PROBES: dict[str, Probe] = {
     "standard-attr-fwaas-v2": firewall_revisions,
     "logging": logged_port,
     "local_ip": local_address,
+    "standard-attr-segment": segment_revisions,
+    "segments-peer-subnet-host-routes": peer_routes,
+    "subnet-segmentid-writable": set_segment,
+    "subnet-segmentid-enforce": set_segment,
     "extraroute-atomic": single_routes,
     "l3_agent_scheduler": routers_of_agents,
     "router-admin-state-down-before-update": kind_while_up,

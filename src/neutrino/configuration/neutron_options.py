@@ -155,7 +155,6 @@ NOT_NEEDED_SECTIONS: dict[str, str] = {
     "oslo_versionedobjects": _RPC,
     "ovn": "of the mechanism driver ovn",
     "ovn_nb_global": "of the mechanism driver ovn",
-    "placement": _PLACEMENT,
     "privsep": _ROOT,
     "profiler": "logs have the request id, and the profiler is not used",
     "profiler_jaeger": "the profiler is not used",

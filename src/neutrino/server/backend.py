@@ -22,6 +22,7 @@ from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.plugin import build_services
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.segments.placement import SegmentReporter, reporter_from_conf
 from neutrino.server.services import Services, load
 
 Object = Mapping[str, Any]
@@ -32,6 +33,7 @@ class Backend:
     services: Services  # with the core plugin
     dhcp: DhcpScheduler
     close: Callable[[], None]
+    segments: SegmentReporter | None = None  # reports segments to Placement
 
 
 def build_backend(conf: cfg.ConfigOpts) -> Backend:
@@ -51,12 +53,19 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
     services = Services(conf, db, quotas, registry, groups, port_changed, floating_ip_changed)
     core = load("neutrino.core_plugins", conf.core_plugin)(services)
     dhcp = build_dhcp(conf, db, registry, core)
+    segments = reporter_from_conf(conf, db)  # its thread starts with the first change, not here
+    if segments is not None:
+        core.subnets.commit_hooks.append(segments.subnet_changed)
+        core.ports.commit_hooks.append(segments.port_changed)
+        core.networks.segment_hooks.append(segments.segment_changed)
 
     def close() -> None:
         nova_sink.queue.close()
+        if segments is not None:
+            segments.queue.close()
         db.close()
 
-    return Backend(replace(services, core=core), dhcp, close)
+    return Backend(replace(services, core=core), dhcp, close, segments)
 
 
 def host_reports(backend: Backend, metered: Send = lambda event, payload, host: None) -> Reports:
@@ -67,14 +76,20 @@ def host_reports(backend: Backend, metered: Send = lambda event, payload, host: 
     statuses: dict[str, TakeStatus] = {}
     if "firewall_v2" in plugins:
         statuses["firewall_group"] = FirewallStatus(db).take
+
+    def switch_reported(report: Report) -> None:
+        dhcp.reported(report)
+        if backend.segments is not None:
+            backend.segments.host_reported(report)
+
     if "router" not in plugins:
-        return Reports(registry, dhcp.reported, provisioning, statuses, answered=answered)
+        return Reports(registry, switch_reported, provisioning, statuses, answered=answered)
     l3 = build_services(services)
     distributed = DistributedPortStatus(db, provisioning)
     statuses |= {kind: one_word(set_status) for kind, set_status in l3.statuses.items()}
 
     def reported(report: Report) -> None:
-        dhcp.reported(report)
+        switch_reported(report)
         l3.scheduler.reported(report)
         l3.dvr.reported(report)
 

@@ -280,6 +280,15 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             help="Which of Nova's endpoints in the catalogue to use.",
         ),
     ],
+    "placement": [  # the same (`segments/placement.py`)
+        cfg.StrOpt("region_name", help="The region of Placement's endpoint."),
+        cfg.StrOpt(
+            "endpoint_type",
+            default="public",
+            choices=["public", "internal", "admin"],
+            help="Which of Placement's endpoints in the catalogue to use.",
+        ),
+    ],
     # Options of oslo.messaging that decide where notifications go, under their own names.
     "oslo_messaging_notifications": [
         cfg.MultiStrOpt(

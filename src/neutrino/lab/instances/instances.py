@@ -236,7 +236,7 @@ class Instances:
         if port["binding:vif_type"] in ("unbound", "binding_failed"):
             raise LabError(
                 f"port {port['id']} cannot be bound to {host}: its agent is not alive or does not support network "
-                f"{network['name'] or network['id']} (type {network['provider:network_type']})"
+                f"{network['name'] or network['id']} (type {network.get('provider:network_type', 'of several segments')})"
             )
         return int(network["mtu"])
 

@@ -26,6 +26,7 @@ from oslo_config import cfg
 from neutrino.configuration.findings import given as given_options
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
+from neutrino.server.events.keystone import is_configured, session_from_conf
 
 LOG = logging.getLogger(__name__)
 
@@ -117,12 +118,9 @@ def _association(floating_ip: Resource | None) -> tuple[object, ...] | None:
 # --- delivery -----------------------------------------------------------------------------------------------------
 
 GROUP = "nova"
-# Any of them shows that credentials are meant; without auth_type they are an error.
-_CREDENTIALS = ("auth_type", "auth_plugin", "auth_section", "auth_url", "username")
 EVENTS_PATH = "/os-server-external-events"
 # Retried as long as Nova waits for a port; later the event is of no use, and Nova repairs its cache itself.
 DELIVERY = DeliveryOptions(retry_for=300.0)
-REQUEST_TIMEOUT = 30.0
 
 
 class NovaAnswer(msgspec.Struct):
@@ -209,21 +207,17 @@ def nova_notifier_from_conf(conf: cfg.ConfigOpts) -> NovaNotifier:
     Without credentials in `[nova]` nothing is sent: a server without Nova is normal.
     """
     status_changes, data_changes = conf.notify_nova_on_port_status_changes, conf.notify_nova_on_port_data_changes
-    post = keystone_poster(conf) if (status_changes or data_changes) and _is_configured(conf) else None
+    post = keystone_poster(conf) if (status_changes or data_changes) and is_configured(conf, GROUP) else None
     if post is None:  # `send` drops everything, and nothing is posted
         return NovaNotifier(lambda events: NovaAnswer(404), status_changes=False, data_changes=False)
     return NovaNotifier(post, status_changes=status_changes, data_changes=data_changes)
 
 
-def _is_configured(conf: cfg.ConfigOpts) -> bool:
-    """Whether `[nova]` names credentials, found without keystoneauth, which a server without Nova does not load."""
-    given = given_options(conf)
-    return any(section == GROUP and name in _CREDENTIALS and values[-1] for (section, name), values in given.items())
-
-
 def report_unconfigured(conf: cfg.ConfigOpts) -> None:
     """Log that Nova is not notified for lack of credentials; a warning if a switch is in the configuration."""
-    if _is_configured(conf) or not (conf.notify_nova_on_port_status_changes or conf.notify_nova_on_port_data_changes):
+    if is_configured(conf, GROUP) or not (
+        conf.notify_nova_on_port_status_changes or conf.notify_nova_on_port_data_changes
+    ):
         return
     asked = any(name.startswith("notify_nova_on_port_") for _, name in given_options(conf))
     level = logging.WARNING if asked else logging.INFO
@@ -235,17 +229,9 @@ def keystone_poster(conf: cfg.ConfigOpts) -> Post:
 
     keystoneauth is imported here, so that a server without Nova does not load it.
     """
-    from keystoneauth1 import exceptions, loading
+    from keystoneauth1 import exceptions
 
-    loading.register_auth_conf_options(conf, GROUP)
-    loading.register_session_conf_options(conf, GROUP)
-    auth = loading.load_auth_from_conf_options(conf, GROUP)
-    if auth is None:
-        raise ValueError("[nova] auth_type is not set: it is required to notify Nova of port changes")
-    session = loading.load_session_from_conf_options(conf, GROUP, auth=auth)
-    # requests has no timeout by default, and a silent Nova would hold the thread for ever.
-    if session.timeout is None:
-        session.timeout = REQUEST_TIMEOUT
+    session = session_from_conf(conf, GROUP, "notify Nova of port changes")
     endpoint = {
         "service_type": "compute",
         "interface": conf.nova.endpoint_type,

@@ -66,6 +66,8 @@ class Networks:
     qos: PolicyUse
     # Services with ports that do not keep a network from being deleted, or from becoming an internal one.
     unused_port_finders: list[Callable[[Connection, Object], UnusedPorts | None]] = field(default_factory=list)
+    # Called with the id of a segment that was created on an existing network, or deleted.
+    segment_hooks: list[Callable[[str], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("network", NETWORKS.with_hidden(self.vlan_tags.names))
@@ -277,6 +279,12 @@ class Networks:
             for subnet in subnets:
                 sharing.delete_object(tx, t.subnets, subnet._asdict())
             sharing.delete_object(tx, t.networks, before)
+            tx.after_commit(self.segments_changed, [segment.id for segment in segments])
+
+    def segments_changed(self, segment_ids: Sequence[str]) -> None:
+        for hook in self.segment_hooks:
+            for segment_id in segment_ids:
+                hook(segment_id)
 
 
 def _share(tx: Transaction, before: Object, after: Object) -> None:

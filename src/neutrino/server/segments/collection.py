@@ -4,8 +4,8 @@ The network's row repeats its segments, as provider attributes or as a list; a c
 (`ml2/segments.py`). The network's revision stays, as in Neutron. Dynamic segments of drivers are not shown.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -42,7 +42,6 @@ class SegmentCollection:
     operations: Operations
     networks: Networks
     segments: Segments
-    commit_hooks: list[Callable[[str], None]] = field(default_factory=list)  # called with the segment's id
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -69,7 +68,7 @@ class SegmentCollection:
             wanted = Segment(values["network_type"], physical_network, number)
             chosen = self.segments.reserve(self.segments.in_use(connection), wanted, network["project_id"])
         position = 0 if last is None else last + 1
-        made = fresh({"project_id": "", "name": values["name"], "description": values["description"]})
+        made = fresh({"project_id": "", "name": values.get("name"), "description": values["description"]})
         made = {name: made[name] for name in NAMES if name in made} | {"network_id": network_id} | asdict(chosen)
         stored = {name: made[name] for name in ("name", "description", "created_at", "updated_at")}
         change = DriverContext("update", "network", network, network, segments=[*existing, chosen])
@@ -78,7 +77,7 @@ class SegmentCollection:
             self.segments.insert(tx, network_id, [chosen], position, **stored)
             self.segments.refresh(tx, network_id)
             tx.record("network", network_id, network["project_id"])
-            tx.after_commit(self._changed, chosen.id)
+            tx.after_commit(self.networks.segments_changed, [chosen.id])
         return made
 
     @retried
@@ -106,11 +105,7 @@ class SegmentCollection:
             tx.change(sa.delete(t.network_segments).where(*as_read))
             self.segments.refresh(tx, network_id)
             tx.record("network", network_id, network["project_id"])
-            tx.after_commit(self._changed, key)
-
-    def _changed(self, segment_id: str) -> None:
-        for hook in self.commit_hooks:
-            hook(segment_id)
+            tx.after_commit(self.networks.segments_changed, [key])
 
 
 def _last_position(network_id: str) -> sa.Select[int]:

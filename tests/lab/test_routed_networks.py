@@ -1,0 +1,123 @@
+"""A routed network: two segments on two hosts, and a router of the operator's between them, which is no part of the cloud.
+
+The hosts are on different physical networks: `rack1` is the lab's provider network, and `rack2` its external one. The
+router is the namespace of the fabric, which has the bridges of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from neutrino.lab.api_client import Object
+from neutrino.lab.hosts.namespaces import in_host, ip_batch, write_sysctls
+from neutrino.lab.settings import FABRIC
+from tests.support.lab import address, open_group, pings, port, temporary_lab, wait_until
+from tests.support.lab_control import Lab, dhcp_options
+from tests.support.lab_dhcp import addresses, servers
+
+MAPPINGS = {"h1": "rack1:br-provider", "h2": "rack2:br-ex", "h3": "rack2:br-ex"}
+GATEWAYS = {"provider": "10.1.0.1", "external": "10.2.0.1"}  # by the bridge of the fabric
+
+
+@pytest.fixture(scope="module")
+def module_lab() -> Iterator[Lab]:
+    with temporary_lab(hosts=3, roles=("l2", "dhcp")) as lab:
+        for host, mappings in MAPPINGS.items():
+            lab.stop_agent(host)
+            lab.start_agent(host, {"ovs": {"bridge_mappings": mappings}})
+        in_host(lab.holder(FABRIC), build_router)
+        yield lab
+
+
+def build_router() -> None:
+    ip_batch([f"address add {gateway}/24 dev {bridge}" for bridge, gateway in GATEWAYS.items()])
+    write_sysctls({"ipv4/ip_forward": 1})
+
+
+@dataclass(frozen=True)
+class Routed:
+    lab: Lab
+    network: Object
+    subnets: list[Object]  # by rack
+
+
+@pytest.fixture(scope="module")
+def module_routed(module_lab: Lab) -> Routed:
+    lab = module_lab
+    open_group(lab)
+    provider = {"provider:network_type": "flat", "provider:physical_network": "rack1"}
+    network = lab.api.create("network", name="racks", **provider)
+    lab.api.create("segment", network_id=network["id"], network_type="flat", physical_network="rack2")
+    segments = {one["physical_network"]: one["id"] for one in lab.api.list("segment", network_id=network["id"])}
+    subnets = [
+        lab.api.create(
+            "subnet",
+            network_id=network["id"],
+            ip_version=4,
+            cidr=f"10.{number}.0.0/24",
+            gateway_ip=gateway,
+            segment_id=segments[f"rack{number}"],
+        )
+        for number, gateway in enumerate(GATEWAYS.values(), 1)
+    ]
+    wait_until(lambda: len(servers(lab, network["id"])) == 2, 60, "not every segment is served")
+    return Routed(lab, network, subnets)
+
+
+@pytest.fixture
+def routed(module_routed: Routed) -> Iterator[Routed]:
+    yield module_routed
+    lab = module_routed.lab
+    for one in lab.vms.all():
+        lab.delete_vm(one.name)
+
+
+def vm(routed: Routed, name: str, host: str, **options: Any) -> None:
+    given = {"network": "racks"} if "port" not in options else {}
+    routed.lab.vm(name, host=host, **given, **({"security_groups": ["open"]} if given else {}), **options)
+
+
+def test_machines_of_two_segments_reach_each_other_through_the_router(routed: Routed) -> None:
+    lab = routed.lab
+    for name, host in (("a", "h1"), ("b", "h2"), ("c", "h3")):
+        vm(routed, name, host)
+    assert addresses(lab, "a") == {f"{address(lab, 'a')}/24"}  # a lease
+    assert [address(lab, name).split(".")[1] for name in ("a", "b", "c")] == ["1", "2", "2"]
+    assert pings(lab, "a", address(lab, "b"))
+    assert pings(lab, "b", address(lab, "a"))
+    assert pings(lab, "b", address(lab, "c"))
+    route = lab.run("a", ["ip", "route", "get", address(lab, "b")]).stdout
+    assert "via 10.1.0.1" in route
+    neighbour = lab.run("b", ["ip", "route", "get", address(lab, "c")]).stdout
+    assert "via" not in neighbour
+
+
+def test_each_segment_has_its_own_dhcp_server(routed: Routed) -> None:
+    lab = routed.lab
+    served = {one["binding:host_id"]: one["fixed_ips"] for one in servers(lab, routed.network["id"])}
+    assert set(served) in ({"h1", "h2"}, {"h1", "h3"})
+    for name, host, number in (("a", "h1", 0), ("b", "h3", 1)):
+        vm(routed, name, host)
+        lease = dhcp_options(lab.dhcp(name))
+        own = next(ips for ips in served.values() if ips[0]["subnet_id"] == routed.subnets[number]["id"])
+        assert lease["new_dhcp_server_identifier"] == own[0]["ip_address"]
+        assert lease["new_routers"] == routed.subnets[number]["gateway_ip"]
+        # The route to the other segment, by the gateway: 24.10.N.0 and the gateway, then the default route.
+        peer = routed.subnets[1 - number]["cidr"].split(".")[1]
+        assert f"24 10 {peer} 0" in lease["new_rfc3442_classless_static_routes"].replace(".", " ")
+
+
+def test_a_port_gets_its_address_with_its_host(routed: Routed) -> None:
+    lab = routed.lab
+    group = lab.api.list("security_group", name="open")[0]["id"]
+    waiting = lab.api.create("port", network_id=routed.network["id"], security_groups=[group])
+    assert (waiting["fixed_ips"], waiting["ip_allocation"]) == ([], "deferred")
+    vm(routed, "late", "h2", port=waiting["id"])
+    vm(routed, "a", "h1")
+    assert address(lab, "late").startswith("10.2.0.")
+    assert port(lab, "late")["status"] == "ACTIVE"
+    assert pings(lab, "a", address(lab, "late"))
