@@ -275,7 +275,7 @@ def test_the_status_follows_from_the_ports(server: Server, api: Api, admin: Api,
 
     assert status() == "DOWN"
     bind(admin, parent, "h1")
-    assert status() == "BUILD"
+    assert status() == "DOWN"  # the instance does not run yet
     wire(server, "h1", parent, one)
     assert status() == "BUILD"
     wire(server, "h1", two)
@@ -293,6 +293,8 @@ def test_the_status_follows_from_the_ports(server: Server, api: Api, admin: Api,
     assert status() == "ACTIVE"
     server.core.provisioning.lost(two["id"], "h1")
     assert status() == "BUILD"
+    server.core.provisioning.lost(parent["id"], "h1")
+    assert status() == "DOWN"
 
 
 # --- two requests at once ---------------------------------------------------------------------------------------------

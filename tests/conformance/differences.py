@@ -67,5 +67,5 @@ DIFFERENCES: dict[str, str] = {
     "firewall_rules.position: absent": "Neutron does not show it either: a rule may be in several policies.",
     "firewall_policies.firewall_rules: default": _FIREWALL_LIST,
     "firewall_groups.ports: default": _FIREWALL_LIST,
-    "trunks.*: ours": "The standard attributes and tags, which Neutron shows (exchange 687); neutron-lib does not list them.",
+    "trunks.*: ours": "The standard attributes and tags, as Neutron shows them (exchange 687), not in neutron-lib.",
 }
