@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from neutrino.feed.messages import Status
 from neutrino.model.trunks import trunk_bridge
+from neutrino.server.feed.reports.reports import Reports
+from neutrino.server.feed.reports.trunk_status import TrunkStatus
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api, Response
@@ -296,6 +299,32 @@ def test_the_status_follows_from_the_ports(server: Server, api: Api, admin: Api,
     assert status() == "BUILD"
     server.core.provisioning.lost(parent["id"], "h1")
     assert status() == "DOWN"
+
+
+def test_a_host_that_cannot_wire_a_subport(server: Server, api: Api, admin: Api, ports: list[Object]) -> None:
+    parent, one, two, _ = ports
+    for host in ("h1", "h2"):
+        switch(server, host)
+    trunk = trunk_on(api, parent, vlan(one, 10), vlan(two, 11))
+    bind(admin, parent, "h1")
+    wire(server, "h1", parent, one)
+    reports = Reports(None, None, server.core.provisioning, {"trunk": TrunkStatus(server.db).take})  # type: ignore[arg-type]
+
+    def report(host: str, status: str) -> str:
+        reports.write([(host, [Status(kind="trunk", id=trunk["id"], status=status, reason="no room", role="l2")])])
+        shown = api.show("trunk", trunk["id"])
+        assert "failed_host" not in shown
+        return str(shown["status"])
+
+    assert report("h2", "ERROR") == "BUILD"  # not the parent's host
+    assert report("h1", "ERROR") == "DEGRADED"
+    assert report("h1", "ACTIVE") == "BUILD"
+    assert report("h1", "ERROR") == "DEGRADED"
+    wire(server, "h1", two)
+    assert api.show("trunk", trunk["id"])["status"] == "ACTIVE"
+    bind(admin, parent, "h2")
+    wire(server, "h2", parent)
+    assert api.show("trunk", trunk["id"])["status"] == "BUILD"  # what the previous host could not do does not count
 
 
 # --- two requests at once ---------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from neutrino.agent.l2.desired import L2Options
-from neutrino.agent.l2.trunks import parents, plan_trunks
+from neutrino.agent.l2.desired import HostState, L2Options
+from neutrino.agent.l2.trunks import TrunkStatuses, parents, plan_trunks
 from neutrino.dataplane.ovsdb.api import DeleteBridge, DeletePort, Interface, SetBridge, SetPort
 from neutrino.model.state import Port
 from neutrino.model.trunks import parent_patch, subport_patch, trunk_bridge
@@ -152,3 +152,16 @@ def test_the_target_of_a_live_migration_prepares_the_parent() -> None:
     host.plug("p1", BRIDGE)
     outcome = host.reconcile(network("net"), OPEN, parent)
     assert (outcome.prepared, outcome.wired) == ({"p1"}, {})
+
+
+def test_a_trunk_with_a_port_that_is_not_wired_is_reported() -> None:
+    ports = {each.id: each for each in (PARENT, RED, GREEN)}
+
+    def reported(wired: set[str], failed: dict[str, str]) -> list[tuple[str, str, str]]:
+        statuses = TrunkStatuses().statuses(HostState(ports=ports), wired, failed)
+        return [(each.id, each.status, each.reason) for each in statuses]
+
+    assert reported(set(), {}) == []  # nothing is plugged yet
+    assert reported({PARENT.id, RED.id}, {}) == [(TRUNK, "ACTIVE", "")]
+    assert reported({PARENT.id}, {RED.id: "no room"}) == [(TRUNK, "ERROR", "no room")]
+    assert reported({PARENT.id}, {"another": "no room"}) == [(TRUNK, "ACTIVE", "")]

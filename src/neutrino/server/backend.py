@@ -16,6 +16,7 @@ from neutrino.server.events import nova
 from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, TakeStatus, one_word
+from neutrino.server.feed.reports.trunk_status import TrunkStatus
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.plugin import build_services
@@ -66,6 +67,8 @@ def host_reports(backend: Backend) -> Reports:
     statuses: dict[str, TakeStatus] = {}
     if "firewall_v2" in plugins:
         statuses["firewall_group"] = FirewallStatus(db).take
+    if "trunk" in plugins:
+        statuses["trunk"] = TrunkStatus(db).take
     if "router" not in plugins:
         return Reports(registry, dhcp.reported, provisioning, statuses, answered=answered)
     l3 = build_services(services)

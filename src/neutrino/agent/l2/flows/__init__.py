@@ -13,6 +13,7 @@ from neutrino.agent.l2.flows.integration import DhcpCopies, Physical, Switching
 from neutrino.agent.l2.flows.qos import Bandwidth, PacketRate
 from neutrino.agent.l2.flows.qos_minimum import MinimumBandwidth
 from neutrino.agent.l2.flows.tunnel import Tunnels
+from neutrino.agent.l2.trunks import TrunkStatuses
 
 BUILT_IN: tuple[L2Extension, ...] = (
     Switching(),
@@ -27,4 +28,5 @@ BUILT_IN: tuple[L2Extension, ...] = (
     Bandwidth(),
     PacketRate(),
     MinimumBandwidth(),
+    TrunkStatuses(),
 )
