@@ -18,7 +18,7 @@ import pytest
 from neutrino.server.api.definition import Resource
 from neutrino.server.main import Server
 from tests.api.agents import switch
-from tests.api.client import ADMIN, Api
+from tests.api.client import ADMIN, Api, Response
 from tests.support.resources import RESOURCES
 
 pytestmark = pytest.mark.slow
@@ -134,6 +134,7 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
         "minimum_bandwidth_rule": {"min_kbps": 1000},
         "packet_rate_limit_rule": {"max_kpps": 10},
         "minimum_packet_rate_rule": {"min_kpps": 10},
+        "trunk": {"port_id": ids["port"]},
         "trace": {"source_port_id": ids["port"], "destination_address": "10.0.0.1"},
     }
     return values.get(resource.name, {})
@@ -155,7 +156,7 @@ def fails(resource: Resource, caller: Api, ids: dict[str, str]) -> Iterator[str]
         if made.status >= 500:
             yield f"POST {path} {attribute.name}={json.dumps(value)[:80]}: {made.status}"
         elif made.status == 201 and "delete" in resource.verbs:
-            gone = caller.delete(f"{path}/{escaped(made.body[resource.name][resource.key])}")
+            gone = removed(resource, caller, f"{path}/{escaped(made.body[resource.name][resource.key])}")
             if gone.status >= 500:
                 yield f"DELETE after {attribute.name}={json.dumps(value)[:80]}: {gone.status}"
     first = caller.post(path, {resource.name: sensible(resource, ids)})
@@ -168,7 +169,14 @@ def fails(resource: Resource, caller: Api, ids: dict[str, str]) -> Iterator[str]
         shown = caller.get(member) if changed.status == 200 else changed
         if max(changed.status, shown.status) >= 500:
             yield f"PUT {path} {attribute.name}={json.dumps(value)[:80]}: {changed.status}, {shown.status}"
-    caller.delete(member)
+    removed(resource, caller, member)
+
+
+def removed(resource: Resource, caller: Api, member: str) -> Response:
+    """The answer to the deletion of an object. A trunk that is disabled is enabled first."""
+    if resource.name == "trunk":
+        caller.put(member, {"trunk": {"admin_state_up": True}})
+    return caller.delete(member)
 
 
 @pytest.mark.parametrize("resource", WRITTEN, ids=lambda r: r.name)

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from neutrino.feed.messages import Status
 from neutrino.model.trunks import trunk_bridge
+from neutrino.server.feed.reports.reports import Reports
+from neutrino.server.feed.reports.trunk_status import TrunkStatus
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api, Response
@@ -102,17 +105,17 @@ def test_the_parent_shows_its_subports(api: Api, ports: list[Object]) -> None:
         ({}, 400, "HTTPBadRequest"),
         ("x", 400, "HTTPBadRequest"),
         ({"segmentation_type": "vlan"}, 400, "HTTPBadRequest"),
-        ({"segmentation_type": "vlan", "segmentation_id": 0, "own": True}, 400, "InvalidInput"),
-        ({"segmentation_type": "vlan", "segmentation_id": 4095, "own": True}, 400, "InvalidInput"),
-        ({"segmentation_type": "vlan", "segmentation_id": "ten", "own": True}, 400, "InvalidInput"),
-        ({"segmentation_type": "vxlan", "segmentation_id": 9, "own": True}, 400, "InvalidInput"),
-        ({"segmentation_type": ["vlan"], "segmentation_id": {}, "own": True}, 400, "InvalidInput"),
-        ({"own": True}, 400, "InvalidInput"),
+        ({"segmentation_type": "vlan", "segmentation_id": 0, "own": None}, 400, "InvalidInput"),
+        ({"segmentation_type": "vlan", "segmentation_id": 4095, "own": None}, 400, "InvalidInput"),
+        ({"segmentation_type": "vlan", "segmentation_id": "ten", "own": None}, 400, "InvalidInput"),
+        ({"segmentation_type": "vxlan", "segmentation_id": 9, "own": None}, 400, "InvalidInput"),
+        ({"segmentation_type": ["vlan"], "segmentation_id": {}, "own": None}, 400, "InvalidInput"),
+        ({"own": None}, 400, "InvalidInput"),
     ],
 )
 def test_refused_subports(api: Api, ports: list[Object], subport: Any, status: int, type_: str) -> None:
     parent, one, two, _ = ports
-    if isinstance(subport, dict) and subport.pop("own", False):
+    if isinstance(subport, dict) and "own" in subport:
         subport = {**subport, "port_id": one["id"]}
     body = {"trunk": {"port_id": parent["id"], "sub_ports": [subport]}}
     assert "sub_ports" in api.post("/trunks", body).refused(status, type_).message or status == 404
@@ -147,10 +150,11 @@ def test_subports_are_unique(api: Api, ports: list[Object]) -> None:
 def test_a_subport_inherits_the_vlan_of_its_network(api: Api, admin: Api, ports: list[Object]) -> None:
     vlans = {"provider__network_type": "vlan", "provider__physical_network": "physnet1"}
     parent = admin.port(admin.network(**vlans))
-    network = admin.network(**vlans, provider__segmentation_id=123)
+    network = admin.network(**vlans)
+    number = network["provider:segmentation_id"]
     port, tunnelled = admin.port(network), ports[0]
     trunk = trunk_on(admin, parent, {"port_id": port["id"], "segmentation_type": "inherit"})
-    assert trunk["sub_ports"] == [vlan(port, 123)]
+    assert trunk["sub_ports"] == [vlan(port, number)]
     add(admin, trunk, vlan(tunnelled, None, "inherit")).refused(400, "InvalidInput")
     flat = admin.port(admin.network(provider__network_type="local"))
     add(admin, trunk, vlan(flat, None, "inherit")).refused(400, "InvalidInput")
@@ -275,7 +279,7 @@ def test_the_status_follows_from_the_ports(server: Server, api: Api, admin: Api,
 
     assert status() == "DOWN"
     bind(admin, parent, "h1")
-    assert status() == "BUILD"
+    assert status() == "DOWN"  # the instance does not run yet
     wire(server, "h1", parent, one)
     assert status() == "BUILD"
     wire(server, "h1", two)
@@ -293,6 +297,34 @@ def test_the_status_follows_from_the_ports(server: Server, api: Api, admin: Api,
     assert status() == "ACTIVE"
     server.core.provisioning.lost(two["id"], "h1")
     assert status() == "BUILD"
+    server.core.provisioning.lost(parent["id"], "h1")
+    assert status() == "DOWN"
+
+
+def test_a_host_that_cannot_wire_a_subport(server: Server, api: Api, admin: Api, ports: list[Object]) -> None:
+    parent, one, two, _ = ports
+    for host in ("h1", "h2"):
+        switch(server, host)
+    trunk = trunk_on(api, parent, vlan(one, 10), vlan(two, 11))
+    bind(admin, parent, "h1")
+    wire(server, "h1", parent, one)
+    reports = Reports(None, None, server.core.provisioning, {"trunk": TrunkStatus(server.db).take})  # type: ignore[arg-type]
+
+    def report(host: str, status: str) -> str:
+        reports.write([(host, [Status(kind="trunk", id=trunk["id"], status=status, reason="no room", role="l2")])])
+        shown = api.show("trunk", trunk["id"])
+        assert "failed_host" not in shown
+        return str(shown["status"])
+
+    assert report("h2", "ERROR") == "BUILD"  # not the parent's host
+    assert report("h1", "ERROR") == "DEGRADED"
+    assert report("h1", "ACTIVE") == "BUILD"
+    assert report("h1", "ERROR") == "DEGRADED"
+    wire(server, "h1", two)
+    assert api.show("trunk", trunk["id"])["status"] == "ACTIVE"
+    bind(admin, parent, "h2")
+    wire(server, "h2", parent)
+    assert api.show("trunk", trunk["id"])["status"] == "BUILD"  # what the previous host could not do does not count
 
 
 # --- two requests at once ---------------------------------------------------------------------------------------------

@@ -65,5 +65,4 @@ DIFFERENCES: dict[str, str] = {
     "firewall_rules.position: absent": "Neutron does not show it either: a rule may be in several policies.",
     "firewall_policies.firewall_rules: default": _FIREWALL_LIST,
     "firewall_groups.ports: default": _FIREWALL_LIST,
-    "trunks.*: ours": "Standard attributes and tags, which Neutron shows (exchange 687); neutron-lib does not list them.",
 }

@@ -27,6 +27,7 @@ def check(db: Database) -> None:
     _floating_ips(rows)
     _policies(rows)
     _firewall_policies(rows)
+    _trunks(rows)
     assert rows["journal"] == [], "operations were left unfinished"
     assert recount(db) == [], "quotas were miscounted"
 
@@ -142,3 +143,15 @@ def _firewall_policies(rows: Any) -> None:
     defaults = {row["id"] for row in rows["firewall_groups"] if row["is_default"]}
     listed = [row["firewall_group_id"] for row in rows["default_firewall_groups"]]
     assert sorted(defaults) == sorted(listed), "default firewall groups"
+
+
+def _trunks(rows: Any) -> None:
+    """Subports are bound where their parent is, and no port is parent and subport; a VLAN is given once by its key."""
+    ports = {row["id"]: row for row in rows["ports"]}
+    parents = {row["id"]: row["port_id"] for row in rows["trunks"]}
+    members = {row["port_id"]: row["trunk_id"] for row in rows["trunk_subports"]}
+    assert not {*parents.values()} & members.keys(), "a port is parent and subport"
+    for key, trunk in members.items():
+        assert ports[key]["host"] == ports[parents[trunk]]["host"], f"subport {key} is not where its parent is"
+    left = [key for key, row in ports.items() if row["device_owner"] == "trunk:subport" and key not in members]
+    assert left == [], "ports that were removed from a trunk are still marked as subports"

@@ -6,12 +6,15 @@ import dataclasses
 
 import pytest
 
-from neutrino.agent.l2.desired import L2Options
-from neutrino.agent.l2.trunks import parents, plan_trunks
+from neutrino.agent.l2.desired import HostState, L2Options
+from neutrino.agent.l2.trunks import TrunkStatuses, parents, plan_trunks
 from neutrino.dataplane.ovsdb.api import DeleteBridge, DeletePort, Interface, SetBridge, SetPort
 from neutrino.model.state import Port
 from neutrino.model.trunks import parent_patch, subport_patch, trunk_bridge
 from tests.fakes.ovsdb import FakeOvsdb
+from tests.support.l2 import OPEN, network
+from tests.support.l2 import port as l2_port
+from tests.support.switch_host import SwitchHost, host_state
 
 OPTIONS = L2Options()
 TRUNK = "0c6b2f3e-0000-4000-8000-000000000001"
@@ -115,3 +118,50 @@ def test_a_device_that_is_gone_counts_only_in_a_live_migration(ovsdb: FakeOvsdb)
     assert plan_trunks(OPTIONS, PORTS, snapshot, complete=True).changes == ()
     coming = port(1, active=False)
     assert plan_trunks(OPTIONS, {coming.id: coming}, snapshot, complete=True).changes != ()
+
+
+# --- on a whole host --------------------------------------------------------------------------------------------------
+
+
+def test_a_trunk_is_wired_as_ports_of_the_integration_bridge() -> None:
+    host = SwitchHost()
+    nets = network("net"), network("red", number=102)
+    parent = l2_port("p1", 1, groups=["open"], revision=3, trunk_id=TRUNK)
+    red = l2_port("p2", 2, groups=["open"], revision=4, network_id="red", trunk_id=TRUNK, trunk_vlan=10)
+    objects = (*nets, OPEN, parent, red)
+    assert host.reconcile(*objects).wired == {}  # also not by a device in a bridge that is not ours
+    host.switch.ovsdb.apply([SetBridge(BRIDGE)])
+    host.plug("p1", BRIDGE)
+    outcome = host.reconcile(*objects)
+    assert (outcome.wired, outcome.ancillary, outcome.problems) == ({"p1": 3, "p2": 4}, frozenset(), {})
+    tags = {name: each.tag for name, each in host.switch.snapshot.bridges["br-int"].ports.items()}
+    assert tags["tpi-p1"] != tags["spi-p2"]  # each its own network's
+    assert host.reconcile(*objects).changed == 0
+    host.new_reconciler()
+    assert host.reconcile(*objects).changed == 0
+    outcome = host.reconcile(*nets, OPEN, parent)
+    assert outcome.wired == {"p1": 3}
+    assert "spi-p2" not in host.switch.snapshot.bridges["br-int"].ports
+    assert host.reconciler.find(host_state(*objects), complete=True).plan.count("set port") >= 2
+
+
+def test_the_target_of_a_live_migration_prepares_the_parent() -> None:
+    host = SwitchHost()
+    parent = l2_port("p1", 1, groups=["open"], trunk_id=TRUNK, active=False)
+    host.switch.ovsdb.apply([SetBridge(BRIDGE)])
+    host.plug("p1", BRIDGE)
+    outcome = host.reconcile(network("net"), OPEN, parent)
+    assert (outcome.prepared, outcome.wired) == ({"p1"}, {})
+
+
+def test_a_trunk_with_a_port_that_is_not_wired_is_reported() -> None:
+    ports = {each.id: each for each in (PARENT, RED, GREEN)}
+
+    def reported(wired: set[str], failed: dict[str, str]) -> list[tuple[str, str, str]]:
+        statuses = TrunkStatuses().statuses(HostState(ports=ports), wired, failed)
+        return [(each.id, each.status, each.reason) for each in statuses]
+
+    assert reported(set(), {}) == []  # nothing is plugged yet
+    assert reported({PARENT.id, RED.id}, {}) == [(TRUNK, "ACTIVE", "")]
+    assert reported({PARENT.id}, {RED.id: "no room"}) == [(TRUNK, "ERROR", "no room")]
+    assert reported({PARENT.id}, {"another": "no room"}) == [(TRUNK, "ACTIVE", "")]

@@ -93,10 +93,11 @@ class PortReady(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class Status(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="status"):
-    """The status of a floating IP, an HA router or a firewall group on this host, or the prefix delegated to a subnet.
+    """The status of a floating IP, HA router, firewall group or trunk on this host, or the prefix delegated to a subnet.
 
     The other fields are those of a firewall group: the revision that a role of the host has applied, or could not apply
-    and why. A report on an older revision than the current one changes nothing. INACTIVE: the role has the group no more.
+    and why, which a trunk has too. A report on an older revision than the current one changes nothing. INACTIVE: the role
+    has the object no more.
     """
 
     kind: str

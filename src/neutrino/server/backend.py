@@ -17,6 +17,7 @@ from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, TakeStatus, one_word
 from neutrino.server.feed.reports.traffic import Send, TrafficReports
+from neutrino.server.feed.reports.trunk_status import TrunkStatus
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.plugin import build_services
@@ -82,6 +83,8 @@ def host_reports(backend: Backend, metered: Send = lambda event, payload, host: 
         if backend.segments is not None:
             backend.segments.host_reported(report)
 
+    if "trunk" in plugins:
+        statuses["trunk"] = TrunkStatus(db).take
     if "router" not in plugins:
         return Reports(registry, switch_reported, provisioning, statuses, answered=answered)
     l3 = build_services(services)

@@ -514,6 +514,7 @@ trunks = object_table(
     flags("admin_state_up", default=True),
     reference("port_id", "ports", index=False, unique=True),
     integers("generation", default=0),
+    text(255, "failed_host", default=""),  # the host that could not wire all its ports, as reported last
 )
 
 # A port is a subport of one trunk at most. Without CASCADE on it: a port that is in use cannot be deleted.

@@ -59,7 +59,9 @@ class Trunks(ViewCollection):
                 followers.new_trunk(tx, ports[trunk["port_id"]])
             for port in members:
                 followers.new_subport(tx, port)
-            tx.insert(t.trunks, [as_row(t.trunks, {**trunk, "generation": 0}) for trunk in made], limits)
+            tx.insert(
+                t.trunks, [as_row(t.trunks, {**trunk, "generation": 0, "failed_host": ""}) for trunk in made], limits
+            )
             tx.insert(t.trunk_subports, [_row(trunk["id"], one) for trunk in made for one in trunk["sub_ports"]])
         return made
 

@@ -2,11 +2,11 @@
 
 A status that is stored would have to be written by everything that changes a port. This one is always right:
 
-    DOWN      the parent is not bound
+    DOWN      the parent is not bound, or not wired: its instance does not run
     ERROR     the parent or a subport could not be bound
-    DEGRADED  a subport is bound to another host than the parent, or to none, so that it cannot be wired
+    DEGRADED  a subport is bound to another host than the parent, or to none; or the host could not wire one
+    BUILD     the host has not wired all subports yet
     ACTIVE    all of them are wired on the parent's host
-    BUILD     the host has not wired all of them yet
 """
 
 from collections import defaultdict
@@ -50,7 +50,8 @@ _STATUS = sa.case(
     (_parent_is(_parent.c.host == ""), DOWN),
     (sa.or_(_parent_is(_parent.c.vif_type == VIF_FAILED), _some_subport_is(_sub.c.vif_type == VIF_FAILED)), ERROR),
     (_some_subport_is(_sub.c.host != _HOST), DEGRADED),
-    (sa.or_(_parent_is(_waits(_parent)), _some_subport_is(_waits(_sub))), BUILD),
+    (_parent_is(_waits(_parent)), DOWN),
+    (_some_subport_is(_waits(_sub)), sa.case((_t.failed_host == _HOST, DEGRADED), else_=BUILD)),
     else_=ACTIVE,
 )
 
@@ -60,7 +61,8 @@ def _sub_ports(connection: Connection, rows: Sequence[Object]) -> list[list[Obje
     return [found[row["id"]] for row in rows]
 
 
-TRUNKS = View(t.trunks, computed={"status": _STATUS}, hidden=("generation",), not_found=errors.TrunkNotFound).composed(
+_HIDDEN = ("generation", "failed_host")
+TRUNKS = View(t.trunks, computed={"status": _STATUS}, hidden=_HIDDEN, not_found=errors.TrunkNotFound).composed(
     {"sub_ports": Added(("id",), _sub_ports)}
 )
 

@@ -16,6 +16,7 @@ from neutrino.agent.l2.flows.packet_log import PacketLogs
 from neutrino.agent.l2.flows.qos import Bandwidth, PacketRate
 from neutrino.agent.l2.flows.qos_minimum import MinimumBandwidth
 from neutrino.agent.l2.flows.tunnel import Tunnels
+from neutrino.agent.l2.trunks import TrunkStatuses
 
 BUILT_IN: tuple[L2Extension, ...] = (
     Switching(),
@@ -33,4 +34,5 @@ BUILT_IN: tuple[L2Extension, ...] = (
     PortHints(),
     LocalIps(),
     PacketLogs(),
+    TrunkStatuses(),
 )

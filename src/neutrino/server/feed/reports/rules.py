@@ -29,9 +29,13 @@ STATUSES: Final[Mapping[str, frozenset[str]]] = {
     "floatingip": frozenset({"ACTIVE", "DOWN", "ERROR"}),
     "router": frozenset({"active", "standby", "unknown"}),
     "firewall_group": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
+    "trunk": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
 }
 # The roles that report the status of a kind, if others than L3: any of them.
-REPORTERS: Final[Mapping[str, frozenset[str]]] = {"firewall_group": frozenset({role.L2, role.L3})}
+REPORTERS: Final[Mapping[str, frozenset[str]]] = {
+    "firewall_group": frozenset({role.L2, role.L3}),
+    "trunk": frozenset({role.L2}),
+}
 SUBNET: Final = "subnet"  # its status is the prefix delegated to it
 
 _Name = Annotated[str, Meta(min_length=1)]

@@ -29,6 +29,7 @@ def _tables() -> dict[str, list[sa.schema.SchemaItem]]:
             sa.Column("admin_state_up", sa.Boolean, nullable=False),
             sa.Column("port_id", Id, sa.ForeignKey("ports.id"), nullable=False, unique=True),
             sa.Column("generation", sa.Integer, nullable=False),
+            *_text(255, "failed_host"),
         ],
         "trunk_subports": [
             sa.Column("port_id", Id, sa.ForeignKey("ports.id"), primary_key=True),
