@@ -37,7 +37,9 @@ class TrafficReports:
     def _store(self, host: str, message: Traffic) -> list[tuple[str, Payload]]:
         """Store the totals; gives the notifications of what was counted since the last report."""
         with self.db.read() as connection:
-            known = {row.counter_id: row for row in connection.execute(sa.select(t.metering_totals).where(_m.host == host))}
+            known = {
+                row.counter_id: row for row in connection.execute(sa.select(t.metering_totals).where(_m.host == host))
+            }
             fresh = [each for each in message.counters if _is_newer(each, known.get(each.id))]
             labels = _labels(connection, {each.label_id for each in fresh}) if message.granular else {}
         gone = sorted(known.keys() - {each.id for each in message.counters})
