@@ -23,12 +23,15 @@ BRIDGES = ("br-int", "br-tun", "br-provider", "br-ex")
 
 
 @contextlib.contextmanager
-def distributed_lab(central: Sequence[str], hosts: int = 3) -> Iterator[Lab]:
-    """The `central` hosts take SNAT parts of routers (dvr_snat); the others only route their own instances (dvr)."""
+def distributed_lab(central: Sequence[str], hosts: int = 3, more: str = "") -> Iterator[Lab]:
+    """The `central` hosts take SNAT parts of routers (dvr_snat); the others only route their own instances (dvr).
+
+    `more` is further configuration of the agents.
+    """
     usual, other = ("dvr_snat", "dvr") if len(central) > hosts / 2 else ("dvr", "dvr_snat")
     with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
         options = Path(directory) / "dvr.conf"
-        options.write_text(OPTIONS.format(mode=usual))
+        options.write_text(OPTIONS.format(mode=usual) + more)
         with routed_lab(hosts=hosts, agent_config_files=(str(options),)) as lab:
             for host in lab.hosts:
                 if (host in central) != (usual == "dvr_snat"):

@@ -23,6 +23,7 @@ from neutrino.server.feed.kinds import SERVED_KINDS
 from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, one_word
+from neutrino.server.feed.reports.traffic import Send, TrafficReports
 from neutrino.server.feed.server import FeedOptions, FeedServer
 from neutrino.server.feed.stores import ServedKind
 from neutrino.server.hosts.queries import OpenQueries
@@ -58,9 +59,14 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0)
 
 @contextlib.asynccontextmanager
 async def serving(
-    server: Server, address: Address, kinds: Sequence[ServedKind] = SERVED_KINDS, **settings: Any
+    server: Server,
+    address: Address,
+    kinds: Sequence[ServedKind] = SERVED_KINDS,
+    *,
+    metered: Send = lambda event, payload, host: None,
+    **settings: Any,
 ) -> AsyncIterator[FeedServer]:
-    """The feed of a server, in this loop."""
+    """The feed of a server, in this loop. `metered` gets notifications of metered traffic."""
     ports = DistributedPortStatus(server.db, server.core.provisioning)
 
     def settle() -> None:
@@ -75,7 +81,8 @@ async def serving(
         "firewall_group": FirewallStatus(server.db).take,
     }
     answered = OpenQueries(server.db).take_answer
-    reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle, answered)
+    traffic = TrafficReports(server.db, metered).take
+    reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle, answered, traffic)
     how = replace(FeedOptions("server-1", [address], keep_changes=3600, report_delay=0.01), **settings)
     made = FeedServer(server.db, Credentials(server.db), reports, how, kinds)
     stop = asyncio.Event()

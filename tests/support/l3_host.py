@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import L3, PROBLEMS, AgentState
+from neutrino.model.metering import MeteredTraffic
 from neutrino.model.routing import Router
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.nft import FakeNft
@@ -39,10 +40,18 @@ class Feed:
         self.statuses: list[tuple[str, str, str]] = []
         self.status_details: list[tuple[int, str]] = []  # revision and reason of each
         self.errors: list[str] = []
+        self.reported: list[tuple[MeteredTraffic, ...]] = []  # metering counters
 
     def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None:
         self.statuses.append((kind, key, status))
         self.status_details.append((revision, reason))
+
+    def traffic(self, counters: Sequence[MeteredTraffic], *, granular: bool) -> None:
+        self.reported.append(tuple(counters))
+
+    @property
+    def is_traffic_acknowledged(self) -> bool:
+        return True
 
     def error(self, kind: str, key: str, text: str) -> None:
         self.errors.append(text)

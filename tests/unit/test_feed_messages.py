@@ -13,8 +13,12 @@ from neutrino.feed.address import Address, BadAddress, parse
 from neutrino.feed.client import UnacknowledgedReports
 from neutrino.feed.state import State
 from neutrino.model.agents import AgentState
+from neutrino.model.metering import MeteredTraffic
 from neutrino.model.state import GroupMembers, Member
 
+TRAFFIC = MeteredTraffic(
+    id="c", label_id="l", router_id="r", project_id="p", packets=1, bytes=2, first_update=3, last_update=4
+)
 FROM_HOST = [
     m.Hello(host="h1", cursor=m.Cursor("db", 7), have={"port": {"p": "1"}}, roles=("l2",)),
     m.Report(serial=1, states=(AgentState("a", "b", "h1", "t", configurations={"x": [1]}),), applied=3),
@@ -23,6 +27,7 @@ FROM_HOST = [
     m.Have(have={"port": {"p": "1"}}),
     m.PortReady(serial=5, port_id="p", revision=4),
     m.Status(serial=6, kind="floating_ip", id="f", status="ACTIVE"),
+    m.Traffic(serial=8, counters=(TRAFFIC,), granular=True),
     m.Problem(serial=4, kind="port", id="p", text="no tap"),
     m.Answer(serial=7, id="q", result=msgspec.Raw(b'{"exits":[]}')),
 ]

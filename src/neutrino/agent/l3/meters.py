@@ -9,11 +9,12 @@ Counters are read every `measure_interval` seconds, and before a change of their
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -131,9 +132,18 @@ class MeterReports:
         metered = {each.id: each.project_id for each in self.routers() if each.metering_labels}
         await asyncio.to_thread(self._tried, self.meters.measure, metered)
 
-    async def before_change(self, applied: Router | None, router: Router | None) -> None:
-        """A router is changed from the state in which it was applied: its counters may be removed."""
-        if applied is not None and applied.metering_labels and applied != router:
+    @contextlib.asynccontextmanager
+    async def changing(self, applied: Router | None, router: Router | None) -> AsyncIterator[None]:
+        """A router is changed from the state in which it was applied: its counters may be removed.
+
+        They are read before, and once more after it: one that is removed and created again before the next reading
+        would be taken for the old one.
+        """
+        changes = applied is not None and applied.metering_labels and applied != router
+        if changes and applied is not None:
+            await asyncio.to_thread(self._tried, self.meters.measure_one, applied.id, applied.project_id)
+        yield
+        if changes and applied is not None:
             await asyncio.to_thread(self._tried, self.meters.measure_one, applied.id, applied.project_id)
 
     def _tried(self, measure: Callable[..., None], *args: object) -> None:

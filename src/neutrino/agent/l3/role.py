@@ -5,6 +5,7 @@ a device of it is removed from the bridge, and by the periodic resync, to repair
 """
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -228,14 +229,13 @@ class L3Role:
         if synced:
             await self.delegations.leave(router)
             await self.daemons.release(router)
-        if self.meters is not None:
-            await self.meters.before_change(self._applied.get(router_id), router)
         statuses = self._statuses_of(router)  # before it is rendered: a change meanwhile is applied in another round
         # If keepalived has died, another host is active by now: `apply` removes the addresses that it had set here.
         had_keepalived = await asyncio.to_thread(self.daemons.has_keepalived, router_id)
-        applied = await asyncio.to_thread(
-            self.routers.apply, router, keepalived=router.ha is None or had_keepalived, complete=synced
-        )
+        async with self._metering(router_id, router):
+            applied = await asyncio.to_thread(
+                self.routers.apply, router, keepalived=router.ha is None or had_keepalived, complete=synced
+            )
         self._ha_applied(router, applied, known_state)
         if applied.failover is not None and router.ha is not None:
             await self._prepare_keepalived(router_id, router.ha.interface.id, had_keepalived)
@@ -264,14 +264,19 @@ class L3Role:
         self._forget_ha(router_id)
         await self.delegations.stop(router_id)  # first: it uses the gateway port, which may be another host's by now
         await self.daemons.stop(router_id)
-        if self.meters is not None:
-            await self.meters.before_change(self._applied.get(router_id), None)
-        await asyncio.to_thread(self.routers.remove, router_id)
+        async with self._metering(router_id, None):
+            await asyncio.to_thread(self.routers.remove, router_id)
         self._floating_ips.forget(router_id)
         self._statuses.forget(router_id)
         self._applied.pop(router_id, None)
         self._announcements.cancel(router_id)  # its addresses may be another host's by now
         return await self._notify_extensions(RouterResult(router_id))
+
+    def _metering(self, router_id: str, router: Router | None) -> contextlib.AbstractAsyncContextManager[None]:
+        """Around a change of a router that may remove its metering counters."""
+        if self.meters is None:
+            return contextlib.nullcontext()
+        return self.meters.changing(self._applied.get(router_id), router)
 
     async def _failed(self, router_id: str, problem: str) -> None:
         router = self._feed.state.get(ROUTER, router_id)
