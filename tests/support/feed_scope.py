@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.dhcp import ROUTERS, is_metadata_network
 from neutrino.model.routing import Router, RouterInterface
-from neutrino.model.state import GroupMembers, Network, Object, Port
+from neutrino.model.state import GroupMembers, Network, Object, Port, SecurityGroup
 from neutrino.server.feed.kinds import readers
 from neutrino.server.feed.readers import read_all
 from neutrino.server.feed.records import TUNNEL_TYPES, NetworkRecord, PortRecord, Records
@@ -38,6 +38,7 @@ def scope(records: Records, host: str) -> dict[Key, Object]:
             "port",
             "firewall_group",
             "qos_policy",
+            "log",
         )
     }
     ports: list[PortRecord] = list(found["port"].values())
@@ -64,6 +65,7 @@ def scope(records: Records, host: str) -> dict[Key, Object]:
             out["router", router_id] = router[host]
             served |= {interface.network_id for interface in router[host].interfaces}
     out |= _policies(found, list(out.values()))
+    out |= _logs(found, list(out.values()))
     out |= _firewall_groups(found, [each for each in out.values() if isinstance(each, Port | Router)])
     out |= {("dhcp_port", p.id): p.dhcp for p in ports if p.dhcp is not None and p.network_id in served}
     macs = [agent.dvr_mac for agent in found["agent"].values() if agent.dvr_mac is not None]
@@ -83,6 +85,15 @@ def _policies(found: Mapping[str, Any], holders: Sequence[Object]) -> dict[Key, 
             ids |= {each.qos_policy_id for each in holder.floating_ips}
             ids |= {each.qos_policy_id for each in holder.port_forwardings}
     return {("qos_policy", key): found["qos_policy"][key] for key in ids & found["qos_policy"].keys()}
+
+
+def _logs(found: Mapping[str, Any], holders: Sequence[Object]) -> dict[Key, Object]:
+    """The logs of ports on the host's networks, of its groups, and of the projects of these."""
+    groups = [holder for holder in holders if isinstance(holder, SecurityGroup)]
+    topics = {holder.id for holder in holders if isinstance(holder, Network)}
+    topics |= {key for group in groups for key in (group.id, group.project_id) if key}
+    logs = found["log"].items()
+    return {("log", key): log for key, log in logs if (log.network_id or log.resource_id or log.project_id) in topics}
 
 
 def _security_groups(found: Mapping[str, Any], group_ids: set[str]) -> dict[Key, Object]:

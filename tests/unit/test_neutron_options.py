@@ -347,7 +347,7 @@ def test_the_files_that_commands_write_have_only_options_that_are_read(template:
         ("mine", "fip_qos,port_forwarding", True),
         ("qos", "fip_qos,port_forwarding", False),
         ("mine", "qos,mine", False),
-        ("log", "qos", True),
+        ("fdb", "qos", True),
     ],
 )
 def test_a_list_of_extensions_that_a_later_file_replaces_is_reported(

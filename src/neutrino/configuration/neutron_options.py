@@ -146,6 +146,7 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
 
 # Sections that have no meaning as a whole.
 NOT_NEEDED_SECTIONS: dict[str, str] = {
+    "LOCAL_IP": "local IPs are translated by conntrack, with every firewall",
     "cache": "metadata requests are answered from the state of the host",
     "designate": "external DNS services are not supported",
     "ironic": "Ironic is not notified",

@@ -1,0 +1,113 @@
+"""Logs and local IPs in the feed: hosts receive the logs of their ports' networks, groups and projects, and port by port
+the local IPs that these are associated with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neutrino.feed.address import Address
+from neutrino.model.packet_log import PacketLog
+from neutrino.model.state import LocalIp, Port
+from neutrino.server.feed.connections.credentials import Credentials
+from neutrino.server.main import Server
+from tests.api.agents import switch
+from tests.api.client import Api
+from tests.api.conftest import start
+from tests.support.feed import DATABASES, HostEnd, new_database, serving, until
+
+HOSTS = ("h1", "h2")
+
+
+@pytest.fixture(params=DATABASES)
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    made = start(tmp_path, new_database(request, request.param, tmp_path), {})
+    for number, host in enumerate(HOSTS):
+        switch(made, host, tunneling_ip=f"192.0.2.{number}")
+    yield made
+    made.close()
+
+
+@contextlib.asynccontextmanager
+async def hosts(server: Server, directory: Path) -> AsyncIterator[list[HostEnd]]:
+    keys = {host: Credentials(server.db).add(host) for host in HOSTS}
+    address = Address(path=str(directory / "feed.sock"))
+    async with serving(server, address), contextlib.AsyncExitStack() as stack:
+        ends = [await stack.enter_async_context(HostEnd(address, host, keys[host])) for host in HOSTS]
+        for end in ends:
+            await end.equals_the_database(server)
+        yield ends
+
+
+async def doing(call: Callable[..., Any], *args: Any, **values: Any) -> Any:
+    return await asyncio.to_thread(lambda: call(*args, **values))
+
+
+def logs(end: HostEnd) -> set[str]:
+    return {*end.client.state.objects["log"]}
+
+
+def test_a_host_receives_the_logs_of_its_ports(server: Server, tmp_path: Path) -> None:
+    api = Api(server.app)
+    admin, network = api.as_admin(), api.network()
+    api.subnet(network)
+    group = api.make("security_group", name="g")["id"]
+    port = admin.port(network, binding__host_id="h1", security_groups=[group], project_id=api.project)
+    admin.port(api.network(), binding__host_id="h2", project_id="another")
+
+    async def made(**values: Any) -> str:
+        body = {"resource_type": "security_group", "project_id": api.project, **values}
+        return str((await doing(admin.make, "log", **body))["id"])
+
+    async def run() -> None:
+        async with hosts(server, tmp_path) as (h1, h2):
+            of_port, of_group = await made(target_id=port["id"], name="p"), await made(resource_id=group, event="DROP")
+            of_project, elsewhere = await made(), await made(project_id="another")
+            await until(lambda: logs(h1) == {of_port, of_group, of_project}, "h1 has the logs of its port")
+            await until(lambda: logs(h2) == {elsewhere}, "h2 has the log of its port's project")
+            assert h1.client.state.get("log", of_port) == PacketLog(
+                id=of_port, name="p", project_id=api.project, target_id=port["id"], network_id=network["id"]
+            )
+            await doing(admin.change, "log", of_group, enabled=False)
+            await until(lambda: logs(h1) == {of_port, of_project}, "h1 has lost the disabled log")
+            await doing(admin.change, "log", of_group, enabled=True)
+            await until(lambda: of_group in logs(h1), "h1 has it again")
+            await doing(api.delete, f"/ports/{port['id']}")
+            await until(lambda: logs(h1) == set(), "h1 has no port any more")
+            await doing(api.delete, f"/security-groups/{group}")
+            for end in (h1, h2):
+                await end.equals_the_database(server)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_port_has_the_local_ips_that_it_is_associated_with(server: Server, tmp_path: Path) -> None:
+    api = Api(server.app)
+    admin, network = api.as_admin(), api.network()
+    api.subnet(network)
+    port = admin.port(network, binding__host_id="h1", project_id=api.project)
+    local_ip = api.make("local_ip", network_id=network["id"], local_ip_address="10.0.0.200")
+    path = f"/local_ips/{local_ip['id']}/port_associations"
+    wanted = LocalIp("10.0.0.200", port["fixed_ips"][0]["ip_address"])
+
+    def found(end: HostEnd) -> tuple[LocalIp, ...]:
+        held = end.client.state.get("port", port["id"])
+        assert isinstance(held, Port)
+        return held.local_ips
+
+    async def run() -> None:
+        async with hosts(server, tmp_path) as (h1, _):
+            assert found(h1) == ()
+            await doing(api.post, path, {"port_association": {"fixed_port_id": port["id"]}})
+            await until(lambda: found(h1) == (wanted,), "h1 has the local IP")
+            await doing(api.delete, f"{path}/{port['id']}")
+            await until(lambda: found(h1) == (), "h1 has lost the local IP")
+            await h1.equals_the_database(server)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
