@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from neutrino.server import config
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
+from neutrino.server.dns.build import ExternalDns, build_dns
 from neutrino.server.events import nova
 from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
@@ -30,6 +31,7 @@ Object = Mapping[str, Any]
 class Backend:
     services: Services  # with the core plugin
     dhcp: DhcpScheduler
+    dns: ExternalDns | None  # in the feed process it records, and the API workers publish
     close: Callable[[], None]
 
 
@@ -50,12 +52,13 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
     services = Services(conf, db, quotas, registry, groups, port_changed, floating_ip_changed)
     core = load("neutrino.core_plugins", conf.core_plugin)(services)
     dhcp = build_dhcp(conf, db, registry, core)
+    dns = build_dns(conf, db, core.operations)
 
     def close() -> None:
         nova_sink.queue.close()
         db.close()
 
-    return Backend(replace(services, core=core), dhcp, close)
+    return Backend(replace(services, core=core), dhcp, dns, close)
 
 
 def host_reports(backend: Backend) -> Reports:
