@@ -148,7 +148,6 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
 NOT_NEEDED_SECTIONS: dict[str, str] = {
     "LOCAL_IP": "local IPs are translated by conntrack, with every firewall",
     "cache": "metadata requests are answered from the state of the host",
-    "designate": "external DNS services are not supported",
     "ironic": "Ironic is not notified",
     "oslo_concurrency": "no file locks are used",
     "oslo_messaging_kafka": "notifications are sent to RabbitMQ",
@@ -167,6 +166,7 @@ NOT_NEEDED_SECTIONS: dict[str, str] = {
 LIBRARY_SECTIONS: dict[str, tuple[str, str]] = {
     "keystone_authtoken": ("auth_type", "read with auth_strategy = keystone"),
     "nova": ("auth_type", "read with credentials in this section"),
+    "designate": ("auth_type", "read with external_dns_driver = designate"),
     "healthcheck": ("disable_by_file_path", "read with the backend in backends that has the option"),
     "oslo_policy": ("policy_file", "read by the server"),
     "cors": ("allowed_origin", "read by the server"),
@@ -187,7 +187,6 @@ REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
                 ),
                 "networks are scheduled to the agents with the fewest networks, by availability zone",
             ),
-            "external_dns_driver": Refusal(EMPTY, "external DNS services are not supported"),
             "api_extensions_path": Refusal(
                 EMPTY, "packages add API resources by the entry point neutrino.service_plugins"
             ),

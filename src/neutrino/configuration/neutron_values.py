@@ -104,6 +104,13 @@ TABLE: dict[tuple[str, str], Names] = {
         },
         group="neutrino.service_plugins",
     ),
+    ("DEFAULT", "external_dns_driver"): Names(
+        names={
+            "none": "",
+            "neutron.services.externaldns.drivers.designate.driver.Designate": "designate",
+        },
+        group="neutrino.external_dns_drivers",
+    ),
     ("ml2", "mechanism_drivers"): Names(
         missing={
             **dict.fromkeys(("ovn", "ovn-sync"), _OVN),

@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from neutrino.server import config
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
+from neutrino.server.dns.build import ExternalDns, build_dns
 from neutrino.server.events import nova
 from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
@@ -33,6 +34,7 @@ Object = Mapping[str, Any]
 class Backend:
     services: Services  # with the core plugin
     dhcp: DhcpScheduler
+    dns: ExternalDns | None  # in the feed process it records, and the API workers publish
     close: Callable[[], None]
     segments: SegmentReporter | None = None  # reports segments to Placement
 
@@ -59,6 +61,7 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
         core.subnets.commit_hooks.append(segments.subnet_changed)
         core.ports.commit_hooks.append(segments.port_changed)
         core.networks.segment_hooks.append(segments.segment_changed)
+    dns = build_dns(conf, db, core.operations)
 
     def close() -> None:
         nova_sink.queue.close()
@@ -67,6 +70,7 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
         db.close()
 
     return Backend(replace(services, core=core), dhcp, close, segments)
+    return Backend(replace(services, core=core), dhcp, dns, close)
 
 
 def host_reports(backend: Backend, metered: Send = lambda event, payload, host: None) -> Reports:

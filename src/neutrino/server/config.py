@@ -16,6 +16,7 @@ from neutrino.server import tls
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.db.session import FAILOVER_SECONDS, Database
+from neutrino.server.dns import config as dns
 from neutrino.server.fwaas import config as firewall
 from neutrino.server.l3.config import OPTIONS as L3
 from neutrino.server.ui import config as ui
@@ -149,6 +150,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.ListOpt("default_availability_zones", default=[], help="Zones of networks that name none."),
         *L3,
         *firewall.GENERAL,
+        *dns.GENERAL,
         cfg.BoolOpt(
             "notify_nova_on_port_status_changes",
             default=True,
@@ -271,6 +273,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         for name, limit in QUOTAS.items()
     ],
     firewall.GROUP: firewall.DEFAULT_RULES,
+    **dns.OPTIONS,
     "nova": [  # keystoneauth registers its own options in this group (`events/nova.py`)
         cfg.StrOpt("region_name", help="The region of Nova's endpoint."),
         cfg.StrOpt(

@@ -36,6 +36,7 @@ from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
 from neutrino.server.dhcp.scheduler import DhcpScheduler
+from neutrino.server.dns.build import ExternalDns, report_default_domain
 from neutrino.server.events import nova
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.history import Changes
@@ -77,6 +78,7 @@ class Server:
     stop: threading.Event  # set by `close`
     service_plugins: Mapping[str, Any]  # by their names in the configuration
     process: ServerProcess  # the row of this process, written from `begin` on
+    dns: ExternalDns | None  # None without external_dns_driver
 
 
 def assemble(conf: cfg.ConfigOpts) -> Server:
@@ -137,17 +139,20 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     def close() -> None:
         stop.set()
         process.stop()
+        if backend.dns is not None:
+            backend.dns.close()
         if notifier is not None:
             notifier.queue.close()
         backend.close()
 
-    return Server(wrap(app, conf), conf, db, core, registry, dhcp, close, stop, service_plugins, process)
+    return Server(wrap(app, conf), conf, db, core, registry, dhcp, close, stop, service_plugins, process, backend.dns)
 
 
 def report(server: Server, agent_options: Callable[[], findings.Groups] = tuple) -> None:
     """Log what the configuration files have that is without effect. Once, in the process that is started first."""
     findings.report(server.conf, findings.SERVER, agent_options)
     nova.report_unconfigured(server.conf)
+    report_default_domain(server.conf)
 
 
 def begin(server: Server) -> None:
@@ -169,6 +174,8 @@ def begin(server: Server) -> None:
     sweeper = Sweeper(schedulers, server.registry, interval, server.stop, tasks)
     threading.Thread(target=sweeper.run, daemon=True, name="sweeper").start()
     server.process.start()
+    if server.dns is not None:
+        server.dns.start()
 
 
 def _table(resource: Resource) -> sa.Table:

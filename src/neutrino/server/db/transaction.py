@@ -131,6 +131,10 @@ class Transaction:
         else:
             self._changes[kind, object_id] = Change(before.created, deleted, project_id or before.project_id)
 
+    def changed(self, kind: str) -> list[str]:
+        """The ids of the objects of a kind that this transaction has created, changed or deleted so far."""
+        return [key for changed_kind, key in self._changes if changed_kind == kind]
+
     def use(self, resource: str, project_id: str, amount: int, limit: int = UNLIMITED) -> None:
         """Add `amount` (which may be negative) to a project's usage of a resource, up to `limit`."""
         if limit == UNCOUNTED:

@@ -182,7 +182,15 @@ def build(services: Services) -> RouterPlugin:
     core.ports.delete_checks.append(port_callbacks.check_delete)
     core.ports.transaction_hooks += [port_callbacks.port_changes, ndp_proxies.port_changes]
     core.networks.unused_port_finders.append(port_callbacks.network_changes)
-    floating_ips = FloatingIps(db, core.operations, quotas, core.networks, core.ports, services.floating_ip_changed)
+    floating_ips = FloatingIps(
+        db,
+        core.operations,
+        quotas,
+        core.networks,
+        core.ports,
+        services.floating_ip_changed,
+        publishes_names=bool(conf.external_dns_driver),
+    )
     collections = (
         (ROUTER, routers, interfaces, ViewCollection(db, router_view.ROUTERS)),
         (FLOATINGIP, floating_ips, ViewCollection(db, FLOATING_IPS)),

@@ -31,6 +31,8 @@ LOG = logging.getLogger(__name__)
 # Processes of other servers cannot be looked up: an entry this old is taken for abandoned. Postcommits end long before.
 ABANDONED_SECONDS = 300.0
 Undo = Callable[[Mapping[str, Any]], None]
+# Called at the end of a transaction, after all its rows, with the changes that mechanism drivers could be told.
+ClosingHook = Callable[[Transaction, Sequence[DriverContext]], None]
 
 
 class Mechanisms:
@@ -94,6 +96,7 @@ class Operations:
     dynamic_segments: DynamicSegments
     host: str  # of this server
     undo: dict[str, Undo] = field(default_factory=dict)  # by kind: collections register how a create is undone
+    closing_hooks: list[ClosingHook] = field(default_factory=list)
 
     @contextmanager
     def write(
@@ -121,6 +124,8 @@ class Operations:
                     self.mechanisms.precommit(context, tx)
                 entries = [self._entry(context) for context in notified if self.mechanisms.has_postcommit(context)]
                 tx.insert(t.journal, entries)
+            for hook in self.closing_hooks:
+                hook(tx, changes)
         if entries:
             failure = self._run_postcommits(notified, changes)
             self._delete_entries([entry["id"] for entry in entries])

@@ -126,6 +126,7 @@ class FloatingIps:
     networks: Networks
     ports: Ports
     notify: Notify
+    publishes_names: bool = False  # in an external DNS, which needs both a name and a domain
 
     # --- reading ahead --------------------------------------------------------------------------------------------
 
@@ -155,6 +156,8 @@ class FloatingIps:
 
     @retried
     def create(self, context: Context, values: Object) -> Object:
+        if self.publishes_names:
+            _check_full_name(values)
         with self.db.read() as connection:
             new = fresh({n: v for n, v in values.items() if n != "subnet_id"}, revision=0)
             external_port = self._external_port(connection, context, values, new["id"])
@@ -277,6 +280,12 @@ def revision_of(connection: Connection, router_id: str | None) -> Revisions:
         return ()
     row = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.id == router_id)).first()
     return () if row is None else ((row.id, row.revision_number),)
+
+
+def _check_full_name(values: Object) -> None:
+    for given, missing in (("dns_name", "dns_domain"), ("dns_domain", "dns_name")):
+        if values[given] and not values[missing]:
+            raise refuse(f"{given} cannot be specified without a {missing}")
 
 
 def _by_id(port: Object | None) -> dict[str, Object]:

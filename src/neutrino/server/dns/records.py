@@ -1,0 +1,210 @@
+"""The table `dns_records`: what ports and floating IPs want to have published, written in the transaction of their change.
+
+`Recorder.record` runs at the end of a write. It reads every port and floating IP that the transaction changes, whichever
+request, service or cascade changed them, and stores the difference between the records that they want and their rows. So
+after a commit nothing can be lost, and the publisher works from the table alone. A row that is no longer wanted stays until
+the publisher has removed the record: only then is nothing of it left in the DNS.
+"""
+
+import itertools
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import decode, new_id
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.dns.wanted import (
+    NamedFloatingIp,
+    NamedNetwork,
+    NamedPort,
+    ProjectRanges,
+    Record,
+    records_of_floating_ip,
+    records_of_port,
+)
+from neutrino.server.ml2.driver_api import DriverContext
+from neutrino.server.ml2.segments import read_segments
+
+LOG = logging.getLogger(__name__)
+BATCH = 200  # objects that a sweep reads and writes in one transaction
+_d, _p, _n, _f, _s = t.dns_records.c, t.ports.c, t.networks.c, t.floatingips.c, t.subnets.c
+_PORTS = sa.select(
+    _p.id,
+    _p.project_id,
+    _p.dns_name,
+    _p.dns_domain,
+    _p.fixed_ips,
+    _p.network_id,
+    _n.dns_domain.label("network_domain"),
+    _n.external,
+).join(t.networks, _n.id == _p.network_id)
+_FLOATING_IPS = sa.select(_f.id, _f.project_id, _f.port_id, _f.floating_ip_address, _f.dns_name, _f.dns_domain)
+_ROWS = sa.select(_d.id, _d.object_id, _d.zone, _d.name, _d.type, _d.address, _d.wanted)
+_AGAIN = {"pending": True, "attempts": 0, "retry_at": 0.0}
+_SET_WANTED = (
+    sa.update(t.dns_records)
+    .where(_d.id == sa.bindparam("row"))
+    .values(wanted=sa.bindparam("is_wanted", type_=sa.Boolean), **_AGAIN)
+)
+# Attributes of a port, network or subnet that its records, or those of its ports, depend on.
+_RELEVANT = {
+    "port": ("dns_name", "dns_domain", "fixed_ips"),
+    "network": ("dns_domain", "router:external", "provider:segmentation_id"),
+    "subnet": ("dns_publish_fixed_ip",),
+}
+
+
+@dataclass(eq=False)
+class Recorder:
+    db: Database
+    ranges: ProjectRanges
+    publishes_ports: bool  # false with the default dns_domain: then Neutron publishes only floating IPs with a name
+    recorded: Callable[[], object] = field(default=lambda: None)  # called after the commit: the publisher has work
+    network_changed: Callable[[str], object] = field(default=lambda network_id: None)
+
+    def record(self, tx: Transaction, contexts: Sequence[DriverContext]) -> None:
+        """In a transaction, after its rows: store what its ports and floating IPs want. `contexts`: its known changes."""
+        unchanged = {c.current["id"] for c in contexts if c.kind == "port" and _is_irrelevant(c)}
+        self._store(tx, [key for key in tx.changed("port") if key not in unchanged], tx.changed("floatingip"))
+        for context in contexts:
+            # Its ports may be thousands: the publisher's thread records them, in transactions of their own.
+            if context.kind in ("network", "subnet") and context.operation == "update" and not _is_irrelevant(context):
+                tx.after_commit(self.network_changed, context.network.get("id") or context.current["id"])
+
+    def _store(self, tx: Transaction, port_ids: Sequence[str], floating_ids: Sequence[str]) -> None:
+        if not port_ids and not floating_ids:
+            return
+        connection = tx.connection
+        floating_ips = _read_floating_ips(connection, port_ids, floating_ids)
+        on_ports = {row.port_id for row in floating_ips if row.port_id and not row.dns_name}
+        ports = self._read_ports(connection, {*port_ids, *on_ports})
+        wanted: dict[str, tuple[str, str, frozenset[Record]]] = {}  # by object: its type, its project, its records
+        for port in ports.values():
+            if port.id in port_ids:
+                wanted[port.id] = "port", port.project_id, records_of_port(port, self.ranges)
+        for row in floating_ips:
+            one = NamedFloatingIp(
+                row.id, row.project_id, row.floating_ip_address, row.dns_name, row.dns_domain, ports.get(row.port_id)
+            )
+            wanted[row.id] = "floatingip", row.project_id, records_of_floating_ip(one)
+        stored = connection.execute(_ROWS.where(_d.object_id.in_(sorted({*port_ids, *floating_ids, *wanted})))).all()
+        if _write_difference(tx, wanted, stored):
+            tx.after_commit(self.recorded)
+
+    def _read_ports(self, connection: Connection, ids: Collection[str]) -> dict[str, NamedPort]:
+        if not ids or not self.publishes_ports:
+            return {}
+        rows = connection.execute(_PORTS.where(_p.id.in_(sorted(ids)))).all()
+        named = {row.network_id for row in rows if row.dns_name and (row.dns_domain or row.network_domain)}
+        segments = read_segments(connection, sorted(named)) if named else {}
+        published = _published_subnets(connection, named)
+        found = {}
+        for row in rows:
+            subnets = frozenset(key for network_id, key in published if network_id == row.network_id)
+            shown = segments.get(row.network_id, ())
+            network = NamedNetwork(row.network_id, row.network_domain, row.external, shown, subnets)
+            addresses = tuple((fixed["subnet_id"], fixed["ip_address"]) for fixed in decode(row.fixed_ips))
+            found[row.id] = NamedPort(row.id, row.project_id, row.dns_name, row.dns_domain, network, addresses)
+        return found
+
+    # --- sweeps ---------------------------------------------------------------------------------------------------
+
+    def sweep(self, network_id: str | None = None) -> None:
+        """Record everything again, or all of one network: after a change of options, of a domain, or of these rules."""
+        with self.db.read() as connection:
+            ports = list(connection.execute(_named_ports(network_id)).scalars())
+            floating_ips = [] if network_id else list(connection.execute(sa.select(_f.id)).scalars())
+            stored = [] if network_id else list(connection.execute(sa.select(_d.object_id).distinct()).scalars())
+        known = {*ports, *floating_ips}
+        for some in _batches([*ports, *(key for key in stored if key not in known)]):
+            self._sweep_batch(some, ())
+        for some in _batches(floating_ips):
+            self._sweep_batch((), some)
+
+    def _sweep_batch(self, ports: Sequence[str], floating_ips: Sequence[str]) -> None:
+        def attempt() -> None:
+            with self.db.transaction() as tx:
+                self._store(tx, ports, floating_ips)
+
+        self.db.retrying(attempt)
+
+
+def _is_irrelevant(context: DriverContext) -> bool:
+    """Whether an update changes nothing that records depend on."""
+    before, after = context.original, context.current
+    names = _RELEVANT[context.kind]
+    return (
+        context.operation == "update"
+        and before is not None
+        and all(before.get(name, False) == after.get(name, False) for name in names)
+    )
+
+
+def _read_floating_ips(connection: Connection, port_ids: Sequence[str], floating_ids: Sequence[str]) -> Sequence[Any]:
+    """The floating IPs with these ids, and those of these ports, because they may have the port's name."""
+    conditions = []
+    if port_ids:
+        conditions.append(_f.port_id.in_(sorted(port_ids)))
+    if floating_ids:
+        conditions.append(_f.id.in_(sorted(floating_ids)))
+    return connection.execute(_FLOATING_IPS.where(sa.or_(*conditions))).all()
+
+
+def _published_subnets(connection: Connection, network_ids: Collection[str]) -> list[tuple[str, str]]:
+    if not network_ids:
+        return []
+    where = _s.network_id.in_(sorted(network_ids)), _s.dns_publish_fixed_ip.is_(True)
+    return [(row.network_id, row.id) for row in connection.execute(sa.select(_s.network_id, _s.id).where(*where))]
+
+
+def _named_ports(network_id: str | None) -> sa.Select[Any]:
+    named = sa.select(_p.id).where(_p.dns_name != "")
+    return named if network_id is None else named.where(_p.network_id == network_id)
+
+
+def _write_difference(
+    tx: Transaction, wanted: dict[str, tuple[str, str, frozenset[Record]]], stored: Iterable[Any]
+) -> bool:
+    """Write what differs from the stored rows; whether there was anything. An object that is not `wanted` is deleted."""
+    missing = {key: set(records) for key, (_, _, records) in wanted.items()}
+    changed = False
+    for row in stored:
+        record = Record(row.zone, row.name, row.type, row.address)
+        is_wanted = record in missing.get(row.object_id, ())
+        if is_wanted:
+            missing[row.object_id].discard(record)
+        if is_wanted != row.wanted:
+            # Stale if the publisher has deleted the row since: then the record has to be published as a new one.
+            tx.change(_SET_WANTED, {"row": row.id, "is_wanted": is_wanted})
+            changed = True
+    new = [
+        {
+            "id": new_id(),
+            "object_type": wanted[key][0],
+            "object_id": key,
+            "project_id": wanted[key][1],
+            **record._asdict(),
+            "wanted": True,
+            "published": False,
+            "error": "",
+            "claimed_by": "",
+            "claimed_until": 0.0,
+            **_AGAIN,
+        }
+        for key, records in missing.items()
+        for record in sorted(records)
+    ]
+    tx.insert(t.dns_records, new)
+    return changed or bool(new)
+
+
+def _batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    iterator = iter(keys)
+    while some := list(itertools.islice(iterator, BATCH)):
+        yield some
