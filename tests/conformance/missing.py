@@ -5,7 +5,7 @@ from __future__ import annotations
 # Feature -> aliases.
 MISSING: dict[str, str] = {
     "what only other drivers of routers do": """
-        external-gateway-multihoming enable-default-route-bfd enable-default-route-ecmp ecmp_routes
+        enable-default-route-bfd ecmp_routes
         floating-ip-distributed floating-ip-router-writable l3-port-ip-change-not-allowed
         l3-agent-scheduler-ha-chassis-priority dns-integration-domain-keywords
     """,

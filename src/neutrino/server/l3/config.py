@@ -10,6 +10,7 @@ OPTIONS = [
     cfg.StrOpt("l3_ha_network_type", default="", help="Network type of HA networks; default: that of tenants."),
     cfg.StrOpt("l3_ha_network_physical_name", default="", help="Physical network of HA networks."),
     cfg.BoolOpt("enable_snat_by_default", default=True, help="Default for `enable_snat` of gateways."),
+    cfg.BoolOpt("enable_default_route_ecmp", default=False, help="Default for `enable_default_route_ecmp` of routers."),
     cfg.StrOpt(
         "router_scheduler_driver",
         default="LeastRoutersScheduler",
