@@ -386,6 +386,32 @@ def single_routes(server: LiveServer, shown: Shown) -> None:
     assert server.ask("PUT", f"{path}/remove_extraroutes", {"router": {"routes": [hop]}})["router"]["routes"] == []
 
 
+def several_gateways(server: LiveServer, shown: Shown) -> None:
+    router = server.ask("POST", "/v2.0/routers", {"router": {}})["router"]
+    gateways = []
+    for i in (1, 2):
+        network = {"network": {"router:external": True}}
+        made = server.ask("POST", "/v2.0/networks", network)["network"]["id"]
+        subnet = {"network_id": made, "ip_version": 4, "cidr": f"198.18.{i}.0/24"}
+        server.ask("POST", "/v2.0/subnets", {"subnet": subnet})
+        gateways.append({"network_id": made})
+    path, body = f"/v2.0/routers/{router['id']}", {"router": {"external_gateways": gateways}}
+    added = server.ask("PUT", f"{path}/add_external_gateways", body)["router"]
+    assert [each["network_id"] for each in added["external_gateways"]] == [each["network_id"] for each in gateways]
+    body = {"router": {"external_gateways": gateways[::-1]}}
+    updated = server.ask("PUT", f"{path}/update_external_gateways", body)["router"]
+    assert updated["external_gateways"] == added["external_gateways"][::-1]
+    assert server.ask("PUT", f"{path}/remove_external_gateways", body)["router"]["external_gateways"] == []
+    server.ask("DELETE", path)
+
+
+def default_routes_over_all(server: LiveServer, shown: Shown) -> None:
+    body = {"router": {"enable_default_route_ecmp": True}}
+    router = server.ask("POST", "/v2.0/routers", body)["router"]
+    assert router["enable_default_route_ecmp"] is True
+    server.ask("DELETE", f"/v2.0/routers/{router['id']}")
+
+
 def routers_of_agents(server: LiveServer, shown: Shown) -> None:
     server.report_agents([AgentState(L3, "neutron-l3-agent", "host-1", "l3_agent", "zone-1", start_flag=True)])
     agent = server.ask("GET", "/v2.0/agents?agent_type=L3%20agent")["agents"][0]["id"]
@@ -709,6 +735,8 @@ PROBES: dict[str, Probe] = {
     "subnet-segmentid-writable": set_segment,
     "subnet-segmentid-enforce": set_segment,
     "extraroute-atomic": single_routes,
+    "external-gateway-multihoming": several_gateways,
+    "enable-default-route-ecmp": default_routes_over_all,
     "l3_agent_scheduler": routers_of_agents,
     "router-admin-state-down-before-update": kind_while_up,
     "floatingip-autodelete-internal": unused_go,

@@ -92,6 +92,7 @@ def test_actions_are_those_of_the_definitions(aliases: set[str]) -> None:
     assert wanted == {
         (name, action) for name, resource in by_name.items() for action in (*resource.actions, *resource.lookups)
     }
+    assert wanted == {(name, action) for name, resource in by_name.items() for action in resource.actions}
 
 
 def test_resource_requests_are_those_of_neutron_lib() -> None:

@@ -77,8 +77,10 @@ def _routers(rows: Any) -> None:
     for router in rows["routers"]:
         key = router["id"]
         gateways = [p for p, row in types.items() if (row["router_id"], row["port_type"]) == (key, GATEWAY)]
-        assert gateways == ([router["gw_port_id"]] if router["gw_port_id"] else []), f"router {key}: gateway"
-        assert [ports[p]["network_id"] for p in gateways] == [n for n in (router["gw_network_id"],) if n], key
+        first, further = router["gw_port_id"], json.loads(router["extra_gw_port_ids"])
+        assert sorted(gateways) == sorted([*([first] if first else []), *further]), f"router {key}: gateways"
+        assert not further or first, f"router {key}: further gateways without a first one"
+        assert (ports[first]["network_id"] if first else None) == router["gw_network_id"], f"router {key}: its network"
         shown = {(h["protocol"], h["port"], h["helper"]) for h in json.loads(router["conntrack_helpers"])}
         assert shown == helpers.get(key, set()), f"router {key}: conntrack helpers"
         assert "router" in known[key], f"router {key}: not in the change log"

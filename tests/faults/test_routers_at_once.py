@@ -62,6 +62,38 @@ def test_a_router_has_one_gateway(api: Api, admin: Api, external: Object) -> Non
     assert len(ports_of(admin, router)) == (1 if api.show("router", router["id"])["external_gateway_info"] else 0)
 
 
+def test_concurrently_added_gateways_are_all_kept(api: Api, admin: Api, external: Object) -> None:
+    router = api.make("router")
+    body = {"router": {"external_gateways": [gateway(external)]}}
+    path = f"/routers/{router['id']}"
+    assert statuses(at_once(lambda _: api.put(f"{path}/add_external_gateways", body))) == {200: 8}
+    shown = api.show("router", router["id"])["external_gateways"]
+    assert len(shown) == len(ports_of(admin, router)) == 8
+    assert statuses(at_once(lambda i: api.put(f"{path}/remove_external_gateways", _only(shown[i])))) == {200: 8}
+    assert api.show("router", router["id"])["external_gateway_info"] is None
+    assert ports_of(admin, router) == []
+
+
+def test_gateways_are_changed_in_all_ways_at_once(api: Api, admin: Api, external: Object) -> None:
+    """Additions count, whatever happens to the first gateway meanwhile."""
+    router = api.make("router", external_gateway_info=gateway(external))
+    path, added = f"/routers/{router['id']}", {"router": {"external_gateways": [gateway(external)]}}
+
+    def act(i: int) -> Any:
+        if i % 3 == 0:
+            return api.put(f"{path}/add_external_gateways", added)
+        return api.put(path, {"router": {"external_gateway_info": None if i % 3 == 1 else gateway(external)}})
+
+    assert statuses(at_once(act, 9)) == {200: 9}
+    shown = api.show("router", router["id"])
+    ports = {f["ip_address"] for port in ports_of(admin, router) for f in port["fixed_ips"]}
+    assert {f["ip_address"] for each in shown["external_gateways"] for f in each["external_fixed_ips"]} == ports
+
+
+def _only(shown: Object) -> Object:
+    return {"router": {"external_gateways": [shown]}}
+
+
 def test_a_port_gets_one_floating_ip(api: Api, external: Object) -> None:
     network, subnet = inside(api)
     router = api.make("router", external_gateway_info=gateway(external))

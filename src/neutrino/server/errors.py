@@ -241,6 +241,8 @@ class FloatingIPRouterConflict(Conflict):
     template = "Router {router_id} has no gateway on network {net_id}, where the floating IP is."
 class RouterExternalGatewayInUseByFloatingIp(InUse):
     template = "The gateway of router {router_id} on network {net_id} cannot be removed: floating IPs use it."
+class UnableToMatchGateways(BadRequest): template = "external_gateways of router {router_id}: {reason}."
+class UnableToRemoveGateways(BadRequest): template = "external_gateways of router {router_id}: {reason}."
 class InvalidRoutes(InvalidInput): template = "Invalid routes of the router: {reason}."
 class SubnetMismatchForPort(BadRequest): template = "Port {port_id} has no address on subnet {subnet_id}."
 class PortInUse(InUse): template = "Port {port_id} is in use already, by device {device_id}."

@@ -43,7 +43,13 @@ USERS: Mapping[tuple[str, str], tuple[tuple[Any, ...], ...]] = {
     ("network", EXTERNAL): (
         (_p.project_id, _p.network_id, _p.device_owner.in_(GATEWAYS)),
         # Gateway and floating IP ports belong to no project; the router or floating IP names the one that uses them.
-        (t.routers.c.project_id, t.routers.c.gw_network_id),
+        (
+            t.routers.c.project_id,
+            _p.network_id,
+            t.router_ports.c.router_id == t.routers.c.id,
+            t.router_ports.c.port_id == _p.id,
+            t.router_ports.c.port_type == GATEWAYS[0],
+        ),
         (t.floatingips.c.project_id, t.floatingips.c.floating_network_id),
     ),
     ("security_group", SHARED): ((_p.project_id, _m.security_group_id, _m.port_id == _p.id),),

@@ -18,6 +18,7 @@ from neutrino.server.api.resources.change import CHANGE
 from neutrino.server.api.resources.common import MAX_TAGS
 from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.resources.trunk import SUBPORT, SUBPORTS
+from neutrino.server.api.resources.router import GATEWAYS, ROUTES
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages.body import SYNONYMS
 from neutrino.server.api.stages.query_string import filter_type
@@ -342,6 +343,7 @@ _CIDRS = _array({"type": "string", "examples": ["10.0.0.0/24"]})
 _ADDRESSES = _object(address_group=_object(addresses=_CIDRS))
 _PREFIXES = _object(prefixes=_CIDRS)
 _EXTRA_ROUTES = _object(router=_object(routes=ROUTES.schema()))
+_GATEWAYS = _object(router=_object(external_gateways=GATEWAYS.schema()))
 _INTERFACE: Json = {
     "type": "object",
     "properties": {"subnet_id": t.Uuid().schema(), "port_id": t.Uuid().schema()},
@@ -361,6 +363,7 @@ _ACTION_BODIES: dict[str, Json] = {
     **dict.fromkeys(("add_router_interface", "remove_router_interface"), _INTERFACE),
     **dict.fromkeys(("add_extraroutes", "remove_extraroutes"), _EXTRA_ROUTES),
     **dict.fromkeys(("add_subports", "remove_subports"), _object(sub_ports=SUBPORTS.schema())),
+    **{f"{verb}_external_gateways": _GATEWAYS for verb in ("add", "update", "remove")},
 }
 # Actions whose response is not the object.
 _ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(

@@ -148,7 +148,9 @@ class Pipeline:
         """An action on an object, such as add_addresses."""
         resource, context = served.resource, request.context
         body = bodies.decode(request.raw) if request.raw else {}
-        _, visibility = self._find_to_change(served, request, action, body)
+        found, visibility = self._find_to_change(served, request, action, body)
+        if isinstance(body, dict):
+            self.authorizer.require_body(context, action, body.get(resource.name), found)
         self.notify(f"{resource.name}.{action}.start", {"id": request.key, "body": body}, context)
         answer = served.actions[action](context, *_parent(request), request.key, body)
         self.notify(f"{resource.name}.{action}.end", answer, context)

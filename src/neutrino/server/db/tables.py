@@ -322,7 +322,10 @@ routers = object_table(
     text(16, "status", default="ACTIVE"),
     flags("distributed", "ha", default=False),
     flags("enable_ndp_proxy", default=False, server_default=sa.false()),
+    flags("enable_default_route_ecmp", default=False),
     optional_ids("gw_port_id"),
+    # The ports of further gateways, in order; `gw_port_id` is the first one.
+    json("extra_gw_port_ids"),
     optional_ids("gw_network_id", index=True),
     reference("gw_qos_policy_id", "qos_policies", nullable=True),
     reference("flavor_id", "flavors", nullable=True),

@@ -29,6 +29,7 @@ from neutrino.server.l3.floating_ips.floating_ips import (
 from neutrino.server.l3.floating_ips.port_forwardings import PortForwardings
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.conntrack_helpers import ConntrackHelpers
+from neutrino.server.l3.routers.external_gateways import ExternalGateways
 from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.interfaces import Interfaces
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
@@ -51,6 +52,14 @@ EXTENSIONS = (
     Extension("router", "Neutron L3 Router", "Routers between networks, and floating IPs."),
     Extension("ext-gw-mode", "Neutron L3 Configurable external gateway mode", "Gateways with or without SNAT."),
     Extension("router-enable-snat", "Router SNAT flag", "Filter routers by whether they do SNAT."),
+    Extension(
+        "external-gateway-multihoming",
+        "Neutron L3 External Gateway Multihoming",
+        "Several external gateways of a router.",
+    ),
+    Extension(
+        "enable-default-route-ecmp", "Enable Default Route ECMP", "Default routes over all gateways of a router."
+    ),
     Extension("extraroute", "Neutron Extra Route", "Routes beyond those of a router's own networks."),
     Extension("extraroute-atomic", "Atomically add/remove extra routes", "Single routes added and removed."),
     Extension("dvr", "Distributed Virtual Router", "Routers on every host that needs them."),
@@ -176,6 +185,7 @@ def build(services: Services) -> RouterPlugin:
             "ha": conf.l3_ha,
             "enable_snat": conf.enable_snat_by_default,
             "enable_ndp_proxy": conf.enable_ndp_proxy_by_default,
+            "enable_default_route_ecmp": conf.enable_default_route_ecmp,
         },
     )
     interfaces = Interfaces(db, l3.ports, l3.scheduler, l3.delegation)
@@ -192,7 +202,7 @@ def build(services: Services) -> RouterPlugin:
         publishes_names=bool(conf.external_dns_driver),
     )
     collections = (
-        (ROUTER, routers, interfaces, ViewCollection(db, router_view.ROUTERS)),
+        (ROUTER, routers, interfaces, ExternalGateways(db, routers), ViewCollection(db, router_view.ROUTERS)),
         (FLOATINGIP, floating_ips, ViewCollection(db, FLOATING_IPS)),
         (FLOATINGIP_POOL, FloatingIpPools(db)),
         (PORT_FORWARDING, PortForwardings(db, quotas, conf.max_shifted_port_forwarding_range)),

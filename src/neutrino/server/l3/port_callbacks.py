@@ -6,6 +6,8 @@ disassociated, and forwardings to the port are deleted.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -15,6 +17,7 @@ from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, exists, update_row
+from neutrino.server.db.objects import Object, decode, update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3.floating_ips import floating_ips
 from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED
@@ -28,6 +31,11 @@ _USERS = (
     sa.select(_rp.port_id)
     .where(_rp.port_id == sa.bindparam("port"))
     .union_all(sa.select(_f.id).where(_f.floating_port_id == sa.bindparam("port")))
+)
+_ROUTER_OF = (
+    sa.select(_r.id, _r.revision_number, _r.gw_port_id, _r.extra_gw_port_ids)
+    .join(t.router_ports, _rp.router_id == _r.id)
+    .where(_rp.port_id == sa.bindparam("port"))
 )
 # What translates to a port: floating IPs (without a forwarding's id) and port forwardings, with the port's address.
 _TRANSLATIONS = (
@@ -139,11 +147,19 @@ def _take_back(connection: Connection, port: Object) -> Write | None:
         rows = floating_ips.VIEW.load_where(connection, _f.floating_port_id == port["id"])
         return (lambda tx: sharing.delete_object(tx, t.floatingips, rows[0])) if rows else None
     if port["device_owner"] == GATEWAY:
-        row = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.gw_port_id == port["id"])).first()
+        row = connection.execute(_ROUTER_OF, {"port": port["id"]}).first()
         if row is not None:
-            no_gateway = {"gw_port_id": None, "gw_network_id": None}
-            return lambda tx: update_row(tx, t.routers, row._asdict(), no_gateway)
+            left = _gateways_without(connection, row._asdict(), port["id"])
+            return lambda tx: update_row(tx, t.routers, row._asdict(), left)
     return None
+
+
+def _gateways_without(connection: Connection, router: Mapping[str, Any], port_id: str) -> Object:
+    """The columns of a router without this gateway: the next one becomes the first."""
+    ids = [router["gw_port_id"], *decode(router["extra_gw_port_ids"])]
+    left = [each for each in ids if each not in (None, port_id)]
+    first = connection.execute(sa.select(_p.network_id).where(_p.id == left[0])).scalar() if left else None
+    return {"gw_port_id": left[0] if left else None, "gw_network_id": first, "extra_gw_port_ids": left[1:]}
 
 
 def network_changes(connection: Connection, network: Object) -> UnusedPorts | None:

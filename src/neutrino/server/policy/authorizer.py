@@ -146,11 +146,22 @@ class Authorizer:
             rule = f"{action}_{resource.name}:{name}"
             if self.has_rule(rule):
                 self.require(context, rule, target)
-            value = target.get(name)
-            items = value if isinstance(value, list) else [value]
-            for part in {key for item in items if isinstance(item, dict) for key in item}:
-                if self.has_rule(f"{rule}:{part}"):
-                    self.require(context, f"{rule}:{part}", target)
+            self._require_parts(context, rule, target.get(name), target)
+
+    def require_body(self, context: Context, action: str, body: Any, target: Row) -> None:
+        """Refuse what the caller may not name in the body of an action, which is not validated yet."""
+        for name, value in body.items() if isinstance(body, dict) else ():
+            rule = f"{action}:{name}"
+            if self.has_rule(rule):
+                self.require(context, rule, target)
+                self._require_parts(context, rule, value, target)
+
+    def _require_parts(self, context: Context, rule: str, value: Any, target: Row) -> None:
+        """The keys of a dictionary, or of those in a list, may have rules of their own."""
+        items = value if isinstance(value, list) else [value]
+        for part in {key for item in items if isinstance(item, dict) for key in item}:
+            if self.has_rule(f"{rule}:{part}"):
+                self.require(context, f"{rule}:{part}", target)
 
     # --- lists ----------------------------------------------------------------------------------------------------
 

@@ -191,6 +191,17 @@ TRACE = {"create_trace": ADMIN_OR_MEMBER, "get_trace": "rule:regular_user"}
 
 PARENT_MEMBER = any_of(ADMIN, "role:member and rule:ext_parent_owner")
 PARENT_READER = any_of(ADMIN, "role:reader and rule:ext_parent_owner")
+# The rules of actions may name attributes in the body, as those of a create or update do.
+_GATEWAY_ACTIONS = {
+    **{f"{verb}_external_gateways": ADMIN_OR_MEMBER for verb in ("add", "update", "remove")},
+    **{f"{verb}_external_gateways:external_gateways": ADMIN_OR_MEMBER for verb in ("add", "update", "remove")},
+    **{f"{verb}_external_gateways:external_gateways:network_id": ADMIN_OR_MEMBER for verb in ("add", "update")},
+    **{
+        f"{verb}_external_gateways:external_gateways:{name}": ADMIN
+        for verb in ("add", "update")
+        for name in ("enable_snat", "external_fixed_ips")
+    },
+}
 ROUTER = {
     **crud("router", ADMIN_OR_MEMBER, ADMIN_OR_READER),
     **tags("router", ADMIN_OR_MEMBER, ADMIN_OR_READER),
@@ -202,8 +213,10 @@ ROUTER = {
             "external_gateway_info:network_id": ADMIN_OR_MEMBER,
             "external_gateway_info:enable_snat": ADMIN,
             "external_gateway_info:external_fixed_ips": ADMIN,
+            "enable_default_route_ecmp": ADMIN,
         },
     ),
+    **_GATEWAY_ACTIONS,
     **dict.fromkeys(("add_router_interface", "remove_router_interface"), ADMIN_OR_MEMBER),
     **dict.fromkeys(("add_extraroutes", "remove_extraroutes"), ADMIN_OR_MEMBER),
     **crud("router_conntrack_helper", PARENT_MEMBER, PARENT_READER),

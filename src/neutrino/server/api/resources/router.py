@@ -22,6 +22,7 @@ _GATEWAY = t.Record(
     {"network_id": t.Uuid()},
     {"enable_snat": t.Bool(), "external_fixed_ips": FIXED_IPS, "qos_policy_id": t.UUID_OR_NONE},
 )
+MAX_GATEWAYS = 16  # of one router: each is a port, a device and a routing table on its hosts
 # Of two names of one number, `ip` and `ipv6-icmp` are stored.
 _BY_NUMBER = {str(number): name for name, number in PROTOCOLS.items() if name not in ("hopopt", "icmpv6")}
 
@@ -40,7 +41,16 @@ def parse_protocol(value: Any) -> str:
     return name
 
 
+def parse_gateways(value: Any) -> list[dict[str, Any]]:
+    """Gateways of one router. Equal ones are no mistake: a router may have several ports on one network."""
+    if not isinstance(value, list):
+        raise t.Invalid(f"'{value}' is not a list")
+    t.check_length(value, MAX_GATEWAYS)
+    return [_GATEWAY.parse(item) for item in value]
+
+
 _GATEWAY_OR_NONE = t.Parsed(parse_gateway, t.Nullable(_GATEWAY))
+GATEWAYS = t.Parsed(parse_gateways, t.ListOf(_GATEWAY, max_items=MAX_GATEWAYS))
 PROTOCOL = t.Parsed(parse_protocol, {"enum": sorted(PROTOCOLS)})
 PROTOCOL_WORDS = t.OneOf(tuple(sorted(PROTOCOLS)))
 
@@ -49,12 +59,22 @@ ROUTER = Resource(
     quota=True,
     tagged=True,
     not_found=errors.RouterNotFound,
-    actions=("add_router_interface", "remove_router_interface", "add_extraroutes", "remove_extraroutes"),
+    actions=(
+        "add_router_interface",
+        "remove_router_interface",
+        "add_extraroutes",
+        "remove_extraroutes",
+        "add_external_gateways",
+        "update_external_gateways",
+        "remove_external_gateways",
+    ),
     attributes=(
         *IDENTITY,
         ADMIN_STATE_UP,
         Attribute("status", t.Text(16), sort=True),
         writable("external_gateway_info", _GATEWAY_OR_NONE, default=None, shown_null=True, guarded=True),
+        Attribute("external_gateways", GATEWAYS),
+        writable("enable_default_route_ecmp", t.Nullable(t.Bool()), default=None, guarded=True),
         Attribute("enable_snat", t.Bool(), filter=True, sort=True),
         Attribute("routes", ROUTES, put=True),
         writable("distributed", t.Nullable(t.Bool()), guarded=True),

@@ -22,7 +22,7 @@ from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
-from neutrino.server.l3.routers.port_layout import FLOATING, INTERFACES
+from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports, service_port
@@ -41,6 +41,7 @@ NOT_ASSOCIATED: Final[Object] = {"port_id": None, "fixed_ip_address": None, "rou
 _f, _fw, _p, _r = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c
 _rp, _a, _s, _n = t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.networks.c
 _b, _g = t.router_l3_agents.c, t.agents.c
+_gateways, _gateway_ports = t.router_ports.alias("gateways"), t.ports.alias("gateway_ports")
 _ROUTERS_BETWEEN = (
     sa.select(_r.id, _r.revision_number, _r.distributed, _a.ip_address, _s.gateway_ip)
     .select_from(
@@ -50,7 +51,12 @@ _ROUTERS_BETWEEN = (
     )
     .where(
         _a.subnet_id == sa.bindparam("subnet"),
-        _r.gw_network_id == sa.bindparam("external"),
+        sa.exists().where(
+            _gateways.c.router_id == _r.id,
+            _gateways.c.port_type == GATEWAY,
+            _gateways.c.port_id == _gateway_ports.c.id,
+            _gateway_ports.c.network_id == sa.bindparam("external"),
+        ),
         _rp.port_type.in_(INTERFACES),
     )
     .order_by(_r.id)

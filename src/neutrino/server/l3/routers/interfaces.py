@@ -16,6 +16,7 @@ from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.ndp import check_interface_unused
+from neutrino.server.l3.routers.gateways import gateway_ports
 from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterPort, interface_target
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
@@ -62,7 +63,8 @@ class Interfaces:
         with self.db.read() as connection:
             router = router_view.VIEW.get(connection, router_id)
             ports = read_ports(connection, router_id)
-            external = subnets_of(connection, [g])[g] if (g := router["gw_network_id"]) else []
+            outside = sorted({port.network_id for port in gateway_ports(router, ports)})
+            external = [s for several in subnets_of(connection, outside).values() for s in several] if outside else []
             # The first interface may make an agent necessary: assigned now, so that the port is bound to its host.
             assigned = self.scheduler.assign(connection, router)
             current = next((port.host for port in ports if port.host), "")

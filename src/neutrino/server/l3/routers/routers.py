@@ -5,7 +5,7 @@ The external gateway is the port by which a router reaches an external network.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.engine import Connection
@@ -17,12 +17,21 @@ from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.types import is_uuid, parse_attribute
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, changed, exists, fresh, new_id, update_row
+from neutrino.server.db.objects import Object, as_row, changed, fresh, new_id, update_row
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.flavors import check_flavor
 from neutrino.server.l3.routers import view as router_view
+from neutrino.server.l3.routers.gateways import (
+    Decision,
+    GatewayRequest,
+    Gateways,
+    Wanted,
+    check_unused,
+    gateway_ports,
+    with_first,
+)
 from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.ndp import is_enabled_on_create, is_enabled_on_update
 from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
@@ -31,8 +40,7 @@ from neutrino.server.l3.routers.router_ports import RouterPorts, read_ports, rea
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations, Writes
-from neutrino.server.ml2.views import SUBNETS, reading_subnets_of, subnets_of
-from neutrino.server.qos.use import check_policy
+from neutrino.server.ml2.views import SUBNETS, reading_subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
 from neutrino.server.view_collection import one_by_one
@@ -40,35 +48,8 @@ from neutrino.server.view_collection import one_by_one
 _f = t.floatingips.c
 KIND = ("distributed", "ha")  # the attributes that make a router's kind
 NOT_COLUMNS = ("external_gateway_info", "enable_ndp_proxy", *KIND)
-
-
-@dataclass(frozen=True)
-class _GatewayRequest:
-    """The checked `external_gateway_info` of a request; without a network: no gateway."""
-
-    network_id: str | None
-    subnets: Sequence[Object] = ()
-    fixed_ips: Sequence[Mapping[str, Any]] = ()
-    enable_snat: bool = True
-    qos_policy_id: str | None = None
-
-    @property
-    def router_values(self) -> Object:
-        """The columns of the router, but for the gateway port's id."""
-        return {
-            "gw_network_id": self.network_id,
-            "enable_snat": self.enable_snat,
-            "gw_qos_policy_id": self.qos_policy_id,
-        }
-
-
-@dataclass(frozen=True)
-class _Decision:
-    """A router after a request, the addresses of its gateway, and the writes of its ports and agents."""
-
-    router: Object
-    gateway_ips: Sequence[Object]
-    writes: Writes = ()
+ECMP = "enable_default_route_ecmp"
+NOT_COLUMNS = ("external_gateway_info", *KIND)
 
 
 @dataclass(frozen=True)
@@ -81,6 +62,11 @@ class Routers:
     ha_networks: HaNetworks
     delegation: PrefixDelegation
     defaults: Mapping[str, bool]  # of what a request may leave out: distributed, ha, enable_snat, enable_ndp_proxy
+    defaults: Mapping[str, bool]  # of what a request may leave out: distributed, ha, enable_snat, …_ecmp
+
+    @property
+    def _gateways(self) -> Gateways:
+        return Gateways(self.ports, self.scheduler, self.defaults["enable_snat"])
 
     # --- reading ahead --------------------------------------------------------------------------------------------
 
@@ -126,12 +112,12 @@ class Routers:
         return router_view.api_router(decision.router, decision.gateway_ips, (), self.scheduler.status(key))
 
     @retried
-    def _create(self, context: Context, values: Object, kind: Object, ha_network: str | None) -> _Decision:
+    def _create(self, context: Context, values: Object, kind: Object, ha_network: str | None) -> Decision:
         with self.db.read() as connection:
             check_hints(connection, values["availability_zone_hints"], words.L3)
             if values.get("flavor_id"):
                 check_flavor(connection, values["flavor_id"])
-            request = self._gateway_request(connection, context, values["external_gateway_info"])
+            request = self._gateways.request(connection, context, values["external_gateway_info"])
             ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
             new = _new(values, {**kind, **ha}, request) | {
                 "enable_ndp_proxy": is_enabled_on_create(
@@ -140,6 +126,8 @@ class Routers:
                 )
             }
             decision = self._decide_create(connection, new, request)
+            values = {**values, ECMP: self._kind(values, ECMP)}
+            decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
             router = decision.router
             limits = self.quotas.limits(connection, "router", [router])
         with self.operations.write([], decision.writes) as tx:
@@ -151,13 +139,13 @@ class Routers:
         requested = values.get(name)
         return bool(self.defaults[name] if requested is None else requested)
 
-    def _decide_create(self, connection: Connection, router: Object, request: _GatewayRequest) -> _Decision:
+    def _decide_create(self, connection: Connection, router: Object, request: GatewayRequest) -> Decision:
         has_gateway = request.network_id is not None
         assigned = self.scheduler.assign(connection, router, new=True, needed=router["ha"] or has_gateway)
         gateway, port_id, fixed_ips = self._change_gateway(connection, router, request, central_host(assigned.agents))
         router = {**router, "gw_port_id": port_id}
         others = self.ports.reconcile(connection, router, (), assigned.agents)
-        return _Decision(router, fixed_ips or (), assigned.writes + gateway + others)
+        return Decision(router, fixed_ips or (), assigned.writes + gateway + others)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(several, lambda values: self.create(context, values), self._take_back)
@@ -183,30 +171,36 @@ class Routers:
                 default=self.defaults["enable_ndp_proxy"],
             )
         return self._write_update(before, decision)
+        return self.write_update(before, decision)
 
     def _decide_update(
         self, connection: Connection, context: Context, before: Object, values: Object, kind: Object
-    ) -> _Decision:
-        after = {**before, **{name: value for name, value in values.items() if name not in NOT_COLUMNS}, **kind}
+    ) -> Decision:
+        after = {**before, **_columns(values), **kind}
         if "routes" not in values and "external_gateway_info" not in values and not kind:
-            return _Decision(after, before["gateway_ips"])
+            return Decision(after, before["gateway_ips"])
         ports = read_ports(connection, before["id"])
+        if "external_gateway_info" in values and before["extra_gw_port_ids"]:
+            if kind:
+                raise refuse(f"{', '.join(KIND)} and external_gateway_info of a router with several external_gateways "
+                             "cannot be changed at once")  # fmt: skip
+            self._check_route_quota(connection, after)
+            wanted = with_first(gateway_ports(before, ports), values["external_gateway_info"])
+            return self.decide_gateways(connection, context, before, after, ports, wanted)
         request = None
         if "external_gateway_info" in values:
             policy = before["gw_qos_policy_id"]
-            request = self._gateway_request(connection, context, values["external_gateway_info"], policy)
+            request = self._gateways.request(connection, context, values["external_gateway_info"], policy)
             _check_gateway(connection, before, ports, request, after["routes"])
             after |= request.router_values
         elif "routes" in values:
             addresses = [address for port in ports for address in port.addresses]
             check_routes(after["routes"], [a.cidr for a in addresses], [a.ip_address for a in addresses])
         if "routes" in values:
-            limit = self.quotas.limit(connection, "router_route", before["project_id"])
-            if 0 <= limit < len(after["routes"]):
-                raise errors.OverQuota(overs=["router_route"])
+            self._check_route_quota(connection, after)
         writes, host = self._move_ports(connection, before, after, ports, recast=bool(kind))
         if request is None:
-            return _Decision(after, before["gateway_ips"], writes)
+            return Decision(after, before["gateway_ips"], writes)
         # Both update the gateway port, and both updates are prepared from the same revision: the second would be stale.
         if kind and request.fixed_ips and request.network_id == before["gw_network_id"]:
             raise refuse("the kind of a router and its gateway's addresses cannot be changed at once")
@@ -215,7 +209,12 @@ class Routers:
             # Prefixes were delegated through that gateway: the routers outside do not route them any more.
             writes += self.delegation.release_all(connection, ports)
         # Created ports come first: if a mechanism driver fails, the first write decides whether creates are taken back.
-        return _Decision(after, before["gateway_ips"] if fixed_ips is None else fixed_ips, gateway + writes)
+        return Decision(after, before["gateway_ips"] if fixed_ips is None else fixed_ips, gateway + writes)
+
+    def _check_route_quota(self, connection: Connection, router: Object) -> None:
+        limit = self.quotas.limit(connection, "router_route", router["project_id"])
+        if 0 <= limit < len(router["routes"]):
+            raise errors.OverQuota(overs=["router_route"])
 
     def _move_ports(
         self, connection: Connection, before: Object, after: Object, ports: Sequence[RouterPort], *, recast: bool
@@ -231,7 +230,23 @@ class Routers:
         current = next((port.host for port in staying if port.host), "")
         return writes, central_host(assigned.agents, current)
 
-    def _write_update(self, before: Object, decision: _Decision) -> Object:
+    def decide_gateways(
+        self,
+        connection: Connection,
+        context: Context,
+        before: Object,
+        after: Object,
+        ports: Sequence[RouterPort],
+        wanted: Sequence[Wanted],
+    ) -> Decision:
+        """The wanted gateways instead of the current ones; `after` has the other changes of the request."""
+        decision = self._gateways.decide(connection, context, before, after, ports, wanted)
+        if before["gw_network_id"] in (None, decision.router["gw_network_id"]):
+            return decision
+        # Prefixes were delegated through that gateway: the routers outside do not route them any more.
+        return replace(decision, writes=decision.writes + self.delegation.release_all(connection, ports))
+
+    def write_update(self, before: Object, decision: Decision) -> Object:
         """Write an update; gives the router as the API shows it."""
         after, writes = decision.router, decision.writes
         if after != before or writes:
@@ -247,30 +262,14 @@ class Routers:
         self.db.read_ahead(lambda: _reads_for_answer(before["id"]))
         with self.db.read() as connection:
             zones = PLACEMENTS.zones(connection, [before])[0]
-        return router_view.api_router(after, decision.gateway_ips, zones, self.scheduler.status(before["id"]))
+            further = router_view.extra_gateways(connection, [after])[0]
+        status = self.scheduler.status(before["id"])
+        return router_view.api_router(after, decision.gateway_ips, zones, status, further)
 
     # --- gateway --------------------------------------------------------------------------------------------------
 
-    def _gateway_request(
-        self, connection: Connection, context: Context, info: Mapping[str, Any] | None, old_policy: str | None = None
-    ) -> _GatewayRequest:
-        """The checked `external_gateway_info` of a request. A QoS policy that it does not name stays as it was."""
-        if not info:
-            return _GatewayRequest(None, enable_snat=self.defaults["enable_snat"])
-        network_id, fixed = info["network_id"], info.get("external_fixed_ips") or ()
-        self.ports.networks.load_external(connection, context, network_id, "router")
-        subnets = subnets_of(connection, [network_id])[network_id]
-        gateways = {subnet["gateway_ip"] for subnet in subnets} - {None}
-        for address in fixed:
-            if address.get("ip_address") in gateways:
-                raise refuse(f"{address['ip_address']} is the gateway of the external network itself")
-        policy = info.get("qos_policy_id", old_policy)
-        check_policy(connection, context, policy, old_policy)
-        snat = info.get("enable_snat", self.defaults["enable_snat"])
-        return _GatewayRequest(network_id, subnets, fixed, snat, policy)
-
     def _change_gateway(
-        self, connection: Connection, router: Mapping[str, Any], request: _GatewayRequest, host: str
+        self, connection: Connection, router: Mapping[str, Any], request: GatewayRequest, host: str
     ) -> tuple[Writes, str | None, Sequence[Object] | None]:
         """From the current gateway to the requested one, on a host; with its port, and its addresses if they change."""
         port_id = router["gw_port_id"]
@@ -313,7 +312,7 @@ class Routers:
             before = router_view.VIEW.get(connection, key)
             values = {"routes": change(before["routes"], routes)}
             decision = self._decide_update(connection, context, before, values, {})
-        return {"router": self._write_update(before, decision)}
+        return {"router": self.write_update(before, decision)}
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
@@ -325,7 +324,8 @@ class Routers:
             interfaces = [port.id for port in ports if port.is_interface]
             if interfaces:
                 raise errors.RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")
-            _check_unused(connection, before)
+            for network_id in {port.network_id for port in gateway_ports(before, ports)}:
+                check_unused(connection, key, network_id)
             writes: Writes = ()
             for port in ports:
                 writes += self.ports.delete(connection, port.id)[0]
@@ -346,7 +346,7 @@ def _check_gateway(
     connection: Connection,
     router: Mapping[str, Any],
     ports: Sequence[RouterPort],
-    request: _GatewayRequest,
+    request: GatewayRequest,
     routes: Sequence[Mapping[str, str]],
 ) -> None:
     """Refuse a change that would break floating IPs or routes, or whose subnets overlap with the router's."""
@@ -354,7 +354,7 @@ def _check_gateway(
     if router["gw_network_id"] != request.network_id:
         # Floating IPs are addresses of the old network: without its gateway they are unreachable.
         if router["gw_port_id"] is not None:
-            _check_unused(connection, router)
+            check_unused(connection, router["id"], router["gw_network_id"])
         if request.network_id is not None:
             check_overlap(inside, request.subnets)
     if routes:
@@ -362,19 +362,14 @@ def _check_gateway(
         check_routes(routes, cidrs, [a.ip_address for port in inside for a in port.addresses])
 
 
-def _check_unused(connection: Connection, router: Mapping[str, Any]) -> None:
-    """Refuse to remove a gateway through which floating IPs are reached."""
-    if exists(connection, _f.router_id == router["id"]):
-        raise errors.RouterExternalGatewayInUseByFloatingIp(router_id=router["id"], net_id=router["gw_network_id"])
-
-
-def _new(values: Object, kind: Mapping[str, Any], request: _GatewayRequest) -> Object:
+def _new(values: Object, kind: Mapping[str, Any], request: GatewayRequest) -> Object:
     """A new router without its gateway port."""
-    given = {name: value for name, value in values.items() if name not in NOT_COLUMNS}
+    given = _columns(values)
     # Neutron counts setting the gateway as a second change.
     router = fresh(given, revision=1 if request.network_id is None else 2)
     return router | {
         "gw_port_id": None,
+        "extra_gw_port_ids": [],
         "status": "ACTIVE",
         "flavor_id": values.get("flavor_id") or None,
         "ha_network_id": None,
@@ -384,6 +379,12 @@ def _new(values: Object, kind: Mapping[str, Any], request: _GatewayRequest) -> O
         **kind,
         **request.router_values,
     }
+
+
+def _columns(values: Object) -> Object:
+    """The values of a request that are columns of the router; null for ECMP leaves it as it is."""
+    left = NOT_COLUMNS if values.get(ECMP) is not None else (*NOT_COLUMNS, ECMP)
+    return {name: value for name, value in values.items() if name not in left}
 
 
 def _changed_kind(before: Object, values: Object) -> Object:

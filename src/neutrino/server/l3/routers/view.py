@@ -7,6 +7,7 @@ The addresses of a gateway are read from its port, availability zones from the p
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
@@ -14,7 +15,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.tables import Json
-from neutrino.server.db.view import Added, View
+from neutrino.server.db.view import BATCH, Added, View
 from neutrino.server.l3.scheduling.candidates import STATUS
 from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
 
@@ -24,7 +25,15 @@ _GATEWAY_IPS = sa.select(_p.fixed_ips).where(_p.id == _c.gw_port_id).scalar_subq
 _COMPUTED: dict[str, sa.ColumnElement[Any]] = {
     "gateway_ips": sa.func.coalesce(_GATEWAY_IPS, sa.literal("[]"), type_=Json),
 }
-_INTERNAL = ("gw_port_id", "gw_network_id", "gw_qos_policy_id", "gateway_ips", "ha_network_id", "ha_vr_id")
+_INTERNAL = (
+    "gw_port_id",
+    "extra_gw_port_ids",
+    "gw_network_id",
+    "gw_qos_policy_id",
+    "gateway_ips",
+    "ha_network_id",
+    "ha_vr_id",
+)
 _GATEWAY = {
     "network_id": "gw_network_id",
     "external_fixed_ips": "gateway_ips",
@@ -33,6 +42,7 @@ _GATEWAY = {
 }
 # With all columns and the stored status: for updates.
 VIEW = View(t.routers, computed=_COMPUTED, not_found=errors.RouterNotFound)
+_PORTS = sa.select(_p.id, _p.network_id, _p.fixed_ips).where(_p.id.in_(sa.bindparam("ports", expanding=True)))
 _STATUS = sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String))
 
 
@@ -46,13 +56,21 @@ def reading_status(key: str) -> Read:
     return Read(_STATUS, {"router": key})
 
 
-def api_router(router: Object, gateway_ips: Sequence[Object], zones: Sequence[str], status: str) -> Object:
-    """A router that was just written, as the API shows it."""
+def api_router(
+    router: Object,
+    gateway_ips: Sequence[Object],
+    zones: Sequence[str],
+    status: str,
+    further: Sequence[Object] = (),
+) -> Object:
+    """A router that was just written, as the API shows it; `further`: its gateways but the first."""
+    first = _gateway({**router, "gateway_ips": list(gateway_ips)})
     return {
         **router,
         "status": status,
         "availability_zones": list(zones),
-        "external_gateway_info": _gateway({**router, "gateway_ips": list(gateway_ips)}),
+        "external_gateway_info": first,
+        "external_gateways": [*_shown_first(first), *further],
     }
 
 
@@ -65,10 +83,40 @@ def _gateway(router: Object) -> Object | None:
     return shown
 
 
+def _shown_first(gateway: Object | None) -> list[Object]:
+    """The first of `external_gateways`: as the others, without what is of the router or of `external_gateway_info`."""
+    if gateway is None:
+        return []
+    return [{"network_id": gateway["network_id"], "external_fixed_ips": gateway["external_fixed_ips"]}]
+
+
+def extra_gateways(connection: Connection, routers: Sequence[Object]) -> list[list[Object]]:
+    """The gateways of each router but the first, in order. Most routers have none: then nothing is read."""
+    ids = [_ids(router) for router in routers]
+    wanted = sorted({port_id for several in ids for port_id in several})
+    found: Object = {}
+    for i in range(0, len(wanted), BATCH):
+        for row in connection.execute(_PORTS, {"ports": wanted[i : i + BATCH]}):
+            found[row.id] = {"network_id": row.network_id, "external_fixed_ips": msgspec.Raw(row.fixed_ips)}
+    return [[found[port_id] for port_id in several if port_id in found] for several in ids]
+
+
+def _ids(router: Object) -> list[str]:
+    value = router["extra_gw_port_ids"]
+    ids: list[str] = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+    return ids
+
+
+def _external_gateways(connection: Connection, routers: Sequence[Object]) -> list[list[Object]]:
+    further = extra_gateways(connection, routers)
+    return [[*_shown_first(_gateway(r)), *more] for r, more in zip(routers, further, strict=True)]
+
+
 # Not for writing: the status is computed on reading, and must not be stored.
 ROUTERS = View(t.routers, computed={**_COMPUTED, "status": STATUS}, hidden=_INTERNAL).composed(
     {
         "external_gateway_info": Added(tuple(_GATEWAY.values()), lambda _, rows: map(_gateway, rows)),
+        "external_gateways": Added((*_GATEWAY.values(), "extra_gw_port_ids"), _external_gateways),
         "availability_zones": Added(("id",), PLACEMENTS.zones),
     }
 )

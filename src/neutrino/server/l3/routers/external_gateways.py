@@ -1,0 +1,53 @@
+"""Actions on the gateways of a router: add_, update_ and remove_external_gateways."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neutrino.server import errors
+from neutrino.server.api.resources.router import GATEWAYS
+from neutrino.server.api.types import parse_attribute
+from neutrino.server.context import Context
+from neutrino.server.db.objects import Object
+from neutrino.server.db.session import Database, retried
+from neutrino.server.l3.routers import gateways
+from neutrino.server.l3.routers import view as router_view
+from neutrino.server.l3.routers.port_layout import RouterPort
+from neutrino.server.l3.routers.router_ports import read_ports
+from neutrino.server.l3.routers.routers import Routers
+
+Plan = Callable[[str, Sequence[RouterPort], Sequence[gateways.Info]], list[gateways.Wanted]]
+
+
+@dataclass(frozen=True)
+class ExternalGateways:
+    db: Database
+    routers: Routers
+
+    def add_external_gateways(self, context: Context, key: str, body: Any) -> Object:
+        return self._change(context, key, _gateways_in(body), gateways.with_added)
+
+    def update_external_gateways(self, context: Context, key: str, body: Any) -> Object:
+        return self._change(context, key, _gateways_in(body), gateways.with_replaced)
+
+    def remove_external_gateways(self, context: Context, key: str, body: Any) -> Object:
+        return self._change(context, key, _gateways_in(body), gateways.with_removed)
+
+    @retried
+    def _change(self, context: Context, key: str, infos: Sequence[gateways.Info], plan: Plan) -> Object:
+        """Planned from the gateways of each attempt, so that those of a concurrent request are not lost."""
+        with self.db.read() as connection:
+            before = router_view.VIEW.get(connection, key)
+            ports = read_ports(connection, key)
+            wanted = plan(key, gateways.gateway_ports(before, ports), infos)
+            decision = self.routers.decide_gateways(connection, context, before, before, ports, wanted)
+        return {"router": self.routers.write_update(before, decision)}
+
+
+def _gateways_in(body: Any) -> list[Object]:
+    """The gateways of a request."""
+    router = body.get("router") if isinstance(body, dict) else None
+    if not isinstance(router, dict) or set(router) != {"external_gateways"}:
+        raise errors.HTTPBadRequest('The body has to name gateways: {"router": {"external_gateways": [...]}}.')
+    infos: list[Object] = parse_attribute("external_gateways", GATEWAYS, router["external_gateways"])
+    return infos
