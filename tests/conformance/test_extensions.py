@@ -54,8 +54,8 @@ QOS_RULES: dict[str, Object] = {
 }
 ALIASED = ("bandwidth_limit", "dscp_marking", "minimum_bandwidth", "minimum_packet_rate")
 
-# Advertising one of these would make clients use a missing feature. With `segment`, Nova lists segments.
-NOT_HERE = ("segment",)
+# Advertising one of these would make clients use a missing feature.
+NOT_HERE = ("bgp", "taas", "vpnaas")
 
 
 @pytest.fixture(scope="module")
@@ -470,6 +470,8 @@ def local_address(server: LiveServer, shown: Shown) -> None:
     path = f"/v2.0/local_ips/{shown['local_ips']['id']}/port_associations"
     assert server.ask("GET", path)["port_associations"] == [shown["port_associations"]]
     refused(server, "DELETE", f"/v2.0/local-ips/{shown['local_ips']['id']}", status=409)
+
+
 def segment_revisions(server: LiveServer, shown: Shown) -> None:
     segment = shown["segments"]
     changed = server.ask("PUT", f"/v2.0/segments/{segment['id']}", {"segment": {"name": "x"}})["segment"]

@@ -69,8 +69,7 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
             segments.queue.close()
         db.close()
 
-    return Backend(replace(services, core=core), dhcp, close, segments)
-    return Backend(replace(services, core=core), dhcp, dns, close)
+    return Backend(replace(services, core=core), dhcp, dns, close, segments)
 
 
 def host_reports(backend: Backend, metered: Send = lambda event, payload, host: None) -> Reports:
@@ -81,14 +80,14 @@ def host_reports(backend: Backend, metered: Send = lambda event, payload, host: 
     statuses: dict[str, TakeStatus] = {}
     if "firewall_v2" in plugins:
         statuses["firewall_group"] = FirewallStatus(db).take
+    if "trunk" in plugins:
+        statuses["trunk"] = TrunkStatus(db).take
 
     def switch_reported(report: Report) -> None:
         dhcp.reported(report)
         if backend.segments is not None:
             backend.segments.host_reported(report)
 
-    if "trunk" in plugins:
-        statuses["trunk"] = TrunkStatus(db).take
     if "router" not in plugins:
         return Reports(registry, switch_reported, provisioning, statuses, answered=answered)
     l3 = build_services(services)

@@ -16,9 +16,8 @@ from neutrino.server.api.catalog import Served
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource
 from neutrino.server.api.resources.change import CHANGE
 from neutrino.server.api.resources.common import MAX_TAGS
-from neutrino.server.api.resources.router import ROUTES
-from neutrino.server.api.resources.trunk import SUBPORT, SUBPORTS
 from neutrino.server.api.resources.router import GATEWAYS, ROUTES
+from neutrino.server.api.resources.trunk import SUBPORT, SUBPORTS
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages.body import SYNONYMS
 from neutrino.server.api.stages.query_string import filter_type

@@ -41,6 +41,7 @@ class ExternalGateways:
             ports = read_ports(connection, key)
             wanted = plan(key, gateways.gateway_ports(before, ports), infos)
             decision = self.routers.decide_gateways(connection, context, before, before, ports, wanted)
+            decision = self.routers.with_ndp_proxy(connection, before, decision, {})
         return {"router": self.routers.write_update(before, decision)}
 
 

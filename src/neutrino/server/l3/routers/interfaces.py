@@ -15,8 +15,8 @@ from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules
 from neutrino.server.l3.routers import view as router_view
-from neutrino.server.l3.routers.ndp import check_interface_unused
 from neutrino.server.l3.routers.gateways import gateway_ports
+from neutrino.server.l3.routers.ndp import check_interface_unused
 from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterPort, interface_target
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports

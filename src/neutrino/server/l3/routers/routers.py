@@ -47,9 +47,8 @@ from neutrino.server.view_collection import one_by_one
 
 _f = t.floatingips.c
 KIND = ("distributed", "ha")  # the attributes that make a router's kind
-NOT_COLUMNS = ("external_gateway_info", "enable_ndp_proxy", *KIND)
 ECMP = "enable_default_route_ecmp"
-NOT_COLUMNS = ("external_gateway_info", *KIND)
+NOT_COLUMNS = ("external_gateway_info", "enable_ndp_proxy", *KIND)
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,9 @@ class Routers:
     scheduler: L3Scheduler
     ha_networks: HaNetworks
     delegation: PrefixDelegation
-    defaults: Mapping[str, bool]  # of what a request may leave out: distributed, ha, enable_snat, enable_ndp_proxy
-    defaults: Mapping[str, bool]  # of what a request may leave out: distributed, ha, enable_snat, …_ecmp
+    defaults: Mapping[
+        str, bool
+    ]  # of what a request may leave out: distributed, ha, enable_snat, enable_ndp_proxy, …_ecmp
 
     @property
     def _gateways(self) -> Gateways:
@@ -120,14 +120,13 @@ class Routers:
             request = self._gateways.request(connection, context, values["external_gateway_info"])
             ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
             new = _new(values, {**kind, **ha}, request) | {
+                ECMP: self._kind(values, ECMP),
                 "enable_ndp_proxy": is_enabled_on_create(
                     *(connection, values["id"], values.get("enable_ndp_proxy"), request.network_id),
                     default=self.defaults["enable_ndp_proxy"],
-                )
+                ),
             }
             decision = self._decide_create(connection, new, request)
-            values = {**values, ECMP: self._kind(values, ECMP)}
-            decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
             router = decision.router
             limits = self.quotas.limits(connection, "router", [router])
         with self.operations.write([], decision.writes) as tx:
@@ -166,12 +165,15 @@ class Routers:
             if ha_network is not None:
                 kind = {**kind, **self.ha_networks.values(connection, ha_network)}
             decision = self._decide_update(connection, context, before, values, kind)
-            decision.router["enable_ndp_proxy"] = is_enabled_on_update(
-                *(connection, before, decision.router, decision.gateway_ips, values),
-                default=self.defaults["enable_ndp_proxy"],
-            )
-        return self._write_update(before, decision)
+            decision = self.with_ndp_proxy(connection, before, decision, values)
         return self.write_update(before, decision)
+
+    def with_ndp_proxy(self, connection: Connection, before: Object, decision: Decision, values: Object) -> Decision:
+        """The decision with `enable_ndp_proxy`, which depends on the gateway; `values`: of the request."""
+        default = self.defaults["enable_ndp_proxy"]
+        after, addresses = decision.router, decision.gateway_ips
+        enabled = is_enabled_on_update(connection, before, after, addresses, values, default=default)
+        return replace(decision, router={**after, "enable_ndp_proxy": enabled})
 
     def _decide_update(
         self, connection: Connection, context: Context, before: Object, values: Object, kind: Object

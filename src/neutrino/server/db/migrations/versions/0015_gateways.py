@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0015"
-down_revision = "0007"
+down_revision = "0014"
 
 TABLE = "routers"
 _JSON = sa.Text().with_variant(sa.Text(length=2**24 - 1), "mysql", "mariadb")
