@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,17 +30,26 @@ from tests.support.lab_guests import (
 DATAPATH = os.environ.get("NEUTRINO_TEST_DATAPATH", "system")
 AGENTS = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
 START_SECONDS = 30.0
+LOGGED_LINES = 40
+_logs: list[Path] = []  # the directory of the lab's logs
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Print a failure at once: pytest's own summary follows only after the last test, which may be an hour later."""
-    if report.failed:
-        print(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}", flush=True)
+    """Print a failure at once, with the ends of the lab's logs: pytest's own summary follows only after the last test, an
+    hour later, and the guest's files are gone with it.
+    """
+    if not report.failed:
+        return
+    print(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}", flush=True)
+    for path in (path for directory in _logs for path in sorted(directory.glob("*.log"))):
+        lines = path.read_text(errors="replace").splitlines()
+        print(f"--- {path.name}", *lines[-LOGGED_LINES:], sep="\n", flush=True)
 
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
     with temporary_lab(hosts=2, datapath=DATAPATH) as made:
+        _logs.append(made.paths.logs)
         wait_until(lambda: _alive(made) == AGENTS, START_SECONDS, "not all agents are alive on both hosts")
         yield made
 
