@@ -105,6 +105,20 @@ def test_routers_that_cannot_be_chosen(api: Api, admin: Api, external: Object, h
     assert api.all("/floatingips") == []
 
 
+def test_a_chosen_router_stays_centralized(api: Api, admin: Api, external: Object, hops: TwoHops) -> None:
+    """As long as it has the floating IP of a port behind another router; one next to its port does not matter."""
+    near, subnet = inside(api, "10.6.0.0/24")
+    attach(api, hops.outer, subnet_id=subnet["id"]).expect(200)
+    api.make("floatingip", floating_network_id=external["id"], port_id=api.port(near)["id"])
+    body = asked(external, port_id=hops.port["id"], router_id=hops.outer["id"])
+    far = api.post("/floatingips", body).expect(201).body["floatingip"]
+    path = f"/routers/{hops.outer['id']}"
+    api.change("router", hops.outer["id"], admin_state_up=False)
+    admin.put(path, {"router": {"distributed": True}}).refused(400, "BadRequest")
+    api.delete(f"/floatingips/{far['id']}").expect(204)
+    admin.put(path, {"router": {"distributed": True}}).expect(200)
+
+
 def test_addresses_of_router_ports_stay(api: Api, admin: Api, external: Object) -> None:
     """An update with the same addresses is accepted, and the gateway's addresses can be changed."""
     network, subnet = inside(api, "10.7.0.0/24")

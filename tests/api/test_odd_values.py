@@ -111,6 +111,14 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
         "subnetpool": {"name": "p", "prefixes": [cidr]},
         "address_scope": {"ip_version": 4},
         "security_group_rule": {"security_group_id": ids["group"], "direction": "ingress", "description": str(n)},
+        "default_security_group_rule": {
+            "direction": "ingress",
+            "protocol": "tcp",
+            "port_range_min": n,
+            "port_range_max": n,
+            "used_in_default_sg": False,
+            "used_in_non_default_sg": False,
+        },
         "rbac_policy": {
             "object_type": "network",
             "object_id": ids["network"],

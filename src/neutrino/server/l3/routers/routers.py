@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
@@ -45,7 +46,7 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
 from neutrino.server.view_collection import one_by_one
 
-_f = t.floatingips.c
+_f, _a, _rp = t.floatingips.c, t.ip_allocations.c, t.router_ports.c
 KIND = ("distributed", "ha")  # the attributes that make a router's kind
 ECMP = "enable_default_route_ecmp"
 NOT_COLUMNS = ("external_gateway_info", "enable_ndp_proxy", *KIND)
@@ -160,6 +161,8 @@ class Routers:
         with self.db.read() as connection:
             before = router_view.VIEW.get(connection, key, revision=revision)
             kind = _changed_kind(before, values)
+            if kind.get("distributed"):
+                _check_floating_ips_are_near(connection, before)
         ha_network = self.ha_networks.ensure(before["project_id"]) if kind.get("ha") else None
         with self.db.read() as connection:
             if ha_network is not None:
@@ -365,6 +368,24 @@ def _check_gateway(
 
 
 def _new(values: Object, kind: Mapping[str, Any], request: GatewayRequest) -> Object:
+def _check_unused(connection: Connection, router: Mapping[str, Any]) -> None:
+    """Refuse to remove a gateway through which floating IPs are reached."""
+    if exists(connection, _f.router_id == router["id"]):
+        raise errors.RouterExternalGatewayInUseByFloatingIp(router_id=router["id"], net_id=router["gw_network_id"])
+
+
+def _check_floating_ips_are_near(connection: Connection, router: Mapping[str, Any]) -> None:
+    """Refuse to distribute a router that was chosen for floating IPs of ports behind other routers.
+
+    It would translate on the hosts of these ports, and packets would bypass the routers in between.
+    """
+    own = sa.select(_a.subnet_id).join(t.router_ports, _rp.port_id == _a.port_id).where(_rp.router_id == router["id"])
+    of_port = _a.port_id == _f.port_id, _a.ip_address == _f.fixed_ip_address
+    if exists(connection, _f.router_id == router["id"], *of_port, _a.subnet_id.not_in(own)):
+        raise refuse("distributed: a floating IP of the router is for a port behind another router")
+
+
+def _new(values: Object, kind: Mapping[str, Any], request: _GatewayRequest) -> Object:
     """A new router without its gateway port."""
     given = _columns(values)
     # Neutron counts setting the gateway as a second change.
