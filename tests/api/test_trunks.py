@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -145,6 +146,14 @@ def test_subports_are_unique(api: Api, ports: list[Object]) -> None:
     api.post("/trunks", items).refused(409, "ParentPortInUse")
     remove(api, trunk, two).refused(404, "SubPortNotFound")
     assert remove(api, trunk, one).expect(200).body["sub_ports"] == []
+
+
+def test_an_action_takes_so_many_subports(api: Api, ports: list[Object]) -> None:
+    trunk = trunk_on(api, ports[0])
+    many = [vlan({"id": str(uuid.uuid4())}, number) for number in range(1, 502)]
+    assert "at most 500" in add(api, trunk, *many).refused(400, "InvalidInput").message
+    for body in (None, [], {}, {"sub_ports": None}, {"trunk": {"sub_ports": []}}):
+        api.put(f"/trunks/{trunk['id']}/add_subports", body).refused(400, "InvalidInput")
 
 
 def test_a_subport_inherits_the_vlan_of_its_network(api: Api, admin: Api, ports: list[Object]) -> None:

@@ -158,6 +158,17 @@ def test_each_vlan_device_is_on_its_own_network(site: Site) -> None:
     assert site.is_reached(PARENT)
 
 
+@pytest.mark.parametrize("name", [PARENT, RED, GREEN])
+def test_a_trace(site: Site, name: str) -> None:
+    """To the port of the packet's VLAN, and not to the parent, whose device it leaves by."""
+    peer = site.lab.api.show("port", site.lab.vms.get(f"{name}-peer").port_id)
+    for source, target in ((site.ports[name], peer), (peer, site.ports[name])):
+        destination = target["fixed_ips"][0]["ip_address"]
+        body = {"source_port_id": source["id"], "destination_address": destination, "protocol": "icmp"}
+        made = site.lab.api.request("POST", "/v2.0/traces", {"trace": body})["trace"]
+        assert (made["verdict"], made["cause"]) == ("delivered", ""), made["summary"]
+
+
 def test_a_subport_has_its_own_security_groups(site: Site) -> None:
     site.lab.api.update("port", site.ports[RED]["id"], security_groups=[site.closed])
     site.wait_until_cut(RED)

@@ -24,6 +24,7 @@ from neutrino.dataplane.openflow.datapath_actions import Copy, copies
 from neutrino.dataplane.openflow.trace import Lookup, SwitchPort, SwitchTrace, parse_trace
 from neutrino.dataplane.ovsdb.api import Interface
 from neutrino.model.trace import Cause, Packet, Point, PointKind
+from neutrino.model.trunks import parent_patch, subport_patch, trunk_bridge
 
 MAX_TRACES = 24  # of one packet in the switch: copies of a flooded packet multiply
 TUNNEL_TYPES = ("vxlan", "gre", "geneve")
@@ -83,6 +84,19 @@ class SwitchState:
             if interface.external_ids.get("iface-id") == port_id and (found := self.port_named(name)) is not None:
                 return found
         return None
+
+    @cached_property
+    def trunk_ports(self) -> dict[tuple[str, int], str]:
+        """The ends of trunks' patches in the integration bridge, by the trunk's bridge and the VLAN there; 0: untagged."""
+        ports = (each for each in self.view.desired.host_state.ports.values() if each.trunk_id)
+        patches = ((each, (subport_patch if each.trunk_vlan else parent_patch)(each.id)[0]) for each in ports)
+        return {(trunk_bridge(each.trunk_id), each.trunk_vlan): name for each, name in patches}
+
+    def receiver(self, port: SwitchPort, tags: Tags) -> Interface | None:
+        """The row of the port that a copy at a device is for: at an instance's trunk, the one of the copy's VLAN."""
+        name = self.trunk_ports.get((port.bridge, tags[0] if tags else 0), port.name)
+        row = self.interfaces.get(name) or self.interfaces.get(port.name)
+        return row[1] if row is not None else None
 
     def patch_into(self, bridge: str, entered: Sequence[str]) -> int:
         """The ofport by which packets enter a bridge from one of those that they have entered before; 0: none."""
@@ -207,8 +221,10 @@ class SwitchWalk:
     # --- how it ends --------------------------------------------------------------------------------------------------
 
     def _is_flooded_here(self, left: tuple[Packet, Copy, SwitchPort], found: SwitchTrace) -> bool:
-        """Whether a copy goes to the own device of a physical network's bridge because the bridge floods the packet."""
+        """Whether a copy goes to the own device of a physical network's or trunk's bridge, which floods the packet."""
         port = left[2]
+        if port.is_local and any(bridge == port.bridge for bridge, _ in self._state.trunk_ports):
+            return True
         learned = any("forwarding to learned port" in note for note in found.notes)
         return port.is_local and port.bridge in dict(self._options.bridge_mappings).values() and not learned
 
@@ -287,7 +303,8 @@ class SwitchWalk:
             point = Point(kind=PointKind.PHYSICAL, physical_network=physical, segmentation_id=tag)
             self._trail.leave(packet, point, note=f"by {port.name}")
             return
-        self.deliveries.append(Delivery(packet, copy.tags or (), port, row[1] if row is not None else None))
+        tags = copy.tags or ()
+        self.deliveries.append(Delivery(packet, tags, port, self._state.receiver(port, tags)))
 
     def _drop(self, found: SwitchTrace, packet: Packet, in_port: int, drifted: bool) -> None:
         notes = "; ".join(found.notes)
