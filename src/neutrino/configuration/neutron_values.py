@@ -117,14 +117,19 @@ TABLE: dict[tuple[str, str], Names] = {
     ),
     ("ml2", "type_drivers"): Names(group="neutrino.ml2.type_drivers"),
     ("ml2", "extension_drivers"): Names(
-        names={"tag_ports_during_bulk_creation": INCLUDED, "qos": INCLUDED},
+        names=dict.fromkeys(
+            (
+                *("tag_ports_during_bulk_creation", "qos", "port_device_profile", "port_hardware_offload_type"),
+                *("port_hints", "port_hint_ovs_tx_steering", "port_numa_affinity_policy", "port_trusted"),
+                *("uplink_status_propagation", "uplink_status_propagation_updatable"),
+            ),
+            INCLUDED,
+        ),
         missing={"cascading_qos": _VENDOR}
         | dict.fromkeys(
             (
-                *("data_plane_status", "dns_domain_ports", "dns_domain_keywords", "port_device_profile"),
-                *("port_hardware_offload_type", "port_hints", "port_hint_ovs_tx_steering", "port_numa_affinity_policy"),
-                *("port_trusted", "subnet_dns_publish_fixed_ip", "uplink_status_propagation"),
-                "uplink_status_propagation_updatable",
+                *("data_plane_status", "dns_domain_ports", "dns_domain_keywords"),
+                "subnet_dns_publish_fixed_ip",
             ),
             _NOT_HERE,
         ),
