@@ -41,7 +41,10 @@ def test_the_command_for_networks(shell: Shell) -> None:
     assert plain["is_vlan_transparent"] is False
     flat = "--provider-network-type flat --provider-physical-network dmz"
     assert "VLAN Transparency" in shell.refused(f"network create flat --transparent-vlan {flat}")
-    shell("network delete tags plain")
+    vlan = "--provider-network-type vlan --provider-physical-network physnet1"
+    shell(f"network create stacked {vlan} --extra-property type=bool,name=qinq,value=true")
+    assert "vlan_qinq" in shell.refused(f"network create refused {vlan} --qinq-vlan")  # the API's name is qinq
+    shell("network delete tags plain stacked")
 
 
 def test_the_sdk(conn: Connection) -> None:

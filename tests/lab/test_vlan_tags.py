@@ -222,11 +222,12 @@ def test_the_hint_of_a_port_reaches_the_switch(lab: Lab) -> None:
     (guest,) = make_guests(lab, Spec("steered", make_network(lab, "steered"), "h1", None, UNSECURED))
     wanted = f"external_ids:iface-id={guest.port_id}"
 
-    def settings() -> str:
-        return lab.ovs("h1").vsctl("--bare", "--columns=other_config", "find", "Interface", wanted).strip()
+    def wait_for(settings: str) -> None:
+        find = ("--bare", "--columns=other_config", "find", "Interface", wanted)
+        wait_until(lambda: lab.ovs("h1").vsctl(*find).strip() == settings, SOON, f"the interface has {settings!r}")
 
     for steering in ("hash", "thread"):
         guest.update(hints={"openvswitch": {"other_config": {"tx-steering": steering}}})
-        wait_until(lambda: settings() == f"tx-steering={steering}", SOON, f"the interface has {steering}")  # noqa: B023
+        wait_for(f"tx-steering={steering}")
     guest.update(hints=None)
-    wait_until(lambda: settings() == "", SOON, "the interface has no setting")
+    wait_for("")
