@@ -24,6 +24,7 @@ NO_LIMITS = {
     f"quota_{name}": -1
     for name in ("network", "subnet", "port", "security_group", "security_group_rule", "rbac_policy")
 }
+TAGS = {"vlan_transparent": True, "vlan_qinq": True}  # networks that carry VLAN tags of instances
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def cloud(request: pytest.FixtureRequest) -> Cloud:
 
 @pytest.fixture(scope="session")
 def noauth_cloud() -> Iterator[Cloud]:
-    with Neutrino({"quotas": NO_LIMITS}) as server:
+    with Neutrino({"DEFAULT": TAGS, "quotas": NO_LIMITS}) as server:
         report_agents(server)
         variables = {"OS_AUTH_TYPE": "none", "OS_ENDPOINT": server.url}
         yield Cloud(server, variables, "admin", "other", keystone=False)
@@ -64,7 +65,8 @@ def noauth_cloud() -> Iterator[Cloud]:
 def keystone_cloud(keystone: Keystone) -> Iterator[Cloud]:
     project, other = keystone.create_project("operators"), keystone.create_project("others")
     keystone.create_user("operator", "secret", project, EVERY_ROLE)
-    with Neutrino({**with_keystone(keystone), "quotas": NO_LIMITS}) as server:
+    settings = with_keystone(keystone)
+    with Neutrino({**settings, "DEFAULT": {**settings["DEFAULT"], **TAGS}, "quotas": NO_LIMITS}) as server:
         report_agents(server)
         keystone.register_network_endpoint(server.url)
         variables = {

@@ -24,6 +24,7 @@ from neutrino.dataplane.ovsdb.api import (
     SetBridge,
     SetManager,
     SetPort,
+    SetVlanLimit,
 )
 from neutrino.dataplane.ovsdb.real import RealOvsdb
 from neutrino.model.state import Host
@@ -185,6 +186,14 @@ def test_managers_are_added(ovsdb):
     ovsdb.apply([SetManager(first)])
     ovsdb.apply([SetManager(first), SetManager(second)])
     eventually(lambda: ovsdb.read().managers == {first, second})
+
+
+def test_the_limit_of_vlan_tags(ovsdb):
+    assert ovsdb.read().vlan_limit == 1
+    ovsdb.apply([SetVlanLimit(0)])
+    eventually(lambda: ovsdb.read().vlan_limit == 0)
+    ovsdb.apply([SetVlanLimit(2)])
+    eventually(lambda: ovsdb.read().vlan_limit == 2)
 
 
 def numbered(ovsdb: Ovsdb) -> bool:

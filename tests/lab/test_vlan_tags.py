@@ -10,10 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
 from tests.support.lab import temporary_lab
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import EVERYBODY, Frame, arp_request, arriving, datagram, honest
-from tests.support.lab_guests import Guest, Spec, allow, make_group, make_guests, make_network
+from tests.support.lab_guests import SOON, Guest, Spec, allow, make_group, make_guests, make_network
 from tests.support.lab_tags import DOT1AD, DOT1Q, Tags, arriving_tags, tagged
 
 PHYSICAL = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
@@ -214,3 +215,19 @@ def test_frames_with_two_tags_are_dropped(place: Place) -> None:
         for frame in (to(place.here, target), to_all(place.here)):
             frames = {f"{outer:#x}": tagged(frame, ((outer, 9), (DOT1Q, 8))) for outer in (DOT1Q, DOT1AD)}
             assert arriving(place.here, target, frames, tagged(frame, INNER)) == set()
+
+
+def test_the_hint_of_a_port_reaches_the_switch(lab: Lab) -> None:
+    """It is a setting of the interface, and is removed with the hint."""
+    (guest,) = make_guests(lab, Spec("steered", make_network(lab, "steered"), "h1", None, UNSECURED))
+    wanted = f"external_ids:iface-id={guest.port_id}"
+
+    def wait_for(settings: str) -> None:
+        find = ("--bare", "--columns=other_config", "find", "Interface", wanted)
+        wait_until(lambda: lab.ovs("h1").vsctl(*find).strip() == settings, SOON, f"the interface has {settings!r}")
+
+    for steering in ("hash", "thread"):
+        guest.update(hints={"openvswitch": {"other_config": {"tx-steering": steering}}})
+        wait_for(f"tx-steering={steering}")
+    guest.update(hints=None)
+    wait_for("")

@@ -132,6 +132,19 @@ TABLE: dict[tuple[str, str], Names] = {
                 *("port_hardware_offload_type", "port_hints", "port_hint_ovs_tx_steering", "port_numa_affinity_policy"),
                 *("port_trusted", "uplink_status_propagation"),
                 "uplink_status_propagation_updatable",
+        names=dict.fromkeys(
+            (
+                *("tag_ports_during_bulk_creation", "qos", "port_device_profile", "port_hardware_offload_type"),
+                *("port_hints", "port_hint_ovs_tx_steering", "port_numa_affinity_policy", "port_trusted"),
+                *("uplink_status_propagation", "uplink_status_propagation_updatable"),
+            ),
+            INCLUDED,
+        ),
+        missing={"cascading_qos": _VENDOR}
+        | dict.fromkeys(
+            (
+                *("data_plane_status", "dns_domain_ports", "dns_domain_keywords"),
+                "subnet_dns_publish_fixed_ip",
             ),
             _NOT_HERE,
         ),
