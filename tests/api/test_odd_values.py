@@ -108,6 +108,8 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
     values: dict[str, dict[str, Any]] = {
         "subnet": {"network_id": ids["network"], "ip_version": 4, "cidr": cidr},
         "port": {"network_id": ids["network"]},
+        "segment": {"network_id": ids["network"], "network_type": "vxlan"},
+        "network_segment_range": {"network_type": "vxlan", "minimum": 1_000_000 + n, "maximum": 1_000_000 + n},
         "subnetpool": {"name": "p", "prefixes": [cidr]},
         "address_scope": {"ip_version": 4},
         "security_group_rule": {"security_group_id": ids["group"], "direction": "ingress", "description": str(n)},

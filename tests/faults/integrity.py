@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
+from neutrino.server.ml2.segments import DYNAMIC
 from neutrino.server.quota.plugin import recount
 
 GATEWAY = "network:router_gateway"
@@ -61,12 +62,23 @@ def _ports(rows: Any) -> None:
 def _networks(rows: Any) -> None:
     subnets = _grouped(rows["subnets"], "network_id", "id")
     segments = _grouped(rows["network_segments"], "network_id", "identity")
+    own = [row for row in rows["network_segments"] if row["position"] < DYNAMIC]
+    numbers = _grouped(own, "network_id", "network_type", "physical_network", "segmentation_id")
     for network in rows["networks"]:
         key = network["id"]
         assert set(json.loads(network["subnets"])) == subnets.pop(key, set()), f"network {key}: subnets"
         assert segments.pop(key, None), f"network {key}: no segment"
+        assert _shown_segments(network) == numbers.get(key, set()), f"network {key}: segments"
     assert not subnets, "subnets of networks that do not exist"
     assert not segments, "segments of networks that do not exist"
+
+
+def _shown_segments(network: Any) -> set[Any]:
+    """The segments as the network's row has them."""
+    names = ("network_type", "physical_network", "segmentation_id")
+    several = json.loads(network["segments"])
+    shown = [{name: one[f"provider:{name}"] for name in names} for one in several] if several else [network]
+    return {tuple(one[name] for name in names) for one in shown}
 
 
 def _routers(rows: Any) -> None:

@@ -18,6 +18,7 @@ from neutrino.lab.settings import FABRIC
 from tests.support.lab import address, open_group, pings, port, temporary_lab, wait_until
 from tests.support.lab_control import Lab, dhcp_options
 from tests.support.lab_dhcp import addresses, servers
+from tests.support.lab_trace import trace
 
 MAPPINGS = {"h1": "rack1:br-provider", "h2": "rack2:br-ex", "h3": "rack2:br-ex"}
 GATEWAYS = {"provider": "10.1.0.1", "external": "10.2.0.1"}  # by the bridge of the fabric
@@ -121,3 +122,14 @@ def test_a_port_gets_its_address_with_its_host(routed: Routed) -> None:
     assert address(lab, "late").startswith("10.2.0.")
     assert port(lab, "late")["status"] == "ACTIVE"
     assert pings(lab, "a", address(lab, "late"))
+
+
+def test_a_trace_ends_at_the_router_outside(routed: Routed) -> None:
+    """The server knows the way to it, by the segment of the sender's host, and not what it does with the packet."""
+    lab = routed.lab
+    for name, host, target, rack in (("a", "h1", "10.2.0.9", "rack1"), ("b", "h2", "10.1.0.9", "rack2")):
+        vm(routed, name, host)
+        found = trace(lab, source_port_id=port(lab, name)["id"], destination_address=target, protocol="icmp")
+        assert found["verdict"] == "unknown", found["summary"]
+        assert any(f"leaves host {host} by physical network {rack}" in step["text"] for step in found["steps"])
+        assert found["agreement"], found["differences"]

@@ -20,7 +20,7 @@ from neutrino.server.trace.steps import ports
 from neutrino.server.trace.steps.nat import answer_to, is_forwarded, scope
 from neutrino.server.trace.steps.parts import Part, central_part, check_router, is_local, local_part
 from neutrino.server.trace.steps.routing import METADATA, Onward, cross, interface_of
-from neutrino.server.trace.steps.switching import arrive, check_mtu, leave, port_with, segment_of, switch_to
+from neutrino.server.trace.steps.switching import arrive, check_mtu, leave, outside_segment, port_with, switch_to
 from neutrino.server.trace.steps.walk import (
     Dropped,
     Subject,
@@ -240,7 +240,7 @@ def _to_nobody(walk: Walk, onward: Onward) -> None:
     if network.external:
         text = f"No floating IP, router or port of {subject} has address {onward.address}."
         walk.drops("external", subject, Cause.NO_SUCH_ADDRESS, text)
-    segment = segment_of(network, None)
+    segment = outside_segment(walk, network, walk.host)
     if segment is not None and segment.physical_network and walk.host:
         return _to_machine(walk, onward, segment.physical_network)
     if onward.gateway_of:

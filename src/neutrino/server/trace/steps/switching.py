@@ -38,6 +38,13 @@ def segment_of(network: Network, port: TracedPort | None) -> Segment | None:
     return next((s for s in network.segments if s.id == wanted), network.segments[0] if network.segments else None)
 
 
+def outside_segment(walk: Walk, network: Network, name: str) -> Segment | None:
+    """The segment by which packets leave a host to the outside of a network: the first that the host is connected to."""
+    host = walk.snapshot.hosts.get(name)
+    here = [s for s in network.segments if host is not None and s.physical_network in host.physical_networks]
+    return next(iter(here), None) or segment_of(network, None)
+
+
 def check_mtu(walk: Walk, network_id: str) -> None:
     network = walk.snapshot.networks.get(network_id)
     if network is not None and network.mtu and walk.packet.size > network.mtu:
@@ -68,7 +75,7 @@ def switch_to(walk: Walk, network_id: str, host: str, port: TracedPort | None = 
 def leave(walk: Walk, network_id: str) -> None:
     """Take the packet to the outside of a network."""
     network, subject = walk.snapshot.networks[network_id], of_network(walk, network_id)
-    segment = segment_of(network, None)
+    segment = outside_segment(walk, network, walk.host)
     if segment is not None and segment.network_type in _PHYSICAL:
         check_physical(walk, subject, segment, walk.host)
         text = f"{subject.title}: leaves host {walk.host} by {_on(segment)}."
@@ -82,7 +89,7 @@ def leave(walk: Walk, network_id: str) -> None:
 def arrive(walk: Walk, network_id: str, host: str) -> None:
     """Let the packet in from the outside of a network."""
     network, subject = walk.snapshot.networks[network_id], of_network(walk, network_id)
-    segment = segment_of(network, None)
+    segment = outside_segment(walk, network, host)
     if segment is None or segment.network_type not in _PHYSICAL:
         walk.enters(host, None)
         public = f"{subject.title}: arrives from the outside."
