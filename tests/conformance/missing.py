@@ -9,7 +9,6 @@ MISSING: dict[str, str] = {
         floating-ip-distributed floating-ip-router-writable l3-port-ip-change-not-allowed
         l3-agent-scheduler-ha-chassis-priority dns-integration-domain-keywords
     """,
-    "NDP proxy, with L3": "l3-ndp-proxy l3-ext-ndp-proxy",
     "service types of routers, which flavors have replaced": "router-service-type",
     "trunks": "trunk trunk-details",
     "segments of routed networks": """
@@ -17,7 +16,6 @@ MISSING: dict[str, str] = {
         subnet-segmentid-writable
     """,
     "network segment ranges": "network-segment-range",
-    "metering": "metering metering_source_and_destination_fields",
     "logging of security groups": "logging",
     "local IPs": "local_ip",
     "default networks of projects": "project-default-networks",

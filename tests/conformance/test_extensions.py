@@ -35,7 +35,8 @@ _NEEDED = """
     network_ha floatingip-pools qos qos-bw-limit-direction qos-bw-minimum-ingress qos-default qos-fip
     qos-fip-network-policy qos-gateway-ip qos-port-network-policy qos-pps qos-pps-minimum qos-pps-minimum-rule-alias
     qos-rule-type-details qos-rule-type-filter qos-rules-alias port-resource-request port-resource-request-groups
-    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2
+    agent-resources-synced fwaas_v2 standard-attr-fwaas-v2 metering metering_source_and_destination_fields
+    l3-ndp-proxy l3-ext-ndp-proxy
 """
 NEEDED = _NEEDED.split()
 
@@ -132,6 +133,13 @@ def shown(server: LiveServer) -> Shown:
         ingress_firewall_policy_id=firewall_policy["id"],
         ports=[bound["id"]],
     )
+    label = made("metering/metering-labels", "metering_label", name="label")
+    label_rule = made(
+        *("metering/metering-label-rules", "metering_label_rule"),
+        metering_label_id=label["id"],
+        direction="ingress",
+        source_ip_prefix="192.0.2.0/24",
+    )
     return {
         "networks": {**network, "segments": several["segments"]},
         "subnets": subnet,
@@ -150,6 +158,9 @@ def shown(server: LiveServer) -> Shown:
         "firewall_rules": firewall_rule,
         "firewall_policies": firewall_policy,
         "firewall_groups": firewall_group,
+        "metering_labels": label,
+        "metering_label_rules": label_rule,
+        "ndp_proxies": ndp_proxy(server, made),
         "flavors": flavor,
         "service_profiles": profile,
         "service_providers": server.ask("GET", "/v2.0/service-providers")["service_providers"][0],
@@ -167,6 +178,23 @@ def shown(server: LiveServer) -> Shown:
             "network_ip_availability"
         ],
     }
+
+
+def ndp_proxy(server: LiveServer, made: Callable[..., Object]) -> Object:
+    """An NDP proxy, with a router and networks of its own in one IPv6 address scope."""
+    scope = made("address-scopes", "address_scope", name="six", ip_version=6)
+    pool = made("subnetpools", "subnetpool", name="six", prefixes=["2001:db8::/48"], address_scope_id=scope["id"])
+    out = made("networks", "network", name="out6", **{"router:external": True})
+    inside = made("networks", "network", name="in6")
+    subnets = [
+        made("subnets", "subnet", network_id=network["id"], ip_version=6, subnetpool_id=pool["id"], prefixlen=64)
+        for network in (out, inside)
+    ]
+    gateway = {"network_id": out["id"]}
+    router = made("routers", "router", name="six", external_gateway_info=gateway, enable_ndp_proxy=True)
+    server.ask("PUT", f"/v2.0/routers/{router['id']}/add_router_interface", {"subnet_id": subnets[1]["id"]})
+    port = made("ports", "port", network_id=inside["id"])
+    return made("ndp_proxies", "ndp_proxy", router_id=router["id"], port_id=port["id"])
 
 
 def by_own_id(server: LiveServer, type_: str, key: str) -> Object:
@@ -505,6 +533,7 @@ NOT_SHOWN = {
     ("next_providers", "driver"),
     ("next_providers", "metainfo"),
     ("firewall_rules", "position"),  # of a rule in several policies: Neutron does not show it either
+    ("metering_label_rules", "project_id"),  # Neutron does not show it either (exchange 802)
     ("bindings", "project_id"),  # Neutron does not show it either (exchange 507)
     *((f"alias_{type_}_rules", "project_id") for type_ in ALIASED),  # nor this
 }
