@@ -16,6 +16,8 @@ _FILTER = (
 _OF_POLICY = "A rule belongs to the project of its policy; Neutron's answers do not have it either (exchange 669)."
 _SHOWN = "Neutron shows it on this resource too, though its definitions do not say so."
 _FIREWALL_FILTER = "openstacksdk filters by it; Neutron refuses or ignores that."
+_NO_UPDATE = "Neutron has no update of these rules, whatever its definition allows."
+_NDP_FILTER = "The options of `openstack router ndp proxy list` filter by it; Neutron refuses or ignores that."
 _FIREWALL_LIST = "Neutron turns its default, null, into the empty list."
 _FIREWALL_STANDARD = (
     "The standard attributes and tags that standard-attr-fwaas-v2 announces; neutron-lib does not list its resources."
@@ -44,7 +46,6 @@ DIFFERENCES: dict[str, str] = {
     "alias_bandwidth_limit_rules.project_id: absent": _OF_POLICY,
     "alias_dscp_marking_rules.project_id: absent": _OF_POLICY,
     "alias_minimum_bandwidth_rules.project_id: absent": _OF_POLICY,
-    "routers.enable_ndp_proxy: ours": "Neutron shows it, false unless the extension that sets it is there.",
     "agents.resource_versions: ours": _SHOWN,
     "security_groups.stateful: default": "As security-groups-default-statefulness sets it; true without a setting.",
     "security_groups.description: ours": _SHOWN,
@@ -65,4 +66,12 @@ DIFFERENCES: dict[str, str] = {
     "firewall_rules.position: absent": "Neutron does not show it either: a rule may be in several policies.",
     "firewall_policies.firewall_rules: default": _FIREWALL_LIST,
     "firewall_groups.ports: default": _FIREWALL_LIST,
+    "metering_label_rules.project_id: visible": "Neutron's answers do not have it either (exchange 802).",
+    "metering_label_rules.source_ip_prefix: put": _NO_UPDATE,
+    "metering_label_rules.destination_ip_prefix: put": _NO_UPDATE,
+    **{f"ndp_proxies.{name}: ours": _SHOWN for name in ("created_at", "updated_at", "revision_number")},
+    **{
+        f"ndp_proxies.{name}: filter": _NDP_FILTER
+        for name in ("id", "project_id", "router_id", "port_id", "ip_address", "description")
+    },
 }

@@ -41,7 +41,8 @@ _NEEDED = """
     security-groups-default-statefulness subnet_onboard floating-ip-router-writable l3-port-ip-change-not-allowed
     agent_sort_key quota-check-limit-default subnet-dns-publish-fixed-ip dns-integration-domain-keywords trunk
     trunk-details logging local_ip segment standard-attr-segment segments-peer-subnet-host-routes
-    subnet-segmentid-writable subnet-segmentid-enforce network-segment-range
+    subnet-segmentid-writable subnet-segmentid-enforce network-segment-range metering
+    metering_source_and_destination_fields l3-ndp-proxy l3-ext-ndp-proxy
 """
 NEEDED = _NEEDED.split()
 
@@ -158,6 +159,12 @@ def shown(server: LiveServer) -> Shown:
     segment = server.ask("GET", f"/v2.0/segments?network_id={network['id']}")["segments"][0]
     segment_range = made(
         *("network-segment-ranges", "network_segment_range"), network_type="vxlan", minimum=70000, maximum=70001
+    label = made("metering/metering-labels", "metering_label", name="label")
+    label_rule = made(
+        *("metering/metering-label-rules", "metering_label_rule"),
+        metering_label_id=label["id"],
+        direction="ingress",
+        source_ip_prefix="192.0.2.0/24",
     )
     return {
         "networks": {**network, "segments": several["segments"]},
@@ -186,6 +193,9 @@ def shown(server: LiveServer) -> Shown:
         "port_associations": association,
         "segments": segment,
         "network_segment_ranges": segment_range,
+        "metering_labels": label,
+        "metering_label_rules": label_rule,
+        "ndp_proxies": ndp_proxy(server, made),
         "flavors": flavor,
         "service_profiles": profile,
         "service_providers": server.ask("GET", "/v2.0/service-providers")["service_providers"][0],
@@ -203,6 +213,23 @@ def shown(server: LiveServer) -> Shown:
             "network_ip_availability"
         ],
     }
+
+
+def ndp_proxy(server: LiveServer, made: Callable[..., Object]) -> Object:
+    """An NDP proxy, with a router and networks of its own in one IPv6 address scope."""
+    scope = made("address-scopes", "address_scope", name="six", ip_version=6)
+    pool = made("subnetpools", "subnetpool", name="six", prefixes=["2001:db8::/48"], address_scope_id=scope["id"])
+    out = made("networks", "network", name="out6", **{"router:external": True})
+    inside = made("networks", "network", name="in6")
+    subnets = [
+        made("subnets", "subnet", network_id=network["id"], ip_version=6, subnetpool_id=pool["id"], prefixlen=64)
+        for network in (out, inside)
+    ]
+    gateway = {"network_id": out["id"]}
+    router = made("routers", "router", name="six", external_gateway_info=gateway, enable_ndp_proxy=True)
+    server.ask("PUT", f"/v2.0/routers/{router['id']}/add_router_interface", {"subnet_id": subnets[1]["id"]})
+    port = made("ports", "port", network_id=inside["id"])
+    return made("ndp_proxies", "ndp_proxy", router_id=router["id"], port_id=port["id"])
 
 
 def by_own_id(server: LiveServer, type_: str, key: str) -> Object:
@@ -782,6 +809,7 @@ NOT_SHOWN = {
     ("next_providers", "driver"),
     ("next_providers", "metainfo"),
     ("firewall_rules", "position"),  # of a rule in several policies: Neutron does not show it either
+    ("metering_label_rules", "project_id"),  # Neutron does not show it either (exchange 802)
     ("bindings", "project_id"),  # Neutron does not show it either (exchange 507)
     *((f"alias_{type_}_rules", "project_id") for type_ in ALIASED),  # nor this
 }
