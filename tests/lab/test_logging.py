@@ -190,3 +190,22 @@ def test_a_restarted_switch_is_listened_to_again(site: Site) -> None:
             return bool(site.lines(site.send(site.far, site.logged, CLOSED)))
 
         wait_until(is_logged, SOON, "packets are not logged")
+
+
+def test_a_trace_of_a_logged_packet_tells_the_same(site: Site) -> None:
+    def traces() -> list[tuple[str, str]]:
+        found = []
+        for port in (OPEN, CLOSED):
+            values = {
+                "source_port_id": site.far.port_id,
+                "destination_address": site.logged.addresses[4],
+                "protocol": "udp",
+                "destination_port": port,
+            }
+            made = site.lab.api.request("POST", "/v2.0/traces", {"trace": values})["trace"]
+            found.append((made["verdict"], made["cause"]))
+        return found
+
+    assert traces() == [("delivered", ""), ("dropped", "security-group-ingress")]
+    with site.log(project_id="admin"):
+        assert traces() == [("delivered", ""), ("dropped", "security-group-ingress")]

@@ -15,7 +15,6 @@ from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.logged_packets import LoggedPorts, decode
 from neutrino.agent.l2.packet_logger import NETWORK_LOG, network_log
 from neutrino.dataplane.openflow.packet_in import PacketIn, parse
-from neutrino.errors import RefusedToStart
 from neutrino.model.packet_log import PacketLog
 from tests.support.l2 import Cloud, group, mac, network, port, rule
 
@@ -171,6 +170,10 @@ def test_the_file_of_the_log_is_written_and_follows_a_rotation(tmp_path: Path) -
             handler.close()
 
 
-def test_a_file_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(RefusedToStart, match="local_output_log_base"):
-        network_log(str(tmp_path / "missing" / "network.log"))
+def test_a_file_that_cannot_be_written_is_named_in_the_agents_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = network_log(str(tmp_path / "missing" / "network.log"))
+    output.info("a packet")
+    assert "local_output_log_base" in caplog.messages[0]
+    assert caplog.messages[1] == "a packet"

@@ -14,7 +14,7 @@ from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.flows.packet_log import CONTROLLER_ID
 from neutrino.agent.l2.flows.qos import Bandwidth
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
-from neutrino.agent.l2.packet_logger import PacketLogger, network_log
+from neutrino.agent.l2.packet_logger import PacketLogger
 from neutrino.agent.l2.reconciler import Reconciler
 from neutrino.agent.l2.role import L2Role
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
@@ -59,9 +59,7 @@ def build(context: RoleContext) -> L2Role:
         dataplane_changed=context.report_soon,
         port_holds=context.port_holds,
         kinds=frozenset().union(*(extension.kinds for extension in extensions)),
-        packet_logger=PacketLogger(
-            PacketIns(run_directory, CONTROLLER_ID), network_log(conf.network_log.local_output_log_base)
-        ),
+        packet_logger=PacketLogger(PacketIns(run_directory, CONTROLLER_ID), conf.network_log.local_output_log_base),
     )
 
 

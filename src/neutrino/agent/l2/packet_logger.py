@@ -9,7 +9,6 @@ from logging.handlers import WatchedFileHandler
 from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.logged_packets import LoggedPorts
 from neutrino.dataplane.openflow.packet_in import PacketIn, PacketIns
-from neutrino.errors import RefusedToStart
 
 LOG = logging.getLogger(__name__)
 NETWORK_LOG = "neutrino.network_log"  # the logger
@@ -19,13 +18,15 @@ _MODE = 0o640  # what instances talk about is not for everybody
 @dataclasses.dataclass(eq=False)
 class PacketLogger:
     packets: PacketIns
-    output: logging.Logger
+    path: str | None = None  # of the file; None: the agent's log
 
     def __post_init__(self) -> None:
+        self._output = logging.getLogger(NETWORK_LOG)
         self._ports: tuple[Desired | None, LoggedPorts | None] = (None, None)
 
     async def run(self, bridge: str, desired: Callable[[], Desired | None]) -> None:
         """`desired`: what was applied last, by which the ids of packets' objects are found."""
+        self._output = network_log(self.path)  # not before: a dry run must not open the file
         async for copied in self.packets.read(bridge):
             try:
                 self._write(copied, desired())
@@ -40,7 +41,7 @@ class PacketLogger:
             ports = LoggedPorts(desired)
             self._ports = desired, ports
         for line in ports.lines(copied):
-            self.output.info("%s", line)
+            self._output.info("%s", line)
 
 
 def network_log(path: str | None) -> logging.Logger:
@@ -52,7 +53,8 @@ def network_log(path: str | None) -> logging.Logger:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _MODE))
             handler = WatchedFileHandler(path)
         except OSError as error:
-            raise RefusedToStart(f"[network_log] local_output_log_base={path}: {error}") from error
+            LOG.error("[network_log] local_output_log_base: %s; packets are logged here", error)
+            return output
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         output.addHandler(handler)
         output.propagate = False
