@@ -122,10 +122,10 @@ def test_zones_of_reverse_records(zones: ReverseZones, address: str, zone: str) 
     assert name.endswith(f".{zone}")
 
 
-@pytest.mark.parametrize("sizes", [{"ipv4_prefix": 20}, {"ipv6_prefix": 63}])
-def test_prefixes_that_are_no_zones(sizes: dict[str, int]) -> None:
+@pytest.mark.parametrize(("ipv4", "ipv6"), [(20, 120), (24, 63)])
+def test_prefixes_that_are_no_zones(ipv4: int, ipv6: int) -> None:
     with pytest.raises(RefusedToStart, match="is not a multiple"):
-        ReverseZones(**sizes)
+        ReverseZones(ipv4, ipv6)
 
 
 def test_credentials_are_required(make: Make) -> None:
