@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -11,12 +12,13 @@ import sqlalchemy as sa
 from neutrino.server.config import configuration
 from neutrino.server.db import tables as t
 from neutrino.server.dns import build
-from neutrino.server.dns.driver_api import RecordSet
+from neutrino.server.dns.driver_api import Incomplete, RecordSet
 from neutrino.server.dns.publisher import Publisher, PublisherOptions
 from neutrino.server.main import Server, assemble, begin
 from tests.api.client import Api
 from tests.api.conftest import configuration_text, new_database
 from tests.api.l3 import attach, gateway, inside, outside
+from tests.fakes.designate import TOKEN, FakeDesignate
 from tests.fakes.dns import FakeDns
 from tests.faults.integrity import check
 
@@ -106,7 +108,7 @@ provider_network.vlan = 1000  # type: ignore[attr-defined]
 
 
 def address(port: Object, version: int = 4) -> str:
-    return next(f["ip_address"] for f in port["fixed_ips"] if (":" in f["ip_address"]) == (version == 6))
+    return next(str(f["ip_address"]) for f in port["fixed_ips"] if (":" in f["ip_address"]) == (version == 6))
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------
@@ -502,6 +504,56 @@ def test_a_sweep_publishes_what_was_there_before(setting: Setting, admin: Api) -
     rows = setting.rows()
     setting.publisher.sweep(None)
     assert setting.rows() == rows
+
+
+def test_incomplete_work_is_repeated(setting: Setting, admin: Api) -> None:
+    """What is published stays ours, though something that belongs to it is missing."""
+    network = provider_network(admin)
+    port = admin.port(network, dns_name="www")
+
+    def incomplete(record_set: RecordSet) -> None:
+        setting.dns.before_replace = lambda record_set: None
+        setting.dns.replace(record_set, frozenset({address(port)}), frozenset())
+        raise Incomplete("no PTR record")
+
+    setting.dns.before_replace = incomplete
+    setting.publish()
+    (row,) = setting.rows()
+    assert (row.error, row.published, row.pending) == ("no PTR record", True, True)
+    setting.now += 10
+    setting.publish()
+    (row,) = setting.rows()
+    assert (row.error, row.published, row.pending, row.attempts) == ("", True, False, 0)
+
+
+# --- Designate --------------------------------------------------------------------------------------------------------
+
+
+def test_records_in_designate(another_server: Callable[..., Server]) -> None:
+    with FakeDesignate() as designate:
+        credentials = {"auth_type": "admin_token", "token": TOKEN, "endpoint": designate.url, "url": designate.url}
+        server = another_server({"DEFAULT": {"external_dns_driver": "designate"}, "designate": credentials})
+        admin = Api(server.app).as_admin()
+        designate.add_zone(ZONE, admin.project)
+        network = provider_network(admin)
+        port = admin.port(network, dns_name="www")
+        designate.wait(lambda: designate.look("www.example.net.") == {address(port)})
+        pointer = f"{ip_address(address(port)).reverse_pointer}."
+        designate.wait(lambda: designate.look(pointer, "PTR") == {"www.example.net."})
+        designate.is_down = True
+        renamed = admin.change("port", port["id"], dns_name="renamed")
+        designate.is_down = False
+        designate.wait(lambda: designate.look("renamed.example.net.") == {address(renamed)})
+        designate.wait(lambda: not designate.look("www.example.net."))
+        admin.delete(f"/ports/{port['id']}").expect(204)
+        designate.wait(lambda: not designate.look("renamed.example.net.") and not designate.look(pointer, "PTR"))
+        # A project writes in its own zones only.
+        stranger = admin.port(network, dns_name="evil", project_id="stranger")
+        designate.wait(lambda: ("GET", "/v2/zones", "stranger") in designate.requests)
+        own = admin.port(network, dns_name="own")
+        designate.wait(lambda: designate.look("own.example.net.") == {address(own)})
+        assert designate.look("evil.example.net.") == set()
+        assert stranger["dns_name"] == "evil"
 
 
 def test_without_a_driver_there_is_nothing(request: pytest.FixtureRequest, database: str, tmp_path: Any) -> None:

@@ -273,7 +273,8 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         for name, limit in QUOTAS.items()
     ],
     firewall.GROUP: firewall.DEFAULT_RULES,
-    **dns.OPTIONS,
+    "designate": dns.DESIGNATE,
+    "rfc2136": dns.RFC2136,
     "nova": [  # keystoneauth registers its own options in this group (`events/nova.py`)
         cfg.StrOpt("region_name", help="The region of Nova's endpoint."),
         cfg.StrOpt(

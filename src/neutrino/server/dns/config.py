@@ -51,4 +51,3 @@ RFC2136 = [
     cfg.IntOpt("ttl", default=300, min=0, max=2**31 - 1, help="TTL of the records, in seconds."),
     cfg.FloatOpt("timeout", default=5.0, min=0.1, max=30.0, help="Seconds to wait for an answer of the name server."),
 ]
-OPTIONS = {"designate": DESIGNATE, "rfc2136": RFC2136}

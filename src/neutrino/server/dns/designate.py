@@ -13,7 +13,7 @@ import msgspec
 from oslo_config import cfg
 
 from neutrino.errors import RefusedToStart
-from neutrino.server.dns.driver_api import ForeignRecords, RecordSet, Refused, Unreachable
+from neutrino.server.dns.driver_api import ForeignRecords, Incomplete, RecordSet, Refused, Unreachable
 
 GROUP = "designate"
 REQUEST_TIMEOUT = 30.0
@@ -65,7 +65,8 @@ class Designate:
         zone_id = self._zone_id(record_set.zone, project)
         if zone_id is None:
             if not addresses:
-                return self._replace_reverse(record_set, addresses, ours)  # its records are gone with the zone
+                self._replace_reverse(record_set, addresses, ours)  # its records are gone with the zone
+                return
             raise Refused(f"project {project} has no zone {record_set.zone} in Designate")
         found = self._record_set(zone_id, record_set.name, record_set.type, project)
         current = frozenset(map(_canonical, found["records"])) if found is not None else frozenset()
@@ -75,7 +76,6 @@ class Designate:
         # If others have added theirs, only ours are removed.
         self._write(zone_id, record_set, found, addresses or foreign, current)
         self._replace_reverse(record_set, addresses, ours)
-        return None
 
     def _write(
         self,
@@ -102,14 +102,20 @@ class Designate:
         """PTR records of the addresses; those that name another owner of an address are left alone."""
         if self._reverse is None:
             return
-        for address in sorted(ours - addresses):
-            zone, name = self._reverse.names(address)
-            zone_id = self._zone_id(zone, None)
-            found = self._record_set(zone_id, name, "PTR", None) if zone_id is not None else None
-            if found is not None and list(found["records"]) == [record_set.name]:
-                self._expect("DELETE", f"/v2/zones/{zone_id}/recordsets/{found['id']}", None, None, gone=True)
-        for address in sorted(addresses):
-            self._add_reverse(self._reverse, record_set, address)
+        try:
+            for address in sorted(ours - addresses):
+                self._remove_reverse(self._reverse, record_set, address)
+            for address in sorted(addresses):
+                self._add_reverse(self._reverse, record_set, address)
+        except Refused as error:  # the addresses themselves are published already
+            raise Incomplete(str(error)) from error
+
+    def _remove_reverse(self, reverse: ReverseZones, record_set: RecordSet, address: str) -> None:
+        zone, name = reverse.names(address)
+        zone_id = self._zone_id(zone, None)
+        found = self._record_set(zone_id, name, "PTR", None) if zone_id is not None else None
+        if found is not None and list(found["records"]) == [record_set.name]:
+            self._expect("DELETE", f"/v2/zones/{zone_id}/recordsets/{found['id']}", None, None, gone=True)
 
     def _add_reverse(self, reverse: ReverseZones, record_set: RecordSet, address: str) -> None:
         zone, name = reverse.names(address)

@@ -31,6 +31,10 @@ class ForeignRecords(Refused):
         super().__init__(f"{record_set.name} has records of others, which stay: {found}")
 
 
+class Incomplete(Exception):
+    """The record set is as wanted, but something that belongs to it, such as PTR records, is not: repeat it later."""
+
+
 class DnsDriver(Protocol):
     def replace(self, record_set: RecordSet, addresses: frozenset[str], ours: frozenset[str]) -> None:
         """Make the record set contain exactly these addresses; with none, remove it.

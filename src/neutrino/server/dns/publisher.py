@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.dns.driver_api import DnsDriver, RecordSet, Refused, Unreachable
+from neutrino.server.dns.driver_api import DnsDriver, Incomplete, RecordSet, Refused, Unreachable
 
 LOG = logging.getLogger(__name__)
 MAX_ERROR = 1000  # characters of an error in a row
@@ -141,6 +141,10 @@ class Publisher:
             text = str(error)
             self._log_refused(record_set, rows, text)
             self.db.retrying(lambda: self._refused(rows, text))
+        except Incomplete as error:
+            text = str(error)
+            self._log_refused(record_set, rows, text)
+            self.db.retrying(lambda: self._retry_later(rows, text))
         except Unreachable as error:
             text = str(error)
             self.db.retrying(lambda: self._release(rows, text))

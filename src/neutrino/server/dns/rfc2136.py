@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import dns.exception
 import dns.flags
@@ -15,7 +16,7 @@ import dns.message
 import dns.name
 import dns.query
 import dns.rcode
-import dns.rdataset
+import dns.rdataclass
 import dns.rdatatype
 import dns.tsig
 import dns.update
@@ -44,7 +45,6 @@ class Rfc2136:
         self._ttl, self._timeout = options.ttl, options.timeout
         self._zones = [_zone(text) for text in options.zones]
         self._key = tsig_key(options)
-        self._address = ""
 
     def replace(self, record_set: RecordSet, addresses: frozenset[str], ours: frozenset[str]) -> None:
         zone, name = self._zone_of(record_set), dns.name.from_text(record_set.name)
@@ -76,17 +76,17 @@ class Rfc2136:
         addresses: frozenset[str],
         removed: frozenset[str],
     ) -> dns.update.UpdateMessage:
-        update = dns.update.UpdateMessage(zone, keyring=self._key, keyname=self._key and self._key.name)
+        update = dns.update.UpdateMessage(zone, keyring=self._key)
         if current:
-            update.present(name, dns.rdataset.from_text_list("IN", type_, self._ttl, sorted(current)))
+            update.present(name, type_, *sorted(current))
         else:
             update.absent(name, type_)
         if addresses:
             # Next to a CNAME a name server silently drops other records.
             update.absent(name, "CNAME")
-            update.replace(name, dns.rdataset.from_text_list("IN", type_, self._ttl, sorted(addresses)))
+            update.replace(name, self._ttl, type_, *sorted(addresses))
         else:  # record by record: the set may contain records of others too
-            update.delete(name, dns.rdataset.from_text_list("IN", type_, 0, sorted(removed)))
+            update.delete(name, type_, *sorted(removed))
         return update
 
     def _read(self, zone: dns.name.Name, name: dns.name.Name, type_: str) -> frozenset[str]:
@@ -137,7 +137,7 @@ class Rfc2136:
         return max(found, key=len)
 
 
-def tsig_key(options: cfg.GroupAttr) -> dns.tsig.Key | None:
+def tsig_key(options: Any) -> dns.tsig.Key | None:
     """The key in `tsig_key_file`, or in the options; None without either: then the name server trusts our address."""
     if options.tsig_key_file:
         if options.tsig_secret:
