@@ -6,6 +6,7 @@ connection that is translated must leave by the gateway that has the translated 
 
     prerouting_mark   a packet from inside gets the number of a gateway as a mark: that which has the connection's
                       external address, by conntrack; of a new connection, that of the sender's floating IP
+    rule 19999        by the mark and to another gateway's network, the table of the marked gateway
     rule 20000        the main table without its default routes: the router's subnets and extra routes
     rule 20001 …      by the mark, the table of that gateway, which has its default routes
     rule 32766        the main table with its default routes: packets without a mark
@@ -89,15 +90,25 @@ def _routes(namespace: RouterNamespace, gateways: dict[int, RouterInterface]) ->
     """The default routes of each gateway, in a table of its own."""
     for number, gateway in gateways.items():
         own = {device(EXTERNAL, gateway.id): gateway}
-        yield from default_routes(own, namespace.options.ipv6_gateway, table=_table(number))
+        found = default_routes(own, namespace.options.ipv6_gateway, table=_table(number))
+        yield from (each for each in found if each.version == 4)  # no packet of IPv6 has a mark
 
 
-def _rules(gateways: Iterable[int]) -> Iterator[Rule]:
-    for version in (4, 6):
-        yield rule(PRIORITY, version=version, table=MAIN_TABLE, suppressed=0)
-        for number in gateways:
-            mark = number << _SHIFT
-            yield rule(PRIORITY + number, version=version, mark=mark, mask=_MASK, table=_table(number))
+def _rules(gateways: Mapping[int, RouterInterface]) -> Iterator[Rule]:
+    yield rule(PRIORITY, table=MAIN_TABLE, suppressed=0)
+    for number, gateway in gateways.items():
+        marked = {"mark": number << _SHIFT, "mask": _MASK, "table": _table(number)}
+        yield rule(PRIORITY + number, **marked)
+        others = (each for each in gateways.values() if each.network_id != gateway.network_id)
+        for cidr in sorted({cidr for each in others for cidr in _subnets(each)}):
+            yield rule(PRIORITY - 1, destination=cidr, **marked)
+
+
+def _subnets(gateway: RouterInterface) -> Iterator[str]:
+    """All IPv4 subnets of its network."""
+    for cidr in (*(each.cidr for each in gateway.addresses), *gateway.other_subnets):
+        if ":" not in cidr:
+            yield cidr
 
 
 def _table(number: int) -> int:
