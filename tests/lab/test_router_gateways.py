@@ -154,18 +154,18 @@ def test_out_by_the_first_gateway(site: Site) -> None:
 
 def test_floating_ips_of_both_networks_answer(site: Site) -> None:
     lab, port = site.lab, site.guest.port_id
-    both = [floating_ip(lab, network, port) for network in (site.two, site.one)]
-    by_first, by_second = both[1]["floating_ip_address"], both[0]["floating_ip_address"]
+    second, first = (floating_ip(lab, network, port) for network in (site.two, site.one))
+    by_first, by_second = first["floating_ip_address"], second["floating_ip_address"]
     for address in (by_first, by_second):
         for source in (BEYOND, MACHINE, SECOND):
             wait_until_reachable(lab, EXTERNAL, address, by=source)
         assert source_seen(lab, EXTERNAL, "a", address) in (MACHINE, SECOND)
     # With floating IPs of both, the instance leaves under that of the first gateway.
     assert site.source() == by_first
-    lab.api.delete("floatingip", both[1]["id"])
+    lab.api.delete("floatingip", first["id"])
     wait_until(lambda: site.source() == by_second, SOON, "the instance does not leave under its floating IP")
     assert source_seen(lab, EXTERNAL, "a", by_second) in (MACHINE, SECOND)
-    lab.api.delete("floatingip", both[0]["id"])
+    lab.api.delete("floatingip", second["id"])
     wait_until(lambda: site.source() == site.gateways()[0], SOON, "the floating IP is still used")
 
 

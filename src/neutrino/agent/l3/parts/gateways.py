@@ -97,11 +97,11 @@ def _routes(namespace: RouterNamespace, gateways: dict[int, RouterInterface]) ->
 def _rules(gateways: Mapping[int, RouterInterface]) -> Iterator[Rule]:
     yield rule(PRIORITY, table=MAIN_TABLE, suppressed=0)
     for number, gateway in gateways.items():
-        marked = {"mark": number << _SHIFT, "mask": _MASK, "table": _table(number)}
-        yield rule(PRIORITY + number, **marked)
+        mark = number << _SHIFT
+        yield rule(PRIORITY + number, mark=mark, mask=_MASK, table=_table(number))
         others = (each for each in gateways.values() if each.network_id != gateway.network_id)
         for cidr in sorted({cidr for each in others for cidr in _subnets(each)}):
-            yield rule(PRIORITY - 1, destination=cidr, **marked)
+            yield rule(PRIORITY - 1, destination=cidr, mark=mark, mask=_MASK, table=_table(number))
 
 
 def _subnets(gateway: RouterInterface) -> Iterator[str]:

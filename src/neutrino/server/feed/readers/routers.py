@@ -244,13 +244,15 @@ def render_for_hosts(
     floating IP is translated on the host of its port if that host reaches the external network itself, else centrally.
     """
     outward = {host for host in local if modes.get(host) in EXTERNAL_MODES}
+    # Only the first gateway's network is reached from every host. Both floating IPs of an address are at one place, as
+    # its packets leave by one of them.
+    central_only = {fip.fixed_ip_address for fip in base.floating_ips if fip.network_id}
+    distributed = [fip for fip in base.floating_ips if fip.fixed_ip_address not in central_only]
     for host in sorted(local | central):
         # Without its own port on the external network the host does not reach that network yet.
-        # Only the first gateway's network is reached from every host.
-        distributed = [fip for fip in base.floating_ips if not fip.network_id]
         floating = [fip for fip in distributed if fip.host == host and host in outward and host in gateways]
         if host in central:
-            others = (fip for fip in base.floating_ips if fip.network_id or fip.host not in outward)
+            others = (f for f in base.floating_ips if f.fixed_ip_address in central_only or f.host not in outward)
             floating += [msgspec.structs.replace(fip, host="") for fip in others]  # no host: translated centrally
         router = msgspec.structs.replace(
             base,
