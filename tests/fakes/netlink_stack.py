@@ -34,6 +34,7 @@ KERNEL = 2
 
 _SETTINGS = (
     "net/ipv4/(ip_forward|ip_nonlocal_bind)",
+    "net/ipv[46]/fib_multipath_hash_policy",
     "net/netfilter/nf_conntrack_[a-z_]+",
     "net/bridge/bridge-nf-call-(arp|ip|ip6)tables",
     "net/ipv4/neigh/(?P<neigh>[^/]+)/(gc_stale_time|base_reachable_time_ms|proxy_delay)",
@@ -140,9 +141,14 @@ class FakeStack:
         self.proxies = {each for each in self.proxies if each.device != device.name}
 
     def _drop_routes(self, device: str, version: int | None = None) -> None:
-        gone = [key for key, each in self.routes.items() if each.device == device and version in (None, each.version)]
-        for key in gone:
-            del self.routes[key]
+        for key, each in list(self.routes.items()):
+            if version not in (None, each.version):
+                continue
+            left = tuple(hop for hop in each.next_hops if hop.device != device)
+            if each.device == device or (each.next_hops and not left):
+                del self.routes[key]
+            elif left != each.next_hops:
+                self.routes[key] = dataclasses.replace(each, next_hops=left)
 
     # --- items ---
 
@@ -218,9 +224,18 @@ class FakeStack:
     # --- routes ---
 
     def _set_route(self, new: Route) -> None:
+        if new.next_hops:
+            for hop in new.next_hops:
+                self._check_route(dataclasses.replace(new, device=hop.device, via=hop.via, onlink=hop.onlink))
+            self.routes[new.key] = new
+            return
         if not new.device and new.via:
             reached = (each.device for each in self._reaching() if _covers(each.destination, new.via))
             new = dataclasses.replace(new, device=next(reached, ""))
+        self._check_route(new)
+        self.routes[new.key] = new
+
+    def _check_route(self, new: Route) -> None:
         if not new.device:
             raise NetlinkError("Network is unreachable")
         if not self.get(new.device).up:
@@ -229,7 +244,6 @@ class FakeStack:
             raise NetlinkError("Nexthop has invalid gateway")
         if new.source and not any(_ip(each) == new.source for each in self.addresses):
             raise NetlinkError("Invalid prefsrc address")
-        self.routes[new.key] = new
 
     def _delete_route(self, old: Route) -> None:
         there = self.routes.get(old.key)
@@ -244,7 +258,7 @@ class FakeStack:
     def _reaching(self) -> Iterator[Route]:
         """What is on a link: routes of subnets, and those without a gateway."""
         yield from self._kernel_routes()
-        yield from (each for each in self.routes.values() if not each.via)
+        yield from (each for each in self.routes.values() if not each.via and not each.next_hops)
 
     def _kernel_routes(self) -> Iterator[Route]:
         made = set()

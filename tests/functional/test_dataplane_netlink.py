@@ -32,6 +32,17 @@ from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.tc import Qdisc, htb, htb_class, plan_tc, tbf, u32_filter
 from neutrino.dataplane.netlink.values import HOST, OURS, address, neighbour, proxy_neighbour, route, rule
+from neutrino.dataplane.netlink.values import (
+    HOST,
+    MAIN_TABLE,
+    OURS,
+    NextHop,
+    address,
+    multipath_route,
+    neighbour,
+    route,
+    rule,
+)
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.netlink_stack import KERNEL
 from tests.support.namespaces import random_router, settle
@@ -341,6 +352,28 @@ def test_routes(link):
     assert ours(link.read()) == set()
 
 
+def test_routes_over_several_next_hops(link):
+    link.apply(SetItem(address("qr", "10.0.0.1/24")), SetItem(address("qr", "2001:db8::1/64", nodad=True)))
+    both = (
+        multipath_route("0.0.0.0/0", [NextHop("qr", "10.0.0.9"), NextHop("qr", "203.0.113.1", onlink=True)]),
+        multipath_route("::/0", [NextHop("qr", "2001:db8::8"), NextHop("qr", "2001:db8::9")]),
+    )
+    link.apply(*map(SetItem, both), *map(SetItem, both))
+    assert {each for each in link.read().routes if each.protocol == OURS} == set(both)
+    more = (
+        multipath_route("0.0.0.0/0", [NextHop("qr", f"10.0.0.{i}") for i in (7, 8, 9)]),
+        multipath_route("::/0", [NextHop("qr", f"2001:db8::{i}") for i in (7, 8, 9)]),
+    )
+    link.apply(*map(SetItem, more))
+    assert {each for each in link.read().routes if each.protocol == OURS} == set(more)
+    single = {route("0.0.0.0/0", "qr", "10.0.0.9"), multipath_route("::/0", [NextHop("qr", "2001:db8::9")])}
+    link.apply(*map(SetItem, single))
+    assert {each for each in link.read().routes if each.protocol == OURS} == single
+    link.apply(*map(SetItem, both))
+    link.apply(*map(DeleteItem, both), *map(DeleteItem, both))
+    assert ours(link.read()) == set()
+
+
 def test_a_route_replaces_the_one_with_its_key(link):
     link.apply(SetItem(address("qr", "10.0.0.1/24")), SetItem(address("qr", "2001:db8::1/64", nodad=True)))
     for first, second in [("10.0.0.254", "10.0.0.253"), ("2001:db8::fe", "2001:db8::fd")]:
@@ -410,6 +443,8 @@ def test_rules(place):
         rule(2852018311, source="2001:db8::/64", table=2852018311),
         rule(40000, version=6, iif="qr", mark=0x4000000, mask=0xFFFF0000, table=18),
         rule(40001, mark=7, table=19),
+        rule(20000, table=MAIN_TABLE, suppressed=0),
+        rule(20000, version=6, table=MAIN_TABLE, suppressed=0),
     }
     place.apply(*map(SetItem, every))
     place.apply(*map(SetItem, every))

@@ -319,13 +319,14 @@ def _plan_routes(
     """Routes to add, and to delete after that."""
     existing: dict[RouteKey, list[Route]] = {}
     for route in sorted(actual.routes):
-        if (route.device in present or not route.device) and not (route.version == 4 and route.device in unnumbered):
+        lost = unnumbered if route.version == 4 else frozenset()
+        if route.devices <= present and not route.devices & lost:
             existing.setdefault(route.key, []).append(route)
-    wanted = {each.key: each for each in desired.routes if _device_of(each, desired) in usable | {""}}
+    wanted = {each.key: each for each in desired.routes if _devices_of(each, desired) <= usable | {""}}
     add = [
         route
         # On-link routes first: the kernel refuses a route whose next hop is not reachable yet.
-        for route in sorted(wanted.values(), key=lambda each: (bool(each.via), each))
+        for route in sorted(wanted.values(), key=lambda each: (bool(each.via or each.next_hops), each))
         if not any(_matches(found, route) for found in existing.get(route.key, ()))
     ]
     stale = (each for key, found in sorted(existing.items()) for each in _superfluous(found, wanted.get(key)))
@@ -347,13 +348,13 @@ def _superfluous(found: Iterable[Route], wanted: Route | None) -> Iterator[Route
     yield from (route for route in several[0 if right else 1 :] if route not in right)
 
 
-def _device_of(route: Route, desired: DesiredNamespace) -> str:
-    """The device that a route needs, as far as the desired addresses tell."""
-    if route.device or not route.via:
-        return route.device
+def _devices_of(route: Route, desired: DesiredNamespace) -> frozenset[str]:
+    """The devices that a route needs, as far as the desired addresses tell."""
+    if route.devices or not route.via:
+        return route.devices
     via = ipaddress.ip_address(route.via)
     reaching = (each.device for each in desired.addresses if via in ipaddress.ip_interface(each.address).network)
-    return next(reaching, "")
+    return frozenset((next(reaching, ""),))
 
 
 # --- qdiscs ---

@@ -55,6 +55,7 @@ class FloatingIp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fixed_ip_address: fields.Ip
     port_id: str = ""
     host: str = ""  # of the port, if a distributed router translates there
+    network_id: str = ""  # its external network, if another one than that of the router's first gateway
     qos_policy_id: str = ""  # its own, or that of its external network
     revision: fields.Revision = 0  # grows with every association, also with the same port again; not with the status
 
@@ -70,6 +71,7 @@ class PortForwarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     internal_ip_address: fields.Ip
     internal_port_first: fields.L4Port
     internal_port_last: fields.L4Port
+    network_id: str = ""  # as of its floating IP
     qos_policy_id: str = ""  # of its floating IP
 
 
@@ -126,6 +128,8 @@ class Router(Object, frozen=True, kw_only=True, omit_defaults=True):
     admin_state_up: bool = True
     distributed: bool = False
     gateway: RouterInterface | None = None
+    extra_gateways: tuple[RouterInterface, ...] = ()  # further ones, in order
+    enable_default_route_ecmp: bool = False  # default routes over the next hops of all gateways, not of the first
     gateway_qos_policy_id: str = ""  # the gateway's own, or that of its external network
     enable_snat: bool = True
     interfaces: tuple[RouterInterface, ...] = ()
@@ -145,7 +149,7 @@ class Router(Object, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def port_ids(self) -> frozenset[str]:
         """The ids of its ports on this host."""
-        several = [*self.interfaces, *self.snat_interfaces]
+        several = [*self.interfaces, *self.snat_interfaces, *self.extra_gateways]
         several += [self.gateway] if self.gateway is not None else []
         several += [self.ha.interface] if self.ha is not None else []
         several += [self.agent_gateway] if self.agent_gateway is not None else []

@@ -24,6 +24,13 @@ from neutrino.dataplane.nft.api import Chain, Hook, Table, TableState
 from neutrino.feed.state import StateChange
 from neutrino.model.routing import Router, RouterInterface
 
+
+def quoted(devices: Iterable[str]) -> str:
+    """Devices as nft matches them: one, or a set of several."""
+    names = [f'"{name}"' for name in devices]
+    return names[0] if len(names) == 1 else f"{{ {', '.join(names)} }}"
+
+
 GROUP = "neutrino.agent.l3_extensions"
 Objects = Mapping[str, Mapping[str, Any]]
 """Feed objects by kind and id, of the types that the kinds declare."""
@@ -78,10 +85,22 @@ class RouterNamespace:
         return gateway if gateway is not None and gateway.admin_state_up else None
 
     @property
+    def gateways(self) -> Mapping[str, RouterInterface]:
+        """All gateway ports whose devices are in this namespace, by device, the first gateway first; none that is down."""
+        first = (self.router.gateway,) if self.router.gateway is not None else ()
+        return {
+            device(EXTERNAL, each.id): each for each in (*first, *self.router.extra_gateways) if each.admin_state_up
+        }
+
+    @property
+    def outsides(self) -> tuple[str, ...]:
+        """All devices by which packets leave, `outside` first."""
+        return tuple(dict.fromkeys(name for name in (self.outside, *self.gateways) if name))
+
+    @property
     def ports(self) -> Mapping[str, RouterInterface]:
         """All ports of the router in this namespace by device, except that of the HA network."""
-        gateway = self.gateway
-        return {**self.inside, **({device(EXTERNAL, gateway.id): gateway} if gateway is not None else {})}
+        return {**self.inside, **self.gateways}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -106,7 +106,7 @@ class L3Role:
         problems = {**self._feed.state.problems_of(ROUTER), **self._loop.problems}
         values = {
             "routers": len(routers),
-            "ex_gw_ports": sum(each.gateway is not None for each in routers),
+            "ex_gw_ports": sum((each.gateway is not None) + len(each.extra_gateways) for each in routers),
             "interfaces": sum(len(each.interfaces) for each in routers),
             "floating_ips": sum(len(each.floating_ips) for each in routers),
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),

@@ -26,6 +26,7 @@ from neutrino.agent.l3.parts.delegation import PrefixDelegation
 from neutrino.agent.l3.parts.devices import Devices
 from neutrino.agent.l3.parts.distributed import DistributedRouting
 from neutrino.agent.l3.parts.firewall import FirewallGroups
+from neutrino.agent.l3.parts.gateways import FurtherGateways
 from neutrino.agent.l3.parts.ha import Failover, HighAvailability
 from neutrino.agent.l3.parts.metadata import Metadata
 from neutrino.agent.l3.parts.metering import Metering
@@ -43,6 +44,7 @@ ROUTER = "router"  # the feed's kind of object
 BUILT_IN: tuple[L3Extension, ...] = (
     Devices(),
     RouterAdvertisements(),
+    FurtherGateways(),
     Nat(),
     RouterQos(),
     Metadata(),
@@ -104,6 +106,7 @@ def router_namespaces(
     local = msgspec.structs.replace(
         router,
         gateway=None,  # it is in `snat-…`
+        extra_gateways=(),
         floating_ips=floating,
         port_forwardings=(),  # translated in `snat-…`
         ha=None,  # only `snat-…` fails over
@@ -116,7 +119,7 @@ def router_namespaces(
             router,
             interfaces=(),
             floating_ips=tuple(each for each in router.floating_ips if not each.host),
-            routes=tuple(_reachable(router, (*router.snat_interfaces, gateway))),
+            routes=tuple(_reachable(router, (*router.snat_interfaces, gateway, *router.extra_gateways))),
             conntrack_helpers=(),  # they follow connections where instances send them, in `qrouter-…`
         )
         inside, name = _devices(SNAT_PORT, router.snat_interfaces), snat_namespace(router.id)

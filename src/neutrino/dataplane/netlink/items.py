@@ -9,7 +9,7 @@ import errno
 import ipaddress
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from neutrino.dataplane.netlink import constants as linux
@@ -17,6 +17,7 @@ from neutrino.dataplane.netlink import rtnetlink as nl
 from neutrino.dataplane.netlink import tc
 from neutrino.dataplane.netlink.api import Item
 from neutrino.dataplane.netlink.values import IPV6_METRIC, Address, Device, Neighbour, ProxyNeighbour, Route, Rule
+from neutrino.dataplane.netlink.values import IPV6_METRIC, Address, Device, Neighbour, NextHop, Route, Rule
 from neutrino.model.link_local import link_local
 
 T = TypeVar("T")
@@ -26,6 +27,7 @@ Devices = Mapping[int, Device]
 _ADDRESS = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
 # Family, lengths of destination and source, tos, table, protocol, scope, type, flags.
 _ROUTE = struct.Struct("=BBBBBBBBI")
+_NEXT_HOP = struct.Struct("=HBBi")  # length, flags, weight less one, device index
 _RULE = struct.Struct("=BBBBBxxBI")  # family, lengths of destination and source, tos, table, action, flags
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")  # family, index, state, flags, type
 
@@ -151,7 +153,8 @@ def _by_kernel(address: str, flags: int, found: nl.Attributes, device_mac: str) 
 def _encode_route(route: Route, index: Index, delete: bool) -> bytes:
     length = int(route.destination.partition("/")[2])
     # Without a gateway the destination is on the link; deleting looks at no scope.
-    scope = linux.RT_SCOPE_LINK if not route.via and route.version == 4 else linux.RT_SCOPE_UNIVERSE
+    on_link = not route.via and not route.next_hops and route.version == 4
+    scope = linux.RT_SCOPE_LINK if on_link else linux.RT_SCOPE_UNIVERSE
     head = _ROUTE.pack(
         _FAMILIES[route.version],
         length,
@@ -167,7 +170,24 @@ def _encode_route(route: Route, index: Index, delete: bool) -> bytes:
     body += nl.ip(linux.RTA_GATEWAY, route.via) + nl.ip(linux.RTA_PREFSRC, route.source)
     if route.device:
         body += nl.number(linux.RTA_OIF, index(route.device))
+    if route.next_hops and not delete:  # without them all are deleted
+        body += nl.attribute(linux.RTA_MULTIPATH, b"".join(_encode_next_hop(each, index) for each in route.next_hops))
     return body + nl.number(linux.RTA_PRIORITY, route.metric) if route.metric else body
+
+
+def _encode_next_hop(hop: NextHop, index: Index) -> bytes:
+    via, flags = nl.ip(linux.RTA_GATEWAY, hop.via), linux.RTNH_F_ONLINK if hop.onlink else 0
+    return _NEXT_HOP.pack(_NEXT_HOP.size + len(via), flags, 0, index(hop.device)) + via
+
+
+def _decode_next_hops(content: bytes, devices: Devices) -> Iterator[NextHop]:
+    offset = 0
+    while offset + _NEXT_HOP.size <= len(content):
+        length, flags, _, index = _NEXT_HOP.unpack_from(content, offset)
+        found = nl.read_attributes(content[offset : offset + length], _NEXT_HOP.size)
+        device = devices.get(index)
+        yield NextHop(device.name if device else "", found.ip(linux.RTA_GATEWAY), bool(flags & linux.RTNH_F_ONLINK))
+        offset += max((length + 3) & ~3, _NEXT_HOP.size)
 
 
 def _decode_route(content: bytes, devices: Devices) -> Route | None:
@@ -185,6 +205,7 @@ def _decode_route(content: bytes, devices: Devices) -> Route | None:
         metric=0 if family == socket.AF_INET6 and metric == IPV6_METRIC else metric,
         onlink=bool(flags & linux.RTNH_F_ONLINK),
         source=found.ip(linux.RTA_PREFSRC),
+        next_hops=tuple(sorted(_decode_next_hops(found.get(linux.RTA_MULTIPATH, b""), devices))),
         protocol=protocol,
     )
 
@@ -200,6 +221,8 @@ def _encode_rule(rule: Rule, index: Index, delete: bool) -> bytes:
     body += nl.text(linux.FRA_IIFNAME, rule.iif)
     if rule.mark or rule.mask:
         body += nl.number(linux.FRA_FWMARK, rule.mark) + nl.number(linux.FRA_FWMASK, rule.mask)
+    if rule.suppressed >= 0:
+        body += nl.number(linux.FRA_SUPPRESS_PREFIXLEN, rule.suppressed)
     # Without a protocol, the kernel deletes a matching rule of any protocol.
     return body if delete else body + nl.attribute(linux.FRA_PROTOCOL, bytes([rule.protocol]))
 
@@ -219,8 +242,15 @@ def _decode_rule(content: bytes, devices: Devices) -> Rule | None:
         mark=found.number(linux.FRA_FWMARK),
         mask=found.number(linux.FRA_FWMASK),
         table=found.number(linux.FRA_TABLE) or table,
+        suppressed=_suppressed(found),
         protocol=found.number(linux.FRA_PROTOCOL),
     )
+
+
+def _suppressed(found: nl.Attributes) -> int:
+    """The kernel shows -1, as an unsigned number, where a rule suppresses nothing."""
+    length = found.number(linux.FRA_SUPPRESS_PREFIXLEN) if linux.FRA_SUPPRESS_PREFIXLEN in found else 0xFFFFFFFF
+    return -1 if length == 0xFFFFFFFF else length
 
 
 # --- neighbours ---
@@ -356,7 +386,7 @@ _TYPES: Mapping[type, _ItemType] = {
         _decode_route,
         # Unicast alone: each address adds local and broadcast routes as well.
         requests=tuple(_ROUTE.pack(family, 0, 0, 0, 0, 0, 0, linux.RTN_UNICAST, 0) for family in _VERSIONS),
-        missing=(errno.ESRCH,),
+        missing=(errno.ESRCH, errno.ENOENT),  # ENOENT: an IPv6 default route without a next hop to tell it by
     ),
     Rule: _ItemType(linux.RTM_NEWRULE, _RULE, _encode_rule, _decode_rule, replace=False),
     Neighbour: _ItemType(linux.RTM_NEWNEIGH, _NEIGHBOUR, _encode_neighbour, _decode_neighbour),

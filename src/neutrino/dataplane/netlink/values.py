@@ -6,7 +6,7 @@ with `address`, `route`, `rule`, `neighbour` and `proxy_neighbour`.
 
 import dataclasses
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -53,9 +53,17 @@ RouteKey = tuple[int, str, int]
 
 
 @dataclasses.dataclass(frozen=True, order=True)
+class NextHop:
+    """One of several next hops of a route, all of the same weight."""
+
+    device: str
+    via: str = ""
+    onlink: bool = False
+
+
+@dataclasses.dataclass(frozen=True, order=True)
 class Route:
-    """Make it with `route`. One with several next hops, which we never make, reads as one with neither via nor
-    device."""
+    """Make it with `route`, or `multipath_route`: then it has next hops, and neither via nor device."""
 
     destination: str
     device: str = ""
@@ -64,7 +72,13 @@ class Route:
     metric: int = 0  # 0: the kernel's default
     onlink: bool = False  # via is on the link, though in no subnet of the device
     source: str = ""
+    next_hops: tuple[NextHop, ...] = ()
     protocol: int = dataclasses.field(default=OURS, compare=False)
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """Those that it names."""
+        return frozenset(name for name in (self.device, *(hop.device for hop in self.next_hops)) if name)
 
     @property
     def key(self) -> RouteKey:
@@ -88,6 +102,7 @@ class Rule:
     mark: int = 0
     mask: int = 0  # of the mark
     table: int = MAIN_TABLE
+    suppressed: int = -1  # routes of the table whose prefixes are this short or shorter are not used; -1: all are used
     protocol: int = dataclasses.field(default=OURS, compare=False)
 
 
@@ -140,6 +155,14 @@ def route(
     network = ipaddress.ip_network(destination)
     metric = 0 if network.version == 6 and metric == IPV6_METRIC else metric
     return Route(str(network), device, _ip(via), metric=metric, source=_ip(source), **values)
+
+
+def multipath_route(destination: str, next_hops: Iterable[NextHop], **values: Any) -> Route:
+    """A route over several next hops, or over one like any route. The kernel chooses one for each flow."""
+    several = tuple(sorted(NextHop(each.device, _ip(each.via), each.onlink) for each in next_hops))
+    if len(several) == 1:
+        return route(destination, several[0].device, several[0].via, onlink=several[0].onlink, **values)
+    return route(destination, next_hops=several, **values)
 
 
 def rule(

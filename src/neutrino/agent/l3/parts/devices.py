@@ -1,7 +1,7 @@
 """A router's devices with their addresses, routes and sysctls.
 
 A port on a subnet of the router is a device `qr-…` (in `snat-…` of a distributed router `sg-…`) with the addresses that
-the subnet knows as its gateway. The gateway port is `qg-…`, with the router's own external addresses and those of its
+the subnet knows as its gateway. A gateway port is `qg-…`, with the router's own external addresses and those of its
 floating IPs, for which the router must answer ARP. Packets between internal subnets are routed by the kernel by the
 addresses alone; the default route leads out by `qg-…`.
 """
@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
-from neutrino.agent.l3.names import AGENT_GATEWAY, EXTERNAL, INTERNAL, plugged
+from neutrino.agent.l3.names import AGENT_GATEWAY, EXTERNAL, INTERNAL, device, plugged
+from neutrino.agent.l3.parts import gateways
 from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, Plug
 from neutrino.dataplane.netlink.values import Address, Route, address, route
-from neutrino.model.routing import Router, RouterInterface
+from neutrino.model.routing import RouterInterface
 
 ALIAS = "neutrino router"
 SYSCTLS = {
@@ -69,38 +70,36 @@ def _addresses(namespace: RouterNamespace) -> Iterator[Address]:
     for name, port in namespace.ports.items():
         # Without DAD: the address is in use at once, and the server assigns no address twice.
         yield from (address(name, each.prefixed, nodad=True) for each in port.addresses)
-    if namespace.gateway is not None:
-        yield from (address(namespace.outside, f"{each}/32") for each in _floating_addresses(namespace.router))
-
-
-def _floating_addresses(router: Router) -> list[str]:
-    """Of floating IPs and port forwardings, except the gateway's own addresses."""
-    own = {each.ip_address for each in router.gateway.addresses} if router.gateway is not None else set()
-    floating = {each.floating_ip_address for each in router.floating_ips}
-    forwarded = {each.external_ip_address for each in router.port_forwardings}
-    return sorted((floating | forwarded) - own)
+    for number, gateway in gateways.numbered(namespace.router).items() if namespace.gateways else ():
+        if gateway.admin_state_up:
+            own = {each.ip_address for each in gateway.addresses}
+            others = sorted(gateways.external_addresses(namespace.router, number) - own)
+            yield from (address(device(EXTERNAL, gateway.id), f"{each}/32") for each in others)
 
 
 def _routes(namespace: RouterNamespace) -> Iterator[Route]:
     """Default routes, further subnets of the external network, and the router's extra routes."""
-    gateway = namespace.gateway
-    yield from default_routes(namespace.outside, gateway, namespace.options.ipv6_gateway)
+    router, ipv6_gateway = namespace.router, namespace.options.ipv6_gateway
+    if router.enable_default_route_ecmp and router.extra_gateways:
+        yield from gateways.default_routes(namespace.gateways, ipv6_gateway)
+    else:
+        yield from default_routes(namespace.outside, namespace.gateway, ipv6_gateway)
     for each in namespace.router.routes:
         yield route(str(ipaddress.ip_network(each.destination, strict=False)), via=each.nexthop)
-    yield from (route(cidr, namespace.outside) for cidr in (gateway.other_subnets if gateway is not None else ()))
+    # Of two gateways on one network, one may have an address where the other has none: the kernel routes that subnet.
+    connected = {each.cidr for port in namespace.gateways.values() for each in port.addresses}
+    on_link = {
+        cidr: name
+        for name, port in reversed(list(namespace.gateways.items()))
+        for cidr in port.other_subnets
+        if cidr not in connected
+    }
+    yield from (route(cidr, name) for cidr, name in on_link.items())
 
 
 def default_routes(name: str, gateway: RouterInterface | None, ipv6_gateway: str = "") -> Iterator[Route]:
     """One for each IP version, by device `name`: by the first external subnet that has a gateway address."""
     if gateway is None:
         return
-    for version, everything in ((4, "0.0.0.0/0"), (6, "::/0")):
-        subnets = [each for each in gateway.addresses if each.version == version]
-        found = next((each for each in subnets if each.gateway_ip), None)
-        if found is not None and found.gateway_ip is not None:
-            next_hop = ipaddress.ip_address(found.gateway_ip)
-            # Every IPv6 device reaches link-local addresses; any other next hop outside of the subnet needs `onlink`.
-            reached = next_hop in ipaddress.ip_network(found.cidr) or (version == 6 and next_hop.is_link_local)
-            yield route(everything, name, found.gateway_ip, onlink=not reached)
-        elif version == 6 and ipv6_gateway:
-            yield route(everything, name, ipv6_gateway)
+    for destination, hop in gateways.next_hops(name, gateway, ipv6_gateway):
+        yield route(destination, hop.device, hop.via, onlink=hop.onlink)

@@ -17,7 +17,7 @@ from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
 from neutrino.agent.l3.names import HA, device
 from neutrino.agent.l3.parts.devices import render_device, render_plug
-from neutrino.dataplane.netlink.values import Address, Route, address
+from neutrino.dataplane.netlink.values import MAIN_TABLE, Address, Route, address
 from neutrino.model.link_local import link_local
 from neutrino.model.routing import HaMembership, Router, RouterInterface
 
@@ -117,7 +117,10 @@ def _route(each: Route) -> str:
     words += ["via", each.via] if each.via else []
     words += ["dev", each.device] if each.device else []
     words += ["onlink"] if each.onlink else []
-    words += ["scope", "link"] if not each.via and each.version == 4 else []
+    words += ["scope", "link"] if not each.via and not each.next_hops and each.version == 4 else []
+    words += ["table", str(each.table)] if each.table != MAIN_TABLE else []
+    for hop in each.next_hops:
+        words += ["nexthop", "via", hop.via, "dev", hop.device, *(["onlink"] if hop.onlink else [])]
     return " ".join(words)
 
 

@@ -36,7 +36,7 @@ Single ports are in `forwarded`, which is a hash.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from neutrino.agent.l3.extension_api import (
     DNAT,
@@ -48,17 +48,19 @@ from neutrino.agent.l3.extension_api import (
     Contribution,
     L3Extension,
     RouterNamespace,
+    quoted,
 )
-from neutrino.agent.l3.names import TO_FIP
-from neutrino.agent.l3.parts.scopes import in_scope_of_outside, snat_address
+from neutrino.agent.l3.names import EXTERNAL, TO_FIP, device
+from neutrino.agent.l3.parts.gateways import fixed_to_floating, numbered, translated_by
+from neutrino.agent.l3.parts.scopes import in_scope_of_outside, scope_of_outside, snat_address, snat_address_of
 from neutrino.dataplane.conntrack.api import SCTP, TCP, UDP, ConntrackFlush
 from neutrino.dataplane.nft.api import Chain, Set, Table, TableState, nft_set
-from neutrino.model.routing import FloatingIp, PortForwarding, Router
+from neutrino.model.routing import FloatingIp, PortForwarding, Router, RouterInterface
 
 PATH = "ip neutrino"
 _FROM_OUTSIDE = 0x2  # mark of packets that came in by the gateway's device
 _KEEPS_SOURCE = 0x10000  # it came by a device in the address scope of the external network
-_DIRECTIONS = {"floating_to_fixed": "ingress", "fixed_to_floating": "egress"}
+_ADDRESSES: Final = "ipv4_addr : ipv4_addr"
 SINGLE, TO_ONE, SAME = "forwarded", "forwarded_to_one", "forwarded_ranges"
 _KEY = "ipv4_addr . inet_proto . inet_service"
 _TYPES: Final = {
@@ -93,9 +95,9 @@ class Nat(L3Extension):
                 DNAT.chain(_DESTINATIONS),
                 OUTPUT_DNAT.chain(_DESTINATIONS),
                 SNAT.chain(_sources(namespace)),
-                INPUT.chain(_awaited(router, outside)),
+                INPUT.chain(_awaited(namespace)),
             ]
-        maps = _maps(router.floating_ips, router.port_forwardings) if outside else _maps((), ())
+        maps = _maps(router) if outside else _no_maps()
         table = Table((*chains, *_helpers(router)), tuple(maps), tuple(_helper_objects(router)), family="ip")
         return Contribution(tables=(table,))
 
@@ -106,24 +108,42 @@ class Nat(L3Extension):
         sets = desired[PATH].sets if PATH in desired else ()
         there = actual[PATH].elements if PATH in actual else {}
         wanted = {each.name: each.elements for each in sets}
-        for name, direction in _DIRECTIONS.items():
+        for name, direction in _directions(there):
             for element in there.get(name, frozenset()) - wanted.get(name, frozenset()):
                 yield ConntrackFlush(0, 4, direction, element.partition(" : ")[0])
         yield from stale_forwardings(sets, there)
 
 
-def _maps(floating: Iterable[FloatingIp], forwardings: Iterable[PortForwarding]) -> Iterator[Set]:
-    inward = sorted((entry.floating_ip_address, entry.fixed_ip_address) for entry in floating)
-    # Of several floating IPs of one address, the first is the source of what the instance sends.
-    outward = {fixed: public for public, fixed in reversed(inward)}
-    yield nft_set("floating_to_fixed", "ipv4_addr : ipv4_addr", (f"{a} : {b}" for a, b in inward))
-    yield nft_set("fixed_to_floating", "ipv4_addr : ipv4_addr", (f"{a} : {b}" for a, b in outward.items()))
-    yield from forwarding_maps(forwardings)
+def _directions(names: Iterable[str]) -> Iterator[tuple[str, Literal["ingress", "egress"]]]:
+    """The maps of floating IPs, each with the direction of connections that it translates."""
+    yield "floating_to_fixed", "ingress"
+    yield from ((name, "egress") for name in names if name.startswith("fixed_to_floating"))
+
+
+def _maps(router: Router) -> Iterator[Set]:
+    inward = sorted(map(_addresses, router.floating_ips))
+    yield nft_set("floating_to_fixed", _ADDRESSES, (f"{a} : {b}" for a, b in inward))
+    # In `qrouter-…` of a distributed router, the gateway itself is elsewhere.
+    for number in numbered(router) or (1,):
+        of_gateway = translated_by(router, number)[0] if router.extra_gateways else router.floating_ips
+        # Of several floating IPs of one address, the first is the source of what the instance sends.
+        outward = {fixed: public for public, fixed in sorted(map(_addresses, of_gateway), reverse=True)}
+        yield nft_set(fixed_to_floating(number), _ADDRESSES, (f"{a} : {b}" for a, b in outward.items()))
+    yield from forwarding_maps(router.port_forwardings)
+
+
+def _no_maps() -> Iterator[Set]:
+    yield from (nft_set(name, _ADDRESSES, ()) for name in ("floating_to_fixed", "fixed_to_floating"))
+    yield from forwarding_maps(())
+
+
+def _addresses(floating: FloatingIp) -> tuple[str, str]:
+    return floating.floating_ip_address, floating.fixed_ip_address
 
 
 def _marks(namespace: RouterNamespace) -> Iterator[str]:
     # The upper half of the mark is left: bit 16 is set below.
-    yield f'iifname "{namespace.outside}" meta mark set meta mark & 0xffff0000 | {_FROM_OUTSIDE:#x}'
+    yield f"iifname {quoted(namespace.outsides)} meta mark set meta mark & 0xffff0000 | {_FROM_OUTSIDE:#x}"
     if kept := in_scope_of_outside(namespace.router, namespace.inside):
         yield f"iifname {kept} meta mark set meta mark | {_KEEPS_SOURCE:#x}"
 
@@ -134,8 +154,13 @@ def _sources(namespace: RouterNamespace) -> Iterator[str]:
     # sender's neighbour entry is stale. Its new owner must not see the packet as one of this router.
     yield f"meta mark & 0xffff == {_FROM_OUTSIDE:#x} accept"
     # Between internal subnets, unless a hairpin: neither end is to see another source.
-    yield f'oifname != "{outside}" ct status & dnat == 0 accept'
+    yield f"oifname != {quoted(namespace.outsides)} ct status & dnat == 0 accept"
+    further = [(number, each) for number, each in numbered(router).items() if number > 1 and each.admin_state_up]
+    for number, gateway in further:
+        yield from _sources_by(router, number, gateway)
     yield "snat ip to ip saddr map @fixed_to_floating"
+    for number, _ in further:  # hairpins; what leaves by the first gateway is not to have an address of another network
+        yield f'oifname != "{outside}" snat ip to ip saddr map @{fixed_to_floating(number)}'
     if address is None:
         return
     if in_scope_of_outside(router, namespace.inside):
@@ -145,10 +170,22 @@ def _sources(namespace: RouterNamespace) -> Iterator[str]:
     yield f"snat ip to {address}{'' if router.ha is not None else ' fully-random'}"
 
 
-def _awaited(router: Router, outside: str) -> Iterator[str]:
+def _sources_by(router: Router, number: int, gateway: RouterInterface) -> Iterator[str]:
+    """What leaves by a further gateway, under an address of that gateway's network."""
+    outward, address = f'oifname "{device(EXTERNAL, gateway.id)}"', snat_address_of(router, gateway)
+    yield f"{outward} snat ip to ip saddr map @{fixed_to_floating(number)}"
+    scope = scope_of_outside(gateway)
+    if scope is not None and scope == scope_of_outside(router.gateway):
+        yield f"{outward} meta mark & {_KEEPS_SOURCE:#x} != 0 accept"
+    if address is not None:
+        yield f"{outward} snat ip to {address}{'' if router.ha is not None else ' fully-random'}"
+    yield f"{outward} accept"
+
+
+def _awaited(namespace: RouterNamespace) -> Iterator[str]:
     """Drops packets of connections that a host has taken over before the inside has sent on them."""
-    if router.ha is not None:
-        yield f'iifname "{outside}" tcp flags & syn == 0 ct state invalid,new drop'
+    if namespace.router.ha is not None:
+        yield f"iifname {quoted(namespace.outsides)} tcp flags & syn == 0 ct state invalid,new drop"
 
 
 def _helper_objects(router: Router) -> Iterator[str]:

@@ -15,7 +15,7 @@ IPv4 only, as in Neutron: floating IPs are IPv4, and packets of instances leave 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
+from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, quoted
 from neutrino.dataplane.nft.api import Chain, Hook, Set, Table, nft_set
 from neutrino.dataplane.nft.elements import limit
 from neutrino.feed.state import StateChange
@@ -50,7 +50,7 @@ class RouterQos(L3Extension):
             return Contribution()
         sets = [_set(direction, unit, limited) for direction in _HOOKS for unit in _DEFAULTS]
         used = {each.name: each for each in sets if each.elements}
-        chains = (_chain(direction, namespace.outside, used) for direction in _HOOKS)
+        chains = (_chain(direction, quoted(namespace.outsides), used) for direction in _HOOKS)
         table = Table(tuple(each for each in chains if each.rules), tuple(used.values()), family="ip")
         return Contribution(tables=(table,) if used else ())
 
@@ -74,7 +74,7 @@ def _limited(router: Router) -> Iterator[tuple[str, str]]:
 def _chain(direction: str, outside: str, used: dict[str, Set]) -> Chain:
     device, address = _MATCHES[direction]
     names = (_name(direction, unit) for unit in _DEFAULTS)
-    rules = tuple(f'{device} "{outside}" {address} @{name} drop' for name in names if name in used)
+    rules = tuple(f"{device} {outside} {address} @{name} drop" for name in names if name in used)
     return Chain(f"qos_{direction}", rules, _HOOKS[direction])
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from neutrino.agent.l3.extension_api import FORWARD, Contribution, L3Extension, RouterNamespace
 from neutrino.agent.l3.names import EXTERNAL, device
+from neutrino.agent.l3.parts.gateways import fixed_to_floating, numbered
 from neutrino.dataplane.nft.api import Table
 from neutrino.model.routing import Router, RouterInterface
 
@@ -37,21 +38,31 @@ class AddressScopes(L3Extension):
 
 def _rules(namespace: RouterNamespace, version: int) -> list[str]:
     router, inside = namespace.router, namespace.inside
-    rules = [*_between(inside, version), *_outside(router, inside, version)]
+    rules = [*_between(inside, version)]
+    for number, gateway in numbered(router).items():
+        rules += _outside(router, number, gateway, inside, version)
     # Packets to a floating IP or a forwarded port, and their replies, may cross scopes: they are translated.
     return ["ct status & dnat != 0 accept", *rules] if rules else []
 
 
 def snat_address(router: Router) -> str | None:
     """The external address that sources without a floating IP are translated to; None where they are not."""
-    addresses = router.gateway.addresses if router.gateway is not None and router.enable_snat else ()
+    return snat_address_of(router, router.gateway)
+
+
+def snat_address_of(router: Router, gateway: RouterInterface | None) -> str | None:
+    addresses = gateway.addresses if gateway is not None and router.enable_snat else ()
     return next((each.ip_address for each in addresses if each.version == 4), None)
 
 
 def in_scope_of_outside(router: Router, inside: Mapping[str, RouterInterface]) -> str:
     """The devices in the external network's scope, whose IPv4 sources stay untranslated, as an nft set, or empty."""
-    scope = _scope(router.gateway, 4) if router.gateway is not None else None
+    scope = scope_of_outside(router.gateway)
     return _names(name for name, each in _scopes(inside, 4).items() if each == scope) if scope else ""
+
+
+def scope_of_outside(gateway: RouterInterface | None) -> Scope:
+    return _scope(gateway, 4) if gateway is not None else None
 
 
 def _between(inside: Mapping[str, RouterInterface], version: int) -> Iterator[str]:
@@ -64,9 +75,10 @@ def _between(inside: Mapping[str, RouterInterface], version: int) -> Iterator[st
         yield f"iifname {_names(devices[scope])} oifname {_names(others)} drop"
 
 
-def _outside(router: Router, inside: Mapping[str, RouterInterface], version: int) -> Iterator[str]:
-    gateway = router.gateway
-    if gateway is None or not any(each.version == version for each in gateway.addresses):
+def _outside(
+    router: Router, number: int, gateway: RouterInterface, inside: Mapping[str, RouterInterface], version: int
+) -> Iterator[str]:
+    if not any(each.version == version for each in gateway.addresses):
         return
     outside, scope = device(EXTERNAL, gateway.id), _scope(gateway, version)
     # A delegated prefix is routed to this router from outside, whatever scope its network is in.
@@ -81,7 +93,9 @@ def _outside(router: Router, inside: Mapping[str, RouterInterface], version: int
     outward, inward = f'iifname {others} oifname "{outside}"', f'iifname "{outside}" oifname {others}'
     if version == 4:
         # With SNAT all is translated except packets of no connection, which would leave with their internal source.
-        untranslated = "ct state invalid" if snat_address(router) else "ip saddr != @fixed_to_floating"
+        untranslated = "ct state invalid"
+        if snat_address_of(router, gateway) is None:
+            untranslated = f"ip saddr != @{fixed_to_floating(number)}"
         yield f"{outward} {untranslated} drop"
         yield f"{inward} ct status & snat != 0 accept"  # replies to what was translated
     else:

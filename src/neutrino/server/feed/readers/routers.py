@@ -48,7 +48,10 @@ _REPLICATED = (layout.HA_INTERFACE, layout.GATEWAY, layout.SNAT)
 _GATEWAY_POLICY = sa.func.coalesce(
     _r.gw_qos_policy_id, sa.select(_n.qos_policy_id).where(_n.id == _r.gw_network_id).scalar_subquery(), ""
 )
-_ROUTERS = select(m.Router, t.routers, _r.routes, _r.ha_vr_id, _GATEWAY_POLICY.label("gateway_qos_policy_id"))
+_GATEWAYS = _r.gw_port_id, _r.extra_gw_port_ids
+_ROUTERS = select(
+    m.Router, t.routers, _r.routes, _r.ha_vr_id, *_GATEWAYS, _GATEWAY_POLICY.label("gateway_qos_policy_id")
+)
 _routes = msgspec.json.Decoder(tuple[m.RouterRoute, ...])
 _L3_AGENTS = sa.and_(_a.agent_type == words.L3, _a.admin_state_up.is_(True))
 
@@ -176,10 +179,12 @@ def _bases(connection: Connection, ids: Ids, ports: Interfaces) -> Iterator[tupl
     labels = read_labels(connection, ids)
     for row in read_rows(connection, _ROUTERS, _r.id, ids):
         own = ports[row.id]
+        gateways = {port.id: port for kind, port in own if kind == layout.GATEWAY}
         base = build(
             m.Router,
             row,
-            gateway=next((port for kind, port in own if kind == layout.GATEWAY), None),
+            gateway=gateways.get(row.gw_port_id),
+            extra_gateways=tuple(gateways[key] for key in texts.decode(row.extra_gw_port_ids) if key in gateways),
             interfaces=tuple(port for kind, port in own if kind in layout.INTERFACES),
             snat_interfaces=tuple(_filtered_snat_interfaces(own)),
             routes=_routes.decode(row.routes),
@@ -242,11 +247,15 @@ def render_for_hosts(
     floating IP is translated on the host of its port if that host reaches the external network itself, else centrally.
     """
     outward = {host for host in local if modes.get(host) in EXTERNAL_MODES}
+    # Only the first gateway's network is reached from every host. Both floating IPs of an address are at one place, as
+    # its packets leave by one of them.
+    central_only = {fip.fixed_ip_address for fip in base.floating_ips if fip.network_id}
+    distributed = [fip for fip in base.floating_ips if fip.fixed_ip_address not in central_only]
     for host in sorted(local | central):
         # Without its own port on the external network the host does not reach that network yet.
-        floating = [fip for fip in base.floating_ips if fip.host == host and host in outward and host in gateways]
+        floating = [fip for fip in distributed if fip.host == host and host in outward and host in gateways]
         if host in central:
-            others = (fip for fip in base.floating_ips if fip.host not in outward)
+            others = (f for f in base.floating_ips if f.fixed_ip_address in central_only or f.host not in outward)
             floating += [msgspec.structs.replace(fip, host="") for fip in others]  # no host: translated centrally
         router = msgspec.structs.replace(
             base,
@@ -348,17 +357,22 @@ def _address(fixed: FixedIp, subnet: Any) -> m.RouterAddress:
 
 _NETWORK_POLICY = sa.select(_n.qos_policy_id).where(_n.id == _f.floating_network_id).scalar_subquery()
 _FLOATING_POLICY = sa.func.coalesce(_f.qos_policy_id, _NETWORK_POLICY, "").label("policy")
+# Most routers have one gateway, and say nothing of its network in each floating IP.
+_FURTHER_NETWORK = sa.case((_f.floating_network_id == _r.gw_network_id, ""), else_=_f.floating_network_id)
 _FLOATING_IPS = (
     select(m.FloatingIp, t.floatingips, _f.router_id, _p.host.label("port_host"), _FLOATING_POLICY)
+    .add_columns(_FURTHER_NETWORK.label("network_id"))
     .outerjoin(t.ports, _p.id == _f.port_id)
+    .join(t.routers, _r.id == _f.router_id)
     .where(_f.router_id.is_not(None), _f.port_id.is_not(None), _f.fixed_ip_address.is_not(None))
     .order_by(_f.id)
 )
 _RANGES = (_pf.external_port_range, _pf.internal_port_range)
 _PORT_FORWARDINGS = (
     select(m.PortForwarding, t.port_forwardings, *_RANGES, _f.floating_ip_address.label("external_ip_address"))
-    .add_columns(_f.router_id, _FLOATING_POLICY)
+    .add_columns(_f.router_id, _FLOATING_POLICY, _FURTHER_NETWORK.label("network_id"))
     .join(t.floatingips, _f.id == _pf.floatingip_id)
+    .join(t.routers, _r.id == _f.router_id)
     .where(_f.router_id.is_not(None))
     .order_by(_pf.id)
 )

@@ -1,0 +1,196 @@
+"""Routers with two gateways on real packets, each on an external network of its own.
+
+The machine outside is on both networks and filters by reverse path: a packet with an address of one network that comes
+in by the other is lost. `BEYOND` is behind both of its addresses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
+from neutrino.lab.hosts.fabric import checksum_in_software
+from neutrino.lab.hosts.namespaces import ip_batch
+from neutrino.lab.settings import FABRIC
+from tests.support.dvr_lab import OPTIONS
+from tests.support.lab_control import Lab
+from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
+from tests.support.routing_lab import (
+    EXTERNAL,
+    MACHINE,
+    SOON,
+    connect,
+    delete_router,
+    external_network,
+    floating_ip,
+    gateway_address,
+    make_router,
+    routed_lab,
+    routers_cleaned,
+    source_seen,
+    tenant_network,
+    wait_until_no_drift,
+    wait_until_reachable,
+)
+
+SECOND, SECOND6, BEYOND, BEYOND6 = "198.51.100.1", "2001:db8:198:51::1", "192.0.2.1", "2001:db8:192::1"
+KINDS: dict[str, Object] = {
+    "legacy": {"distributed": False, "ha": False},
+    "ha": {"distributed": False, "ha": True},
+    "distributed": {"distributed": True, "ha": False},
+}
+FLOWS = 24  # that all of them take one of two next hops by chance: once in 2^23
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
+        options = Path(directory) / "l3.conf"
+        options.write_text(OPTIONS.format(mode="dvr_snat"))
+        with routed_lab(hosts=2, agent_config_files=(str(options),)) as made:
+            _connect_machine(made)
+            yield made
+
+
+def _connect_machine(lab: Lab) -> None:
+    """Connect the machine to the provider network too."""
+    uplink = f"link add machine2 type veth peer name eth1 netns {lab.holder(EXTERNAL)}"
+    lab.inside(FABRIC, lambda: ip_batch([uplink, "link set machine2 master provider up"]))
+    lines = [
+        "link set eth1 up",
+        f"address add {SECOND}/24 dev eth1",
+        f"address add {SECOND6}/64 dev eth1 nodad",
+        f"address add {BEYOND}/32 dev lo",
+        f"address add {BEYOND6}/128 dev lo nodad",
+    ]
+    lab.inside(EXTERNAL, lambda: ip_batch(lines))
+    lab.inside(EXTERNAL, lambda: checksum_in_software("eth1"))
+    for device in ("all", "eth0", "eth1"):
+        lab.run(EXTERNAL, ["sysctl", "-qw", f"net.ipv4.conf.{device}.rp_filter=1"])
+
+
+@dataclasses.dataclass
+class Outside:
+    one: Object
+    two: Object
+    blue: Object
+    guest: Guest
+
+
+@dataclasses.dataclass
+class Site:
+    lab: Lab
+    one: Object
+    two: Object
+    router: Object
+    guest: Guest
+
+    def gateways(self) -> list[str]:
+        shown = self.lab.api.show("router", self.router["id"])["external_gateways"]
+        addresses = [[f["ip_address"] for f in each["external_fixed_ips"]] for each in shown]
+        return [next(ip for ip in several if ":" not in ip) for several in addresses]
+
+    def act(self, verb: str, *networks: Object) -> None:
+        body = {"router": {"external_gateways": [{"network_id": each["id"]} for each in networks]}}
+        self.lab.api.request("PUT", f"/v2.0/routers/{self.router['id']}/{verb}_external_gateways", body)
+
+    def source(self, target: str = BEYOND) -> str:
+        """The address under which the instance reaches the machine."""
+        return source_seen(self.lab, "a", EXTERNAL, target)
+
+    def sources(self, target: str = BEYOND) -> set[str]:
+        """Those of several connections."""
+        seen = {source_seen(self.lab, "a", EXTERNAL, target, 8000 + i) for i in range(FLOWS)}
+        return {each.removeprefix("::ffff:") for each in seen}
+
+    def wait_for_sources(self, *wanted: str) -> None:
+        wait_until(lambda: self.sources() == set(wanted), SOON, f"instances do not leave under {wanted}")
+
+
+@pytest.fixture(scope="module")
+def outside(lab: Lab) -> Iterator[Outside]:
+    with routers_cleaned(lab):
+        provider = {"provider:network_type": "flat", "provider:physical_network": "physnet1"}
+        two = lab.api.create("network", name="second", **provider, **{"router:external": True})
+        pool = [{"start": "198.51.100.10", "end": "198.51.100.250"}]
+        values = {"network_id": two["id"], "enable_dhcp": False}
+        four = {"cidr": "198.51.100.0/24", "gateway_ip": SECOND, "ip_version": 4, "allocation_pools": pool}
+        lab.api.create("subnet", **values, **four)
+        lab.api.create("subnet", **values, cidr="2001:db8:198:51::/64", gateway_ip=SECOND6, ip_version=6)
+        one, blue = external_network(lab), tenant_network(lab, "blue", 1)
+        group, _ = make_group(lab, "open", *EVERYTHING)
+        (guest,) = make_guests(lab, Spec("a", blue, "h2", [group]))
+        yield Outside(one, two, blue, guest)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def site(lab: Lab, outside: Outside, request: pytest.FixtureRequest) -> Iterator[Site]:
+    router = make_router(lab, outside.one, outside.blue, **KINDS[request.param])
+    made = Site(lab, outside.one, outside.two, router, outside.guest)
+    made.act("add", outside.two)
+    lab.run(EXTERNAL, ["ip", "route", "replace", "fd00:1::/64", "via", gateway_address(lab, router, 6)])
+    wait_until_reachable(lab, "a", MACHINE)
+    wait_until_reachable(lab, "a", SECOND)
+    yield made
+    for found in lab.api.list("floatingip"):
+        lab.api.delete("floatingip", found["id"])
+    delete_router(lab, router["id"])
+
+
+def test_out_by_the_first_gateway(site: Site) -> None:
+    first, second = site.gateways()
+    assert site.sources() == {first}
+    # The networks themselves are reached directly, each under the address of its own gateway.
+    assert site.source(MACHINE) == first
+    assert site.source(SECOND) == second
+    assert site.source(BEYOND6).startswith("fd00:1:")
+
+
+def test_floating_ips_of_both_networks_answer(site: Site) -> None:
+    lab, port = site.lab, site.guest.port_id
+    second, first = (floating_ip(lab, network, port) for network in (site.two, site.one))
+    by_first, by_second = first["floating_ip_address"], second["floating_ip_address"]
+    for address in (by_first, by_second):
+        for source in (BEYOND, MACHINE, SECOND):
+            wait_until_reachable(lab, EXTERNAL, address, by=source)
+        assert source_seen(lab, EXTERNAL, "a", address) in (MACHINE, SECOND)
+    # With floating IPs of both, the instance leaves under that of the first gateway.
+    assert site.source() == by_first
+    lab.api.delete("floatingip", first["id"])
+    wait_until(lambda: site.source() == by_second, SOON, "the instance does not leave under its floating IP")
+    assert source_seen(lab, EXTERNAL, "a", by_second) in (MACHINE, SECOND)
+    lab.api.delete("floatingip", second["id"])
+    wait_until(lambda: site.source() == site.gateways()[0], SOON, "the floating IP is still used")
+
+
+def test_flows_spread_over_all_next_hops(site: Site) -> None:
+    lab, (first, second) = site.lab, site.gateways()
+    lab.api.update("router", site.router["id"], enable_default_route_ecmp=True)
+    site.wait_for_sources(first, second)
+    for _ in range(4):
+        source_seen(lab, "a", EXTERNAL, BEYOND6)
+    with connect(lab, "a", EXTERNAL, BEYOND) as talk:
+        assert talk.passes_data()
+        # A connection stays where it is, though the default route changes.
+        lab.api.update("router", site.router["id"], enable_default_route_ecmp=False)
+        site.wait_for_sources(first)
+        assert talk.passes_data()
+
+
+def test_the_next_gateway_takes_over(site: Site) -> None:
+    lab, (first, second) = site.lab, site.gateways()
+    site.act("update", site.two, site.one)
+    site.wait_for_sources(second)
+    site.act("remove", site.two)
+    site.wait_for_sources(first)
+    site.act("add", site.two)
+    wait_until(lambda: site.source(SECOND) == site.gateways()[1], SOON, "the second gateway is not used again")
+    assert site.sources() == {first}
+    for host in lab.hosts:
+        wait_until_no_drift(lab, host)
