@@ -159,6 +159,7 @@ def shown(server: LiveServer) -> Shown:
     segment = server.ask("GET", f"/v2.0/segments?network_id={network['id']}")["segments"][0]
     segment_range = made(
         *("network-segment-ranges", "network_segment_range"), network_type="vxlan", minimum=70000, maximum=70001
+    )
     label = made("metering/metering-labels", "metering_label", name="label")
     label_rule = made(
         *("metering/metering-label-rules", "metering_label_rule"),

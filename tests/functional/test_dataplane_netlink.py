@@ -31,7 +31,6 @@ from neutrino.dataplane.netlink.api import (
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.tc import Qdisc, htb, htb_class, plan_tc, tbf, u32_filter
-from neutrino.dataplane.netlink.values import HOST, OURS, address, neighbour, proxy_neighbour, route, rule
 from neutrino.dataplane.netlink.values import (
     HOST,
     MAIN_TABLE,
@@ -40,6 +39,7 @@ from neutrino.dataplane.netlink.values import (
     address,
     multipath_route,
     neighbour,
+    proxy_neighbour,
     route,
     rule,
 )

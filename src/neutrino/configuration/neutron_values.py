@@ -123,15 +123,6 @@ TABLE: dict[tuple[str, str], Names] = {
     ),
     ("ml2", "type_drivers"): Names(group="neutrino.ml2.type_drivers"),
     ("ml2", "extension_drivers"): Names(
-        names={"tag_ports_during_bulk_creation": INCLUDED, "qos": INCLUDED}
-        | dict.fromkeys(("dns_domain_ports", "dns_domain_keywords", "subnet_dns_publish_fixed_ip"), "dns"),
-        missing={"cascading_qos": _VENDOR}
-        | dict.fromkeys(
-            (
-                *("data_plane_status", "port_device_profile"),
-                *("port_hardware_offload_type", "port_hints", "port_hint_ovs_tx_steering", "port_numa_affinity_policy"),
-                *("port_trusted", "uplink_status_propagation"),
-                "uplink_status_propagation_updatable",
         names=dict.fromkeys(
             (
                 *("tag_ports_during_bulk_creation", "qos", "port_device_profile", "port_hardware_offload_type"),
@@ -139,15 +130,9 @@ TABLE: dict[tuple[str, str], Names] = {
                 *("uplink_status_propagation", "uplink_status_propagation_updatable"),
             ),
             INCLUDED,
-        ),
-        missing={"cascading_qos": _VENDOR}
-        | dict.fromkeys(
-            (
-                *("data_plane_status", "dns_domain_ports", "dns_domain_keywords"),
-                "subnet_dns_publish_fixed_ip",
-            ),
-            _NOT_HERE,
-        ),
+        )
+        | dict.fromkeys(("dns_domain_ports", "dns_domain_keywords", "subnet_dns_publish_fixed_ip"), "dns"),
+        missing={"cascading_qos": _VENDOR, "data_plane_status": _NOT_HERE},
         group="neutrino.ml2.extension_drivers",
     ),
     ("securitygroup", "firewall_driver"): Names(

@@ -16,8 +16,16 @@ from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink import rtnetlink as nl
 from neutrino.dataplane.netlink import tc
 from neutrino.dataplane.netlink.api import Item
-from neutrino.dataplane.netlink.values import IPV6_METRIC, Address, Device, Neighbour, ProxyNeighbour, Route, Rule
-from neutrino.dataplane.netlink.values import IPV6_METRIC, Address, Device, Neighbour, NextHop, Route, Rule
+from neutrino.dataplane.netlink.values import (
+    IPV6_METRIC,
+    Address,
+    Device,
+    Neighbour,
+    NextHop,
+    ProxyNeighbour,
+    Route,
+    Rule,
+)
 from neutrino.model.link_local import link_local
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.types import is_uuid, parse_attribute
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, changed, fresh, new_id, update_row
+from neutrino.server.db.objects import Object, as_row, changed, exists, fresh, new_id, update_row
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints
@@ -367,13 +367,6 @@ def _check_gateway(
         check_routes(routes, cidrs, [a.ip_address for port in inside for a in port.addresses])
 
 
-def _new(values: Object, kind: Mapping[str, Any], request: GatewayRequest) -> Object:
-def _check_unused(connection: Connection, router: Mapping[str, Any]) -> None:
-    """Refuse to remove a gateway through which floating IPs are reached."""
-    if exists(connection, _f.router_id == router["id"]):
-        raise errors.RouterExternalGatewayInUseByFloatingIp(router_id=router["id"], net_id=router["gw_network_id"])
-
-
 def _check_floating_ips_are_near(connection: Connection, router: Mapping[str, Any]) -> None:
     """Refuse to distribute a router that was chosen for floating IPs of ports behind other routers.
 
@@ -385,7 +378,7 @@ def _check_floating_ips_are_near(connection: Connection, router: Mapping[str, An
         raise refuse("distributed: a floating IP of the router is for a port behind another router")
 
 
-def _new(values: Object, kind: Mapping[str, Any], request: _GatewayRequest) -> Object:
+def _new(values: Object, kind: Mapping[str, Any], request: GatewayRequest) -> Object:
     """A new router without its gateway port."""
     given = _columns(values)
     # Neutron counts setting the gateway as a second change.
