@@ -4,10 +4,9 @@ from __future__ import annotations
 
 # Feature -> aliases.
 MISSING: dict[str, str] = {
-    "several gateways of routers": """
-        external-gateway-multihoming enable-default-route-bfd enable-default-route-ecmp ecmp_routes
-    """,
-    "what Neutron has for OVN alone": "pvlan floating-ip-distributed l3-agent-scheduler-ha-chassis-priority",
+    "supervision of a router's next hops": "enable-default-route-bfd",
+    "service types of routers, which flavors have replaced": "router-service-type",
+    "what Neutron has for OVN alone": "pvlan floating-ip-distributed l3-agent-scheduler-ha-chassis-priority ecmp_routes",
     "ports deleted with their network, which Neutron itself refuses": "network-cascade-delete",
 }
 

@@ -186,6 +186,29 @@ MANAGED: dict[str, Managed] = {
     "openstack_networking_qos_minimum_bandwidth_rule_v2": _rule(
         "minimum_bandwidth_rule", {"min_kbps": 200, "direction": "egress"}, {"min_kbps": 300}
     ),
+    "openstack_networking_segment_v2": Managed(
+        *("segments", "segment"),
+        {
+            "network_id": "{provider_network}",
+            "network_type": "vlan",
+            "physical_network": "physnet1",
+            "segmentation_id": 3991,
+            "name": "a",
+        },
+        {"name": "b", "description": "d"},
+        needs=("provider_network",),
+    ),
+    "openstack_networking_trunk_v2": Managed(
+        *("trunks", "trunk"),
+        {
+            "name": "a",
+            "port_id": "{port}",
+            "sub_ports": [{"port_id": "{second_port}", "segmentation_type": "vlan", "segmentation_id": 7}],
+        },
+        {"name": "b", "description": "d"},
+        needs=("port", "second_port"),
+        tagged=True,
+    ),
     "openstack_fw_rule_v2": Managed(
         *("fwaas/firewall_rules", "firewall_rule"),
         {"name": "a", "action": "allow", "protocol": "tcp", "destination_port": "80", "enabled": True},
@@ -344,7 +367,8 @@ def port_secgroup_associate(provider: Provider) -> None:
 
 def quota(provider: Provider) -> None:
     path = f"{V2}/quotas/{PROJECT}"
-    wanted = {"network": 11, "subnet": 12, "port": 13, "router": 14, "floatingip": 15, "rbac_policy": 16}
+    # More than the project has: a limit below its usage is refused.
+    wanted = {"network": 911, "subnet": 912, "port": 913, "router": 914, "floatingip": 915, "rbac_policy": 916}
     changed = provider.server.ask("PUT", path, {"quota": wanted})["quota"]
     assert {name: changed[name] for name in wanted} == wanted
     shown = provider.server.ask("GET", path)["quota"]

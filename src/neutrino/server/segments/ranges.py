@@ -131,6 +131,8 @@ class SegmentRanges(ViewCollection):
         wanted = {row["id"]: row for row in self._configured()}
         with self.db.read() as connection:
             stored = {row["id"]: row for row in _ROWS.load_where(connection, _r.default)}
+        if stored.keys() == wanted.keys():
+            return
         with self.db.transaction() as tx:
             for key in stored.keys() - wanted.keys():
                 tx.write(sa.delete(t.tags).where(t.tags.c.object_id == key))
