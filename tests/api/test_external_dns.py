@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from typing import Any
 
@@ -15,6 +18,7 @@ from neutrino.server.dns import build
 from neutrino.server.dns.driver_api import Incomplete, RecordSet
 from neutrino.server.dns.publisher import Publisher, PublisherOptions
 from neutrino.server.main import Server, assemble, begin
+from neutrino.server.ml2.driver_api import DriverContext
 from tests.api.client import Api
 from tests.api.conftest import configuration_text, new_database
 from tests.api.l3 import attach, gateway, inside, outside
@@ -187,6 +191,24 @@ def test_another_domain_of_a_network(setting: Setting, admin: Api) -> None:
     setting.publisher.sweep(network["id"])
     setting.publish()
     assert setting.dns.records == {("www.example.com.", "A"): {address(port)}}
+
+
+@pytest.mark.parametrize("operation", ["create", "update", "delete"])
+@pytest.mark.parametrize("publishes", [True, False])
+def test_changes_of_subnets_that_concern_ports(setting: Setting, operation: str, publishes: bool) -> None:
+    assert setting.server.dns is not None
+    asked: list[str] = []
+    recorder = setting.server.dns.recorder
+    recorder.network_changed = asked.append
+    subnet = {"id": "s", "dns_publish_fixed_ip": publishes}
+    before = {"id": "s", "dns_publish_fixed_ip": False} if operation == "update" else None
+
+    def attempt() -> None:
+        with setting.server.db.transaction() as tx:
+            recorder.record(tx, [DriverContext(operation, "subnet", subnet, before, network={"id": "n"})])
+
+    setting.server.db.retrying(attempt)
+    assert asked == (["n"] if publishes else [])
 
 
 def test_ports_of_a_project_with_the_same_name_share_it(setting: Setting, admin: Api) -> None:
@@ -441,7 +463,7 @@ def test_a_record_set_is_published_by_one_at_a_time(setting: Setting, admin: Api
         {address(first)},
         {address(first), address(second[0])},
     ]
-    assert not any(row.pending or row.claimed_by for row in setting.rows())
+    assert not any(row.pending or row.claimed_until for row in setting.rows())
 
 
 def test_a_change_while_its_record_set_is_published(setting: Setting, admin: Api) -> None:
@@ -456,6 +478,42 @@ def test_a_change_while_its_record_set_is_published(setting: Setting, admin: Api
     setting.publish()
     assert (setting.dns.records, setting.rows()) == ({}, [])
     assert [bool(addresses) for _, addresses in setting.dns.calls] == [True, False]
+
+
+def test_writers_and_publishers_at_once(setting: Setting, admin: Api) -> None:
+    """Ports get, share, swap and lose five names, while three publishers work: in the end the DNS is as the ports are."""
+    network, written = provider_network(admin), threading.Event()
+    ports = [admin.port(network, dns_name=f"n{i % 5}") for i in range(8)]
+
+    def write(number: int) -> None:
+        rng = random.Random(number)
+        for _ in range(6):
+            for port in ports[number::4]:
+                admin.change("port", port["id"], dns_name=rng.choice(["n0", "n1", "n2", "n3", "n4", ""]))
+            made = admin.port(network, dns_name=f"n{rng.randrange(5)}")
+            admin.delete(f"/ports/{made['id']}").expect(204)
+
+    def publish(publisher: Publisher) -> None:
+        while not written.is_set():
+            publisher.publish()
+
+    with ThreadPoolExecutor(8) as pool:
+        publishing = [pool.submit(publish, setting.another_publisher()) for _ in range(3)]
+        writing = [pool.submit(write, number) for number in range(4)]
+        try:
+            for one in writing:
+                one.result()
+        finally:
+            written.set()
+        for one in publishing:
+            one.result()
+    setting.publish()
+    expected: dict[tuple[str, str], set[str]] = {}
+    for port in (admin.show("port", port["id"]) for port in ports):
+        if port["dns_name"]:
+            expected.setdefault((f"{port['dns_name']}.{ZONE}", "A"), set()).add(address(port))
+    assert setting.dns.records == expected
+    assert not any(row.pending or row.error or row.claimed_until for row in setting.rows())
 
 
 def test_the_work_of_a_dead_publisher_is_taken_over(setting: Setting, admin: Api) -> None:

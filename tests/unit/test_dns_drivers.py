@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -141,6 +143,12 @@ def test_a_token_that_is_not_accepted(make: Make) -> None:
 def test_the_version_in_the_url(designate: FakeDesignate, make: Make) -> None:
     make(url=f"{designate.url}/v2/").replace(WWW, frozenset({"192.0.2.1"}), NONE)
     assert designate.look("www.example.net.") == {"192.0.2.1"}
+
+
+def test_a_server_without_external_dns_does_not_import_its_clients() -> None:
+    program = "import sys, neutrino.server.main\nprint([n for n in ('dns', 'keystoneauth1') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def _names(designate: FakeDesignate) -> list[str]:

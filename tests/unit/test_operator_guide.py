@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "operator-guide.md"
 TEXT = GUIDE.read_text()
 # Sections of libraries, whose options are registered by these.
-LIBRARIES = {"keystone_authtoken", "oslo_middleware", "healthcheck", "nova", "neutron"}
+LIBRARIES = {"keystone_authtoken", "oslo_middleware", "healthcheck", "nova", "neutron", "designate"}
 
 
 def commands() -> list[str]:

@@ -732,7 +732,7 @@ dns_records = table(
     text(1000, "error", default=""),  # of the last attempt
     integers("attempts", default=0),  # since the last success
     sa.Column("retry_at", sa.Double, nullable=False),
-    # The publisher that works on it, and until when at most.
+    # The last claim of a publisher, and until when it works on the row at most; 0: it has finished.
     text(36, "claimed_by", default=""),
     sa.Column("claimed_until", sa.Double, nullable=False),
     sa.UniqueConstraint("object_id", "zone", "name", "type", "address"),

@@ -6,6 +6,7 @@
 
 Rows that change while a record set is published stay pending, so the next round publishes them. The lease keeps the workers
 of all servers from publishing one record set at the same time, with the older state last; if a worker dies, it ends.
+Every claim has its own id, which stays in the rows: a claim that came and went between reading and claiming is noticed.
 `published` is set before the driver is called, because an update without an answer may have been made: only addresses with
 this mark are ours, and everything else that a name has is left alone.
 """
@@ -51,7 +52,6 @@ class Publisher:
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        self._id = str(uuid.uuid4())
         self._stop, self._woken = threading.Event(), threading.Event()
         self._networks: set[str] = set()
         self._failures = 0  # in a row, without an answer of the DNS service
@@ -61,7 +61,6 @@ class Publisher:
 
     def start(self) -> None:
         """In the process that serves requests: threads do not survive a fork."""
-        self._id = str(uuid.uuid4())
         self._thread = threading.Thread(target=self._run, daemon=True, name="dns-publisher")
         self._thread.start()
 
@@ -130,7 +129,8 @@ class Publisher:
 
     def _publish_set(self, record_set: RecordSet) -> bool:
         """Whether it was claimed here; Unreachable, with the rows kept as they are, if the DNS service does not answer."""
-        rows = self.db.retrying(lambda: self._claim(record_set))
+        claim = str(uuid.uuid4())
+        rows = self.db.retrying(lambda: self._claim(record_set, claim))
         if not rows:
             return False
         addresses = frozenset(row.address for row in rows if row.wanted)
@@ -140,36 +140,37 @@ class Publisher:
         except Refused as error:
             text = str(error)
             self._log_refused(record_set, rows, text)
-            self.db.retrying(lambda: self._refused(rows, text))
+            self.db.retrying(lambda: self._refused(claim, rows, text))
         except Incomplete as error:
             text = str(error)
             self._log_refused(record_set, rows, text)
-            self.db.retrying(lambda: self._retry_later(rows, text))
+            self.db.retrying(lambda: self._retry_later(claim, rows, text))
         except Unreachable as error:
             text = str(error)
-            self.db.retrying(lambda: self._release(rows, text))
+            self.db.retrying(lambda: self._release(claim, rows, text))
             raise
         except Exception as error:  # a driver's bug concerns one record set, not all
             LOG.exception("the DNS driver failed for %s", record_set.name)
             text = f"{type(error).__name__}: {error}"
-            self.db.retrying(lambda: self._retry_later(rows, text))
+            self.db.retrying(lambda: self._retry_later(claim, rows, text))
         else:
             LOG.debug("published %s %s: %s", record_set.name, record_set.type, ", ".join(sorted(addresses)) or "none")
-            self.db.retrying(lambda: self._settle(rows))
+            self.db.retrying(lambda: self._settle(claim, rows))
         return True
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
-    def _claim(self, record_set: RecordSet) -> Sequence[Any]:
+    def _claim(self, record_set: RecordSet, claim: str) -> Sequence[Any]:
         """All rows of the record set as they were, if no other publisher has one of them and there is something to do."""
         now = self.clock()
         with self.db.transaction() as tx:
             rows = tx.execute(_ROWS, record_set._asdict()).all()
             if not any(row.pending for row in rows) or any(row.claimed_until > now for row in rows):
                 return ()
-            claim = {"claimed_by": self._id, "claimed_until": now + self.options.lease_seconds}
+            claimed = {"claimed_by": claim, "claimed_until": now + self.options.lease_seconds}
             for row in rows:
-                # On a condition, one by one: of two publishers that read the same rows, one is Stale and reads again.
+                # Of two publishers that read the same rows, one is Stale and reads again. The last claim is a condition
+                # too: if another publisher has claimed and released a row since, its marks are not those that were read.
                 same = (
                     _d.id == row.id,
                     _d.claimed_by == row.claimed_by,
@@ -177,39 +178,37 @@ class Publisher:
                     _d.wanted == row.wanted,
                 )
                 published = row.published or row.wanted
-                tx.change(sa.update(t.dns_records).where(*same).values(published=published, **claim))
+                tx.change(sa.update(t.dns_records).where(*same).values(published=published, **claimed))
         return rows
 
-    def _own(self, rows: Sequence[Any]) -> list[sa.ColumnElement[bool]]:
-        return [_d.id.in_([row.id for row in rows]), _d.claimed_by == self._id]
-
-    def _settle(self, rows: Sequence[Any]) -> None:
+    def _settle(self, claim: str, rows: Sequence[Any]) -> None:
         """Rows whose `wanted` has changed meanwhile stay pending."""
         wanted, removed = [row for row in rows if row.wanted], [row for row in rows if not row.wanted]
         with self.db.transaction() as tx:
             if wanted:
-                done = sa.update(t.dns_records).where(*self._own(wanted), _d.wanted.is_(True))
+                done = sa.update(t.dns_records).where(*_own(claim, wanted), _d.wanted.is_(True))
                 tx.write(done.values(pending=False, error="", attempts=0, retry_at=0.0))
             if removed:
-                tx.write(sa.delete(t.dns_records).where(*self._own(removed), _d.wanted.is_(False)))
-            self._unclaim(tx, rows)
+                tx.write(sa.delete(t.dns_records).where(*_own(claim, removed), _d.wanted.is_(False)))
+            self._unclaim(tx, claim, rows)
 
-    def _unclaim(self, tx: Transaction, rows: Sequence[Any]) -> None:
-        tx.write(sa.update(t.dns_records).where(*self._own(rows)).values(claimed_by="", claimed_until=0.0))
+    def _unclaim(self, tx: Transaction, claim: str, rows: Sequence[Any]) -> None:
+        """`claimed_by` stays: it shows others that the rows have been claimed since they read them."""
+        tx.write(sa.update(t.dns_records).where(*_own(claim, rows)).values(claimed_until=0.0))
 
-    def _refused(self, rows: Sequence[Any], error: str) -> None:
+    def _refused(self, claim: str, rows: Sequence[Any], error: str) -> None:
         """Nothing was changed: what was not published before is not now."""
         new = [row for row in rows if not row.published]
         with self.db.transaction() as tx:
             if new:
-                tx.write(sa.update(t.dns_records).where(*self._own(new)).values(published=False))
-            self._postpone(tx, rows, error)
+                tx.write(sa.update(t.dns_records).where(*_own(claim, new)).values(published=False))
+            self._postpone(tx, claim, rows, error)
 
-    def _retry_later(self, rows: Sequence[Any], error: str) -> None:
+    def _retry_later(self, claim: str, rows: Sequence[Any], error: str) -> None:
         with self.db.transaction() as tx:
-            self._postpone(tx, rows, error)
+            self._postpone(tx, claim, rows, error)
 
-    def _postpone(self, tx: Transaction, rows: Sequence[Any], error: str) -> None:
+    def _postpone(self, tx: Transaction, claim: str, rows: Sequence[Any], error: str) -> None:
         attempts = max(row.attempts for row in rows) + 1
         retry_at = self.clock() + min(2.0 ** min(attempts, 12), self.options.longest_retry)
         values = {"error": error[:MAX_ERROR], "attempts": attempts, "retry_at": retry_at, "pending": True}
@@ -217,13 +216,13 @@ class Publisher:
         for is_wanted in (True, False):
             same = [row for row in rows if row.wanted == is_wanted]
             if same:
-                tx.write(sa.update(t.dns_records).where(*self._own(same), _d.wanted == is_wanted).values(**values))
-        self._unclaim(tx, rows)
+                tx.write(sa.update(t.dns_records).where(*_own(claim, same), _d.wanted == is_wanted).values(**values))
+        self._unclaim(tx, claim, rows)
 
-    def _release(self, rows: Sequence[Any], error: str) -> None:
+    def _release(self, claim: str, rows: Sequence[Any], error: str) -> None:
         with self.db.transaction() as tx:
-            tx.write(sa.update(t.dns_records).where(*self._own(rows)).values(error=error[:MAX_ERROR]))
-            self._unclaim(tx, rows)
+            tx.write(sa.update(t.dns_records).where(*_own(claim, rows)).values(error=error[:MAX_ERROR]))
+            self._unclaim(tx, claim, rows)
 
     def _log_refused(self, record_set: RecordSet, rows: Sequence[Any], error: str) -> None:
         """Once per cause: it is retried for as long as the objects exist."""
@@ -231,3 +230,8 @@ class Publisher:
             return
         objects = ", ".join(sorted({f"{row.object_type} {row.object_id}" for row in rows}))
         LOG.warning("the DNS service refuses %s %s of %s: %s", record_set.name, record_set.type, objects, error)
+
+
+def _own(claim: str, rows: Sequence[Any]) -> list[sa.ColumnElement[bool]]:
+    """The rows, as long as no other publisher has claimed them."""
+    return [_d.id.in_([row.id for row in rows]), _d.claimed_by == claim]

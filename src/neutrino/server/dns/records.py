@@ -74,7 +74,7 @@ class Recorder:
         self._store(tx, [key for key in tx.changed("port") if key not in unchanged], tx.changed("floatingip"))
         for context in contexts:
             # Its ports may be thousands: the publisher's thread records them, in transactions of their own.
-            if context.kind in ("network", "subnet") and context.operation == "update" and not _is_irrelevant(context):
+            if _concerns_all_ports(context):
                 tx.after_commit(self.network_changed, context.network.get("id") or context.current["id"])
 
     def _store(self, tx: Transaction, port_ids: Sequence[str], floating_ids: Sequence[str]) -> None:
@@ -144,6 +144,13 @@ def _is_irrelevant(context: DriverContext) -> bool:
         and before is not None
         and all(before.get(name, False) == after.get(name, False) for name in names)
     )
+
+
+def _concerns_all_ports(context: DriverContext) -> bool:
+    """Whether a network or subnet changes in a way that concerns the records of ports that exist."""
+    if context.kind == "subnet" and context.operation != "update":
+        return bool(context.current.get("dns_publish_fixed_ip", False))
+    return context.kind in ("network", "subnet") and context.operation == "update" and not _is_irrelevant(context)
 
 
 def _read_floating_ips(connection: Connection, port_ids: Sequence[str], floating_ids: Sequence[str]) -> Sequence[Any]:
