@@ -64,6 +64,40 @@ def test_a_way_out(shell: Shell, cloud: Cloud) -> None:
     shell("network delete in other out")
 
 
+def networks_of(router: dict[str, object]) -> list[object]:
+    return [each["network_id"] for each in router["external_gateways"]]  # type: ignore[attr-defined]
+
+
+def test_several_gateways(shell: Shell) -> None:
+    ids = []
+    for i in (1, 2):
+        ids.append(shell.json(f"network create out{i} --external")["id"])
+        shell(f"subnet create out{i}4 --network out{i} --subnet-range 198.18.{i}.0/24 --no-dhcp")
+    shell("router create multi --enable-default-route-ecmp --external-gateway out1")
+    shown = shell.json("router show multi")
+    assert (networks_of(shown), shown["enable_default_route_ecmp"]) == (ids[:1], True)
+    shell("router add gateway multi out2 --fixed-ip subnet=out24,ip-address=198.18.2.9")
+    shown = shell.json("router show multi")
+    assert networks_of(shown) == ids
+    assert shown["external_gateways"][1]["external_fixed_ips"][0]["ip_address"] == "198.18.2.9"
+    assert shown["external_gateway_info"]["network_id"] == ids[0]
+    shell("router set multi --external-gateway out2 --external-gateway out1 --disable-default-route-ecmp")
+    shown = shell.json("router show multi")
+    assert (networks_of(shown), shown["enable_default_route_ecmp"]) == (ids[::-1], False)
+    shell("router remove gateway multi out2")
+    assert networks_of(shell.json("router show multi")) == ids[:1]
+    shell("router add gateway multi out2")
+    shell("router unset multi --external-gateway")  # the first one
+    assert networks_of(shell.json("router show multi")) == ids[1:]
+    shell("router unset multi --external-gateway")
+    assert networks_of(shell.json("router show multi")) == []
+    shell("router delete multi")
+    shell("router create both --external-gateway out1 --external-gateway out2")
+    assert networks_of(shell.json("router show both")) == ids
+    shell("router delete both")
+    shell("network delete out1 out2")
+
+
 def test_kinds_flavors_and_topology(shell: Shell) -> None:
     made = shell.json("router create spread --distributed --disable")
     assert (made["distributed"], made["admin_state_up"]) == (True, False)

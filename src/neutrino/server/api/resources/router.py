@@ -43,6 +43,8 @@ def parse_protocol(value: Any) -> str:
 
 def parse_gateways(value: Any) -> list[dict[str, Any]]:
     """Gateways of one router. Equal ones are no mistake: a router may have several ports on one network."""
+    if value == {}:  # `openstack router unset` sends this to remove_external_gateways, and expects that nothing happens
+        return []
     if not isinstance(value, list):
         raise t.Invalid(f"'{value}' is not a list")
     t.check_length(value, MAX_GATEWAYS)
