@@ -99,6 +99,7 @@ def test_trusted_is_in_the_profile_too(api: Api, admin: Api, network: dict[str, 
     port = admin.port(network, trusted=True)
     assert (port["trusted"], port["binding:profile"]) == (True, {"trusted": True})
     assert "trusted" not in api.show("port", port["id"])
+    api.put(f"/ports/{port['id']}", {"port": {"trusted": False}}).refused(403, "PolicyNotAuthorized")
     assert admin.show("port", port["id"])["binding:profile"] == {"trusted": True}
     nova = api.as_service()
     nova.put(f"/ports/{port['id']}", {"port": {"binding:profile": {"pci_slot": "0000:01:00.1", "trusted": False}}})

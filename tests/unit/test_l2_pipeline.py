@@ -6,7 +6,7 @@ from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.pipeline import TABLES, Bridge, PipelineError, miss_flows
 
 KNOWN = {
-    Bridge.INTEGRATION: {0, 1, 2, 23, 24, 25, 60, 71, 72, 73, 81, 82, 91, 92, 93, 94, 95, 96, 110},
+    Bridge.INTEGRATION: {0, 1, 2, 20, 23, 24, 25, 60, 71, 72, 73, 81, 82, 91, 92, 93, 94, 95, 96, 110},
     Bridge.TUNNEL: {0, 1, 2, 3, 4, 6, 9, 10, 20, 21, 22},
     Bridge.PHYSICAL: {0, 1, 2, 3},
 }
