@@ -79,7 +79,6 @@ def ours_by_name() -> dict[Option, dict[str, Any]]:
 
 @cache
 def library_options() -> frozenset[Option]:
-    """Options that libraries register: logging in both programs, the others in a server with those services."""
     """Options that libraries register: logging in both programs, the others in a server with these services."""
     from keystoneauth1 import loading
     from keystonemiddleware import auth_token

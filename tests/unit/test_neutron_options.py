@@ -265,7 +265,7 @@ def test_all_refused_options_are_in_one_message(tmp_path: Path) -> None:
     with pytest.raises(RefusedToStart) as refused:
         findings.refuse(conf, findings.SERVER)
     assert str(refused.value) == (
-        "[DEFAULT] enable_default_route_bfd = True is refused: routers have one gateway; "
+        "[DEFAULT] enable_default_route_bfd = True is refused: next hops of default routes are not supervised; "
         "[DEFAULT] ipam_driver = mine is refused: addresses are allocated by the server itself"
     )
     with pytest.raises(RefusedToStart) as refused:
