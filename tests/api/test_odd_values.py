@@ -19,6 +19,8 @@ from neutrino.server.api.definition import Resource
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import ADMIN, Api, Response
+from tests.api.client import ADMIN, Api
+from tests.api.ndp import scoped
 from tests.support.resources import RESOURCES
 
 pytestmark = pytest.mark.slow
@@ -93,7 +95,15 @@ def routed(one: Api, network: dict[str, Any]) -> dict[str, str]:
         "flavor": one.make("flavor", service_type="L3_ROUTER_NAT")["id"],
         "service_profile": one.make("service_profile", metainfo="{}")["id"],
         "policy": one.make("policy")["id"],
+        "label": one.make("metering_label")["id"],
+        **proxying(one),
     }
+
+
+def proxying(one: Api) -> dict[str, str]:
+    """A router that may have NDP proxies, and a port behind it."""
+    made = scoped(one)
+    return {"ndp_router": made.router["id"], "ndp_port": one.port(made.network)["id"]}
 
 
 def network_subnet(one: Api, network: dict[str, Any]) -> str:
@@ -137,6 +147,12 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
             "protocol": "tcp",
         },
         "conntrack_helper": {"protocol": "udp", "port": n, "helper": "tftp"},
+        "metering_label_rule": {
+            "metering_label_id": ids["label"],
+            "direction": "ingress",
+            "source_ip_prefix": cidr,
+        },
+        "ndp_proxy": {"router_id": ids["ndp_router"], "port_id": ids["ndp_port"]},
         "flavor": {"service_type": "L3_ROUTER_NAT"},
         "service_profile": {"id": ids["service_profile"]} if resource.parent else {"metainfo": "{}"},
         "bandwidth_limit_rule": {"max_kbps": 1000},

@@ -14,11 +14,23 @@ from neutrino.agent.dhcp import build as dhcp_build
 from neutrino.agent.l2 import build as l2_build
 from neutrino.agent.l3 import build as l3_build
 from neutrino.agent.metadata import build as metadata_build
-from neutrino.feed.messages import Answer, HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status, encode_one
+from neutrino.feed.messages import (
+    Answer,
+    HostMessage,
+    PortDown,
+    PortReady,
+    PortUp,
+    Problem,
+    Report,
+    Status,
+    Traffic,
+    encode_one,
+)
 from neutrino.model import agents as words
 from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
 from neutrino.model.kinds import KINDS
+from neutrino.model.metering import MeteredTraffic
 from neutrino.model.roles import LEAST, ROLES, parse_roles
 from neutrino.server.feed.connections.admission import FAILURE_SECONDS, FAILURES, LoginLimits, source_address
 from neutrino.server.feed.reports.rules import MAX_ANSWER, MAX_ERROR, MAX_TEXT, refusal
@@ -162,6 +174,29 @@ def test_invalid_messages_are_refused_with_the_reason(message: HostMessage, reas
 def test_reports_of_roles_that_the_credential_lacks_are_refused(message: HostMessage, needed: str) -> None:
     assert needed in refusal(message, "h1", LEAST)
     assert refusal(message, "h1", ROLES) == ""
+
+
+COUNTER = MeteredTraffic(
+    id="c", label_id="l", router_id="r", project_id="p", packets=1, bytes=2, first_update=3, last_update=4
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"label_id": ""}, "no id"),
+        ({"id": "x" * 37}, "no id"),
+        ({"packets": -1}, "number"),
+        ({"bytes": 2**63}, "number"),
+        ({"project_id": "p" * 256}, "printable"),
+    ],
+)
+def test_metering_counters(changed: dict[str, Any], reason: str) -> None:
+    assert refusal(Traffic(counters=(COUNTER,)), "h1", [role.L3]) == ""
+    assert "l3" in refusal(Traffic(counters=(COUNTER,)), "h1", [role.L2])
+    assert "twice" in refusal(Traffic(counters=(COUNTER, COUNTER)), "h1", [role.L3])
+    wrong = msgspec.structs.replace(COUNTER, **changed)
+    assert reason in refusal(Traffic(counters=(wrong,)), "h1", [role.L3])
 
 
 def test_a_compute_host_receives_no_routers_and_dhcp_networks() -> None:
