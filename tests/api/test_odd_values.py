@@ -93,6 +93,7 @@ def routed(one: Api, network: dict[str, Any]) -> dict[str, str]:
         "flavor": one.make("flavor", service_type="L3_ROUTER_NAT")["id"],
         "service_profile": one.make("service_profile", metainfo="{}")["id"],
         "policy": one.make("policy")["id"],
+        "local_ip": one.make("local_ip", network_id=network["id"])["id"],
     }
 
 
@@ -126,6 +127,9 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
             "external_port": n,
             "protocol": "tcp",
         },
+        "local_ip": {"network_id": ids["network"]},
+        "port_association": {"fixed_port_id": ids["port"]},
+        "log": {"resource_type": "security_group"},
         "conntrack_helper": {"protocol": "udp", "port": n, "helper": "tftp"},
         "flavor": {"service_type": "L3_ROUTER_NAT"},
         "service_profile": {"id": ids["service_profile"]} if resource.parent else {"metainfo": "{}"},
