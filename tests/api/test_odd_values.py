@@ -97,6 +97,7 @@ def routed(one: Api, network: dict[str, Any]) -> dict[str, str]:
         "policy": one.make("policy")["id"],
         "label": one.make("metering_label")["id"],
         **proxying(one),
+        "local_ip": one.make("local_ip", network_id=network["id"])["id"],
     }
 
 
@@ -146,6 +147,9 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
             "external_port": n,
             "protocol": "tcp",
         },
+        "local_ip": {"network_id": ids["network"]},
+        "port_association": {"fixed_port_id": ids["port"]},
+        "log": {"resource_type": "security_group"},
         "conntrack_helper": {"protocol": "udp", "port": n, "helper": "tftp"},
         "metering_label_rule": {
             "metering_label_id": ids["label"],
