@@ -494,7 +494,7 @@ def test_writers_and_publishers_at_once(setting: Setting, admin: Api) -> None:
             admin.delete(f"/ports/{made['id']}").expect(204)
 
     def publish(publisher: Publisher) -> None:
-        while not written.is_set():
+        while not written.wait(0.005):
             publisher.publish()
 
     with ThreadPoolExecutor(8) as pool:

@@ -11,7 +11,7 @@ import pytest
 
 from neutrino.errors import RefusedToStart
 from neutrino.server.config import configuration
-from neutrino.server.dns.designate import Designate, ReverseZones
+from neutrino.server.dns.designate import Answer, Designate, ReverseZones
 from neutrino.server.dns.driver_api import Incomplete, RecordSet, Refused, Unreachable
 from tests.fakes.designate import SERVICE_PROJECT, TOKEN, FakeDesignate
 from tests.fakes.dns import FakeDns
@@ -128,6 +128,20 @@ def test_zones_of_reverse_records(zones: ReverseZones, address: str, zone: str) 
 def test_prefixes_that_are_no_zones(ipv4: int, ipv6: int) -> None:
     with pytest.raises(RefusedToStart, match="is not a multiple"):
         ReverseZones(ipv4, ipv6)
+
+
+def test_a_slow_service_ends_before_the_claim() -> None:
+    """Another publisher could have published a newer state meanwhile."""
+    times, asked = iter([0.0, 30.0, 60.0, 91.0]), []
+
+    def call(method: str, path: str, query: object, body: object, project: str | None) -> Answer:
+        asked.append(method)
+        return Answer(200, {"zones": [{"id": "z", "name": "example.net."}], "recordsets": []})
+
+    driver = Designate(configuration([]), call, clock=lambda: next(times))
+    with pytest.raises(Unreachable, match="too slow"):
+        driver.replace(WWW, frozenset({"192.0.2.1"}), NONE)
+    assert asked == ["GET", "GET"]
 
 
 def test_credentials_are_required(make: Make) -> None:

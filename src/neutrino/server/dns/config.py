@@ -49,5 +49,6 @@ RFC2136 = [
     cfg.StrOpt("tsig_secret", secret=True, help="The TSIG key, in base64."),
     cfg.StrOpt("tsig_algorithm", default="hmac-sha256", choices=ALGORITHMS, help="Algorithm of the TSIG key."),
     cfg.IntOpt("ttl", default=300, min=0, max=2**31 - 1, help="TTL of the records, in seconds."),
-    cfg.FloatOpt("timeout", default=5.0, min=0.1, max=30.0, help="Seconds to wait for an answer of the name server."),
+    # At most: a few messages are sent for a record set, within the lease of its claim (`publisher.py`).
+    cfg.FloatOpt("timeout", default=5.0, min=0.1, max=10.0, help="Seconds to wait for an answer of the name server."),
 ]

@@ -5,6 +5,7 @@ refuses a zone of another project. That needs the role admin, or a rule for `use
 """
 
 import ipaddress
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,8 @@ from neutrino.errors import RefusedToStart
 from neutrino.server.dns.driver_api import ForeignRecords, Incomplete, RecordSet, Refused, Unreachable
 
 GROUP = "designate"
-REQUEST_TIMEOUT = 30.0
+REQUEST_TIMEOUT = 20.0
+LONGEST = 90.0  # seconds for a record set; with the last request it ends before its claim (`publisher.py`)
 _PTR_DESCRIPTION = "Zone for reverse lookups, made by the network service."
 
 
@@ -52,15 +54,19 @@ class ReverseZones:
 
 
 class Designate:
-    def __init__(self, conf: cfg.ConfigOpts, call: Call | None = None) -> None:
+    def __init__(
+        self, conf: cfg.ConfigOpts, call: Call | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         options = conf.designate
         self._call = call or keystone_call(conf)
+        self._clock, self._deadline = clock, 0.0
         self._reverse = None
         if options.allow_reverse_dns_lookup:
             sizes = options.ipv4_ptr_zone_prefix_size, options.ipv6_ptr_zone_prefix_size
             self._reverse = ReverseZones(*sizes, options.ptr_zone_email)
 
     def replace(self, record_set: RecordSet, addresses: frozenset[str], ours: frozenset[str]) -> None:
+        self._deadline = self._clock() + LONGEST
         project = record_set.project_id
         zone_id = self._zone_id(record_set.zone, project)
         if zone_id is None:
@@ -155,6 +161,8 @@ class Designate:
         gone: bool = False,
     ) -> Mapping[str, Any]:
         """The body of a successful response; `gone`: there is nothing to delete, which is as good."""
+        if self._clock() > self._deadline:
+            raise Unreachable(f"Designate is too slow: {LONGEST:g} s have passed before {method} {path}")
         answer = self._call(method, path, query, body, project)
         if answer.status < 300 or (gone and answer.status == 404):
             return answer.body

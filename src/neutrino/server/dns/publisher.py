@@ -89,15 +89,24 @@ class Publisher:
                     self.sweep(None)
                     swept = self.clock()
                 while self._networks:
-                    self.sweep(self._networks.pop())
+                    self._sweep_network(self._networks.pop())
                 pause = self.publish()
             except Exception:  # such as a database that is down; the thread must survive it
+                if self._stop.is_set():  # the database was closed at the end of the process
+                    return
                 LOG.exception("DNS records are not published, another attempt follows")
                 pause = self.options.poll_seconds
             if self._failures:
                 self._stop.wait(pause)  # commits do not shorten the pause of a DNS service that is down
             else:
                 self._woken.wait(pause)
+
+    def _sweep_network(self, network_id: str) -> None:
+        try:
+            self.sweep(network_id)
+        except Exception:
+            self._networks.add(network_id)  # again, in the next round
+            raise
 
     # --- one round ------------------------------------------------------------------------------------------------
 
