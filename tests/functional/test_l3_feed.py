@@ -170,6 +170,50 @@ def test_policies_of_gateways_floating_ips_and_port_forwardings_reach_the_router
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
+@pytest.mark.parametrize("server", DATABASES, indirect=True)
+def test_further_gateways_reach_the_routers_host(server: Server, tmp_path: Path) -> None:
+    admin = Api(server.app).as_admin()
+    one, two, (network, subnet) = outside(admin), outside(admin, "172.25.0.0/24"), inside(admin)
+    router = admin.make("router", external_gateway_info=gateway(one), enable_default_route_ecmp=True)
+    attach(admin, router, subnet_id=subnet["id"]).expect(200)
+    path = f"/routers/{router['id']}"
+
+    def act(verb: str, *networks: dict[str, Any]) -> None:
+        body = {"router": {"external_gateways": [gateway(each) for each in networks]}}
+        admin.put(f"{path}/{verb}_external_gateways", body).expect(200)
+
+    async def run() -> None:
+        async with hosts(server, tmp_path) as ends:
+
+            def has(*networks: dict[str, Any], floating: tuple[str, ...] = ()) -> bool:
+                served = next((found for end in ends if (found := router_of(end, router)) is not None), None)
+                if served is None or served.gateway is None:
+                    return False
+                several = (served.gateway, *served.extra_gateways)
+                where = tuple(each.network_id for each in served.floating_ips)
+                return served.enable_default_route_ecmp and (
+                    [each.network_id for each in several] == [each["id"] for each in networks] and where == floating
+                )
+
+            await until(lambda: has(one), "one gateway")
+            await asyncio.to_thread(act, "add", two)
+            await until(lambda: has(one, two), "two gateways")
+            await asyncio.to_thread(
+                lambda: admin.make("floatingip", floating_network_id=two["id"], port_id=admin.port(network)["id"])
+            )
+            await until(lambda: has(one, two, floating=(two["id"],)), "a floating IP of the second")
+            await asyncio.to_thread(act, "update", two, one)
+            await until(lambda: has(two, one, floating=("",)), "the second is the first")
+            for end in ends:
+                await end.equals_the_database(server)
+            await asyncio.to_thread(act, "remove", one)
+            await until(lambda: has(two, floating=("",)), "one is left")
+            for end in ends:
+                await end.equals_the_database(server)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
 # --- distributed ------------------------------------------------------------------------------------------------------
 
 

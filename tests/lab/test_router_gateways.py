@@ -44,7 +44,9 @@ KINDS: dict[str, Object] = {
     "legacy": {"distributed": False, "ha": False},
     "ha": {"distributed": False, "ha": True},
     "distributed": {"distributed": True, "ha": False},
+    "distributed-ha": {"distributed": True, "ha": True},
 }
+_SYN6 = f"ip6 and tcp and dst host {BEYOND6}"
 FLOWS = 24  # that all of them take one of two next hops by chance: once in 2^23
 
 
@@ -173,8 +175,11 @@ def test_flows_spread_over_all_next_hops(site: Site) -> None:
     lab, (first, second) = site.lab, site.gateways()
     lab.api.update("router", site.router["id"], enable_default_route_ecmp=True)
     site.wait_for_sources(first, second)
-    for _ in range(4):
-        source_seen(lab, "a", EXTERNAL, BEYOND6)
+    with lab.capture(EXTERNAL, _SYN6, "eth0") as by_first, lab.capture(EXTERNAL, _SYN6, "eth1") as by_second:
+        for i in range(FLOWS):
+            source_seen(lab, "a", EXTERNAL, BEYOND6, 8000 + i)
+        by_first.wait_for(BEYOND6)
+        by_second.wait_for(BEYOND6)
     with connect(lab, "a", EXTERNAL, BEYOND) as talk:
         assert talk.passes_data()
         # A connection stays where it is, though the default route changes.

@@ -13,7 +13,7 @@ from neutrino.agent.namespaces import (
     sysctls_to_read,
 )
 from neutrino.dataplane.netlink.api import Netlink
-from neutrino.dataplane.netlink.values import address, neighbour, route, rule
+from neutrino.dataplane.netlink.values import NextHop, address, multipath_route, neighbour, route, rule
 
 RP_FILTER = "net/ipv4/conf/qr-1/rp_filter"
 
@@ -70,6 +70,9 @@ def random_router(choose: random.Random) -> DesiredNamespace:
                 if choose.random() < 0.5:
                     via = f"10.{number}.{net}.{choose.randint(100, 102)}"
                     routes.add(route(f"192.0.{target}.0/24", device.name, via, table=choose.choice([254, 16])))
+    hops = {each.device: NextHop(each.device, each.via) for each in sorted(routes)}
+    if len(hops) > 1 and choose.random() < 0.7:
+        routes.add(multipath_route("198.51.100.0/24", hops.values()))
     unique = {each.key: each for each in routes}
     return dataclasses.replace(
         ROUTER,

@@ -34,7 +34,7 @@ from tests.support import dhcp
 from tests.support.dhcp_fakes import DhcpHost
 from tests.support.l2 import OPEN, group, network, port, rule
 from tests.support.l3_host import Host as L3Host
-from tests.support.routing import floating, interface, membership, router
+from tests.support.routing import address, floating, interface, membership, router
 from tests.support.switch_host import PEER, SwitchHost, host_state
 from tests.support.unsynced import eventually
 
@@ -114,6 +114,7 @@ GOOD: dict[str, state.Object] = {
     "router": router(
         interface(1),
         interface(2, other_subnets=("10.7.0.0/24",)),
+        extra_gateways=(interface(3, address("198.51.100.5", "198.51.100.0/24", "198.51.100.1")),),
         routes=(RouterRoute("10.9.0.0/24", "10.0.1.9"),),
         floating_ips=(floating(9, "10.0.1.9"),),
         port_forwardings=(FORWARDING,),
