@@ -117,7 +117,7 @@ def test_new_groups_get_the_templates_for_them(api: Api, admin: Api) -> None:
 
 
 def test_a_change_of_templates_leaves_existing_groups_alone(api: Api, admin: Api) -> None:
-    before = api.make("security_group", name="before")
+    before = api.show("security_group", api.make("security_group", name="before")["id"])
     made = template(admin, **SSH)
     assert api.show("security_group", before["id"]) == before
     between = api.make("security_group", name="between")

@@ -19,7 +19,6 @@ from neutrino.server.api.definition import Resource
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import ADMIN, Api, Response
-from tests.api.client import ADMIN, Api
 from tests.api.ndp import scoped
 from tests.support.resources import RESOURCES
 

@@ -36,7 +36,9 @@ def test_ndp_proxies(shell: Shell) -> None:
         shell(f"subnet create {network} --network {network} --ip-version 6 --subnet-pool six --subnet-range {cidr}")
     shell("router create edge")
     assert "gateway" in shell.refused("router set edge --enable-ndp-proxy")
-    shell("router set edge --external-gateway out6 --enable-ndp-proxy")
+    # Two commands: the client sets the gateway last, by an action of its own.
+    shell("router set edge --external-gateway out6")
+    shell("router set edge --enable-ndp-proxy")
     shell("router add subnet edge in6")
     port = shell.json("port create --network in6 guest")
     made = shell.json("router ndp proxy create edge --name proxy --port guest")
