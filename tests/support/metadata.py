@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from neutrino.dataplane.process.real import RealProcesses
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import METADATA, AgentState
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort, device_id
+from neutrino.model.metering import MeteredTraffic
 from neutrino.model.routing import Router, RouterAddress, RouterInterface
 from neutrino.model.state import FixedIp, Object, Subnet
 from tests.support.nova_metadata import NovaMetadata
@@ -64,6 +65,12 @@ class Feed:
     def port_ready(self, port_id: str, revision: int) -> None: ...
 
     def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None: ...
+
+    def traffic(self, counters: Sequence[MeteredTraffic], *, granular: bool) -> None: ...
+
+    @property
+    def is_traffic_acknowledged(self) -> bool:
+        return True
 
     def error(self, kind: str, key: str, text: str) -> None:
         self.errors.append((kind, key, text))
