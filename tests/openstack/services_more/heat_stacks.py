@@ -274,12 +274,40 @@ CASES: dict[str, Case] = {
             "target_tenant": "QUOTA",
         },
     ),
+    "segmented": Case(
+        "ProviderNet",
+        {"name": "heat-segmented", "network_type": "vlan", "physical_network": "physnet1", "segmentation_id": 160},
+    ),
+    "segment": Case(
+        "Segment",
+        {
+            "network": ref("segmented"),
+            "network_type": "vlan",
+            "physical_network": "physnet1",
+            "segmentation_id": 161,
+            "name": "heat-segment",
+        },
+        {"name": "heat-segment-2", "description": "second"},
+    ),
+    "parent": Case("Port", {"network": ref("net")}, depends_on=("subnet",)),
+    "subport": Case("Port", {"network": ref("net")}, depends_on=("subnet",)),
+    "trunk": Case(
+        "Trunk",
+        {
+            "name": "heat-trunk",
+            "port": ref("parent"),
+            "sub_ports": [{"port": ref("subport"), "segmentation_type": "vlan", "segmentation_id": 101}],
+        },
+        {"name": "heat-trunk-2", "sub_ports": []},
+    ),
+    "label": Case("MeteringLabel", {"name": "heat-label", "description": "of the stack"}),
+    "label_rule": Case(
+        "MeteringRule", {"metering_label": ref("label"), "remote_ip_prefix": "10.80.0.0/24", "direction": "egress"}
+    ),
     "quota": Case("Quota", {"project": "QUOTA", "network": 3, "port": 7, "router": 2}, {"network": 4, "floatingip": 1}),
 }
 # Heat lists these types whatever the extensions.
 WITHOUT_EXTENSION = {
-    "MeteringLabel": "metering",
-    "MeteringRule": "metering",
     "NetworkGateway": "network-gateway, of a vendor",
     "FlowClassifier": "sfc, of networking-sfc",
     "PortPair": "sfc, of networking-sfc",
@@ -304,6 +332,8 @@ AFTER_UPDATE: tuple[tuple[str, str, object], ...] = (
     ("floating_ip", "dns_name", "floating"),
     ("free_floating_ip", "fixed_ip_address", "10.80.0.30"),
     ("ha_router", "description", "second"),
+    ("segment", "description", "second"),
+    ("trunk", "sub_ports", []),
 )
 COLLECTIONS = (
     "networks",
@@ -316,6 +346,9 @@ COLLECTIONS = (
     "subnetpools",
     "address-scopes",
     "qos/policies",
+    "segments",
+    "trunks",
+    "metering/metering-labels",
 )
 
 
