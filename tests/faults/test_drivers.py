@@ -165,3 +165,25 @@ def test_failed_ports_of_routers_are_rolled_back(faulty: Server, drivers: Path) 
     admin.put(f"/routers/{router['id']}", {"router": gateway}).expect(200)
     admin.put(attach, {"subnet_id": subnet["id"]}).expect(200)
     integrity.check(faulty.db)
+
+
+def test_failed_gateways_of_a_router_are_rolled_back_alone(faulty: Server, drivers: Path) -> None:
+    """The gateways that a router had before stay, in their order."""
+    admin = Api(faulty.app).as_admin()
+    outside = admin.network(router__external=True)
+    admin.subnet(outside, "172.24.0.0/24", enable_dhcp=False)
+    router, gateway = admin.make("router"), {"network_id": outside["id"]}
+    add = f"/routers/{router['id']}/add_external_gateways"
+    body = {"router": {"external_gateways": [gateway, gateway]}}
+    fault = drivers / "fail-create_port_postcommit"
+    fault.touch()
+    admin.put(add, body).refused(409, "MechanismDriverError")
+    assert admin.show("router", router["id"])["external_gateways"] == []
+    integrity.check(faulty.db)
+    fault.unlink()
+    before = admin.put(add, body).expect(200).body["router"]["external_gateways"]
+    fault.touch()
+    admin.put(add, body).refused(409, "MechanismDriverError")
+    assert admin.show("router", router["id"])["external_gateways"] == before
+    assert len(admin.all("/ports", {"device_id": router["id"]})) == 2
+    integrity.check(faulty.db)
