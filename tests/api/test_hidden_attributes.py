@@ -42,13 +42,25 @@ VALUES: dict[tuple[str, str], Any] = {
     ("networks", "provider:physical_network"): "physnet1",
     ("networks", "provider:segmentation_id"): None,
     ("ports", "binding:host_id"): "h1",
+    ("subnets", "segment_id"): None,
 }
+
+
+def make(admin: Api, path: str) -> dict[str, Any]:
+    network = admin.network(provider__network_type="vlan", provider__physical_network="physnet1")
+    if path == "ports":
+        return admin.port(network, binding__host_id="h1")
+    if path == "subnets":
+        (segment,) = admin.all("/segments", {"network_id": network["id"]})
+        return admin.make(
+            "subnet", network_id=network["id"], ip_version=4, cidr="10.0.0.0/24", segment_id=segment["id"]
+        )
+    return network
 
 
 @pytest.mark.parametrize(("path", "name"), VALUES)
 def test_a_filter_by_a_hidden_attribute_matches_nothing(api: Api, admin: Api, path: str, name: str) -> None:
-    network = admin.network(provider__network_type="vlan", provider__physical_network="physnet1")
-    made = network if path == "networks" else admin.port(network, binding__host_id="h1")
+    made = make(admin, path)
     value = made[name] if VALUES[path, name] is None else VALUES[path, name]
     assert made["id"] in ids(api, f"/{path}")
     assert made["id"] in ids(admin, f"/{path}", (name, value))
