@@ -112,7 +112,10 @@ def test_the_agent_runs_with_neutrons_files(server: NeutronsServer, tmp_path: Pa
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("server", "[DEFAULT] vlan_transparent = true is refused: there are no VLAN-transparent networks"),
+        (
+            "server",
+            "[DEFAULT] enable_default_route_bfd = true is refused: next hops of default routes are not supervised",
+        ),
         (
             "agent",
             "[ovs] use_veth_interconnection = true is refused: bridges are connected by patch ports, which cost less",
@@ -124,7 +127,8 @@ def test_what_asks_for_a_missing_function_refuses_the_start(
 ) -> None:
     file = tmp_path / "own.conf"
     file.write_text(
-        f"[DEFAULT]\nauth_strategy = noauth\nbind_port = {free_port()}\nstate_path = {tmp_path}\nvlan_transparent = true\n"
+        f"[DEFAULT]\nauth_strategy = noauth\nbind_port = {free_port()}\nstate_path = {tmp_path}\n"
+        "enable_default_route_bfd = true\n"
         f"[ovs]\nuse_veth_interconnection = true\n"
         f"[feed]\nserver = unix:{server.directory}/feed.sock\ncredential_file = {file}\n"
     )

@@ -63,7 +63,7 @@ def test_an_update_takes_properties_out_of_the_template() -> None:
 def test_types_of_heat_without_a_case_are_found() -> None:
     known = {f"OS::Neutron::{case.type}" for case in CASES.values()}
     assert uncovered(known | {f"OS::Neutron::{name}" for name in WITHOUT_EXTENSION}) == set()
-    assert uncovered(known | {"OS::Neutron::Trunk"}) == {"Trunk"}
+    assert uncovered(known | {"OS::Neutron::Unheard"}) == {"Unheard"}
 
 
 def test_outcomes_of_tempest() -> None:

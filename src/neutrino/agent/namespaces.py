@@ -319,8 +319,9 @@ def _plan_routes(
     """Routes to add, and to delete after that."""
     existing: dict[RouteKey, list[Route]] = {}
     for route in sorted(actual.routes):
-        lost = unnumbered if route.version == 4 else frozenset()
-        if route.devices <= present and not route.devices & lost:
+        # The kernel drops a route with its device; one over several next hops may stay, with those that are left.
+        left = route.devices & present - (unnumbered if route.version == 4 else frozenset())
+        if left or not route.devices:
             existing.setdefault(route.key, []).append(route)
     wanted = {each.key: each for each in desired.routes if _devices_of(each, desired) <= usable | {""}}
     add = [
