@@ -256,7 +256,8 @@ class Page:
     def click(self, selector: str, *, containing: str = "") -> None:
         """A click with the mouse, in the middle of the first element that is visible and contains the text.
 
-        Again, if the page has moved or replaced the element between its look-up and the click.
+        Again, if the page has moved the element between its look-up and the click. One that has replaced it meanwhile
+        serves as well: the click may have led to another view, where no such element will appear.
         """
         find = (
             f"[...document.querySelectorAll({json.dumps(selector)})].find((e) => e.getClientRects().length"
@@ -264,7 +265,9 @@ class Page:
         )
         place = (
             f"(() => {{ const e = {find}; if (e === undefined) return null; e.scrollIntoViewIfNeeded?.();"
-            " window.clicked = false; e.addEventListener('click', () => { window.clicked = true; }, {capture: true});"
+            " window.clicked = false; document.addEventListener('click', (event) => {"
+            f" const hit = event.target.closest({json.dumps(selector)});"
+            f" if (hit?.textContent.includes({json.dumps(containing)})) window.clicked = true; }}, {{capture: true}});"
             " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
         deadline = time.monotonic() + SECONDS
