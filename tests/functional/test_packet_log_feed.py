@@ -5,22 +5,19 @@ the local IPs that these are associated with.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from neutrino.feed.address import Address
 from neutrino.model.packet_log import PacketLog
 from neutrino.model.state import LocalIp, Port
-from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
-from tests.support.feed import DATABASES, HostEnd, new_database, serving, until
+from tests.support.feed import DATABASES, HostEnd, connected, new_database, until
 
 HOSTS = ("h1", "h2")
 
@@ -32,17 +29,6 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         switch(made, host, tunneling_ip=f"192.0.2.{number}")
     yield made
     made.close()
-
-
-@contextlib.asynccontextmanager
-async def hosts(server: Server, directory: Path) -> AsyncIterator[list[HostEnd]]:
-    keys = {host: Credentials(server.db).add(host) for host in HOSTS}
-    address = Address(path=str(directory / "feed.sock"))
-    async with serving(server, address), contextlib.AsyncExitStack() as stack:
-        ends = [await stack.enter_async_context(HostEnd(address, host, keys[host])) for host in HOSTS]
-        for end in ends:
-            await end.equals_the_database(server)
-        yield ends
 
 
 async def doing(call: Callable[..., Any], *args: Any, **values: Any) -> Any:
@@ -66,7 +52,7 @@ def test_a_host_receives_the_logs_of_its_ports(server: Server, tmp_path: Path) -
         return str((await doing(admin.make, "log", **body))["id"])
 
     async def run() -> None:
-        async with hosts(server, tmp_path) as (h1, h2):
+        async with connected(server, tmp_path, HOSTS) as (h1, h2):
             of_port, of_group = await made(target_id=port["id"], name="p"), await made(resource_id=group, event="DROP")
             of_project, elsewhere = await made(), await made(project_id="another")
             await until(lambda: logs(h1) == {of_port, of_group, of_project}, "h1 has the logs of its port")
@@ -102,7 +88,7 @@ def test_a_port_has_the_local_ips_that_it_is_associated_with(server: Server, tmp
         return held.local_ips
 
     async def run() -> None:
-        async with hosts(server, tmp_path) as (h1, _):
+        async with connected(server, tmp_path, HOSTS) as (h1, _):
             assert found(h1) == ()
             await doing(api.post, path, {"port_association": {"fixed_port_id": port["id"]}})
             await until(lambda: found(h1) == (wanted,), "h1 has the local IP")

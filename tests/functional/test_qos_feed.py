@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from neutrino.feed.address import Address
 from neutrino.model.qos import BandwidthLimit, MinimumBandwidth, PacketRateLimit, QosPolicy
 from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port
-from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.l3 import attach, gateway, inside, l3_agent, outside
 from tests.api.qos import delete_rule, policy, put_rule, rule
-from tests.support.feed import DATABASES, HostEnd, new_database, serving, until
+from tests.support.feed import DATABASES, HostEnd, connected, new_database, until
 
 HOSTS = ("h1", "h2")
 MANY = 60
@@ -36,17 +33,6 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     l3_agent(made, "h2")
     yield made
     made.close()
-
-
-@contextlib.asynccontextmanager
-async def hosts(server: Server, directory: Path) -> AsyncIterator[list[HostEnd]]:
-    keys = {host: Credentials(server.db).add(host) for host in HOSTS}
-    address = Address(path=str(directory / "feed.sock"))
-    async with serving(server, address), contextlib.AsyncExitStack() as stack:
-        ends = [await stack.enter_async_context(HostEnd(address, host, keys[host])) for host in HOSTS]
-        for end in ends:
-            await end.equals_the_database(server)
-        yield ends
 
 
 def has(end: HostEnd, key: str) -> QosPolicy | None:
@@ -70,7 +56,7 @@ def test_a_host_receives_the_policies_of_its_ports_and_networks(server: Server, 
         rule(admin, gold, type_)
 
     async def run() -> None:
-        async with hosts(server, tmp_path) as (h1, h2):
+        async with connected(server, tmp_path, HOSTS) as (h1, h2):
             port = await doing(admin.port, network, binding__host_id="h1", qos_policy_id=gold)
             await until(lambda: has(h1, gold) is not None, "h1 has the policy of its port")
             assert has(h1, gold) == QosPolicy(
@@ -117,7 +103,7 @@ def test_a_rule_is_one_change_however_many_ports_have_the_policy(server: Server,
     admin.post("/ports", {"ports": ports}).expect(201)
 
     async def run() -> None:
-        async with hosts(server, tmp_path) as (h1, h2):
+        async with connected(server, tmp_path, HOSTS) as (h1, h2):
             assert len(h1.client.state.objects["port"]) == MANY
             before = len(h1.changes), len(h2.changes)
             await doing(put_rule, admin, gold, "bandwidth_limit", limit["id"], max_kbps=20_000)
@@ -147,7 +133,7 @@ def test_a_router_has_the_policies_of_its_gateway_and_floating_ips(server: Serve
     floating = admin.make("floatingip", floating_network_id=external["id"], port_id=port["id"])
 
     async def run() -> None:
-        async with hosts(server, tmp_path) as (h1, h2):
+        async with connected(server, tmp_path, HOSTS) as (h1, h2):
 
             def policies() -> tuple[str, str]:
                 found = h2.client.state.get("router", router["id"])

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from neutrino.feed.address import Address
 from neutrino.model.state import Port
-from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
-from tests.support.feed import DATABASES, HostEnd, new_database, serving, until
+from tests.support.feed import DATABASES, HostEnd, connected, new_database, until
 
 HOSTS = ("h1", "h2")
 VM = {"device_owner": "compute:nova", "device_id": "vm"}
@@ -30,17 +27,6 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         switch(made, host, tunneling_ip=f"192.0.2.{number}")
     yield made
     made.close()
-
-
-@contextlib.asynccontextmanager
-async def hosts(server: Server, directory: Path) -> AsyncIterator[list[HostEnd]]:
-    keys = {host: Credentials(server.db).add(host) for host in HOSTS}
-    address = Address(path=str(directory / "feed.sock"))
-    async with serving(server, address), contextlib.AsyncExitStack() as stack:
-        ends = [await stack.enter_async_context(HostEnd(address, host, keys[host])) for host in HOSTS]
-        for end in ends:
-            await end.equals_the_database(server)
-        yield ends
 
 
 def trunks(end: HostEnd) -> dict[str, tuple[str, int]]:
@@ -63,7 +49,7 @@ def test_a_host_receives_the_ports_of_its_trunks(server: Server, tmp_path: Path)
     two = {**one, green["id"]: (key, 20)}
 
     async def run() -> None:
-        async with hosts(server, tmp_path) as (h1, h2):
+        async with connected(server, tmp_path, HOSTS) as (h1, h2):
             assert trunks(h1) == {}
             await doing(admin.change, "port", parent["id"], binding__host_id="h1", **VM)
             await until(lambda: trunks(h1) == one, "h1 has the parent and its subport")

@@ -142,3 +142,15 @@ class HostEnd:
         except TimeoutError:
             assert self.objects() == wanted
             raise
+
+
+@contextlib.asynccontextmanager
+async def connected(server: Server, directory: Path, hosts: Sequence[str]) -> AsyncIterator[list[HostEnd]]:
+    """The hosts, connected to the feed of a server and equal to its database."""
+    keys = {host: Credentials(server.db).add(host) for host in hosts}
+    address = Address(path=str(directory / "feed.sock"))
+    async with serving(server, address), contextlib.AsyncExitStack() as stack:
+        ends = [await stack.enter_async_context(HostEnd(address, host, keys[host])) for host in hosts]
+        for end in ends:
+            await end.equals_the_database(server)
+        yield ends
