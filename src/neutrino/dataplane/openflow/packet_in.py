@@ -4,11 +4,12 @@ The messages are those of OpenFlow 1.4 with the extension NXT_PACKET_IN2, which 
 """
 
 import asyncio
-import contextlib
 import dataclasses
+import logging
 import struct
 from collections.abc import AsyncIterator, Iterator
 
+LOG = logging.getLogger(__name__)
 _VERSION = 5  # of the protocol: OpenFlow 1.4
 _HELLO, _ERROR, _ECHO_REQUEST, _ECHO_REPLY, _EXPERIMENTER, _SET_CONFIG = 0, 1, 2, 3, 4, 9
 _HEADER = struct.Struct("!BBHI")  # version, type, length, transaction
@@ -20,6 +21,10 @@ _PROPERTY = struct.Struct("!HH")  # type, length without padding
 _PACKET, _TABLE, _COOKIE, _METADATA = 0, 3, 4, 6
 _IN_PORT = 0x80000004  # header of the match field: class, field, length
 _RETRY_SECONDS = 0.5
+
+
+class RejectedMessage(Exception):
+    """An error of the switch about the opening messages."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,20 +42,32 @@ class PacketIns:
 
     async def read(self, bridge: str) -> AsyncIterator[PacketIn]:
         """The copies since the connection. It never ends: while the switch is down, the connection is tried again."""
+        rejected = ""
         while True:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                reader, writer = await asyncio.open_unix_connection(f"{self.run_directory}/{bridge}.mgmt")
-                try:
-                    writer.write(self._opening())
-                    async for kind, transaction, body in _messages(reader):
-                        if kind == _ECHO_REQUEST:  # the switch closes a connection that does not answer
-                            writer.write(_message(_ECHO_REPLY, body, transaction))
-                            await writer.drain()
-                        elif kind == _EXPERIMENTER and (found := parse(body)) is not None:
-                            yield found
-                finally:
-                    writer.close()
+            try:
+                async for found in self._connected(bridge):
+                    yield found
+            except RejectedMessage as error:  # each attempt ends so: it is logged once
+                if str(error) != rejected:
+                    rejected = str(error)
+                    LOG.error("no packets of %s are logged: %s", bridge, rejected)
+            except (OSError, asyncio.IncompleteReadError):
+                pass  # the switch is down or restarts
             await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _connected(self, bridge: str) -> AsyncIterator[PacketIn]:
+        """The copies of one connection."""
+        reader, writer = await asyncio.open_unix_connection(f"{self.run_directory}/{bridge}.mgmt")
+        try:
+            writer.write(self._opening())
+            async for kind, transaction, body in _messages(reader):
+                if kind == _ECHO_REQUEST:  # the switch closes a connection that does not answer
+                    writer.write(_message(_ECHO_REPLY, body, transaction))
+                    await writer.drain()
+                elif kind == _EXPERIMENTER and (found := parse(body)) is not None:
+                    yield found
+        finally:
+            writer.close()
 
     def _opening(self) -> bytes:
         return b"".join(
@@ -69,7 +86,7 @@ async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[tuple[int, in
         _, kind, length, transaction = _HEADER.unpack(await reader.readexactly(_HEADER.size))
         body = await reader.readexactly(max(length - _HEADER.size, 0))
         if kind == _ERROR:  # of the opening: without it there is nothing to read
-            raise OSError(f"the switch rejected a message: {body.hex()}")
+            raise RejectedMessage(f"the switch rejected a message: {body.hex()}")
         yield kind, transaction, body
 
 
