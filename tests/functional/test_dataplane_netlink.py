@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -46,6 +46,7 @@ from neutrino.dataplane.netlink.values import (
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.netlink_stack import KERNEL
 from tests.support.namespaces import random_router, settle
+from tests.support.waiting import eventually
 
 PROMOTE = "net/ipv4/conf/all/promote_secondaries"
 MAC = "fa:16:3e:00:00:01"
@@ -99,14 +100,6 @@ def ours(state) -> set[str]:
 
 def wanted(state) -> set:
     return {each for each in state.addresses if not each.by_kernel}
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
-    """Some things the kernel does in its own time, such as clearing away what was in a namespace."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def learned(namespace: str, ip: str) -> str:

@@ -30,6 +30,7 @@ from neutrino.dataplane.ovsdb.real import RealOvsdb
 from neutrino.model.state import Host
 from tests.fakes.ovsdb import FakeOvsdb
 from tests.support.openvswitch import OpenVSwitch
+from tests.support.waiting import eventually
 
 INT = SetBridge("br-int", datapath_type="dummy", fail_mode="secure", external_ids={"owner": "us"})
 TAP = SetPort("br-int", "tap1", "dummy", external_ids={"iface-id": "port-1", "attached-mac": "fa:16:3e:00:00:01"})
@@ -138,9 +139,7 @@ def test_qos_changes_in_place_and_that_of_others_stays(switch):
         driver.apply([ConfigurePort("tap1", PortSettings())])
         assert (rows(switch, "qos"), rows(switch, "queue")) == (set(), set())
         switch.vsctl("set", "port", "tap1", "qos=@q", "--", "--id=@q", "create", "qos", "type=linux-noop")
-        deadline = time.monotonic() + 10
-        while not driver.read().bridges["br-int"].ports["tap1"].foreign_qos:
-            assert time.monotonic() < deadline
+        eventually(lambda: driver.read().bridges["br-int"].ports["tap1"].foreign_qos)
         assert (settings(driver), driver.read().unused) == (PortSettings(), frozenset())
     finally:
         driver.apply([DeleteBridge("br-int")])
@@ -199,13 +198,6 @@ def test_the_limit_of_vlan_tags(ovsdb):
 def numbered(ovsdb: Ovsdb) -> bool:
     """Whether the switch has given every interface a number."""
     return all(interface.ofport for _, _, interface in ovsdb.read().interfaces().values())
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_settle_waits_until_the_switch_has_applied_a_change(ovsdb):

@@ -11,7 +11,7 @@ import sys
 import textwrap
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from neutrino.dataplane.netlink.values import address
 from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError, Processes, exit_text
 from neutrino.dataplane.process.real import RealProcesses
 from tests.fakes.process import FakeProcesses
+from tests.support.waiting import eventually
 
 SLEEP = ("sleep", "1000")
 STUBBORN = ("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1000 & wait; done")
@@ -71,13 +72,6 @@ def real(tmp_path: Path) -> Iterator[Place]:
         yield made
     finally:
         made.close()
-
-
-def eventually(condition: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def exists(pid: int) -> bool:

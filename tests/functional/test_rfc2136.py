@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from tests.api.l3 import attach, gateway, inside, outside
 from tests.support import dns_contract
 from tests.support.dns_contract import NONE, Subject
 from tests.support.named import Named
+from tests.support.waiting import eventually
 
 Options = dict[str, object]
 
@@ -116,13 +116,6 @@ def admin(named: Named, tmp_path: Path) -> Iterator[Api]:
         yield Api(server.app).as_admin()
 
 
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def address(port: dict[str, Any], colon: bool = False) -> str:
     return next(str(f["ip_address"]) for f in port["fixed_ips"] if (":" in f["ip_address"]) is colon)
 
@@ -141,16 +134,16 @@ def provider_network(admin: Api) -> dict[str, Any]:
 
 def test_a_port_from_create_to_delete(named: Named, admin: Api) -> None:
     port = admin.port(provider_network(admin), dns_name="vm")
-    until(lambda: named.look("vm.example.net.") == {address(port)})
-    until(lambda: named.look("vm.example.net.", "AAAA") == {address(port, True)})
+    eventually(lambda: named.look("vm.example.net.") == {address(port)})
+    eventually(lambda: named.look("vm.example.net.", "AAAA") == {address(port, True)})
     admin.change("port", port["id"], dns_name="renamed")
-    until(lambda: named.look("renamed.example.net.") == {address(port)})
-    until(lambda: not named.look("vm.example.net.") and not named.look("vm.example.net.", "AAAA"))
+    eventually(lambda: named.look("renamed.example.net.") == {address(port)})
+    eventually(lambda: not named.look("vm.example.net.") and not named.look("vm.example.net.", "AAAA"))
     admin.change("port", port["id"], fixed_ips=[{"ip_address": "192.0.2.200"}])
-    until(lambda: named.look("renamed.example.net.") == {"192.0.2.200"})
-    until(lambda: not named.look("renamed.example.net.", "AAAA"))
+    eventually(lambda: named.look("renamed.example.net.") == {"192.0.2.200"})
+    eventually(lambda: not named.look("renamed.example.net.", "AAAA"))
     admin.delete(f"/ports/{port['id']}").expect(204)
-    until(lambda: not named.look("renamed.example.net."))
+    eventually(lambda: not named.look("renamed.example.net."))
 
 
 def test_a_floating_ip(named: Named, admin: Api) -> None:
@@ -161,35 +154,35 @@ def test_a_floating_ip(named: Named, admin: Api) -> None:
     attach(admin, router, subnet_id=subnet["id"]).expect(200)
     port = admin.port(network, dns_name="www")
     floating = admin.make("floatingip", floating_network_id=external["id"], port_id=port["id"])
-    until(lambda: named.look("www.example.com.") == {floating["floating_ip_address"]})
+    eventually(lambda: named.look("www.example.com.") == {floating["floating_ip_address"]})
     admin.change("floatingip", floating["id"], port_id=None)
-    until(lambda: not named.look("www.example.com."))
+    eventually(lambda: not named.look("www.example.com."))
 
 
 def test_a_name_server_that_was_down(named: Named, admin: Api) -> None:
     network = provider_network(admin)
     gone = admin.port(network, dns_name="gone")
-    until(lambda: named.look("gone.example.net."))
+    eventually(lambda: named.look("gone.example.net."))
     named.halt()
     try:
         port = admin.port(network, dns_name="delayed")
         admin.delete(f"/ports/{gone['id']}").expect(204)
     finally:
         named.start()
-    until(lambda: named.look("delayed.example.net.") == {address(port)})
-    until(lambda: not named.look("gone.example.net."))
+    eventually(lambda: named.look("delayed.example.net.") == {address(port)})
+    eventually(lambda: not named.look("gone.example.net."))
 
 
 def test_a_record_of_others_stays(named: Named, admin: Api) -> None:
     network = provider_network(admin)
     named.put("mail.example.net.", "A", {"203.0.113.5"})
     port = admin.port(network, dns_name="mail")
-    until(lambda: named.look("mail.example.net.", "AAAA") == {address(port, True)})  # its A is tried first or next
+    eventually(lambda: named.look("mail.example.net.", "AAAA") == {address(port, True)})  # its A is tried first or next
     marker = admin.port(network, dns_name="marker")
-    until(lambda: named.look("marker.example.net.") == {address(marker)})
+    eventually(lambda: named.look("marker.example.net.") == {address(marker)})
     assert named.look("mail.example.net.") == {"203.0.113.5"}
     admin.delete(f"/ports/{port['id']}").expect(204)
-    until(lambda: not named.look("mail.example.net.", "AAAA"))
+    eventually(lambda: not named.look("mail.example.net.", "AAAA"))
     admin.delete(f"/ports/{marker['id']}").expect(204)
-    until(lambda: not named.look("marker.example.net."))
+    eventually(lambda: not named.look("marker.example.net."))
     assert named.look("mail.example.net.") == {"203.0.113.5"}

@@ -28,6 +28,7 @@ from typing import Any, Self
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from neutrino.lab.timing import Deadline
 from tests.support.process import ENDS_WITH_US
 
 SECONDS = 40.0
@@ -151,8 +152,8 @@ class Browser:
 
     def _debugging_url(self, log: Path) -> str:
         file = Path(self._profile) / "DevToolsActivePort"
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
+        deadline = Deadline(60)
+        while not deadline.has_passed():
             assert self._process is not None
             if self._process.poll() is not None:
                 raise RuntimeError(f"chromium ended: {log.read_text(errors='replace')[-2000:]}")
@@ -216,17 +217,17 @@ class Page:
 
     def wait_for(self, expression: str, timeout: float = SECONDS) -> Any:
         """Wait until the expression is true; returns its value. It may fail meanwhile, while elements are missing."""
-        deadline = time.monotonic() + timeout
+        deadline = Deadline(timeout)
         while True:
             try:
                 found = self.evaluate(f"(() => {{ return {expression}; }})()")
             except BrowserError:
-                if time.monotonic() > deadline:
+                if deadline.has_passed():
                     raise
                 found = None
             if found:
                 return found
-            if time.monotonic() > deadline:
+            if deadline.has_passed():
                 self._collect()
                 text = self.evaluate("document.body.innerText")
                 raise BrowserError(f"not true after {timeout:.0f} s: {expression}\n{self.errors[:3]}\n{text[:2000]}")
@@ -270,13 +271,13 @@ class Page:
             f" if (hit?.textContent.includes({json.dumps(containing)})) window.clicked = true; }}, {{capture: true}});"
             " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
-        deadline = time.monotonic() + SECONDS
+        deadline = Deadline(SECONDS)
         while True:
             x, y = self.wait_for(place)
             self.click_at(x, y)
             if self.evaluate("window.clicked !== false"):  # a new document has no such variable
                 return
-            if time.monotonic() > deadline:
+            if deadline.has_passed():
                 raise BrowserError(f"a click does not reach {selector} {containing!r}")
 
     def click_at(self, x: float, y: float) -> None:
@@ -298,7 +299,7 @@ class Page:
     def fill(self, selector: str, text: str) -> None:
         """Replace the text of a field, as typing does."""
         found = f"document.querySelector({json.dumps(selector)})"
-        deadline = time.monotonic() + SECONDS
+        deadline = Deadline(SECONDS)
         while True:
             self.wait_for(
                 f"(() => {{ const e = {found}; e.focus(); e.select(); return document.activeElement === e; }})()"
@@ -307,7 +308,7 @@ class Page:
             if self.evaluate(f"{found}?.value") == text:
                 return
             # The page has replaced the field between the two steps.
-            if time.monotonic() > deadline:
+            if deadline.has_passed():
                 raise BrowserError(f"{selector} does not take the text {text!r}")
 
     def choose(self, selector: str, value: str) -> None:

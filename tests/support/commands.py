@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
+from neutrino.lab.timing import Deadline
+
 SECONDS = 60.0
 NOBODY = 65534
 # Arguments of commands that check more than argparse knows.
@@ -140,8 +142,8 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wait(child: int) -> int:
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
+    deadline = Deadline(SECONDS)
+    while not deadline.has_passed():
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
             return os.waitstatus_to_exitcode(status)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from neutrino.dataplane.openflow.api import Meter, OpenFlow
 from neutrino.dataplane.ovsdb.api import DeletePort, Ovsdb, Port, SetPort
 from neutrino.model import state
 from tests.support.switch_host import Connections, host_state
+from tests.support.waiting import eventually
 
 _PAGE = Path(__file__).parents[2] / "docs/design/extensions.md"
 
@@ -75,10 +75,7 @@ class ExtensionHost:
         return dataclasses.replace(host_state(*others), extension_objects={"rate_limit": limits})  # type: ignore[arg-type]
 
     def until(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
-        while not holds():
-            assert time.monotonic() < deadline, "it did not happen within 20 s"
-            time.sleep(0.02)
+        eventually(holds)
 
     def port(self, port_id: str) -> Port:
         return self.ovsdb.read().bridges["br-int"].ports[f"tap{port_id}"]

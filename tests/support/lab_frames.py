@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
+from neutrino.lab.timing import Deadline
 from neutrino.model.link_local import link_local
 
 ARP, RARP, IPV4, IPV6, VLAN = 0x0806, 0x8035, 0x0800, 0x86DD, 0x8100
@@ -283,11 +284,11 @@ def swallowed(sender: Machine, receiver: Machine, frames: Mapping[str, Frame], t
     that the switch received from the sender: the capture lasts until it received all, and a moment longer.
     """
     run = f"<{secrets.token_hex(4)}".encode()
-    before, give_up = taken(), time.monotonic() + 10.0
+    before, deadline = taken(), Deadline(10.0)
     with FrameCapture(receiver) as capture:
         send(sender, *(frame(run + f" {name}>".encode()) for name, frame in frames.items()))
         while taken() < before + len(frames):
-            assert time.monotonic() < give_up, "the switch does not receive the frames"
+            assert not deadline.has_passed(), "the switch does not receive the frames"
         return not capture.receives(run, 0.2)
 
 
@@ -322,8 +323,8 @@ def _mark(run: str, name: str) -> bytes:
 
 def _wait_for_control(witness: Machine, capture: FrameCapture, control: Frame, mark: bytes, timeout: float) -> None:
     """Send it repeatedly until it arrives: the path may not be wired yet."""
-    give_up = time.monotonic() + timeout
+    deadline = Deadline(timeout)
     send(witness, control(mark))
     while not capture.receives(mark, 0.3):
-        assert time.monotonic() < give_up, "the control frame does not arrive"
+        assert not deadline.has_passed(), "the control frame does not arrive"
         send(witness, control(mark))

@@ -28,7 +28,7 @@ from neutrino.lab.hosts.namespaces import in_network, vm_network
 from neutrino.lab.instances import plug
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import vm_namespace
-from neutrino.lab.timing import scaled
+from neutrino.lab.timing import Deadline, scaled
 from tests.support.lab import clean
 from tests.support.lab_control import Lab
 
@@ -370,9 +370,9 @@ def connecting(tries: Sequence[Attempt], timeout: float = LOST_AFTER) -> set[Att
 def expect(some: Sequence[Attempt], none: Sequence[Attempt] = (), timeout: float = SOON) -> None:
     """Wait until all connections in `some` succeed and none of those in `none` does."""
     tries, wanted = [*some, *none], set(some)
-    give_up = time.monotonic() + scaled(timeout)
+    deadline = Deadline(scaled(timeout))
     while (found := connecting(tries)) != wanted:
-        if time.monotonic() > give_up:
+        if deadline.has_passed():
             lost = "; ".join(f"{each} does not connect" for each in some if each not in found)
             extra = "; ".join(f"{each} connects" for each in none if each in found)
             raise AssertionError("; ".join(filter(None, (lost, extra))))

@@ -12,7 +12,7 @@ from typing import Any
 
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import LabError, wait_until
-from neutrino.lab.timing import scaled
+from neutrino.lab.timing import Deadline, scaled
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import SOON, Guest
 
@@ -144,9 +144,9 @@ def stream(
 
 
 def _wait_listening(guest: Guest, port: int) -> None:
-    deadline = time.monotonic() + scaled(30)
+    deadline = Deadline(scaled(30))
     while f":{port} " not in guest.lab.run(guest.name, ["ss", "-Hltn"]).stdout:
-        assert time.monotonic() < deadline, f"iperf3 does not listen in {guest.name}"
+        assert not deadline.has_passed(), f"iperf3 does not listen in {guest.name}"
         time.sleep(0.02)
 
 

@@ -9,11 +9,11 @@ import dataclasses
 import secrets
 import socket
 import struct
-import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from neutrino.lab.timing import Deadline
 from tests.support.lab_frames import Frame, Machine, send
 
 DOT1Q, DOT1AD = 0x8100, 0x88A8
@@ -104,10 +104,10 @@ def arriving_tags(
         for _ in range(3):
             marks = {name: f"<{secrets.token_hex(4)} {name}>".encode() for name in sent}
             send(sender, *(tagged(frame, tags)(marks[name]) for name, tags in sent.items()))
-            give_up = time.monotonic() + timeout
+            deadline = Deadline(timeout)
             while not capture.tags(marks[control]):
                 if not capture.receive(0.3):
-                    assert time.monotonic() < give_up, "the control frame does not arrive"
+                    assert not deadline.has_passed(), "the control frame does not arrive"
                     send(sender, tagged(frame, sent[control])(marks[control]))
             for name, mark in marks.items():
                 found[name] = found[name] or capture.tags(mark)

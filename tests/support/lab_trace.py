@@ -18,6 +18,7 @@ from neutrino.cli.trace.command import exit_status
 from neutrino.cli.trace.render import render
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import LabError
+from neutrino.lab.timing import Deadline
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import Guest
 
@@ -46,7 +47,7 @@ def check(lab: Lab, case: Case[S], site: S) -> Object:
         wanted = not case.cause
         arrived = _wait_for(lambda: case.arrives(site), wanted)
         assert arrived == wanted, f"a real packet {'arrives' if arrived else 'does not arrive'}"
-        give_up = time.monotonic() + SOON
+        deadline = Deadline(SOON)
         attempts = 0
         while True:
             attempts += 1
@@ -57,7 +58,7 @@ def check(lab: Lab, case: Case[S], site: S) -> Object:
                 assert _wait_for(lambda: case.arrives(site), wanted) == wanted, "real packets have another fate now"
                 return found
             # A trace of a busy lab may take all of the time.
-            if attempts > 1 and time.monotonic() > give_up:
+            if attempts > 1 and deadline.has_passed():
                 raise AssertionError(f"{fault}\n{render(found, flows=True)}\n{found}")
 
 
@@ -67,8 +68,8 @@ def trace(lab: Lab, **values: Any) -> Object:
 
 
 def _wait_for(look: Callable[[], bool], wanted: bool) -> bool:
-    give_up = time.monotonic() + SOON
-    while (found := look()) != wanted and time.monotonic() < give_up:
+    deadline = Deadline(SOON)
+    while (found := look()) != wanted and not deadline.has_passed():
         time.sleep(0.05)
     return found
 

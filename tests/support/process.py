@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from neutrino.lab.timing import Deadline
+
 # A killed test session cannot clean up; the kernel then ends its servers (PR_SET_PDEATHSIG). By a program that execs the
 # server: Python code in a forked child (preexec_fn) may deadlock on a lock that another thread held at the fork.
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
@@ -22,11 +24,11 @@ ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
 
 def wait_until(ready: Callable[[], bool], *, timeout: float, what: str, failed: Callable[[], str | None]) -> None:
     """Poll `ready` until it is true; `failed` returns the reason if waiting longer is pointless."""
-    deadline = time.monotonic() + timeout
+    deadline = Deadline(timeout)
     while not ready():
         if reason := failed():
             raise RuntimeError(f"{what} {reason}")
-        if time.monotonic() > deadline:
+        if deadline.has_passed():
             raise TimeoutError(f"{what} was not ready after {timeout:.0f} s")
         time.sleep(0.02)
 

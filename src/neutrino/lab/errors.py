@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from neutrino.errors import OperatorError
-from neutrino.lab.timing import scaled
+from neutrino.lab.timing import Deadline, scaled
 
 STEP_SECONDS = 0.03
 
@@ -21,13 +21,12 @@ def wait_until(ready: Callable[[], bool], timeout: float, what: str) -> float:
 
     Polling, as the conditions are in other processes (the API, the kernel, Open vSwitch) without a common event source.
     """
-    timeout = scaled(timeout)
-    started = time.monotonic()
+    deadline = Deadline(scaled(timeout))
     while not ready():
-        if time.monotonic() - started > timeout:
-            raise LabError(f"{what} after {timeout:.0f} s")
+        if deadline.has_passed():
+            raise LabError(f"{what} after {time.monotonic() - deadline.started:.0f} s")
         time.sleep(STEP_SECONDS)
-    return time.monotonic() - started
+    return time.monotonic() - deadline.started
 
 
 @contextlib.contextmanager

@@ -1,0 +1,17 @@
+"""Waiting for what other processes do, by polling: there is no event to wait for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from neutrino.lab.timing import Deadline
+
+STEP_SECONDS = 0.01
+
+
+def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    deadline = Deadline(seconds)
+    while not condition():
+        assert not deadline.has_passed(), f"it did not happen in {seconds:.0f} s"
+        time.sleep(STEP_SECONDS)
