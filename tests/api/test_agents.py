@@ -23,6 +23,7 @@ def agents_of(admin: Api, network: dict[str, Any]) -> set[str]:
     return {a["host"] for a in admin.get(f"/networks/{network['id']}/dhcp-agents").expect(200).body["agents"]}
 
 
+@pytest.mark.every_database
 def test_an_agent_is_created_by_its_report(server: Server, api: Api, admin: Api) -> None:
     made = switch(server, "known", devices=3)
     shown = admin.get(f"/agents/{made.agent_id}").expect(200).body["agent"]
@@ -86,6 +87,7 @@ def test_a_new_agent_takes_networks_that_lack_one(fresh: tuple[Server, Api]) -> 
     assert agents_of(admin, network) == {"late"}
 
 
+@pytest.mark.every_database
 def test_networks_are_spread_over_agents(another_server: Any) -> None:
     server = another_server({"DEFAULT": {"dhcp_agents_per_network": "2"}})
     admin = Api(server.app).as_admin()
@@ -114,6 +116,7 @@ def test_without_automatic_scheduling_networks_are_placed_manually_only(another_
     assert agents_of(admin, network) == {"d1"}
 
 
+@pytest.mark.every_database
 def test_networks_move_from_a_dead_agent(fresh: tuple[Server, Api]) -> None:
     server, admin = fresh
     report(server, DHCP, "dies")

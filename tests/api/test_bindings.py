@@ -161,6 +161,7 @@ def test_an_ordinary_change_does_not_rebind(server: Server, admin: Api) -> None:
 # --- several hosts ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_live_migration(server: Server, admin: Api, nova: Api) -> None:
     switch(server, "src")
     switch(server, "dst", ovs_hybrid_plug=True)
@@ -237,6 +238,7 @@ def test_a_cancelled_migration(server: Server, admin: Api, nova: Api) -> None:
     assert admin.show("port", port["id"])["binding:vif_type"] == "unbound"
 
 
+@pytest.mark.every_database
 def test_a_binding_that_is_activated_while_it_is_deleted_leaves_the_port_unbound(
     server: Server, admin: Api, nova: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +267,7 @@ def test_refusals_of_bindings(server: Server, api: Api, admin: Api, nova: Api) -
     nova.get("/ports/00000000-0000-0000-0000-000000000000/bindings").refused(404, "PortNotFound")
 
 
+@pytest.mark.every_database
 def test_bindings_are_deleted_with_their_port(server: Server, admin: Api, nova: Api) -> None:
     switch(server, "one")
     switch(server, "two")

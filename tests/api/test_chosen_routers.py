@@ -1,4 +1,4 @@
-"""Floating IPs by a chosen router, and the addresses of routers' ports, on every database."""
+"""Floating IPs by a chosen router, and the addresses of routers' ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Templates of the rules of new security groups, and the default of `stateful`, on every database."""
+"""Templates of the rules of new security groups, and the default of `stateful`."""
 
 from __future__ import annotations
 
@@ -134,6 +134,7 @@ def test_without_templates_a_new_group_has_no_rules(another_server: Any) -> None
     assert admin.make("security_group", name="own")["security_group_rules"] == []
 
 
+@pytest.mark.every_database
 def test_a_rule_has_one_template_for_each_kind_of_group(admin: Api) -> None:
     first = template(admin, **SSH, used_in_default_sg=False)
     body = {**SSH, "used_in_default_sg": True, "used_in_non_default_sg": True}
@@ -226,6 +227,7 @@ def test_the_statefulness_of_new_groups(api: Api, admin: Api) -> None:
     assert api.make("security_group", name="builtin again")["stateful"] is True
 
 
+@pytest.mark.every_database
 def test_one_setting_for_each_project(api: Api, admin: Api) -> None:
     name = "security_group_default_statefulness"
     statefulness(admin, project_id=None)
@@ -260,6 +262,7 @@ def test_a_manager_sets_it_for_the_own_project(api: Api, admin: Api) -> None:
     manager.delete(f"{STATEFULNESS}/{own['id']}").expect(204)
 
 
+@pytest.mark.every_database
 def test_of_equal_ones_at_once_one_is_created(admin: Api) -> None:
     rule = {"default_security_group_rule": {**SSH, "used_in_default_sg": True, "used_in_non_default_sg": True}}
     setting = {"security_group_default_statefulness": {"project_id": None}}
@@ -269,6 +272,7 @@ def test_of_equal_ones_at_once_one_is_created(admin: Api) -> None:
         assert sorted(statuses) == [201, *[409] * 5]
 
 
+@pytest.mark.every_database
 def test_a_remote_group_that_is_deleted_meanwhile(
     server: Server, api: Api, admin: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

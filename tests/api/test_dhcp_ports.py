@@ -138,6 +138,7 @@ def test_manual_placement_deletes_and_creates_the_port(fresh: Fresh) -> None:
     assert len(dhcp_ports(api, network)) == 1
 
 
+@pytest.mark.every_database
 def test_failover_moves_the_port_with_its_address(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "dies")
@@ -200,6 +201,7 @@ def test_a_port_deleted_by_a_client_is_created_again(fresh: Fresh) -> None:
     assert (again["id"] != port["id"], again["device_id"]) == (True, port["device_id"])
 
 
+@pytest.mark.every_database
 def test_two_concurrent_requests_create_one_port(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "h1")
@@ -214,6 +216,7 @@ def test_two_concurrent_requests_create_one_port(fresh: Fresh) -> None:
         pass
 
 
+@pytest.mark.every_database
 def test_an_address_taken_by_a_concurrent_request_is_no_error(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
     server, api = fresh
     network = api.network()
@@ -231,6 +234,7 @@ def test_an_address_taken_by_a_concurrent_request_is_no_error(fresh: Fresh, monk
     assert port["fixed_ips"][0]["ip_address"] != taken[0]["ip_address"]
 
 
+@pytest.mark.every_database
 def test_a_second_port_of_a_host_is_deleted(fresh: Fresh) -> None:
     server, api = fresh
     serve(server, "h1")
@@ -258,6 +262,7 @@ def test_a_new_port_of_a_host_gets_another_mac_than_the_moved_one(fresh: Fresh) 
     assert ports["h2"]["mac_address"] == moved["mac_address"] != ports["h1"]["mac_address"]
 
 
+@pytest.mark.every_database
 def test_a_full_subnet_is_no_error(fresh: Fresh) -> None:
     server, api = fresh
     network = api.network()

@@ -63,6 +63,7 @@ def queries(server: Server, run: Callable[[], object]) -> int:
 # --- added attributes -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_an_added_attribute_is_validated_processed_stored_and_shown(api: Api) -> None:
     network = api.network()
     port = api.port(network, rack="R1", rack_units=3)
@@ -82,6 +83,7 @@ def test_an_added_attribute_is_validated_processed_stored_and_shown(api: Api) ->
     api.delete(f"/ports/{port['id']}").expect(204)
 
 
+@pytest.mark.every_database
 def test_lists_show_and_filter_by_an_added_attribute(api: Api, server: Server) -> None:
     network = api.network()
     for rack in ("a", "b", "b"):
@@ -117,6 +119,7 @@ def test_added_attributes_are_documented(api: Api, server: Server) -> None:
     assert '"rack_units"' in json.dumps(send(server, "GET", "/openapi.json").body)
 
 
+@pytest.mark.every_database
 def test_values_are_deleted_with_their_object(api: Api, server: Server) -> None:
     network = api.network()
     port = api.port(network, rack="r1")
@@ -187,6 +190,7 @@ def test_status_changes_are_notified(api: Api, server: Server, tmp_path: Path) -
         assert connection.execute(sa.select(sa.func.count()).select_from(t.journal)).scalar() == 0
 
 
+@pytest.mark.every_database
 def test_two_bindings_at_once_share_one_dynamic_segment(
     api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

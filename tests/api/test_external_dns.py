@@ -118,6 +118,7 @@ def address(port: Object, version: int = 4) -> str:
 # --- ports ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_records_follow_a_port(setting: Setting, admin: Api) -> None:
     network = provider_network(admin)
     six = admin.subnet(network, "2001:db8:1::/64", ip_version=6, ipv6_address_mode="dhcpv6-stateful")
@@ -211,6 +212,7 @@ def test_changes_of_subnets_that_concern_ports(setting: Setting, operation: str,
     assert asked == (["n"] if publishes else [])
 
 
+@pytest.mark.every_database
 def test_ports_of_a_project_with_the_same_name_share_it(setting: Setting, admin: Api) -> None:
     network = provider_network(admin)
     one, two = admin.port(network, dns_name="www"), admin.port(network, dns_name="www")
@@ -268,6 +270,7 @@ def test_a_slaac_subnet_adds_and_removes_addresses(setting: Setting, admin: Api)
     assert setting.dns.records == {("www.example.net.", "A"): {address(port)}}
 
 
+@pytest.mark.every_database
 def test_a_refused_request_publishes_nothing(setting: Setting, admin: Api) -> None:
     network = provider_network(admin)
     port = admin.port(network, dns_name="www")
@@ -446,6 +449,7 @@ def test_a_driver_that_fails(setting: Setting, admin: Api, monkeypatch: pytest.M
 # --- several publishers -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_a_record_set_is_published_by_one_at_a_time(setting: Setting, admin: Api) -> None:
     network, other = provider_network(admin), setting.another_publisher()
     first = admin.port(network, dns_name="www")
@@ -466,6 +470,7 @@ def test_a_record_set_is_published_by_one_at_a_time(setting: Setting, admin: Api
     assert not any(row.pending or row.claimed_until for row in setting.rows())
 
 
+@pytest.mark.every_database
 def test_a_change_while_its_record_set_is_published(setting: Setting, admin: Api) -> None:
     network = provider_network(admin)
     port = admin.port(network, dns_name="www")
@@ -480,6 +485,7 @@ def test_a_change_while_its_record_set_is_published(setting: Setting, admin: Api
     assert [bool(addresses) for _, addresses in setting.dns.calls] == [True, False]
 
 
+@pytest.mark.every_database
 def test_writers_and_publishers_at_once(setting: Setting, admin: Api) -> None:
     """Ports get, share, swap and lose five names, while three publishers work: in the end the DNS is as the ports are."""
     network, written = provider_network(admin), threading.Event()
@@ -516,6 +522,7 @@ def test_writers_and_publishers_at_once(setting: Setting, admin: Api) -> None:
     assert not any(row.pending or row.error or row.claimed_until for row in setting.rows())
 
 
+@pytest.mark.every_database
 def test_the_work_of_a_dead_publisher_is_taken_over(setting: Setting, admin: Api) -> None:
     network, dead = provider_network(admin), setting.another_publisher()
     port = admin.port(network, dns_name="www")
@@ -550,6 +557,7 @@ def test_the_thread_publishes_after_a_commit(setting: Setting, admin: Api) -> No
         publisher.close()
 
 
+@pytest.mark.every_database
 def test_a_sweep_publishes_what_was_there_before(setting: Setting, admin: Api) -> None:
     """As when the driver is configured for a cloud with ports."""
     network = provider_network(admin)

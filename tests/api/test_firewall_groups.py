@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import sqlalchemy as sa
 
 from neutrino.feed.messages import Status
@@ -48,6 +49,7 @@ def test_the_status_is_derived_from_ports_policies_and_admin_state(api: Api) -> 
         assert api.show("firewall_group", group["id"])["status"] == status
 
 
+@pytest.mark.every_database
 def test_a_deleted_port_leaves_its_group(api: Api) -> None:
     policy = policy_with(api)
     _, subnet = inside(api)
@@ -130,6 +132,7 @@ def test_policies_that_a_group_cannot_have(api: Api, admin: Api) -> None:
 # --- the default group ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_the_default_group_is_created_by_the_first_list(api: Api, admin: Api) -> None:
     (group,) = api.all(GROUPS)
     assert (group["name"], group["description"]) == ("default", "Default firewall group")
@@ -158,6 +161,7 @@ def test_the_default_group_is_created_by_the_first_list(api: Api, admin: Api) ->
     api.delete(path).refused(409, "FirewallGroupCannotRemoveDefault")
 
 
+@pytest.mark.every_database
 def test_a_deleted_default_group_takes_its_policies_and_rules_along(api: Api, admin: Api) -> None:
     (group,) = api.all(GROUPS)
     admin.delete(f"{GROUPS}/{group['id']}").expect(204)

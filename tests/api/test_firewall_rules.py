@@ -16,7 +16,6 @@ from tests.api.firewalls import policy_with
 
 RULES, POLICIES = "/fwaas/firewall_rules", "/fwaas/firewall_policies"
 Object = dict[str, Any]
-SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what no database decides
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -45,7 +44,6 @@ def test_a_rule_has_neutrons_defaults(api: Api) -> None:
     api.get(f"{RULES}/{rule['id']}").refused(404, "FirewallRuleNotFound")
 
 
-@SQLITE
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
@@ -63,7 +61,6 @@ def test_values_that_a_rule_takes(api: Api, given: Object, shown: Object) -> Non
     assert {name: rule[name] for name in shown} == shown
 
 
-@SQLITE
 @pytest.mark.parametrize(
     ("values", "error"),
     [
@@ -121,7 +118,6 @@ def test_a_rule_shows_its_policies_and_stays_while_it_has_some(api: Api) -> None
     api.delete(f"{RULES}/{rule['id']}").expect(204)
 
 
-@SQLITE
 def test_a_changed_rule_updates_its_groups_by_the_ids_of_policies(api: Api) -> None:
     """By a subquery, PostgreSQL and MariaDB would read all groups."""
     policy = policy_with(api, {})
@@ -144,6 +140,7 @@ def test_a_changed_rule_updates_its_groups_by_the_ids_of_policies(api: Api) -> N
     assert api.show("firewall_group", other["id"])["revision_number"] == other["revision_number"]
 
 
+@pytest.mark.every_database
 def test_lists_filter_rules(api: Api) -> None:
     web = api.make("firewall_rule", protocol="tcp", destination_port="80", action="allow", name="web")
     dns = api.make("firewall_rule", protocol="udp", destination_port="53", enabled=False)
@@ -161,6 +158,7 @@ def test_lists_filter_rules(api: Api) -> None:
 # --- policies ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_rules_are_inserted_and_removed(api: Api) -> None:
     policy = policy_with(api)
     rules = [api.make("firewall_rule")["id"] for _ in range(4)]
@@ -218,7 +216,6 @@ def test_inserted_rules_are_checked_as_those_of_an_update(api: Api, admin: Api) 
     assert api.show("firewall_policy", shared)["firewall_rules"] == []
 
 
-@SQLITE
 def test_a_policy_has_a_limited_number_of_rules(api: Api, admin: Api) -> None:
     admin.put(f"/quotas/{api.project}", {"quota": {"firewall_rule": -1}}).expect(200)
     bulk = {"firewall_rules": [{}] * (MAX_RULES // 2)}
@@ -333,6 +330,7 @@ def test_quotas_limit_them(api: Api, admin: Api, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["firewall_rule", "firewall_policy", "firewall_group"])
+@pytest.mark.every_database
 def test_they_are_created_in_bulk_paged_tagged_and_changed_by_revision(api: Api, kind: str) -> None:
     collection = f"{kind.replace('policy', 'policie')}s"
     path = f"/fwaas/{collection}"
@@ -352,7 +350,6 @@ def test_they_are_created_in_bulk_paged_tagged_and_changed_by_revision(api: Api,
     assert {each["id"] for each in api.as_reader().all(path)} >= {each["id"] for each in several}
 
 
-@SQLITE
 def test_the_rules_of_default_groups_are_configured(another_server: Callable[..., Server]) -> None:
     options = {"ingress_action": "reject", "protocol": "tcp", "ingress_destination_port": "22"}
     server = another_server({"default_fwg_rules": options | {"egress_source_ipv4_address": "10.0.0.0/8"}})
@@ -366,7 +363,6 @@ def test_the_rules_of_default_groups_are_configured(another_server: Callable[...
     assert rules["default egress ipv6"]["source_ip_address"] is None
 
 
-@SQLITE
 @pytest.mark.parametrize(
     ("options", "named"),
     [

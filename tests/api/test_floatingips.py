@@ -54,6 +54,7 @@ def test_one_is_made_shown_and_deleted(api: Api, admin: Api, external: Object) -
     assert admin.all("/ports", {"device_id": made["id"]}) == []
 
 
+@pytest.mark.every_database
 def test_an_address_or_a_subnet_can_be_asked_for(api: Api, admin: Api, external: Object) -> None:
     wanted = {"floating_network_id": external["id"], "floating_ip_address": "172.24.3.200"}
     api.post("/floatingips", {"floatingip": wanted}).refused(403, "PolicyNotAuthorized")
@@ -182,6 +183,7 @@ def test_objects_that_a_floating_ip_keeps_from_deletion(
     detach(api, router, subnet_id=subnet["id"]).expect(200)
 
 
+@pytest.mark.every_database
 def test_a_deleted_port_disassociates_its_floating_ip(
     api: Api, admin: Api, server: Server, external: Object, routed: tuple[Object, Object, Object]
 ) -> None:
@@ -204,6 +206,7 @@ def test_a_deleted_port_disassociates_its_floating_ip(
     api.change("router", router["id"], external_gateway_info=None)
 
 
+@pytest.mark.every_database
 def test_unused_floating_ips_are_deleted_with_their_network(api: Api, admin: Api) -> None:
     network = outside(admin, "172.29.0.0/24")
     spare = api.make("floatingip", floating_network_id=network["id"])
@@ -227,6 +230,7 @@ def test_unused_floating_ips_are_deleted_with_their_network(api: Api, admin: Api
         api.get(f"/floatingips/{gone['id']}").expect(404)
 
 
+@pytest.mark.every_database
 def test_names_tags_pools_and_bulk(api: Api, admin: Api, external: Object) -> None:
     wanted = {"floating_network_id": external["id"], "dns_name": "www", "dns_domain": "example.org."}
     made = api.make("floatingip", **wanted)

@@ -32,6 +32,7 @@ def request_id(response: Response) -> str:
     return next(value for name, value in response.headers.items() if name.lower() == "x-openstack-request-id")
 
 
+@pytest.mark.every_database
 def test_the_history_of_a_port(api: Api, feed: ChangeLog) -> None:
     network = api.network()
     created = api.post("/ports", {"port": {"network_id": network["id"]}}).expect(201)
@@ -49,6 +50,7 @@ def test_the_history_of_a_port(api: Api, feed: ChangeLog) -> None:
     assert all(row["at"].endswith("Z") and len(row["at"]) == 20 for row in rows)
 
 
+@pytest.mark.every_database
 def test_a_client_follows_the_log(api: Api, feed: ChangeLog) -> None:
     api.all("/security-groups")  # the project's default group is there
     feed.sequence()
@@ -69,6 +71,7 @@ def test_a_client_follows_the_log(api: Api, feed: ChangeLog) -> None:
     assert api.get("/changes", {"after": after["position"]}).expect(200).body["changes"] == []
 
 
+@pytest.mark.every_database
 def test_members_see_their_project(api: Api, admin: Api, feed: ChangeLog, server: Server) -> None:
     feed.sequence()
     start = api.get("/changes").body["position"]
@@ -85,6 +88,7 @@ def test_members_see_their_project(api: Api, admin: Api, feed: ChangeLog, server
     assert changes(stranger, feed, object_id=network["id"]) == []
 
 
+@pytest.mark.every_database
 def test_changes_by_hosts(server: Server, api: Api, admin: Api, feed: ChangeLog) -> None:
     """A report of a host has no request id, and members see it though the report does not name their project."""
     switch(server, "h1")
@@ -98,6 +102,7 @@ def test_changes_by_hosts(server: Server, api: Api, admin: Api, feed: ChangeLog)
     assert changes(api.as_stranger(), feed, object_id=port["id"]) == []
 
 
+@pytest.mark.every_database
 def test_floating_ips(api: Api, admin: Api, feed: ChangeLog) -> None:
     external = admin.make("network", router__external=True)
     admin.subnet(external, "203.0.113.0/24")
@@ -108,6 +113,7 @@ def test_floating_ips(api: Api, admin: Api, feed: ChangeLog) -> None:
     assert [row["action"] for row in rows] == ["created", "updated", "deleted"]
 
 
+@pytest.mark.every_database
 def test_removed_rows(server: Server, api: Api, feed: ChangeLog) -> None:
     network = api.network()
     feed.sequence()

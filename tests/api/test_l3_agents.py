@@ -52,6 +52,7 @@ def test_a_router_gets_an_agent_when_it_has_something_to_do(cloud: Any) -> None:
     assert hosts_of(admin, other) == {"h1"}
 
 
+@pytest.mark.every_database
 def test_the_agent_with_the_fewest_routers(cloud: Any) -> None:
     server, admin = cloud()
     for host in ("h1", "h2"):
@@ -146,6 +147,7 @@ def test_by_the_operator(cloud: Any) -> None:
     admin.delete(f"/agents/{dvr}/l3-routers/{router['id']}").refused(409, "DVRL3CannotRemoveFromDvrAgent")
 
 
+@pytest.mark.every_database
 def test_a_dead_agent_is_relieved(cloud: Any) -> None:
     server, admin = cloud(allow_automatic_l3agent_failover="true")
     plugin = server.service_plugins["router"]

@@ -75,6 +75,7 @@ def test_a_local_ip_of_a_given_port(api: Api) -> None:
     api.delete(f"/ports/{port['id']}").expect(204)
 
 
+@pytest.mark.every_database
 def test_several_local_ips_at_once_or_none(api: Api, admin: Api) -> None:
     network = made_network(api)
     one = {"network_id": network["id"]}
@@ -158,6 +159,7 @@ def test_an_association_from_creation_to_deletion(server: Server, api: Api) -> N
     api.delete(f"/local-ips/{local_ip['id']}").expect(204)
 
 
+@pytest.mark.every_database
 def test_an_association_ends_with_its_port(api: Api) -> None:
     network = made_network(api)
     local_ip, port = api.make("local_ip", network_id=network["id"]), api.port(network)

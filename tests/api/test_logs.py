@@ -60,6 +60,7 @@ def test_logs_are_the_administrators(api: Api, admin: Api) -> None:
     assert api.all("/log/loggable-resources") == []
 
 
+@pytest.mark.every_database
 def test_several_at_once_or_none(admin: Api) -> None:
     good, bad = {"resource_type": "security_group"}, {"resource_type": "security_group", "target_id": DEAD}
     made = admin.post("/log/logs", {"logs": [good, {**good, "event": "ACCEPT"}]}).expect(201).body["logs"]
@@ -99,6 +100,7 @@ def test_a_port_that_no_switch_of_ours_plugs_cannot_be_logged(api: Api, admin: A
     admin.post("/log/logs", body).refused(409, "LoggingTypeNotSupported")
 
 
+@pytest.mark.every_database
 def test_a_log_is_deleted_with_its_group_or_port(server: Server, api: Api, admin: Api) -> None:
     network, group = api.network(), api.make("security_group", name="g")
     port = api.port(network)

@@ -12,7 +12,6 @@ from tests.api.races import before_next_transaction
 
 LABELS, RULES = "/metering/metering-labels", "/metering/metering-label-rules"
 Object = dict[str, Any]
-SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what no database decides
 
 
 def test_a_label_has_neutrons_attributes(api: Api) -> None:
@@ -66,6 +65,7 @@ def test_a_rule_has_neutrons_attributes_and_goes_with_its_label(api: Api) -> Non
     admin.get(f"{RULES}/{rule['id']}").refused(404, "MeteringLabelRuleNotFound")
 
 
+@pytest.mark.every_database
 def test_remote_prefixes_of_a_label_do_not_overlap(api: Api) -> None:
     admin = api.as_admin()
     label, other = (admin.make("metering_label")["id"] for _ in range(2))
@@ -83,7 +83,6 @@ def test_remote_prefixes_of_a_label_do_not_overlap(api: Api) -> None:
     admin.make("metering_label_rule", **overlapping)
 
 
-@SQLITE
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
@@ -100,7 +99,6 @@ def test_values_that_a_rule_takes(api: Api, given: Object, shown: Object) -> Non
     assert {name: rule[name] for name in shown} == shown
 
 
-@SQLITE
 @pytest.mark.parametrize(
     ("given", "attribute"),
     [
@@ -131,6 +129,7 @@ def test_a_rule_needs_its_label(api: Api) -> None:
     api.as_admin().post(RULES, {"metering_label_rule": body}).refused(404, "MeteringLabelNotFound")
 
 
+@pytest.mark.every_database
 def test_a_bulk_request_with_one_refused_rule_makes_none(api: Api) -> None:
     admin = api.as_admin()
     label = admin.make("metering_label")["id"]
@@ -141,6 +140,7 @@ def test_a_bulk_request_with_one_refused_rule_makes_none(api: Api) -> None:
     assert admin.all(RULES, {"metering_label_id": label}) == []
 
 
+@pytest.mark.every_database
 def test_a_rule_that_another_request_overlaps_meanwhile(
     api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +151,7 @@ def test_a_rule_that_another_request_overlaps_meanwhile(
     admin.post(RULES, {"metering_label_rule": second}).refused(409, "MeteringLabelRuleOverlaps")
 
 
+@pytest.mark.every_database
 def test_a_rule_whose_label_is_deleted_meanwhile(api: Api, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     admin = api.as_admin()
     label = admin.make("metering_label")["id"]

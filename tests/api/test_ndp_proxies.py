@@ -39,6 +39,7 @@ def test_the_external_network_needs_an_address_scope(api: Api) -> None:
     api.put(f"/routers/{router['id']}", changed).refused(409, "RouterGatewayNotValid")
 
 
+@pytest.mark.every_database
 def test_it_is_set_shown_filtered_and_goes_with_the_gateway(api: Api) -> None:
     external = external_network(api, scoped_pool(api))
     router = api.make("router", external_gateway_info=gateway(external))
@@ -161,6 +162,7 @@ def test_what_a_proxy_keeps_in_use(api: Api) -> None:
     api.put(path, unset).expect(200)
 
 
+@pytest.mark.every_database
 def test_a_gateway_that_is_removed_meanwhile(api: Api, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     made = scoped(api)
     port, path = api.port(made.network), f"/routers/{made.router['id']}"

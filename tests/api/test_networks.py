@@ -49,6 +49,7 @@ def test_mtu_limits(admin: Api) -> None:
     admin.put(f"/networks/{made['id']}", {"network": {"mtu": 1279}}).refused(409, conflict)
 
 
+@pytest.mark.every_database
 def test_a_segment_in_use_is_refused(admin: Api) -> None:
     vlan = {"provider__network_type": "vlan", "provider__physical_network": "physnet1"}
     made = admin.network(**vlan, provider__segmentation_id=3150)
@@ -61,6 +62,7 @@ def test_a_segment_in_use_is_refused(admin: Api) -> None:
     admin.post("/networks", body).expect(201)
 
 
+@pytest.mark.every_database
 def test_one_flat_network_per_physical_network(admin: Api) -> None:
     body = {"network": {"provider:network_type": "flat", "provider:physical_network": "physnet9"}}
     made = admin.post("/networks", body).expect(201).body["network"]
@@ -120,6 +122,7 @@ def test_a_network_used_by_others_cannot_be_unshared(api: Api, admin: Api) -> No
     stranger.get(f"/networks/{made['id']}").refused(404)
 
 
+@pytest.mark.every_database
 def test_delete_removes_subnets_and_is_refused_with_ports(api: Api) -> None:
     network = api.network()
     subnet = api.subnet(network)
@@ -139,6 +142,7 @@ def test_a_dhcp_port_is_deleted_with_its_network(api: Api, admin: Api) -> None:
     admin.get(f"/ports/{port['id']}").refused(404)
 
 
+@pytest.mark.every_database
 def test_a_bulk_create_is_all_or_nothing(api: Api) -> None:
     both = api.post("/networks", {"networks": [{"name": "a"}, {"name": "b"}]}).expect(201).body["networks"]
     assert [n["name"] for n in both] == ["a", "b"]
@@ -146,6 +150,7 @@ def test_a_bulk_create_is_all_or_nothing(api: Api) -> None:
     assert sorted(n["name"] for n in api.all("/networks")) == ["a", "b"]
 
 
+@pytest.mark.every_database
 def test_only_a_real_update_raises_the_revision(api: Api) -> None:
     made = api.network(name="a")
     same = api.change("network", made["id"], name="a")
@@ -163,6 +168,7 @@ def test_network_wide_dhcp_options(api: Api) -> None:
     assert api.change("network", made["id"], extra_dhcp_opts=[])["extra_dhcp_opts"] == []
 
 
+@pytest.mark.every_database
 def test_ip_availability(api: Api, admin: Api) -> None:
     network = api.network()
     api.subnet(network, "10.1.0.0/28")

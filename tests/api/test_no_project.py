@@ -59,6 +59,7 @@ def cloud(server: Server) -> Cloud:
     return Cloud(network, router, ports, ha_network, group, floating_ip)
 
 
+@pytest.mark.every_database
 def test_nobodys_objects_are_not_listed(cloud: Cloud, nobody: Nobody) -> None:
     external = {cloud.router["external_gateway_info"]["network_id"]}
     assert {one["id"] for one in nobody.all("/networks")} == external  # these are for everyone to see
@@ -119,6 +120,7 @@ def test_something_new_needs_a_project(cloud: Cloud, nobody: Nobody) -> None:
     nobody.get("/auto-allocated-topology/None").refused(400, "HTTPBadRequest")
 
 
+@pytest.mark.every_database
 def test_a_share_with_the_empty_project_is_no_share_with_nobody(cloud: Cloud, nobody: Nobody) -> None:
     owner = replace(nobody, roles="admin,member,reader")
     group = owner.make("security_group", name="x", project_id="p")

@@ -1,4 +1,4 @@
-"""Onboarding of existing subnets into subnet pools, on every database."""
+"""Onboarding of existing subnets into subnet pools."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ def test_the_network_joins_the_address_scope(api: Api) -> None:
     assert "10.90.0.0/24" in api.show("subnetpool", first["id"])["prefixes"]
 
 
+@pytest.mark.every_database
 def test_what_overlaps_is_refused(api: Api) -> None:
     network, _ = in_subnets(api)
     made = pool(api, "10.90.0.0/16")
@@ -113,6 +114,7 @@ def test_only_the_owners_of_pool_and_network(api: Api, admin: Api) -> None:
     assert len(onboard(admin, made["id"], network["id"]).expect(200).body) == 2
 
 
+@pytest.mark.every_database
 def test_a_subnet_that_is_added_meanwhile_moves_too(server: Server, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     network, subnets = in_subnets(api)
     made = pool(api, "10.192.0.0/16")
@@ -123,6 +125,7 @@ def test_a_subnet_that_is_added_meanwhile_moves_too(server: Server, api: Api, mo
     assert api.show("subnet", late[0]["id"])["subnetpool_id"] == made["id"]
 
 
+@pytest.mark.every_database
 def test_a_prefix_that_is_allocated_meanwhile(server: Server, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     network, _ = in_subnets(api)
     made = pool(api, "10.90.0.0/16")

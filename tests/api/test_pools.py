@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.api.client import Api
 
 
@@ -11,6 +13,7 @@ def pool(api: Api, *prefixes: str, **values: Any) -> dict[str, Any]:
     return api.make("subnetpool", prefixes=list(prefixes) or ["10.0.0.0/16"], name="pool", **values)
 
 
+@pytest.mark.every_database
 def test_prefixes_are_allocated_until_the_pool_is_full(api: Api) -> None:
     made = pool(api, "10.0.0.0/24", default_prefixlen=26)
     cidrs = []
@@ -38,6 +41,7 @@ def test_a_requested_prefix(api: Api) -> None:
     api.post("/subnets", {"subnet": {**body, "subnetpool_id": None, "cidr": "10.77.0.0/24"}}).expect(400)
 
 
+@pytest.mark.every_database
 def test_a_pools_quota_is_in_addresses(api: Api) -> None:
     made = pool(api, default_prefixlen=26, default_quota=128)
     network = api.network()
@@ -47,6 +51,7 @@ def test_a_pools_quota_is_in_addresses(api: Api) -> None:
     api.post("/subnets", body).refused(409, "SubnetPoolQuotaExceeded")
 
 
+@pytest.mark.every_database
 def test_the_default_pool(another_server: Any) -> None:
     api = Api(another_server().app)
     network = api.network()
@@ -60,6 +65,7 @@ def test_the_default_pool(another_server: Any) -> None:
     api.post("/subnetpools", again).refused(403)
 
 
+@pytest.mark.every_database
 def test_prefixes_grow_and_shrink(api: Api) -> None:
     made = pool(api, "10.0.0.0/24")
     assert api.change("subnetpool", made["id"], prefixes=["10.0.0.0/24", "10.0.1.0/24"])["prefixes"] == ["10.0.0.0/23"]

@@ -74,6 +74,7 @@ def test_a_port_is_forwarded(api: Api, forwarding: Forwarding) -> None:
     assert api.show("floatingip", forwarding.floating["id"])["router_id"] is None
 
 
+@pytest.mark.every_database
 def test_ranges(api: Api, forwarding: Forwarding) -> None:
     made = forwarding.make(internal_port_range="100:110", external_port_range="2000:2010")
     assert (made["internal_port"], made["external_port"]) == (None, None)
@@ -144,6 +145,7 @@ def test_ports_and_routers_that_are_forwarded_to(api: Api, forwarding: Forwardin
     detach(api, forwarding.router, subnet_id=forwarding.subnet["id"]).expect(200)
 
 
+@pytest.mark.every_database
 def test_forwardings_to_a_removed_address_are_deleted(api: Api, forwarding: Forwarding) -> None:
     forwarding.make(internal_port=80, external_port=80)
     api.change("port", forwarding.port["id"], fixed_ips=[{"ip_address": "10.0.0.200"}])
@@ -186,6 +188,7 @@ def used(api: Api) -> dict[str, int]:
     return found
 
 
+@pytest.mark.every_database
 def test_port_forwardings_have_a_quota(api: Api, admin: Api, server: Server, forwarding: Forwarding) -> None:
     assert used(api) == {"limit": 100, "used": 0, "reserved": 0}
     first = forwarding.make(internal_port=1, external_port=1)  # before there is a limit of the project's own

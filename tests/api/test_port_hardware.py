@@ -40,6 +40,7 @@ def test_what_a_plain_port_has(admin: Api, network: dict[str, Any]) -> None:
 # --- hints ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_hints_are_the_administrators(api: Api, admin: Api, network: dict[str, Any]) -> None:
     refused(api, network, 403, hints=STEERING)
     port = admin.port(network, hints=STEERING)

@@ -31,6 +31,7 @@ def test_one_address_of_each_version(api: Api, network: dict[str, Any]) -> None:
     assert api.port(network, fixed_ips=[])["fixed_ips"] == []
 
 
+@pytest.mark.every_database
 def test_an_address_is_allocated_once(api: Api, network: dict[str, Any]) -> None:
     port = api.port(network, fixed_ips=[{"ip_address": "10.0.0.7"}])
     body = {"port": {"network_id": network["id"], "fixed_ips": [{"ip_address": "10.0.0.7"}]}}
@@ -50,6 +51,7 @@ def test_an_address_is_allocated_once(api: Api, network: dict[str, Any]) -> None
     api.put(f"/ports/{port['id']}", {"port": {"fixed_ips": [{"ip_address": "10.0.0.7"}]}}).expect(409)
 
 
+@pytest.mark.every_database
 def test_several_at_once_get_different_addresses(api: Api, network: dict[str, Any]) -> None:
     made = api.post("/ports", {"ports": [{"network_id": network["id"]}] * 40}).expect(201).body["ports"]
     assert len({a for p in made for a in fixed(p)}) == len({p["mac_address"] for p in made}) == 40
@@ -60,6 +62,7 @@ def test_several_at_once_get_different_addresses(api: Api, network: dict[str, An
     assert len(api.all("/ports")) == 42
 
 
+@pytest.mark.every_database
 def test_a_mac_is_unique_on_a_network(api: Api, admin: Api, network: dict[str, Any]) -> None:
     first = api.port(network, mac_address="FA:16:3E:00:00:0A")
     assert first["mac_address"] == "fa:16:3e:00:00:0a"
@@ -127,6 +130,7 @@ def test_a_dns_name_from_before_the_rules_stays_within_the_domain(
     assert moved["dns_assignment"][0]["fqdn"] == "www.example.org."
 
 
+@pytest.mark.every_database
 def test_dhcp_options_are_merged(api: Api, network: dict[str, Any]) -> None:
     port = api.port(network, extra_dhcp_opts=[{"opt_name": "mtu", "opt_value": "1400"}])
     assert port["extra_dhcp_opts"] == [{"opt_name": "mtu", "opt_value": "1400", "ip_version": 4}]
@@ -174,6 +178,7 @@ def test_port_security(api: Api, network: dict[str, Any]) -> None:
     assert (free["port_security_enabled"], free["security_groups"]) == (False, [])
 
 
+@pytest.mark.every_database
 def test_groups_of_a_port(api: Api, network: dict[str, Any]) -> None:
     one, two = api.make("security_group", name="one"), api.make("security_group", name="two")
     port = api.port(network, security_groups=[one["id"]])
@@ -195,6 +200,7 @@ def test_status(api: Api, admin: Api, network: dict[str, Any]) -> None:
     api.put(f"/ports/{port['id']}", {"port": {"data_plane_status": "ACTIVE"}}).refused(403)
 
 
+@pytest.mark.every_database
 def test_tags_with_bulk_creation(api: Api, network: dict[str, Any]) -> None:
     bodies = [{"network_id": network["id"], "tags": ["red"]}, {"network_id": network["id"], "tags": ["blue", "red"]}]
     made = api.post("/ports", {"ports": bodies}).expect(201).body["ports"]

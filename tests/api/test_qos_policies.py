@@ -56,12 +56,14 @@ def test_who_may_do_what(api: Api, admin: Api) -> None:
     manager.delete(f"/qos/policies/{own['id']}").expect(204)
 
 
+@pytest.mark.every_database
 def test_a_page_after_a_policy_of_others_is_empty(api: Api, admin: Api) -> None:
     made = policy(admin)
     stranger = api.as_stranger()
     assert stranger.get("/qos/policies", {"limit": 1, "marker": made["id"]}).expect(200).body["policies"] == []
 
 
+@pytest.mark.every_database
 def test_several_at_once(admin: Api) -> None:
     made = admin.post("/qos/policies", {"policies": [{"name": "a"}, {"name": "b", "shared": True}]}).expect(201)
     assert [one["name"] for one in made.body["policies"]] == ["a", "b"]
@@ -98,6 +100,7 @@ def test_a_deleted_default_leaves_none(api: Api, admin: Api) -> None:
     policy(admin, is_default=True)
 
 
+@pytest.mark.every_database
 def test_two_defaults_at_once(admin: Api) -> None:
     """One gets it, the other the same refusal as if it came later."""
     with ThreadPoolExecutor(4) as pool:
@@ -217,6 +220,7 @@ def test_a_policy_in_use_cannot_be_deleted(api: Api, admin: Api, kind: str) -> N
     admin.delete(f"/qos/policies/{gold['id']}").expect(204)
 
 
+@pytest.mark.every_database
 def test_a_policy_that_gets_into_use_while_it_is_deleted(server: Server, api: Api, admin: Api) -> None:
     """Either the port has it and it stays, or it is deleted and the port is refused: never a port without its policy."""
     network = api.network()

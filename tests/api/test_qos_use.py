@@ -30,6 +30,7 @@ def limited(admin: Api, *types: str, **values: Any) -> str:
 # --- networks and ports -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_a_port_shows_its_own_policy_and_its_networks(api: Api, admin: Api) -> None:
     gold, silver = limited(admin, "bandwidth_limit"), limited(admin, "dscp_marking", name="silver")
     network = api.network(qos_policy_id=gold)
@@ -147,6 +148,7 @@ def test_a_floating_ip_keeps_its_port_when_its_policy_changes(api: Api, admin: A
     assert (changed["port_id"], changed["router_id"]) == (port["id"], router["id"])
 
 
+@pytest.mark.every_database
 def test_gateways(api: Api, admin: Api) -> None:
     gold, silver = policy(admin)["id"], policy(admin)["id"]
     external, other = outside(admin), outside(admin, "172.25.0.0/24")
@@ -259,6 +261,7 @@ def test_a_minimum_that_placement_has_allocated_does_not_change(api: Api, admin:
     delete_rule(admin, gold, type_, made["id"]).expect(204)
 
 
+@pytest.mark.every_database
 def test_ports_with_a_policy_are_found_by_indexes() -> None:
     """Nearly all ports have no policy: a query that looks for those, too, would read the whole table."""
     engine = sa.create_engine("sqlite://")

@@ -46,6 +46,7 @@ def addresses(admin: Api, network: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.every_database
 def test_each_segment_has_an_agent_and_a_port(server: Server, admin: Api) -> None:
     for host, rack in (("a1", "rack1"), ("a2", "rack1"), ("b1", "rack2"), ("c1", "physnet1")):
         serve(server, host, rack)

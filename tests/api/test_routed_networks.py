@@ -53,6 +53,7 @@ def routed(admin: Api) -> RoutedNetwork:
     return routed_network(admin)
 
 
+@pytest.mark.every_database
 def test_a_new_port_gets_addresses_of_its_hosts_segment(server: Server, admin: Api, routed: RoutedNetwork) -> None:
     for number, rack in enumerate(("rack1", "rack2")):
         port = admin.make("port", network_id=routed.id, binding__host_id=host(server, rack, "physnet1"))
@@ -61,6 +62,7 @@ def test_a_new_port_gets_addresses_of_its_hosts_segment(server: Server, admin: A
         assert bound_segment(server, admin, port) == routed.segments[number]["segmentation_id"]
 
 
+@pytest.mark.every_database
 def test_addresses_are_deferred_until_there_is_a_host(server: Server, admin: Api, routed: RoutedNetwork) -> None:
     port = admin.make("port", network_id=routed.id)
     assert (port["fixed_ips"], port["ip_allocation"]) == ([], "deferred")

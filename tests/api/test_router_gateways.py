@@ -1,4 +1,4 @@
-"""Several external gateways of a router: their actions, what they show, refuse and keep, on every database."""
+"""Several external gateways of a router: their actions, what they show, refuse and keep."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ def test_gateways_are_set_only_by_actions(api: Api, one: Object) -> None:
 # --- adding -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_gateways_are_added(api: Api, admin: Api, one: Object, two: Object) -> None:
     router = api.make("router")
     added = act(api, "add", router, gateway(one), gateway(two)).expect(200).body["router"]
@@ -148,6 +149,7 @@ def test_a_gateway_is_removed_by_network(api: Api, admin: Api, one: Object, two:
     assert len(ports_of(admin, router)) == 1
 
 
+@pytest.mark.every_database
 def test_the_next_gateway_becomes_the_first(api: Api, admin: Api, one: Object, two: Object, three: Object) -> None:
     router = api.make("router")
     added = act(api, "add", router, gateway(one), gateway(two), gateway(three)).expect(200).body["router"]
@@ -200,6 +202,7 @@ def test_an_update_keeps_what_matches(api: Api, one: Object, two: Object, three:
     assert act(api, "update", router).expect(200).body["router"]["external_gateways"] == []
 
 
+@pytest.mark.every_database
 def test_an_update_changes_addresses(admin: Api, one: Object, two: Object) -> None:
     router = admin.make("router")
     act(admin, "add", router, fixed(one, "172.24.0.221"), fixed(two, "172.25.0.221")).expect(200)

@@ -40,6 +40,7 @@ def owners(admin: Api, router: Object) -> list[str]:
 
 
 @pytest.mark.parametrize("step", ["subnet", "record"])
+@pytest.mark.every_database
 def test_an_ha_network_that_cannot_be_completed_leaves_nothing(
     cloud: Any, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +99,7 @@ def test_the_active_host_has_the_ports(cloud: Any) -> None:
     assert plugin.scheduler.set_ha_state("h2", router["id"], "active") is False
 
 
+@pytest.mark.every_database
 def test_vrrp_ids_are_a_projects_own(cloud: Any) -> None:
     server, admin = cloud(l3_ha="true")
     routers = [admin.make("router") for _ in range(3)]

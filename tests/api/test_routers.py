@@ -57,6 +57,7 @@ def test_permissions(api: Api, external: dict[str, Any]) -> None:
     attach(api.as_stranger(), router, subnet_id=router["id"]).refused(404, "RouterNotFound")
 
 
+@pytest.mark.every_database
 def test_a_quota_limits_routers_and_routes(api: Api, admin: Api) -> None:
     admin.put(f"/quotas/{api.project}", {"quota": {"router": 1, "router_route": 1}}).expect(200)
     router = api.make("router")
@@ -184,6 +185,7 @@ def test_access_that_is_in_use_cannot_be_withdrawn(api: Api, admin: Api) -> None
 # --- interfaces -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_an_interface_by_subnet(api: Api, admin: Api) -> None:
     network, subnet = inside(api)
     router = api.make("router")
@@ -276,6 +278,7 @@ def test_ipv6_prefixes_of_a_network_share_a_port(api: Api) -> None:
     attach(api, router, subnet_id=away["id"]).refused(400, "BadRequest")
 
 
+@pytest.mark.every_database
 def test_objects_that_a_router_uses_cannot_be_deleted(api: Api, admin: Api, external: dict[str, Any]) -> None:
     network, subnet = inside(api)
     router = api.make("router", external_gateway_info=gateway(external))
@@ -392,6 +395,7 @@ def test_routes_keep_the_gateway(api: Api, external: dict[str, Any]) -> None:
 # --- related objects ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_several_at_once_or_none(api: Api, external: dict[str, Any]) -> None:
     made = api.post("/routers", {"routers": [{"name": "a"}, {"name": "b"}]}).expect(201).body["routers"]
     assert [r["name"] for r in made] == ["a", "b"]
@@ -400,6 +404,7 @@ def test_several_at_once_or_none(api: Api, external: dict[str, Any]) -> None:
     assert sorted(r["name"] for r in api.all("/routers")) == ["a", "b"]
 
 
+@pytest.mark.every_database
 def test_tags_revisions_and_lists(api: Api) -> None:
     first, second = api.make("router", name="a"), api.make("router", name="b")
     api.put(f"/routers/{first['id']}/tags", {"tags": ["red"]}).expect(200)
@@ -431,6 +436,7 @@ def test_a_list_is_a_fixed_number_of_queries(api: Api, server: Server, external:
     assert queries() == few <= 3
 
 
+@pytest.mark.every_database
 def test_every_change_is_in_the_log(api: Api, server: Server, external: dict[str, Any]) -> None:
     _, subnet = inside(api)
     router = api.make("router")

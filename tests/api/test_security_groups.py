@@ -1,8 +1,10 @@
-"""Security groups, rules and address groups on every database: what the recorded exchanges do not cover."""
+"""Security groups, rules and address groups: what the recorded exchanges do not cover."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from tests.api.client import Api
 
@@ -11,6 +13,7 @@ def rule(api: Api, group: dict[str, Any], **values: Any) -> dict[str, Any]:
     return api.make("security_group_rule", security_group_id=group["id"], **{"direction": "ingress", **values})
 
 
+@pytest.mark.every_database
 def test_every_project_has_one_default_group(api: Api) -> None:
     groups = api.all("/security-groups")
     assert [g["name"] for g in groups] == ["default"]
@@ -72,6 +75,7 @@ def test_invalid_rules_are_refused(api: Api) -> None:
     assert len(api.show("security_group", group["id"])["security_group_rules"]) == 2
 
 
+@pytest.mark.every_database
 def test_a_bulk_create_of_rules_is_all_or_nothing(api: Api) -> None:
     group = api.make("security_group", name="web")
     one = {"security_group_id": group["id"], "direction": "ingress", "protocol": "tcp"}
@@ -81,6 +85,7 @@ def test_a_bulk_create_of_rules_is_all_or_nothing(api: Api) -> None:
     assert len(api.post("/security-group-rules", both).expect(201).body["security_group_rules"]) == 2
 
 
+@pytest.mark.every_database
 def test_rules_that_refer_to_a_group_are_deleted_with_it(api: Api) -> None:
     one, two = api.make("security_group", name="one"), api.make("security_group", name="two")
     about = rule(api, two, remote_group_id=one["id"])
@@ -90,6 +95,7 @@ def test_rules_that_refer_to_a_group_are_deleted_with_it(api: Api) -> None:
     assert used == len(api.all("/security-group-rules"))
 
 
+@pytest.mark.every_database
 def test_address_groups(api: Api) -> None:
     made = api.make("address_group", name="hosts", addresses=["10.0.0.1/32", "fd00::/64"])
     path = f"/address-groups/{made['id']}"

@@ -118,6 +118,7 @@ def test_a_type_that_is_not_configured_has_no_ranges(another_server: Make) -> No
     post(admin, network_type="vxlan").refused(400, "NetworkSegmentRangeNetTypeNotSupported")
 
 
+@pytest.mark.every_database
 def test_added_ranges_do_not_overlap(admin: Api) -> None:
     first, other = make(admin), make(admin, minimum=210, maximum=220)
     post(admin, minimum=202, maximum=205).refused(409, "NetworkSegmentRangeOverlaps")
@@ -170,6 +171,7 @@ def test_shared_ranges_are_for_all_projects(admin: Api) -> None:
     assert network["provider:network_type"] == "vxlan"
 
 
+@pytest.mark.every_database
 def test_a_projects_own_range_comes_first_and_is_its_alone(admin: Api) -> None:
     own, other = admin.as_stranger(), admin.as_stranger()
     make(admin, shared=False, project_id=own.project, minimum=300, maximum=301)
@@ -179,6 +181,7 @@ def test_a_projects_own_range_comes_first_and_is_its_alone(admin: Api) -> None:
     assert other.as_admin().make("network")["provider:network_type"] == "vxlan"
 
 
+@pytest.mark.every_database
 def test_a_project_whose_range_is_full_gets_shared_ids(admin: Api) -> None:
     own = admin.as_stranger()
     made = make(admin, shared=False, project_id=own.project, minimum=300, maximum=300)

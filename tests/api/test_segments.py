@@ -83,6 +83,7 @@ def test_a_network_may_lose_all_its_segments(admin: Api) -> None:
     admin.delete(f"/networks/{network['id']}").expect(204)
 
 
+@pytest.mark.every_database
 def test_a_segmentation_id_is_chosen_if_none_is_given(admin: Api) -> None:
     network = admin.make("network")
     made = admin.make("segment", network_id=network["id"], network_type="vlan", physical_network="physnet1")
@@ -119,6 +120,7 @@ def test_members_see_and_make_no_segments(api: Api, admin: Api) -> None:
     api.delete(f"/segments/{segment['id']}").refused(404, "SegmentNotFound")
 
 
+@pytest.mark.every_database
 def test_segments_are_filtered_and_sorted(admin: Api) -> None:
     routed = routed_network(admin)
     by_name = admin.all("/segments", {"network_id": routed.id, "name": "rack2"})
@@ -146,6 +148,7 @@ def test_a_used_segment_is_not_deleted(server: Server, admin: Api) -> None:
     admin.delete(f"/segments/{segment['id']}").expect(204)
 
 
+@pytest.mark.every_database
 def test_segments_made_at_once_are_all_shown(admin: Api) -> None:
     network = admin.make("network", **provider("rack1", next(VLANS)))
     with ThreadPoolExecutor(4) as pool:

@@ -1,4 +1,4 @@
-"""Attributes of small extensions, on every database: default networks, DNS domains, sorted agents, checked quotas."""
+"""Attributes of small extensions: default networks, DNS domains, sorted agents, checked quotas."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from neutrino.server.main import Server
 from tests.api.client import Api
 
 
+@pytest.mark.every_database
 def test_default_networks_of_a_project(api: Api) -> None:
     first = api.network(project_default=True)
     second = api.network()
@@ -57,6 +58,7 @@ def test_keywords_are_not_names_of_hosts(api: Api) -> None:
     api.post("/ports", body).refused(400, "HTTPBadRequest")
 
 
+@pytest.mark.every_database
 def test_agents_in_an_order(server: Server, admin: Api) -> None:
     for host in ("b", "a", "c"):
         for kind, binary, topic in ((DHCP, "neutron-dhcp-agent", "dhcp_agent"), (L3, "neutron-l3-agent", "l3_agent")):

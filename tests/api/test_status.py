@@ -72,6 +72,7 @@ def test_it_is_for_administrators(server: Server, api: Api, admin: Api) -> None:
     assert "hots" in refused.body["NeutronError"]["message"]
 
 
+@pytest.mark.every_database
 def test_an_empty_service(fresh: tuple[Server, Api]) -> None:
     server, admin = fresh
     server.process.write()
@@ -112,6 +113,7 @@ def test_hosts_with_their_agents(fresh: tuple[Server, Api]) -> None:
     assert status["agents"]["l2"] == {"total": 2, "alive": 2, "disabled": 0}
 
 
+@pytest.mark.every_database
 def test_hosts_are_listed_in_pages(fresh: tuple[Server, Api]) -> None:
     server, admin = fresh
     feed_process(server)
@@ -202,6 +204,7 @@ def test_two_hosts_with_one_tunnel_address(fresh: tuple[Server, Api]) -> None:
     assert texts(shown(admin)) == ["hosts h1, h2 have the same tunnel address 192.0.2.1"]
 
 
+@pytest.mark.every_database
 def test_objects_with_a_problem(fresh: tuple[Server, Api]) -> None:
     server, admin = fresh
     feed_process(server)
@@ -218,6 +221,7 @@ def test_objects_with_a_problem(fresh: tuple[Server, Api]) -> None:
     assert "2 more ports: the binding failed" in found
 
 
+@pytest.mark.every_database
 def test_routers_and_floating_ips(fresh: tuple[Server, Api]) -> None:
     server, admin = fresh
     feed_process(server)
@@ -273,6 +277,7 @@ def test_an_ha_router_before_its_first_election(
     assert texts(shown(admin)) == [f"router edge ({router['id']}): 2 instances are active"]
 
 
+@pytest.mark.every_database
 def test_an_old_schema(fresh: tuple[Server, Api]) -> None:
     server, admin = fresh
     with server.db.engine().begin() as connection:

@@ -83,6 +83,7 @@ def test_an_empty_list_of_pools_means_the_default(api: Api) -> None:
         assert api.port(network)["fixed_ips"][0]["subnet_id"] == subnet["id"]
 
 
+@pytest.mark.every_database
 def test_prefixes_of_a_network_do_not_overlap(api: Api) -> None:
     network = api.network()
     api.subnet(network, "10.0.0.0/24")
@@ -91,6 +92,7 @@ def test_prefixes_of_a_network_do_not_overlap(api: Api) -> None:
     api.subnet(api.network(), "10.0.0.128/25")
 
 
+@pytest.mark.every_database
 def test_a_bulk_create_is_all_or_nothing(api: Api) -> None:
     network = api.network()
     good = {"network_id": network["id"], "ip_version": 4, "cidr": "10.1.0.0/24"}
@@ -131,6 +133,7 @@ def test_a_subnet_in_use_cannot_be_deleted(api: Api, admin: Api) -> None:
     assert api.show("network", network["id"])["subnets"] == []
 
 
+@pytest.mark.every_database
 def test_exhausted_and_released_addresses(api: Api) -> None:
     network = api.network()
     api.subnet(network, "10.0.0.0/28", allocation_pools=[{"start": "10.0.0.4", "end": "10.0.0.9"}])
@@ -142,6 +145,7 @@ def test_exhausted_and_released_addresses(api: Api) -> None:
     assert addresses(api.port(network, fixed_ips=[{"ip_address": "10.0.0.12"}])) == ["10.0.0.12"]  # outside of the pool
 
 
+@pytest.mark.every_database
 def test_a_full_subnet_is_followed_by_the_next(api: Api) -> None:
     network = api.network()
     api.subnet(network, "10.0.0.0/30")
@@ -187,6 +191,7 @@ def test_a_slaac_address_cannot_be_chosen(api: Api) -> None:
     assert addresses(port) == ["fd00:3::f816:3eff:fe00:1"]
 
 
+@pytest.mark.every_database
 def test_service_types(api: Api, admin: Api) -> None:
     network = api.network()
     values = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24", "service_types": ["compute:nova"]}

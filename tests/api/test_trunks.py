@@ -126,6 +126,7 @@ def test_refused_subports(api: Api, ports: list[Object], subport: Any, status: i
     assert api.show("trunk", trunk["id"])["sub_ports"] == [vlan(two, 9)]
 
 
+@pytest.mark.every_database
 def test_subports_are_unique(api: Api, ports: list[Object]) -> None:
     parent, one, two, three = ports
     for pair in ((vlan(one, 10), vlan(one, 11)), (vlan(one, 10), vlan(two, 10))):
@@ -339,6 +340,7 @@ def test_a_host_that_cannot_wire_a_subport(server: Server, api: Api, admin: Api,
 # --- two requests at once ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_a_subport_that_is_added_while_the_parent_is_bound(
     server: Server, api: Api, admin: Api, ports: list[Object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,6 +355,7 @@ def test_a_subport_that_is_added_while_the_parent_is_bound(
     assert [host for host, _, _ in places(admin, one, two)] == ["", ""]
 
 
+@pytest.mark.every_database
 def test_a_subport_that_is_removed_while_the_parent_is_bound(
     server: Server, api: Api, admin: Api, ports: list[Object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,6 +367,7 @@ def test_a_subport_that_is_removed_while_the_parent_is_bound(
     assert places(admin, one) == [("", "", "unbound")]
 
 
+@pytest.mark.every_database
 def test_a_parent_that_is_bound_while_its_trunk_is_created(
     server: Server, api: Api, admin: Api, ports: list[Object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,6 +379,7 @@ def test_a_parent_that_is_bound_while_its_trunk_is_created(
     assert bind(admin, two, "h1")["binding:vif_details"]["bridge_name"].startswith("tbr-")
 
 
+@pytest.mark.every_database
 def test_a_parent_that_is_bound_while_its_trunk_is_deleted(
     server: Server, api: Api, admin: Api, ports: list[Object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,6 +393,7 @@ def test_a_parent_that_is_bound_while_its_trunk_is_deleted(
     assert bind(admin, two, "h1")["binding:vif_details"]["bridge_name"] == "br-int"
 
 
+@pytest.mark.every_database
 def test_a_port_does_not_become_a_parent_and_a_subport(
     server: Server, api: Api, ports: list[Object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -399,6 +405,7 @@ def test_a_port_does_not_become_a_parent_and_a_subport(
     api.post("/trunks", {"trunk": {"port_id": two["id"]}}).refused(409, "TrunkPortInUse")
 
 
+@pytest.mark.every_database
 def test_a_port_that_is_deleted_while_it_becomes_a_subport(
     server: Server, api: Api, ports: list[Object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

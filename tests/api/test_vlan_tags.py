@@ -44,6 +44,7 @@ def test_without_the_options_the_attributes_do_not_exist(api: Api) -> None:
     assert not renamed.keys() & {"vlan_transparent", "qinq"}
 
 
+@pytest.mark.every_database
 def test_they_are_shown_and_filter_lists(member: Api) -> None:
     assert aliases(member) >= {"vlan-transparent", "qinq"}
     plain = member.network()

@@ -9,7 +9,15 @@ import pytest
 from tests.support.lab import network, open_group, temporary_lab, wait_until
 from tests.support.lab_control import Lab
 from tests.support.lab_metadata import IDENTITY, curl, wait_for_metadata
-from tests.support.routing_lab import SOON, attach, detach, host_of, move_router, routers_cleaned
+from tests.support.routing_lab import (
+    SOON,
+    attach,
+    detach,
+    host_of,
+    move_router,
+    routers_cleaned,
+    wait_until_no_drift,
+)
 
 OPTIONS = """[DEFAULT]
 enable_isolated_metadata = true
@@ -56,7 +64,7 @@ def test_whoever_is_behind_its_router_is_answered_there(lab: Lab) -> None:
             move_router(lab, router, host)
         for name in ("green", "yellow"):
             wait_for_metadata(lab, name, SOON)
-    wait_until(lambda: lab.run(served, lab.agent_command(served, "verify"), check=False).returncode == 0, SOON, "drift")
+    wait_until_no_drift(lab, served)
 
     detach(lab, router, subnet_of(lab, "yellow"))
     attach(lab, router, subnet_of(lab, "yellow"))

@@ -3,12 +3,15 @@
     with Commands() as commands:
         done = commands(["status", "--endpoint", "http://127.0.0.1:1"])
 
+`Commands("neutrino.cli.agent")` loads no more than that; `inside` runs a command in the namespaces of a lab's host.
 `leaves` lists the commands of the parser, with words for their required arguments.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import importlib
 import json
 import os
 import signal
@@ -26,6 +29,16 @@ from neutrino.lab.timing import Deadline
 
 SECONDS = 60.0
 NOBODY = 65534
+ALL = (
+    "neutrino.cli.agent",
+    "neutrino.cli.database",
+    "neutrino.cli.doctor.agent",
+    "neutrino.cli.lab",
+    "neutrino.cli.server",
+    "neutrino.cli.status.command",
+    "neutrino.cli.up.command",
+    "neutrino.server.main",
+)
 # Arguments of commands that check more than argparse knows.
 ARGUMENTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("host", "roles"): ("none", "--roles", "l2"),
@@ -77,17 +90,26 @@ class Done:
 
 
 class Commands:
+    def __init__(self, *modules: str) -> None:
+        self._modules = modules or ALL
+
     def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.commands"],
+            [sys.executable, "-m", "tests.support.commands", *self._modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).parents[2],
         )
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(10)
@@ -100,9 +122,14 @@ class Commands:
         unprivileged: bool = False,
         environment: Mapping[str, str] | None = None,
         directory: str | Path = "/",
+        inside: int | None = None,
     ) -> Done:
-        """`output`: `closed`, `broken` (a pipe without a reader), or a path such as /dev/full."""
+        """`output`: `closed`, `broken` (a pipe without a reader), or a path such as /dev/full.
+
+        `inside`: the pid of a process whose network and mount namespaces the command gets.
+        """
         request = {"argv": list(argv), "output": output, "unprivileged": unprivileged, "cwd": str(directory)}
+        request |= {"inside": inside}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({**request, "environment": dict(environment or {})}) + "\n")
@@ -114,15 +141,8 @@ class Commands:
 
 
 def _serve() -> None:
-    import neutrino.cli.agent
-    import neutrino.cli.database
-    import neutrino.cli.doctor.agent
-    import neutrino.cli.lab
-    import neutrino.cli.server
-    import neutrino.cli.status.command
-    import neutrino.cli.up.command
-    import neutrino.server.main  # noqa: F401
-
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
     for line in sys.stdin:
         sys.stdout.write(json.dumps(_run(json.loads(line))) + "\n")
         sys.stdout.flush()
@@ -169,6 +189,8 @@ def _child(request: Mapping[str, Any], out: int, error: int) -> NoReturn:
         if output == "closed":
             os.close(1)
             sys.stdout = None  # type: ignore[assignment]  # as Python has it then
+        if request["inside"] is not None:
+            _enter(request["inside"])
         os.chdir(request["cwd"])
         if request["unprivileged"]:
             os.setgroups([])
@@ -189,6 +211,14 @@ def _child(request: Mapping[str, Any], out: int, error: int) -> NoReturn:
             status = 120
         sys.stderr.flush()
         os._exit(status)
+
+
+def _enter(process: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    opened = [os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("net", "mnt")]
+    for namespace in opened:
+        if libc.setns(namespace, 0) != 0:
+            raise OSError(ctypes.get_errno(), f"the namespaces of {process} cannot be entered")
 
 
 if __name__ == "__main__":
