@@ -329,6 +329,7 @@ routers = object_table(
     optional_ids("gw_network_id", index=True),
     reference("gw_qos_policy_id", "qos_policies", nullable=True),
     reference("flavor_id", "flavors", nullable=True),
+    optional_ids("service_type_id"),
     # The VRRP id of an HA router, unique on its HA network.
     optional_ids("ha_network_id"),
     integers("ha_vr_id", nullable=True),
