@@ -1,5 +1,7 @@
 """Service types of routers; who named a port, for the keywords of DNS domains; writes of segment ranges."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -7,7 +9,7 @@ revision = "0018"
 down_revision = "0015"
 
 CALLERS, WRITES = "dns_callers", "segment_range_writes"
-_TEXT = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_nopad_bin"}
+_TEXT: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_nopad_bin"}
 
 
 def upgrade() -> None:
