@@ -9,6 +9,6 @@ from types import MappingProxyType
 from typing import Final
 
 CURRENT: Final[ContextVar[str]] = ContextVar("request_id", default="")  # empty: no request caused it
-# The caller, as oslo.log's formats name its parts: user, project.
+# The caller, as oslo.log's formats name its parts: user, project; user_name and project_name for DNS domains.
 CALLER: Final[ContextVar[Mapping[str, str]]] = ContextVar("caller", default=MappingProxyType({}))
 get = CURRENT.get

@@ -115,6 +115,30 @@ def address(port: Object, version: int = 4) -> str:
     return next(str(f["ip_address"]) for f in port["fixed_ips"] if (":" in f["ip_address"]) == (version == 6))
 
 
+def test_keywords_of_a_domain_are_of_the_caller_who_names_the_port(setting: Setting, admin: Api) -> None:
+    network = provider_network(admin, dns_domain="<user_name>.<user_id>.<project_name>.<project_id>.example.net.")
+    who = {"X-User-Name": "Jo", "X-Project-Name": "Demo", "X-User-Id": "u1"}
+    body = {"port": {"network_id": network["id"], "dns_name": "www"}}
+    port = admin.post("/ports", body, headers=who).expect(201).body["port"]
+    zone = f"u1.demo.{port['project_id']}.example.net.".lower()
+    setting.dns.zones |= {f"{name}.{zone}" for name in ("jo", "al")}
+    setting.publish()
+    assert setting.dns.records == {(f"www.jo.{zone}", "A"): {address(port)}}
+    # Without a request, and by a request that does not concern the name, they stay.
+    assert setting.server.dns is not None
+    setting.server.dns.recorder.sweep()
+    other = {**who, "X-User-Name": "Al"}
+    admin.put(f"/ports/{port['id']}", {"port": {"name": "renamed"}}, headers=other).expect(200)
+    setting.publish()
+    assert setting.dns.records == {(f"www.jo.{zone}", "A"): {address(port)}}
+    admin.put(f"/ports/{port['id']}", {"port": {"dns_name": "web"}}, headers=other).expect(200)
+    setting.publish()
+    assert setting.dns.records == {(f"web.al.{zone}", "A"): {address(port)}}
+    admin.delete(f"/ports/{port['id']}").expect(204)
+    setting.publish()
+    assert setting.dns.records == {}
+
+
 # --- ports ------------------------------------------------------------------------------------------------------------
 
 

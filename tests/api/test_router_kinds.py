@@ -243,6 +243,16 @@ def test_flavors(cloud: Any) -> None:
     assert [p["name"] for p in providers if p["default"]] == ["single_node"]
 
 
+def test_service_type(cloud: Any) -> None:
+    _, api = cloud()
+    service_type = "6f1e2e8c-5a43-4b64-9d67-1b4fb3a1f5a0"
+    router = api.make("router", service_type_id=service_type)
+    assert api.show("router", router["id"])["service_type_id"] == service_type
+    assert api.make("router")["service_type_id"] is None
+    api.put(f"/routers/{router['id']}", {"router": {"service_type_id": None}}).refused(400)
+    assert "service_type_id" in str(api.post("/routers", {"router": {"service_type_id": "x"}}).refused(400).body)
+
+
 def test_auto_allocated_topology(cloud: Any) -> None:
     _, admin = cloud()
     api = admin.as_stranger()

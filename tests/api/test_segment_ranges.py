@@ -10,6 +10,7 @@ import pytest
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.conftest import url_of
+from tests.api.races import before_next_transaction
 
 SETTINGS = {
     "ml2": {"project_network_types": "vlan,vxlan"},
@@ -131,6 +132,25 @@ def test_added_ranges_do_not_overlap(admin: Api) -> None:
     admin.put(path, {"network_segment_range": {"maximum": 199}}).refused(400, "NetworkVlanRangeError")
     admin.put(path, {"network_segment_range": {"maximum": 209}}).expect(200)
     assert show(admin, other["id"])["minimum"] == 210
+
+
+def test_ranges_of_concurrent_requests_do_not_overlap(another_server: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = another_server(SETTINGS)
+    admin = Api(server.app).as_admin()
+    # The first range of a physical network, another one, and a change: each is overtaken by a request of the same ids.
+    before_next_transaction(server, monkeypatch, lambda: make(admin, minimum=200, maximum=202))
+    post(admin, minimum=202, maximum=205).refused(409, "NetworkSegmentRangeOverlaps")
+    before_next_transaction(server, monkeypatch, lambda: make(admin, minimum=300, maximum=302))
+    post(admin, minimum=302, maximum=305).refused(409, "NetworkSegmentRangeOverlaps")
+    (first, *_) = [one for one in admin.all(PATH) if one["minimum"] == 200]
+    before_next_transaction(server, monkeypatch, lambda: make(admin, minimum=206, maximum=209))
+    change = {"network_segment_range": {"maximum": 206}}
+    admin.put(f"{PATH}/{first['id']}", change).refused(409, "NetworkSegmentRangeOverlaps")
+    # One that does not overlap is made by the second attempt.
+    before_next_transaction(server, monkeypatch, lambda: make(admin, minimum=400, maximum=402))
+    assert make(admin, minimum=403, maximum=405)["minimum"] == 403
+    added = sorted((one["minimum"], one["maximum"]) for one in admin.all(PATH) if not one["default"])
+    assert added == [(200, 202), (206, 209), (300, 302), (400, 402), (403, 405)]
 
 
 def test_members_see_and_make_no_ranges(admin: Api) -> None:

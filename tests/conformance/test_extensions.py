@@ -440,6 +440,16 @@ def default_routes_over_all(server: LiveServer, shown: Shown) -> None:
     server.ask("DELETE", f"/v2.0/routers/{router['id']}")
 
 
+def typed_router(server: LiveServer, shown: Shown) -> None:
+    service_type = shown["flavors"]["id"]
+    body = {"router": {"service_type_id": service_type}}
+    router = server.ask("POST", "/v2.0/routers", body)["router"]
+    path = f"/v2.0/routers/{router['id']}"
+    assert server.ask("GET", path)["router"]["service_type_id"] == service_type
+    refused(server, "PUT", path, body)
+    server.ask("DELETE", path)
+
+
 def routers_of_agents(server: LiveServer, shown: Shown) -> None:
     server.report_agents([AgentState(L3, "neutron-l3-agent", "host-1", "l3_agent", "zone-1", start_flag=True)])
     agent = server.ask("GET", "/v2.0/agents?agent_type=L3%20agent")["agents"][0]["id"]
@@ -767,6 +777,7 @@ PROBES: dict[str, Probe] = {
     "extraroute-atomic": single_routes,
     "external-gateway-multihoming": several_gateways,
     "enable-default-route-ecmp": default_routes_over_all,
+    "router-service-type": typed_router,
     "l3_agent_scheduler": routers_of_agents,
     "router-admin-state-down-before-update": kind_while_up,
     "floatingip-autodelete-internal": unused_go,

@@ -36,8 +36,8 @@ class FakeInspection:
         self.asked.append((f"{bridge} {table}", flow))
         return self.traces[f"{bridge} {table}"]
 
-    def route(self, namespace: str, source: str, destination: str, device: str, mark: int = 0) -> Route:
-        return self.routes.get((namespace, destination), Route(refused="Network is unreachable"))
+    def route(self, namespace: str, packet: Tuple5, device: str, mark: int = 0) -> Route:
+        return self.routes.get((namespace, packet.destination), Route(refused="Network is unreachable"))
 
     def neighbours(self, namespace: str, device: str) -> Mapping[str, str]:
         return self.resolved.get((namespace, device), {})

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from neutrino.feed.address import Address
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.routing import Router
 from neutrino.model.state import Port
-from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.firewalls import policy_with
 from tests.api.l3 import attach, gateway, inside, l3_agent, outside, ports_of
-from tests.support.feed import DATABASES, HostEnd, new_database, serving, until
+from tests.support.feed import DATABASES, HostEnd, connected, new_database, until
 
 HOSTS = ("h1", "h2", "h3")
 Object = dict[str, Any]
@@ -37,14 +34,6 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         l3_agent(made, host, agent_mode="dvr_snat" if host == "h1" else "dvr")
     yield made
     made.close()
-
-
-@contextlib.asynccontextmanager
-async def hosts(server: Server, directory: Path) -> AsyncIterator[list[HostEnd]]:
-    keys = {host: Credentials(server.db).add(host) for host in HOSTS}
-    address = Address(path=str(directory / "feed.sock"))
-    async with serving(server, address), contextlib.AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(HostEnd(address, host, keys[host])) for host in HOSTS]
 
 
 def group_on(end: HostEnd, group: Object) -> FirewallGroup | None:
@@ -71,7 +60,7 @@ def test_hosts_receive_groups_and_every_change_and_their_reports_come_back(serve
     web, echo, off = ingress["firewall_rules"]
 
     async def run() -> None:
-        async with hosts(server, tmp_path) as ends:
+        async with connected(server, tmp_path, HOSTS) as ends:
             h1, h2, h3 = ends
 
             async def do(call: Callable[[], Any]) -> Any:
@@ -175,7 +164,7 @@ def test_a_group_of_a_distributed_router_is_on_all_its_hosts(server: Server, tmp
     policy = policy_with(admin, {"action": "allow"})
 
     async def run() -> None:
-        async with hosts(server, tmp_path) as ends:
+        async with connected(server, tmp_path, HOSTS) as ends:
             h1, h2, h3 = ends
             group = await asyncio.to_thread(
                 lambda: admin.make("firewall_group", ports=[interface], ingress_firewall_policy_id=policy["id"])

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from neutrino.feed.address import Address
 from neutrino.model.routing import Router
 from neutrino.model.state import Forwarding, Port
 from neutrino.server.db import tables as t
-from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.l3 import attach, detach, gateway, inside, l3_agent, outside, ports_of
-from tests.support.feed import DATABASES, HostEnd, new_database, serving, until
+from tests.support.feed import DATABASES, HostEnd, connected, new_database, until
 
 HOSTS = ("h1", "h2", "h3")
 READY = ("h1", "h2")
@@ -39,15 +36,6 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     made.close()
 
 
-@contextlib.asynccontextmanager
-async def hosts(server: Server, directory: Path) -> AsyncIterator[list[HostEnd]]:
-    """All hosts, connected to the feed of a server."""
-    keys = {host: Credentials(server.db).add(host) for host in HOSTS}
-    address = Address(path=str(directory / "feed.sock"))
-    async with serving(server, address), contextlib.AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(HostEnd(address, host, keys[host])) for host in HOSTS]
-
-
 def report_state(server: Server, host: str, router: dict[str, Any], state: str) -> None:
     server.service_plugins["router"].scheduler.set_ha_state(host, router["id"], state)
 
@@ -62,7 +50,7 @@ def test_ports_of_an_ha_router_are_on_its_hosts_and_forwarded_to_the_active_one(
     inner = ports_of(admin, router, "network:ha_router_replicated_interface")[0]["id"]
 
     async def run() -> None:
-        async with hosts(server, tmp_path) as ends:
+        async with connected(server, tmp_path, HOSTS) as ends:
             h1, h2, h3 = ends
 
             async def all_right() -> None:
@@ -133,7 +121,7 @@ def test_policies_of_gateways_floating_ips_and_port_forwardings_reach_the_router
     wide, own, gate, forward = map(policy, ("wide", "own", "gate", "forward"))
 
     async def run() -> None:
-        async with hosts(server, tmp_path) as ends:
+        async with connected(server, tmp_path, HOSTS) as ends:
             network_policy: set[str] = set()
 
             def has(gateway_policy: str, floating_policy: str, forwarded_policy: str) -> bool:
@@ -183,7 +171,7 @@ def test_further_gateways_reach_the_routers_host(server: Server, tmp_path: Path)
         admin.put(f"{path}/{verb}_external_gateways", body).expect(200)
 
     async def run() -> None:
-        async with hosts(server, tmp_path) as ends:
+        async with connected(server, tmp_path, HOSTS) as ends:
 
             def has(*networks: dict[str, Any], floating: tuple[str, ...] = ()) -> bool:
                 served = next((found for end in ends if (found := router_of(end, router)) is not None), None)
@@ -247,7 +235,7 @@ def test_a_distributed_router_is_where_something_is_on_its_subnets(
     inner = ports_of(admin, router, "network:router_interface_distributed")[0]["id"]
 
     async def run() -> None:
-        async with hosts(server, tmp_path) as ends:
+        async with connected(server, tmp_path, HOSTS) as ends:
             h1, h2, h3 = ends
 
             async def all_right() -> None:

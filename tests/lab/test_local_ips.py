@@ -22,6 +22,7 @@ from tests.support.lab_guests import (
     make_guests,
     make_network,
 )
+from tests.support.lab_trace import check_arrives
 
 PORT = 7000
 
@@ -97,6 +98,13 @@ def wait_for_answer(client: Guest, server: Guest, address: str, to: str = "") ->
     wait_until(lambda: answer(client, server, address, to) == wanted, SOON, f"{client.name} does not reach {address}")
 
 
+def traced(client: Guest, address: str) -> tuple[str, str]:
+    """The port at which a trace ends, and the address from which the client gets the answer."""
+    values = {"source_port_id": client.port_id, "destination_address": address}
+    found = check_arrives(client.lab, **values, protocol="udp", destination_port=PORT)
+    return found["steps"][-1]["resource_id"], found["return_steps"][-1]["packet"]["source"]
+
+
 def test_the_same_address_leads_to_the_instance_of_each_host(site: Site) -> None:
     address = "10.0.0.200"
     local_ip = site.local_ip(address)
@@ -104,6 +112,7 @@ def test_the_same_address_leads_to_the_instance_of_each_host(site: Site) -> None
         site.associate(local_ip, server)
     for host, server in site.servers.items():
         wait_for_answer(site.clients[host], server, address)
+        assert traced(site.clients[host], address) == (server.port_id, address)
         # The port's own address is not translated.
         assert answer(site.clients[host], server, server.addresses[4]) == (
             site.clients[host].addresses[4],

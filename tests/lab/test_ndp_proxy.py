@@ -17,6 +17,7 @@ from tests.support.dvr_lab import distributed_lab
 from tests.support.lab import wait_until
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
+from tests.support.lab_trace import check_arrives, trace
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE6,
@@ -120,6 +121,10 @@ def test_only_proxied_addresses_are_reachable(site: Site) -> None:
         assert source_seen(lab, "one", EXTERNAL, MACHINE6) == address
         assert source_seen(lab, EXTERNAL, "one", address) == MACHINE6
         assert not can_ping(lab, EXTERNAL, site.address("two"))
+        outside = {"source": "external", "source_address": MACHINE6, "protocol": "icmp"}
+        check_arrives(lab, **outside, destination_port_id=site.guests["one"].port_id)
+        hidden = trace(lab, **outside, destination_port_id=site.guests["two"].port_id)
+        assert (hidden["cause"], hidden["agreement"]) == ("no-ndp-proxy", True), hidden
         with site.proxied("two") as other:
             wait_until_reachable(lab, EXTERNAL, other)
         site.settle()

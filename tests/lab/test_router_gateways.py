@@ -21,6 +21,7 @@ from neutrino.lab.settings import FABRIC
 from tests.support.dvr_lab import OPTIONS
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
+from tests.support.lab_trace import check_arrives
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
@@ -111,6 +112,12 @@ class Site:
         seen = {source_seen(self.lab, "a", EXTERNAL, target, 8000 + i) for i in range(FLOWS)}
         return {each.removeprefix("::ffff:") for each in seen}
 
+    def traced(self, *ports: int) -> set[str]:
+        """The sources under which connections leave by traces."""
+        values = {"source_port_id": self.guest.port_id, "destination_address": BEYOND, "protocol": "tcp"}
+        several = [check_arrives(self.lab, **values, destination_port=each) for each in ports or (80,)]
+        return {each["steps"][-1]["packet"]["source"] for each in several}
+
     def wait_for_sources(self, *wanted: str) -> None:
         wait_until(lambda: self.sources() == set(wanted), SOON, f"instances do not leave under {wanted}")
 
@@ -152,6 +159,7 @@ def test_out_by_the_first_gateway(site: Site) -> None:
     assert site.source(MACHINE) == first
     assert site.source(SECOND) == second
     assert site.source(BEYOND6).startswith("fd00:1:")
+    assert site.traced() == {first}
 
 
 def test_floating_ips_of_both_networks_answer(site: Site) -> None:
@@ -162,11 +170,14 @@ def test_floating_ips_of_both_networks_answer(site: Site) -> None:
         for source in (BEYOND, MACHINE, SECOND):
             wait_until_reachable(lab, EXTERNAL, address, by=source)
         assert source_seen(lab, EXTERNAL, "a", address) in (MACHINE, SECOND)
+        outside = {"source": "external", "source_address": BEYOND, "protocol": "icmp"}
+        check_arrives(lab, **outside, destination_address=address)
     # With floating IPs of both, the instance leaves under that of the first gateway.
     assert site.source() == by_first
     lab.api.delete("floatingip", first["id"])
     wait_until(lambda: site.source() == by_second, SOON, "the instance does not leave under its floating IP")
     assert source_seen(lab, EXTERNAL, "a", by_second) in (MACHINE, SECOND)
+    assert site.traced() == {by_second}
     lab.api.delete("floatingip", second["id"])
     wait_until(lambda: site.source() == site.gateways()[0], SOON, "the floating IP is still used")
 
@@ -180,6 +191,7 @@ def test_flows_spread_over_all_next_hops(site: Site) -> None:
             source_seen(lab, "a", EXTERNAL, BEYOND6, 8000 + i)
         by_first.wait_for(BEYOND6)
         by_second.wait_for(BEYOND6)
+    assert site.traced(*range(8000, 8006)) <= {first, second}  # by whichever the kernel chooses
     with connect(lab, "a", EXTERNAL, BEYOND) as talk:
         assert talk.passes_data()
         # A connection stays where it is, though the default route changes.

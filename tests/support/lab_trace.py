@@ -67,6 +67,14 @@ def trace(lab: Lab, **values: Any) -> Object:
     return made
 
 
+def check_arrives(lab: Lab, **values: Any) -> Object:
+    """Trace a packet of which real ones arrive and are answered: the server's data and the hosts must say the same."""
+    made = trace(lab, **values)
+    found = made["verdict"], made["return_verdict"], made["agreement"]
+    assert found == ("delivered", "delivered", True), f"{render(made, flows=True)}\n{made}"
+    return made
+
+
 def _wait_for(look: Callable[[], bool], wanted: bool) -> bool:
     deadline = Deadline(SOON)
     while (found := look()) != wanted and not deadline.has_passed():

@@ -41,6 +41,7 @@ from neutrino.server.trace.values import (
     Snapshot,
     TracedFloatingIp,
     TracedHost,
+    TracedLocalIp,
     TracedPort,
     TracedRouter,
 )
@@ -66,6 +67,7 @@ class Cloud:
     routers: dict[str, TracedRouter] = field(default_factory=dict)
     fips: dict[str, TracedFloatingIp] = field(default_factory=dict)
     forwardings: dict[str, str] = field(default_factory=dict)
+    local_ips: list[TracedLocalIp] = field(default_factory=list)
     hosts: dict[str, TracedHost] = field(default_factory=dict)
     scopes: dict[str, str] = field(default_factory=dict)  # subnet → address scope
 
@@ -250,6 +252,28 @@ class Cloud:
         self.forwardings[name] = fip
         return name
 
+    def further_gateway(self, router: str, network: str) -> str:
+        """One more gateway of a router, with the ninth address of the network; its id."""
+        gateway = self._interface(f"{router}-{len(self.ports)}", network, 9, ("h3",), False)
+        port = msgspec.structs.replace(self.ports[gateway.id], router_id=router)
+        self.ports[gateway.id] = port
+        self.change_router(router, extra_gateways=(*self.routers[router].router.extra_gateways, gateway))
+        return gateway.id
+
+    def local_ip(self, address: str, port: str, mode: str = "translate") -> None:
+        fixed = self.ports[port].port.fixed_ips[0].ip_address
+        self.local_ips.append(
+            TracedLocalIp(
+                id=f"local-{address}",
+                name=f"local-{address}",
+                project_id=OWN,
+                local_ip_address=address,
+                ip_mode=mode,
+                port_id=port,
+                fixed_ip=fixed,
+            )
+        )
+
     # --- traces ---------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
@@ -266,6 +290,7 @@ class Cloud:
             routers=self.routers,
             floating_ips=self.fips,
             forwardings=self.forwardings,
+            local_ips=tuple(self.local_ips),
             hosts=self.hosts,
             named={**subnets, **rules},
         )

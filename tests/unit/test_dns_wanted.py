@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from neutrino.server.dns.wanted import (
+    Caller,
     NamedFloatingIp,
     NamedNetwork,
     NamedPort,
@@ -67,6 +68,13 @@ def names(records: frozenset[Record]) -> list[tuple[str, ...]]:
         (replace(PORT, dns_name="WWW"), "net.example.", "www.net.example."),
         (replace(PORT, dns_name="a.net.example."), "net.example.", "a.net.example."),
         (replace(PORT, dns_domain="<project_id>.example."), "project.example.", "www.project.example."),
+        (
+            replace(
+                PORT, dns_domain="<user_name>.<user_id>.<project_name>.example.", caller=Caller("Demo", "u1", "jo")
+            ),
+            "jo.u1.demo.example.",
+            "www.jo.u1.demo.example.",
+        ),
     ],
 )
 def test_a_port_has_a_record_for_each_address(port: NamedPort, zone: str, name: str) -> None:
@@ -86,7 +94,8 @@ def test_a_port_has_a_record_for_each_address(port: NamedPort, zone: str, name: 
         replace(PORT, dns_name="www.other.example."),
         replace(PORT, dns_name="net.example."),  # the zone itself
         replace(PORT, dns_name="xnet.example."),  # ends like the zone, and is outside
-        replace(PORT, dns_domain="<user_id>.example."),
+        replace(PORT, dns_domain="<user_id>.example."),  # nobody knows the user
+        replace(PORT, dns_domain="<user_name>.example.", caller=Caller(user_name="jo smith")),  # no label
         replace(PORT, dns_name="a" * 63, dns_domain=".".join(["b" * 63] * 3) + "."),  # 256 characters
     ],
 )

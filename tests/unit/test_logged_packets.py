@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import dataclasses
 import json
 import logging
+from collections.abc import AsyncIterator
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -13,8 +17,9 @@ from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.logged_packets import LoggedPorts, decode
-from neutrino.agent.l2.packet_logger import NETWORK_LOG, network_log
-from neutrino.dataplane.openflow.packet_in import PacketIn, parse
+from neutrino.agent.l2.packet_logger import NETWORK_LOG, PacketLogger, network_log
+from neutrino.agent.switch import SwitchStarts
+from neutrino.dataplane.openflow.packet_in import PacketIn, RejectedMessage, parse
 from neutrino.model.packet_log import PacketLog
 from tests.support.l2 import Cloud, group, mac, network, port, rule
 
@@ -177,3 +182,38 @@ def test_a_file_that_cannot_be_written_is_named_in_the_agents_log(
     output.info("a packet")
     assert "local_output_log_base" in caplog.messages[0]
     assert caplog.messages[1] == "a packet"
+
+
+@dataclasses.dataclass
+class ScriptedPackets:
+    """Connections to the switch, each of which ends with an error; the last one lasts."""
+
+    ends: list[Exception]
+    connected: int = 0
+
+    async def read(self, bridge: str) -> AsyncIterator[PacketIn]:
+        self.connected += 1
+        if not self.ends:
+            await asyncio.Event().wait()
+        raise self.ends.pop(0)
+        yield  # a generator
+
+
+def test_the_connection_is_made_again_when_the_switch_is_found_again() -> None:
+    async def run() -> None:
+        starts = SwitchStarts()
+        closed = asyncio.IncompleteReadError(b"", 8)
+        packets = ScriptedPackets([ConnectionRefusedError(), RejectedMessage("no"), closed, FileNotFoundError()])
+        logger = PacketLogger(packets)  # type: ignore[arg-type]
+        task = asyncio.create_task(logger.run("br-int", lambda: None, starts.more_than))
+        # Refused, rejected, closed and tried at once without success, connected: a start of the switch for each.
+        for connected in (0, 1, 2, 4, 5):
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert packets.connected == connected
+            starts.count()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from neutrino.model.qos import BandwidthLimit, QosPolicy
+from neutrino.model.routing import NdpProxy
 from neutrino.model.state import AddressGroup, Member
 from neutrino.model.trace import Cause, PointKind
 from neutrino.server.trace.values import Placement
@@ -445,6 +446,16 @@ def a_routing_loop() -> Traced:
     cloud.route("r", "10.77.0.0/16", interface.addresses[0].ip_address)
     cloud.route("s", "10.77.0.0/16", own.addresses[0].ip_address)
     return cloud.trace("a", "10.77.0.1")
+
+
+@case(Cause.NO_NDP_PROXY)
+def address_without_ndp_proxy() -> Traced:
+    cloud = two_ports()
+    cloud.network("ext", "172.24.0.0/24", "2001:db8:e::/64", kind="flat", external=True, project_id="admin")
+    cloud.scopes |= {"blue-2001:db8:1::/64": "scope", "ext-2001:db8:e::/64": "scope"}
+    cloud.router("r", "blue", outside="ext", enable_ndp_proxy=True, ndp_proxies=(NdpProxy("n", "2001:db8:1::11"),))
+    assert cloud.from_outside("ext", "2001:db8:1::11").verdict == DELIVERED
+    return cloud.from_outside("ext", "2001:db8:1::10")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -39,6 +39,25 @@ def subscribe(ovsdb: Ovsdb, notify: Callable[[Events], None]) -> None:
     ovsdb.subscribe(from_driver)
 
 
+class SwitchStarts:
+    """How often the switch was found running, for those who wait for its next start."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._counted = asyncio.Event()
+
+    def count(self) -> None:
+        self._number += 1
+        self._counted.set()
+        self._counted = asyncio.Event()
+
+    async def more_than(self, number: int) -> int:
+        """Return the number once it is larger than this one."""
+        while self._number <= number:
+            await self._counted.wait()
+        return self._number
+
+
 class Switch:
     """`ovsdb` may be called from any thread; it blocks while it connects, and raises OvsdbError on failure."""
 

@@ -51,6 +51,7 @@ class Cause(StrEnum):
     ADDRESS_SCOPE = "address-scope"
     NO_FLOATING_IP = "no-floating-ip"  # from outside, and no floating IP or port forwarding leads to the port
     FLOATING_IP_DOWN = "floating-ip-down"
+    NO_NDP_PROXY = "no-ndp-proxy"  # from outside to a router with NDP proxies, and none is for the address
     TTL_EXPIRED = "ttl-expired"  # a routing loop
     # hosts
     HOST_DOWN = "host-down"  # its agents do not report

@@ -1,4 +1,4 @@
-"""Helpers of collections: `index` and `show` of a resource from its view, and bulk creates of all objects or none."""
+"""Parts of collections: `index` and `show` of a resource from its view, plain updates, and bulk creates of all or none."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from neutrino.server.context import Context
-from neutrino.server.db.session import Database
+from neutrino.server.db.objects import update_row
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.query import Query
 
@@ -29,6 +30,22 @@ class ViewCollection:
         with self.db.read() as connection:
             row = self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
         return None if row is None else self._shown(row)
+
+
+@dataclass(eq=False)
+class RowUpdates:
+    """`update` of a resource whose writable attributes are columns of its row, and nothing else depends on them."""
+
+    db: Database
+    _view: View
+
+    @retried
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        with self.db.read() as connection:
+            before = self._view.get(connection, key, revision=revision)
+        with self.db.transaction() as tx:
+            stamp = update_row(tx, self._view.table, before, values)
+        return {**before, **values, **stamp}
 
 
 @dataclass(eq=False)

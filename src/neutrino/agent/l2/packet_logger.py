@@ -1,18 +1,21 @@
 """Writes the network log: packets that the switch copies to the agent, as lines of a file or of the agent's log."""
 
+import asyncio
 import dataclasses
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from logging.handlers import WatchedFileHandler
 
 from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.logged_packets import LoggedPorts
-from neutrino.dataplane.openflow.packet_in import PacketIn, PacketIns
+from neutrino.dataplane.openflow.packet_in import PacketIn, PacketIns, RejectedMessage
 
 LOG = logging.getLogger(__name__)
 NETWORK_LOG = "neutrino.network_log"  # the logger
 _MODE = 0o640  # what instances talk about is not for everybody
+SwitchStarted = Callable[[int], Awaitable[int]]
+"""Waits until the switch was found running more often than so many times; how often it was."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -24,9 +27,22 @@ class PacketLogger:
         self._output = logging.getLogger(NETWORK_LOG)
         self._ports: tuple[Desired | None, LoggedPorts | None] = (None, None)
 
-    async def run(self, bridge: str, desired: Callable[[], Desired | None]) -> None:
-        """`desired`: what was applied last, by which the ids of packets' objects are found."""
+    async def run(self, bridge: str, desired: Callable[[], Desired | None], switch_started: SwitchStarted) -> None:
+        """Never ends. `desired`: what was applied last, by which the ids of packets' objects are found."""
         self._output = network_log(self.path)  # not before: a dry run must not open the file
+        starts = await switch_started(0)
+        while True:
+            try:
+                await self._read(bridge, desired)
+            except asyncio.IncompleteReadError:
+                continue  # the connection has ended: if the switch has too, the next one fails, and waits for it
+            except RejectedMessage as error:
+                LOG.error("no packets of %s are logged until the switch is restarted: %s", bridge, error)
+            except OSError as error:
+                LOG.debug("the switch is down: %s", error)
+            starts = await switch_started(starts)
+
+    async def _read(self, bridge: str, desired: Callable[[], Desired | None]) -> None:
         async for copied in self.packets.read(bridge):
             try:
                 self._write(copied, desired())

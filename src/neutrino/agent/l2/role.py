@@ -24,7 +24,7 @@ from neutrino.agent.l2.statistics import statistics
 from neutrino.agent.measures import Measure, of_loop
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
-from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
+from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, SwitchStarts, subscribe, wait_connected
 from neutrino.agent.thread_lock import ThreadLock
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import OvsWatch
@@ -70,6 +70,7 @@ class L2Role:
         # Held while the switch is changed: the agent's exit waits for it, and drift is not read in the middle of a change.
         self._busy = ThreadLock()
         self._flows_changed = asyncio.Event()
+        self._starts = SwitchStarts()
         self._synced = False  # whether `synced` has arrived since the agent's start
         self._position: int | None = None
         self._up: dict[str, int] = {}  # ports reported as up, with the revision
@@ -162,7 +163,9 @@ class L2Role:
             group.create_task(self._repair_drift())
             group.create_task(self._flush_megaflows())
             if self.packet_logger is not None:
-                group.create_task(self.packet_logger.run(self.bridge, lambda: self.reconciler.applied))
+                group.create_task(
+                    self.packet_logger.run(self.bridge, lambda: self.reconciler.applied, self._starts.more_than)
+                )
 
     async def _work(self) -> None:
         while True:
@@ -332,12 +335,14 @@ class L2Role:
 
     async def _follow_switch(self) -> None:
         """Reconcile when ovs-vswitchd is back: a restarted switch has no flows."""
+        await self.watch.present(self.bridge)
+        self._starts.count()
         while True:
-            await self.watch.present(self.bridge)
             await self.watch.gone(self.bridge)
             LOG.warning("ovs-vswitchd has ended; its flows are applied again as soon as it is back")
             self._set_dataplane("down: the switch is gone")
             await self.watch.present(self.bridge)
+            self._starts.count()
             async with self._busy:  # a reconciliation under way would remember flows of the old switch
                 self.reconciler.forget()
             self._queue.put(RECONCILE)

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from neutrino.agent.trace.owners import silent_cause
 from neutrino.agent.trace.switch import Delivery, SwitchState
 from neutrino.agent.trace.trail import AtDevice, AtSwitch, Place, Trail
-from neutrino.dataplane.inspection.api import Inspection
+from neutrino.dataplane.inspection.api import Inspection, Tuple5
 from neutrino.dataplane.netlink.api import Netlink
 from neutrino.dataplane.netlink.values import HOST
 from neutrino.model.state import Port
@@ -87,7 +87,7 @@ class LocalPorts:
 
     def tunnel_mtu(self, peer: str, kind: str) -> int:
         """The largest IP packet that fits into a tunnel to a peer; 0 if that is not known."""
-        route = self.inspection.route(HOST, "", peer, "")
+        route = self.inspection.route(HOST, Tuple5(0, "", peer), "")
         device = self.netlink.read_device(HOST, route.device) if route.device else None
         mtu = route.mtu or (device.mtu if device is not None else 0)
         return max(mtu - _OVERHEAD.get(kind, 50) - (_LONGER_HEADER if ":" in peer else 0), 0) if mtu else 0

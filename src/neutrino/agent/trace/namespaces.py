@@ -32,7 +32,7 @@ _NAT_PRIORITY: Final = {"prerouting": -100, "postrouting": 100}
 _FORWARDING: Final = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 _OWNERS: Final = {"qrouter-": "router", "snat-": "router", "fip-": "network", "qdhcp-": "network"}
 _OUTSIDE: Final = ("qg-", "fg-")
-_CAUSES: Final = {"forward_filter": Cause.ADDRESS_SCOPE}
+_CAUSES: Final = {"forward_filter": Cause.ADDRESS_SCOPE, "forward_ndp": Cause.NO_NDP_PROXY}
 _SYN, _ACK = 2, 16
 OURS: Final = "neutrino"  # name of our tables
 
@@ -213,7 +213,7 @@ class NamespaceWalk:
         redirected = any(hit.effect == "redirect" for hit in passage.hits)
         if redirected:
             return Route(local=True)
-        route = self.inspection.route(where, packet.source, packet.destination, passage.seen.iif, passage.seen.mark)
+        route = self.inspection.route(where, connection_tuple(packet), passage.seen.iif, passage.seen.mark)
         if route.spoofed:
             note = f"{where}: the route back to {packet.source} is not by {passage.seen.iif} (reverse-path filter)"
             trail.observe("route", where, "drop", owner=passage.owner, note=f"{route.refused}; {note}")

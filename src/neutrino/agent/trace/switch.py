@@ -16,12 +16,13 @@ from neutrino.agent.l2.flows.firewall import PLAIN
 from neutrino.agent.l2.reconciler import View
 from neutrino.agent.trace import group_rules
 from neutrino.agent.trace.desired_flows import DesiredFlows, is_ours
+from neutrino.agent.trace.netfilter.connections import TracedConnections
 from neutrino.agent.trace.owners import NOBODY, Owner, cause_of, deciding, parse_owner, silent_cause, table_name
-from neutrino.agent.trace.packets import Tags, after, flow_text, numbers, resumed, resumed_text
+from neutrino.agent.trace.packets import Tags, after, connection_tuple, flow_text, numbers, resumed, resumed_text
 from neutrino.agent.trace.trail import AtSwitch, Trail
-from neutrino.dataplane.inspection.api import Inspection
+from neutrino.dataplane.inspection.api import Inspection, TrackedConnection
 from neutrino.dataplane.openflow.datapath_actions import Copy, copies
-from neutrino.dataplane.openflow.trace import Lookup, SwitchPort, SwitchTrace, parse_trace
+from neutrino.dataplane.openflow.trace import Fork, Lookup, SwitchPort, SwitchTrace, parse_trace
 from neutrino.dataplane.ovsdb.api import Interface
 from neutrino.model.trace import Cause, Packet, Point, PointKind
 from neutrino.model.trunks import parent_patch, subport_patch, trunk_bridge
@@ -117,10 +118,18 @@ class SwitchState:
 class SwitchWalk:
     """One packet in the switch. `deliveries` are its copies at ports of this host; other exits are on the trail."""
 
-    def __init__(self, state: SwitchState, inspection: Inspection, trail: Trail, tunnel_mtu: TunnelMtu = _ANY) -> None:
+    def __init__(
+        self,
+        state: SwitchState,
+        inspection: Inspection,
+        trail: Trail,
+        tunnel_mtu: TunnelMtu = _ANY,
+        connections: TracedConnections | None = None,
+    ) -> None:
         self._state = state
         self._tunnel_mtu = tunnel_mtu
         self._inspection = inspection
+        self._connections = connections if connections is not None else TracedConnections()
         self._trail = trail
         self._options = state.view.desired.options
         self._traces = 0
@@ -150,6 +159,7 @@ class SwitchWalk:
         unresolved = self._leave_unresolved(found, packet)
         for fork in found.forks if self._traces < MAX_TRACES else ():
             changed, new_tags = resumed(fork, packet)
+            changed = self._translate(fork, changed)
             entered = found.bridges[: found.bridges.index(fork.bridge)] if fork.bridge in found.bridges else ()
             number = in_port if fork.bridge == bridge else self._state.patch_into(fork.bridge, (bridge, *entered))
             onward = resumed_text(fork, changed, new_tags, number)
@@ -157,6 +167,27 @@ class SwitchWalk:
             self._follow(again, changed, new_tags, number, fork.bridge, onward)
         if not left and not unresolved and not found.forks:
             self._drop(found, packet, in_port, drifted)
+
+    def _translate(self, fork: Fork, packet: Packet) -> Packet:
+        """The packet with the addresses that conntrack gives it: a trace of the switch does not translate them."""
+        if fork.nat is None:
+            return packet
+        place = f"{fork.bridge} zone {fork.fields.get('ct_zone', '0')}"
+        target = fork.nat.removeprefix("dst=")
+        if fork.nat.startswith("dst=") and not packet.reply:
+            changed = msgspec.structs.replace(packet, destination=target)
+            known = TrackedConnection(connection_tuple(packet), connection_tuple(changed).reversed())
+            self._connections.remember(place, known)
+            self._observe_nat(fork, f"destination becomes {target}")
+            return changed
+        known_to = self._connections.find(place, connection_tuple(packet)) if packet.reply else None
+        if known_to is None or known_to.reply != connection_tuple(packet):
+            return packet
+        self._observe_nat(fork, f"source becomes {known_to.original.destination}")
+        return msgspec.structs.replace(packet, source=known_to.original.destination)
+
+    def _observe_nat(self, fork: Fork, note: str) -> None:
+        self._trail.observe("conntrack", fork.bridge, "nat", table=fork.table, note=note)
 
     # --- what is seen -------------------------------------------------------------------------------------------------
 

@@ -127,7 +127,7 @@ class HostTracer:
     def _pass(self, place: Place, state: SwitchState, trail: Trail) -> list[Place]:
         if isinstance(place, AtDevice):
             return self.namespaces.run(place, state, trail)
-        walk = SwitchWalk(state, self.inspection, trail, self.local.tunnel_mtu)
+        walk = SwitchWalk(state, self.inspection, trail, self.local.tunnel_mtu, self.namespaces.connections)
         walk.run(place)
         return [onward for each in walk.deliveries for onward in self.local.deliver(each, state, trail)]
 

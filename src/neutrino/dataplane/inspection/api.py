@@ -83,7 +83,7 @@ class Inspection(Protocol):
         """The same, from a table on: the flow has registers and connection state."""
         ...
 
-    def route(self, namespace: str, source: str, destination: str, device: str, mark: int = 0) -> Route:
+    def route(self, namespace: str, packet: Tuple5, device: str, mark: int = 0) -> Route:
         """The route of a packet that comes in by the device; of one that the namespace itself sends, if it is empty."""
         ...
 

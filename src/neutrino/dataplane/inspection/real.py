@@ -14,7 +14,7 @@ from neutrino.dataplane.inspection import api
 from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.netlink.rtnetlink import NetlinkSocket, ip, number, read_attributes, text
+from neutrino.dataplane.netlink.rtnetlink import NetlinkSocket, attribute, ip, number, read_attributes, text
 from neutrino.dataplane.openflow.trace import SwitchPort, parse_ports
 from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
 from neutrino.dataplane.program import ProgramError, run_program
@@ -25,6 +25,7 @@ _NEIGHBOUR = struct.Struct("=BxxxiHBB")  # family, device, state, flags, type
 _DEVICE = struct.Struct("=BxHiII")
 _RTM_GETROUTE, _RTN_LOCAL, _RTN_UNICAST = 26, 2, 1
 _RTA_SRC, _RTA_IIF, _RTA_METRICS, _RTA_MARK = 2, 3, 8, 16
+_RTA_IP_PROTO, _RTA_SPORT, _RTA_DPORT = 27, 28, 29
 _RTAX_MTU = 2
 _RTM_F_LOOKUP_TABLE = 0x1000  # answer with the table in which the route was found
 _NUD_FAILED, _NUD_INCOMPLETE = 0x20, 0x01
@@ -60,7 +61,8 @@ class RealInspection:
 
     # --- the kernel ---
 
-    def route(self, namespace: str, source: str, destination: str, device: str, mark: int = 0) -> api.Route:
+    def route(self, namespace: str, packet: api.Tuple5, device: str, mark: int = 0) -> api.Route:
+        source, destination = packet.source, packet.destination
         family, bits, flags = (socket.AF_INET, 32, _RTM_F_LOOKUP_TABLE)
         if ":" in destination:
             family, bits, flags = socket.AF_INET6, 128, 0  # answers with the table anyway, and refuses the flag
@@ -69,6 +71,7 @@ class RealInspection:
             head = _ROUTE.pack(family, bits, bits if source else 0, 0, 0, 0, 0, 0, flags)
             body = ip(linux.RTA_DST, destination) + ip(_RTA_SRC, source) + incoming
             body += number(_RTA_MARK, mark) if mark else b""
+            body += _ports(packet)
             try:
                 found = netlink.get(_RTM_GETROUTE, head + body)
             except OSError as error:
@@ -137,6 +140,15 @@ class RealInspection:
                 yield netlink
         except (OSError, NetlinkError) as error:
             raise api.InspectionError(f"{namespace or 'host'}: {error}") from error
+
+
+def _ports(packet: api.Tuple5) -> bytes:
+    """The ports, by which the kernel chooses of several next hops; it takes those of TCP and UDP alone."""
+    if packet.protocol not in (socket.IPPROTO_TCP, socket.IPPROTO_UDP):
+        return b""
+    ports = ((_RTA_SPORT, packet.source_port), (_RTA_DPORT, packet.destination_port))
+    protocol = attribute(_RTA_IP_PROTO, struct.pack("=B", packet.protocol))
+    return protocol + b"".join(attribute(type_, struct.pack("!H", value)) for type_, value in ports if value)
 
 
 def _index(netlink: NetlinkSocket, device: str) -> int:

@@ -5,11 +5,9 @@ The messages are those of OpenFlow 1.4 with the extension NXT_PACKET_IN2, which 
 
 import asyncio
 import dataclasses
-import logging
 import struct
 from collections.abc import AsyncIterator, Iterator
 
-LOG = logging.getLogger(__name__)
 _VERSION = 5  # of the protocol: OpenFlow 1.4
 _HELLO, _ERROR, _ECHO_REQUEST, _ECHO_REPLY, _EXPERIMENTER, _SET_CONFIG = 0, 1, 2, 3, 4, 9
 _HEADER = struct.Struct("!BBHI")  # version, type, length, transaction
@@ -20,7 +18,6 @@ _FORMAT_PACKET_IN2 = 2
 _PROPERTY = struct.Struct("!HH")  # type, length without padding
 _PACKET, _TABLE, _COOKIE, _METADATA = 0, 3, 4, 6
 _IN_PORT = 0x80000004  # header of the match field: class, field, length
-_RETRY_SECONDS = 0.5
 
 
 class RejectedMessage(Exception):
@@ -41,22 +38,7 @@ class PacketIns:
     controller_id: int
 
     async def read(self, bridge: str) -> AsyncIterator[PacketIn]:
-        """The copies since the connection. It never ends: while the switch is down, the connection is tried again."""
-        rejected = ""
-        while True:
-            try:
-                async for found in self._connected(bridge):
-                    yield found
-            except RejectedMessage as error:  # each attempt ends so: it is logged once
-                if str(error) != rejected:
-                    rejected = str(error)
-                    LOG.error("no packets of %s are logged: %s", bridge, rejected)
-            except (OSError, asyncio.IncompleteReadError):
-                pass  # the switch is down or restarts
-            await asyncio.sleep(_RETRY_SECONDS)
-
-    async def _connected(self, bridge: str) -> AsyncIterator[PacketIn]:
-        """The copies of one connection."""
+        """The copies of one connection. It ends with an error: OSError, IncompleteReadError, or RejectedMessage."""
         reader, writer = await asyncio.open_unix_connection(f"{self.run_directory}/{bridge}.mgmt")
         try:
             writer.write(self._opening())

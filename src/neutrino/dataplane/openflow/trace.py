@@ -15,6 +15,7 @@ _BRIDGE = re.compile(r'bridge\("([^"]+)"\)$')
 _LOOKUP = re.compile(r"(\d+)\. (?:(?P<match>.*), )?priority (?P<priority>\d+)(?:, cookie (?P<cookie>0x[0-9a-f]+))?$")
 _NO_MATCH = re.compile(r"(\d+)\. No match")
 _FORK = re.compile(r"resumed at table (\d+)")
+_NAT = re.compile(r"\bnat(?:\(([^)]*)\))?")
 _OUTPUT_PORT = re.compile(r"output port is (\d+)")
 _NOTES = ("->", ">>")
 # Between two lines of "=": the copy's number and state, and since 3.2 what NAT would rewrite.
@@ -51,6 +52,7 @@ class Fork:
     bridge: str
     table: int
     fields: Mapping[str, str]  # of the packet, with registers
+    nat: str | None = None  # the argument of `nat`, which a trace does not carry out; None: no translation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +72,7 @@ def parse_trace(output: str) -> SwitchTrace:
     """The first part of a trace, with the copies that conntrack returns."""
     parts = _RECIRCULATION.split(output)
     lookups: list[Lookup] = []
-    resumed: list[tuple[str, int]] = []
+    resumed: list[tuple[str, int, str | None]] = []
     bridges: list[str] = []
     bridge, actions, problem = "", "", ""
     for line in parts[0].splitlines():
@@ -91,13 +93,20 @@ def parse_trace(output: str) -> SwitchTrace:
             lookups.append(Lookup(bridge, int(found[1])))
         elif text.startswith(_NOTES):
             if fork := _FORK.search(text):
-                resumed.append((bridge, int(fork[1])))
+                resumed.append((bridge, int(fork[1]), _translation(lookups)))
             _extend(lookups, note=text[2:].strip())
         else:
             _extend(lookups, action=text)
     flows = [_first_flow(part) for part in parts[1:]]
-    forks = tuple(Fork(*place, fields) for place, fields in zip(resumed, flows, strict=False))
+    forks = tuple(Fork(where, table, fields, nat) for (where, table, nat), fields in zip(resumed, flows, strict=False))
     return SwitchTrace(tuple(lookups), actions, forks, tuple(bridges), problem)
+
+
+def _translation(lookups: list[Lookup]) -> str | None:
+    """What the last `ct` of the last flow translates."""
+    actions = [each for each in lookups[-1].actions if each.startswith("ct(")] if lookups else []
+    found = _NAT.search(actions[-1]) if actions else None
+    return (found[1] or "") if found else None
 
 
 def _extend(lookups: list[Lookup], action: str = "", note: str = "") -> None:

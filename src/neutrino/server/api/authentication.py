@@ -25,8 +25,11 @@ HEADERS = (
     "HTTP_X_USER_DOMAIN_ID",
     "HTTP_X_PROJECT_DOMAIN_ID",
     "HTTP_OPENSTACK_SYSTEM_SCOPE",
+    "HTTP_X_USER_NAME",
+    "HTTP_X_PROJECT_NAME",
 )
-SCOPES = ("domain_id", "user_domain_id", "project_domain_id", "system_scope")  # the last four of HEADERS, for rules
+# The last of HEADERS, for rules.
+SCOPES = ("domain_id", "user_domain_id", "project_domain_id", "system_scope", "user_name", "project_name")
 NOAUTH_PROJECT = "admin"
 PROJECT_MAX = 255  # of the columns `project_id`
 NOAUTH_ROLES = "admin,manager,member,reader,service"  # nobody is authenticated, so every role is granted

@@ -141,6 +141,10 @@ network_segment_ranges = table(
     integers("minimum", "maximum"),
 )
 
+# Ranges of the same ids must not overlap, which no key can express: every write of one updates the row of its ids on a
+# condition on the revision.
+segment_range_writes = table("segment_range_writes", text(96, "name", primary_key=True), integers("revision"))
+
 subnets = object_table(
     "subnets",
     reference("network_id", "networks"),
@@ -329,6 +333,7 @@ routers = object_table(
     optional_ids("gw_network_id", index=True),
     reference("gw_qos_policy_id", "qos_policies", nullable=True),
     reference("flavor_id", "flavors", nullable=True),
+    optional_ids("service_type_id"),
     # The VRRP id of an HA router, unique on its HA network.
     optional_ids("ha_network_id"),
     integers("ha_vr_id", nullable=True),
@@ -737,6 +742,9 @@ dns_records = table(
     sa.Column("claimed_until", sa.Double, nullable=False),
     sa.UniqueConstraint("object_id", "zone", "name", "type", "address"),
 )
+
+# Who has named a port in a domain with keywords: records are made again when the caller is not known any more.
+dns_callers = table("dns_callers", owner("port_id", "ports"), text(255, "project_name", "user_id", "user_name"))
 
 # The tables whose objects hosts get, with their kind in the change log: writes of their rows are logged.
 LOGGED: dict[sa.Table, str] = {

@@ -9,17 +9,20 @@ the publisher has removed the record: only then is nothing of it left in the DNS
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino import request_ids
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode, new_id
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.dns.wanted import (
+    NOBODY,
+    Caller,
     NamedFloatingIp,
     NamedNetwork,
     NamedPort,
@@ -34,6 +37,8 @@ from neutrino.server.ml2.segments import read_segments
 LOG = logging.getLogger(__name__)
 BATCH = 200  # objects that a sweep reads and writes in one transaction
 _d, _p, _n, _f, _s = t.dns_records.c, t.ports.c, t.networks.c, t.floatingips.c, t.subnets.c
+_c = t.dns_callers.c
+NAME_MAX = 255  # of the columns of names
 _PORTS = sa.select(
     _p.id,
     _p.project_id,
@@ -71,19 +76,24 @@ class Recorder:
     def record(self, tx: Transaction, contexts: Sequence[DriverContext]) -> None:
         """In a transaction, after its rows: store what its ports and floating IPs want. `contexts`: its known changes."""
         unchanged = {c.current["id"] for c in contexts if c.kind == "port" and _is_irrelevant(c)}
-        self._store(tx, [key for key in tx.changed("port") if key not in unchanged], tx.changed("floatingip"))
+        ports = [key for key in tx.changed("port") if key not in unchanged]
+        self._store(tx, ports, tx.changed("floatingip"), _caller())
         for context in contexts:
             # Its ports may be thousands: the publisher's thread records them, in transactions of their own.
             if _concerns_all_ports(context):
                 tx.after_commit(self.network_changed, context.network.get("id") or context.current["id"])
 
-    def _store(self, tx: Transaction, port_ids: Sequence[str], floating_ids: Sequence[str]) -> None:
+    def _store(
+        self, tx: Transaction, port_ids: Sequence[str], floating_ids: Sequence[str], caller: Caller = NOBODY
+    ) -> None:
+        """`caller`: who changes these ports, if that is a request."""
         if not port_ids and not floating_ids:
             return
         connection = tx.connection
         floating_ips = _read_floating_ips(connection, port_ids, floating_ids)
         on_ports = {row.port_id for row in floating_ips if row.port_id and not row.dns_name}
         ports = self._read_ports(connection, {*port_ids, *on_ports})
+        ports |= _with_callers(tx, [port for port in ports.values() if port.needs_caller], port_ids, caller)
         wanted: dict[str, tuple[str, str, frozenset[Record]]] = {}  # by object: its type, its project, its records
         for port in ports.values():
             if port.id in port_ids:
@@ -133,6 +143,30 @@ class Recorder:
                 self._store(tx, ports, floating_ips)
 
         self.db.retrying(attempt)
+
+
+def _caller() -> Caller:
+    known = request_ids.CALLER.get()
+    words = (known.get(name, "")[:NAME_MAX] for name in ("project_name", "user", "user_name"))
+    return Caller(*words)
+
+
+def _with_callers(
+    tx: Transaction, ports: Collection[NamedPort], changed: Collection[str], caller: Caller
+) -> dict[str, NamedPort]:
+    """The ports with who has named them: those that the caller changes now with the caller, others as stored."""
+    named = {port.id: caller for port in ports if port.id in changed and caller != NOBODY}
+    if named:
+        tx.write(sa.delete(t.dns_callers).where(_c.port_id.in_(sorted(named))))
+        tx.insert(t.dns_callers, [{"port_id": key, **asdict(caller)} for key in sorted(named)])
+    others = sorted({port.id for port in ports} - named.keys())
+    if others:
+        statement = sa.select(t.dns_callers).where(_c.port_id.in_(others))
+        named |= {
+            row.port_id: Caller(row.project_name, row.user_id, row.user_name)
+            for row in tx.connection.execute(statement)
+        }
+    return {port.id: replace(port, caller=named.get(port.id, NOBODY)) for port in ports}
 
 
 def _is_irrelevant(context: DriverContext) -> bool:

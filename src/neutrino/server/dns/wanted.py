@@ -7,8 +7,9 @@ those of its port, whatever the port's network is.
 """
 
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 from neutrino.server.ipam.ranges import Range
@@ -16,6 +17,7 @@ from neutrino.server.ml2.driver_api import Segment
 
 MAX_NAME = 254  # characters of a fully qualified name with its last dot
 PROJECT_KEYWORD = "<project_id>"  # a label of a domain that stands for the project of the port
+_ZONE = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.")
 
 
 class Record(NamedTuple):
@@ -35,6 +37,25 @@ class NamedNetwork:
 
 
 @dataclass(frozen=True)
+class Caller:
+    """Who has named a port, for the other keywords of a domain; what is empty is not known."""
+
+    project_name: str = ""
+    user_id: str = ""
+    user_name: str = ""
+
+    def expanded(self, domain: str) -> str:
+        """The domain in lower case, with the keywords that are known."""
+        for field_ in fields(self):
+            if value := getattr(self, field_.name):
+                domain = domain.replace(f"<{field_.name}>", value)
+        return domain.lower()
+
+
+NOBODY = Caller()
+
+
+@dataclass(frozen=True)
 class NamedPort:
     id: str
     project_id: str
@@ -42,10 +63,16 @@ class NamedPort:
     dns_domain: str
     network: NamedNetwork
     addresses: Sequence[tuple[str, str]] = ()  # subnet and address
+    caller: Caller = NOBODY
 
     @property
     def domain(self) -> str:
         return self.dns_domain or self.network.dns_domain
+
+    @property
+    def needs_caller(self) -> bool:
+        """Whether its records depend on who has named it."""
+        return bool(self.dns_name) and "<" in self.domain.lower().replace(PROJECT_KEYWORD, "")
 
 
 @dataclass(frozen=True)
@@ -94,7 +121,7 @@ def records_of_port(port: NamedPort, ranges: ProjectRanges) -> frozenset[Record]
         return frozenset()
     published = [address for subnet, address in port.addresses if subnet in port.network.published_subnets]
     addresses = published or [address for _, address in port.addresses]
-    return _records(port.dns_name, port.domain, port.project_id, addresses)
+    return _records(port.dns_name, port.caller.expanded(port.domain), port.project_id, addresses)
 
 
 def records_of_floating_ip(floating_ip: NamedFloatingIp) -> frozenset[Record]:
@@ -104,13 +131,13 @@ def records_of_floating_ip(floating_ip: NamedFloatingIp) -> frozenset[Record]:
         return _records(own.dns_name, own.dns_domain, own.project_id, [own.address])
     if port is None:
         return frozenset()
-    return _records(port.dns_name, port.domain, own.project_id, [own.address])
+    return _records(port.dns_name, port.caller.expanded(port.domain), own.project_id, [own.address])
 
 
 def _records(dns_name: str, domain: str, project_id: str, addresses: Sequence[str]) -> frozenset[Record]:
     zone = domain.lower().replace(PROJECT_KEYWORD, project_id)
     name = _full_name(dns_name.lower(), zone)
-    if not name or "<" in zone:  # other keywords name the user of a request, who is not known here
+    if not name or not _ZONE.fullmatch(zone):  # a keyword that is not known, or a name that is no label
         return frozenset()
     return frozenset(Record(zone, name, *_typed(address)) for address in addresses)
 

@@ -44,6 +44,7 @@ class Flavors:
     extensions = (
         Extension("flavors", "Neutron Service Flavors", "Flavors of services, and the profiles behind them."),
         Extension("l3-flavors", "Router Flavor Extension", "Routers have a flavor."),
+        Extension("router-service-type", "Router Service Type", "Routers have the id of a service type."),
         Extension("service-type", "Neutron Service Type Management", "The providers of services."),
     )
 

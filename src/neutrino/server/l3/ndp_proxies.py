@@ -46,14 +46,6 @@ class NdpProxies(ViewCollection):
         return proxy
 
     @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.read() as connection:
-            before = VIEW.get(connection, key, revision=revision)
-        with self.db.transaction() as tx:
-            stamp = update_row(tx, t.ndp_proxies, before, values)
-        return {**before, **values, **stamp}
-
-    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = VIEW.get(connection, key, revision=revision)

@@ -43,7 +43,7 @@ from neutrino.server.query import EVERYTHING
 from neutrino.server.scheduling.agents_api import agent_view, placement_routes
 from neutrino.server.scheduling.scheduler import SchedulingOptions
 from neutrino.server.services import Services
-from neutrino.server.view_collection import ViewCollection
+from neutrino.server.view_collection import RowUpdates, ViewCollection
 
 Object = dict[str, Any]
 SetStatus = Callable[[str, str, str], bool]  # reporting host, id, status → whether it changed
@@ -207,7 +207,7 @@ def build(services: Services) -> RouterPlugin:
         (FLOATINGIP_POOL, FloatingIpPools(db)),
         (PORT_FORWARDING, PortForwardings(db, quotas, conf.max_shifted_port_forwarding_range)),
         (CONNTRACK_HELPER, ConntrackHelpers(db, _helpers(conf.allowed_conntrack_helpers))),
-        (NDP_PROXY, ndp_proxies.NdpProxies(db)),
+        (NDP_PROXY, ndp_proxies.NdpProxies(db), RowUpdates(db, ndp_proxies.VIEW)),
     )
     companions = [Flavors(db), AutoTopology(db, core, routers, interfaces)]
     return RouterPlugin(db, agent_view(services.registry), l3.scheduler, l3.dvr, collections, companions)

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, delete_row, exists, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, delete_row, exists, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.ml2.networks import Networks
@@ -80,14 +80,6 @@ class LocalIps:
         port = service_port(network_id, new["project_id"], new["id"], OWNER, "")
         fixed = {"fixed_ips": [{"ip_address": address}]} if address is not None else {}
         return self.ports.prepare_create(connection, {**port, **fixed}, network, subnets)
-
-    @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.read() as connection:
-            before = VIEW.get(connection, key, revision=revision)
-        with self.db.transaction() as tx:
-            stamp = update_row(tx, t.local_ips, before, values)
-        return {**before, **values, **stamp}
 
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:

@@ -9,7 +9,7 @@ from neutrino.server.api.resources.local_ip import LOCAL_IP, PORT_ASSOCIATION
 from neutrino.server.local_ip.associations import PortAssociations
 from neutrino.server.local_ip.local_ips import VIEW, LocalIps, check_port_delete, port_changes
 from neutrino.server.services import Services
-from neutrino.server.view_collection import ViewCollection
+from neutrino.server.view_collection import RowUpdates, ViewCollection
 
 EXTENSIONS = (Extension("local_ip", "Local IP", "Addresses that each host translates to a port of its own."),)
 
@@ -24,9 +24,10 @@ def build(services: Services) -> LocalIpPlugin:
     db, core = services.db, services.core
     core.ports.delete_checks.append(check_port_delete)
     core.ports.transaction_hooks.append(port_changes)
+    local_ips = LocalIps(db, core.operations, core.networks, core.ports)
     return LocalIpPlugin(
         (
-            (LOCAL_IP, LocalIps(db, core.operations, core.networks, core.ports), ViewCollection(db, VIEW)),
+            (LOCAL_IP, local_ips, ViewCollection(db, VIEW), RowUpdates(db, VIEW)),
             (PORT_ASSOCIATION, PortAssociations(db)),
         )
     )

@@ -13,7 +13,7 @@ from neutrino.server import errors
 from neutrino.server.api.resources.log import SECURITY_GROUP
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, delete_row, exists, fresh, update_row
+from neutrino.server.db.objects import Object, as_row, delete_row, exists, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
@@ -44,14 +44,6 @@ class Logs(ViewCollection):
             # A group or port that is deleted meanwhile makes this fail on its foreign key, and it is decided again.
             tx.insert(t.logs, [as_row(t.logs, log) for log in made])
         return made
-
-    @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.read() as connection:
-            before = VIEW.get(connection, key, revision=revision)
-        with self.db.transaction() as tx:
-            stamp = update_row(tx, t.logs, before, values)
-        return {**before, **values, **stamp}
 
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:

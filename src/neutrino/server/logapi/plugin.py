@@ -6,8 +6,9 @@ from typing import Any
 
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.log import LOG, LOGGABLE_RESOURCE
-from neutrino.server.logapi.logs import LoggableResources, Logs, delete_of_group, port_changes
+from neutrino.server.logapi.logs import VIEW, LoggableResources, Logs, delete_of_group, port_changes
 from neutrino.server.services import Services
+from neutrino.server.view_collection import RowUpdates
 
 EXTENSIONS = (Extension("logging", "Logging API Extension", "Hosts log packets that security groups accept or drop."),)
 
@@ -21,4 +22,5 @@ class LoggingPlugin:
 def build(services: Services) -> LoggingPlugin:
     services.core.ports.transaction_hooks.append(port_changes)
     services.security_groups.delete_hooks.append(delete_of_group)
-    return LoggingPlugin(((LOG, Logs(services.db)), (LOGGABLE_RESOURCE, LoggableResources())))
+    logs = (LOG, Logs(services.db), RowUpdates(services.db, VIEW))
+    return LoggingPlugin((logs, (LOGGABLE_RESOURCE, LoggableResources())))

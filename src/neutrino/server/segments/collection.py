@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, fresh, update_row
+from neutrino.server.db.objects import Object, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import DriverContext, Segment
@@ -79,14 +79,6 @@ class SegmentCollection:
             tx.record("network", network_id, network["project_id"])
             tx.after_commit(self.networks.segments_changed, [chosen.id])
         return made
-
-    @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.read() as connection:
-            before = VIEW.get(connection, key, revision=revision)
-        with self.db.transaction() as tx:
-            stamp = update_row(tx, t.network_segments, before, values)
-        return {**before, **values, **stamp}
 
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.segment import NETWORK_SEGMENT_RANGE, SEGMENT
-from neutrino.server.segments.collection import SegmentCollection
+from neutrino.server.segments.collection import VIEW, SegmentCollection
 from neutrino.server.segments.ranges import SegmentRanges
 from neutrino.server.services import Services
+from neutrino.server.view_collection import RowUpdates
 
 _EXTENSIONS = (
     ("segment", "Segment", "Segments of networks as objects, and subnets of segments."),
@@ -40,7 +41,7 @@ class RangesPlugin:
 def build(services: Services) -> SegmentsPlugin:
     core = services.core
     collection = SegmentCollection(services.db, core.operations, core.networks, core.networks.segments)
-    return SegmentsPlugin(((SEGMENT, collection),))
+    return SegmentsPlugin(((SEGMENT, collection, RowUpdates(services.db, VIEW)),))
 
 
 def build_ranges(services: Services) -> RangesPlugin:

@@ -19,6 +19,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, fresh, update_row
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
 from neutrino.server.ipam.ranges import Range
 from neutrino.server.ml2.driver_api import RangedTypeDriver, TypeDriver
@@ -27,6 +28,7 @@ from neutrino.server.view_collection import ViewCollection, one_by_one
 # Free ids that a range shows. A range of tunnel ids may have sixteen million.
 MAX_AVAILABLE = 100_000
 _DEFAULT_IDS = uuid.UUID("f1d8c3a2-6c1e-4a55-9a3b-0b8f9b6f4c77")  # the namespace of the configuration's ranges
+_w = t.segment_range_writes.c
 _r, _seg, _n = t.network_segment_ranges.c, t.network_segments.c, t.networks.c
 
 
@@ -79,9 +81,11 @@ class SegmentRanges(ViewCollection):
         del made["tenant_id"]
         _check_limits(made, limits)
         with self.db.read() as connection:
+            revision = _revision(connection, made)
             _check_overlap(connection, made)
             made |= _computed(connection, made)
         with self.db.transaction() as tx:
+            _claim(tx, made, revision)
             tx.insert(t.network_segment_ranges, [as_row(t.network_segment_ranges, made)])
         return made
 
@@ -96,9 +100,11 @@ class SegmentRanges(ViewCollection):
             if used and (after["minimum"] > used[0] or after["maximum"] < used[-1]):
                 raise errors.NetworkSegmentRangeReferencedByProject(id=key)
             _check_limits(after, self._limits(after["network_type"]))
+            found = _revision(connection, after)
             _check_overlap(connection, after)
             after |= _computed(connection, after)
         with self.db.transaction() as tx:
+            _claim(tx, after, found)
             after |= update_row(tx, t.network_segment_ranges, before, values)
         # As in Neutron, the answer to an update has no project where there is none.
         return {k: v for k, v in after.items() if k != "tenant_id" and not (k == "project_id" and v is None)}
@@ -179,6 +185,25 @@ def _check_limits(one: Mapping[str, Any], limits: Range) -> None:
         if one["network_type"] == "vlan":
             raise errors.NetworkVlanRangeError(first=first, last=last)
         raise errors.NetworkTunnelRangeError(first=first, last=last, network_type=one["network_type"])
+
+
+def _ids(one: Mapping[str, Any]) -> str:
+    """The name of the ids of which a range is one: those of a tunnel type, or the VLANs of a physical network."""
+    return f"{one['network_type']}/{one['physical_network'] or ''}"
+
+
+def _revision(connection: Connection, one: Mapping[str, Any]) -> int | None:
+    """How often ranges of the same ids were written; None: never. Read before the check for overlaps."""
+    return connection.execute(sa.select(_w.revision).where(_w.name == _ids(one))).scalar()
+
+
+def _claim(tx: Transaction, one: Mapping[str, Any], found: int | None) -> None:
+    """Of two requests that write ranges of the same ids at once, one fails here and checks for overlaps again."""
+    if found is None:
+        tx.insert(t.segment_range_writes, [{"name": _ids(one), "revision": 0}])
+    else:
+        same = _w.name == _ids(one), _w.revision == found
+        tx.change(sa.update(t.segment_range_writes).where(*same).values(revision=found + 1))
 
 
 def _check_overlap(connection: Connection, one: Mapping[str, Any]) -> None:

@@ -138,6 +138,19 @@ def follow(
     return Collected(tuple(asked), tuple(ends))
 
 
+def chosen_gateways(snapshot: Snapshot, collected: Collected) -> frozenset[str]:
+    """The gateways by which hosts send the packet on, of routers with default routes over several."""
+    routers = (each.router for each in snapshot.routers.values() if each.router.enable_default_route_ecmp)
+    macs = {
+        gateway.mac_address.lower(): gateway.id
+        for router in routers
+        for gateway in ((router.gateway, *router.extra_gateways) if router.extra_gateways else ())
+        if gateway is not None
+    }
+    exits = (each for asked in collected.asked if asked.answer is not None for each in asked.answer.exits)
+    return frozenset(macs[each.packet.eth_src.lower()] for each in exits if each.packet.eth_src.lower() in macs)
+
+
 def _ask(ask: Ask, host: str, question: Question, seconds: float) -> Asked:
     if seconds <= 0:
         return Asked(host, question, failure=Cause.HOST_TIMEOUT, reason="no time was left to ask it")

@@ -9,6 +9,7 @@ then, until it ends:
         nobody            → dropped; on an external network: it leaves to the outside
 """
 
+import dataclasses
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
@@ -16,10 +17,10 @@ import msgspec
 
 from neutrino.model.state import Subnet
 from neutrino.model.trace import Cause, Packet, Verdict
-from neutrino.server.trace.steps import ports
+from neutrino.server.trace.steps import local_ips, ports
 from neutrino.server.trace.steps.nat import answer_to, is_forwarded, scope
 from neutrino.server.trace.steps.parts import Part, central_part, check_router, is_local, local_part
-from neutrino.server.trace.steps.routing import METADATA, Onward, cross, interface_of
+from neutrino.server.trace.steps.routing import METADATA, Onward, cross, gateways_of, interface_of
 from neutrino.server.trace.steps.switching import arrive, check_mtu, leave, outside_segment, port_with, switch_to
 from neutrino.server.trace.steps.walk import (
     Dropped,
@@ -50,13 +51,19 @@ class Origin:
 
 
 def compute(
-    snapshot: Snapshot, origin: Origin, packet: Packet, before: Passed = NOTHING, project_id: str | None = None
+    snapshot: Snapshot,
+    origin: Origin,
+    packet: Packet,
+    before: Passed = NOTHING,
+    project_id: str | None = None,
+    chosen: frozenset[str] = frozenset(),
 ) -> Path:
     """The path; with a project, one that ends at external networks where an object of another project follows.
 
-    Otherwise a member could tell which addresses outside are floating IPs and routers of other projects.
+    Otherwise a member could tell which addresses outside are floating IPs and routers of other projects. `chosen`: gateways
+    that hosts have chosen of several with equal default routes.
     """
-    walk = Walk(snapshot, packet, before, project_id=project_id)
+    walk = Walk(snapshot, packet, before, project_id=project_id, chosen=chosen)
     try:
         _follow(walk, _start(walk, origin))
     except Dropped:
@@ -66,13 +73,15 @@ def compute(
     return _path(walk, Verdict.DELIVERED, Cause.NONE)
 
 
-def compute_return(snapshot: Snapshot, forward: Path, project_id: str | None = None) -> Path | None:
+def compute_return(
+    snapshot: Snapshot, forward: Path, project_id: str | None = None, chosen: frozenset[str] = frozenset()
+) -> Path | None:
     """The path of the answer to a packet that arrived; None where nothing of ours answers."""
     if not forward.end_port_id and not forward.end_network_id:
         return None  # a router answers itself, by the way that the packet came
     reply = answer_to(forward.packet)
     start = Origin(port_id=forward.end_port_id, network_id=forward.end_network_id)
-    return compute(snapshot, start, reply, forward.passed, project_id)
+    return compute(snapshot, start, reply, forward.passed, project_id, chosen)
 
 
 def _path(walk: Walk, verdict: Verdict, cause: Cause) -> Path:
@@ -105,6 +114,8 @@ def _start(walk: Walk, origin: Origin) -> Onward:
     onward = first_hop(walk, port)
     _address(walk, port, onward)
     ports.check(walk, port, ports.SENDING)
+    if walk.led_to:
+        onward = _led(walk, port.port.network_id)
     if onward is None:
         subject = of_port(port)
         text = (
@@ -113,6 +124,12 @@ def _start(walk: Walk, origin: Origin) -> Onward:
         walk.drops("first-hop", subject, Cause.NO_ROUTER, text)
     check_mtu(walk, port.port.network_id)
     return onward
+
+
+def _led(walk: Walk, network_id: str) -> Onward:
+    """To the port that a local IP leads to on this host."""
+    port_id, walk.led_to = walk.led_to, ""
+    return Onward(network_id, walk.packet.destination, port_id=port_id)
 
 
 def first_hop(walk: Walk, port: TracedPort) -> Onward | None:
@@ -185,6 +202,11 @@ def _follow(walk: Walk, onward: Onward) -> None:
         if following is None:
             return
         onward = following
+        local_ips.to_associated(
+            walk, onward.network_id
+        )  # what a router sends passes the switch as an instance's packets
+        if walk.led_to:
+            onward = _led(walk, onward.network_id)
     subject = of_network(walk, onward.network_id)
     walk.drops("route", subject, Cause.TTL_EXPIRED, f"The packet comes back to {subject}: a routing loop.")
 
@@ -193,7 +215,7 @@ def _advance(walk: Walk, onward: Onward) -> Onward | None:
     """Take the packet to the next address; None: it has arrived."""
     network = walk.snapshot.networks[onward.network_id]
     fip = _floating_ip(walk, onward) if network.external else None
-    port = _receiver(walk, onward)
+    port = walk.snapshot.ports[onward.port_id] if onward.port_id else _receiver(walk, onward)
     if network.external and walk.host and walk.project_id is not None:
         owners = {each.project_id for each in (fip, port) if each is not None}
         owners |= {r.router.project_id for r in walk.snapshot.routers.values() if port and r.id == port.router_id}
@@ -284,7 +306,7 @@ def _to_router(walk: Walk, onward: Onward, port: TracedPort, router: TracedRoute
     if interface is None:
         text = f"Port {port.id} of {of_router(router)} forwards no packets."
         walk.drops("router", of_router(router), Cause.NO_ROUTE, text)
-    is_gateway = router.router.gateway is not None and interface.id == router.router.gateway.id
+    is_gateway = interface in gateways_of(router.router)
     walk.packet = msgspec.structs.replace(walk.packet, eth_dst=interface.mac_address)
     part: Part
     if router.router.distributed and not is_gateway and interface in router.router.interfaces:
@@ -295,14 +317,16 @@ def _to_router(walk: Walk, onward: Onward, port: TracedPort, router: TracedRoute
     else:
         part = central_part(walk, router)
         _move(walk, onward.network_id, part.host, port)
-    return cross(walk, part, None if is_gateway else interface)
+    local_ips.back(walk, onward.network_id)
+    if is_gateway:
+        return cross(walk, dataclasses.replace(part, came_by=interface), None)
+    return cross(walk, part, interface)
 
 
 def _routed_from_outside(walk: Walk, onward: Onward) -> TracedRouter | None:
     """The router on an external network that has a subnet with the address behind it."""
     for router in walk.snapshot.routers.values():
-        gateway = router.router.gateway
-        if gateway is not None and gateway.network_id == onward.network_id:
+        if any(gateway.network_id == onward.network_id for gateway in gateways_of(router.router)):
             several = (address.cidr for each in router.router.interfaces for address in each.addresses)
             if any(contains(cidr, onward.address) for cidr in several):
                 return router
@@ -312,16 +336,16 @@ def _routed_from_outside(walk: Walk, onward: Onward) -> TracedRouter | None:
 def _to_fixed_address(walk: Walk, onward: Onward, router: TracedRouter) -> Onward | None:
     """From outside to a fixed address: it is routed there if the router does not hide it behind its own."""
     base, subject = router.router, of_router(router)
-    assert base.gateway is not None
+    gateway = next(each for each in gateways_of(base) if each.network_id == onward.network_id)
     inside = next(each for each in base.interfaces if any(contains(a.cidr, onward.address) for a in each.addresses))
-    shared_scope = scope(inside, 4) is not None and scope(inside, 4) == scope(base.gateway, 4)
+    shared_scope = scope(inside, 4) is not None and scope(inside, 4) == scope(gateway, 4)
     if walk.version == 4 and base.enable_snat and not shared_scope:
         text = f"{onward.address} is behind {subject}, and no floating IP or port forwarding leads to it from outside."
         walk.drops("floating-ip", subject, Cause.NO_FLOATING_IP, text)
     check_router(walk, router)
-    part = central_part(walk, router)
-    walk.packet = msgspec.structs.replace(walk.packet, eth_dst=base.gateway.mac_address)
-    _move(walk, onward.network_id, part.host, walk.snapshot.ports.get(base.gateway.id))
+    part = dataclasses.replace(central_part(walk, router), came_by=gateway)
+    walk.packet = msgspec.structs.replace(walk.packet, eth_dst=gateway.mac_address)
+    _move(walk, onward.network_id, part.host, walk.snapshot.ports.get(gateway.id))
     return cross(walk, part, None)
 
 
@@ -344,8 +368,8 @@ def _to_floating_ip(walk: Walk, onward: Onward, fip: TracedFloatingIp) -> Onward
     if entry is not None and is_local(walk, router, entry):
         part = local_part(walk, router, entry.host)
     else:
-        part = central_part(walk, router)
-    gateway = part.outside
+        part = central_part(walk, router).entered_by(fip.floating_network_id)
+    gateway = part.entrance
     if gateway is not None:
         walk.packet = msgspec.structs.replace(walk.packet, eth_dst=gateway.mac_address)
     known = walk.snapshot.ports.get(gateway.id) if gateway is not None else None

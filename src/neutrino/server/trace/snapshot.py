@@ -33,6 +33,7 @@ from neutrino.server.trace.values import (
     Snapshot,
     TracedFloatingIp,
     TracedHost,
+    TracedLocalIp,
     TracedPort,
     TracedRouter,
 )
@@ -48,6 +49,7 @@ _b, _blocks, _pf, _psg, _a = (
     t.port_security_groups.c,
     t.agents.c,
 )
+_li, _la = t.local_ips.c, t.local_ip_associations.c
 _pairs = msgspec.json.Decoder(tuple[m.AddressPair, ...])
 _decode = msgspec.json.decode
 
@@ -98,8 +100,9 @@ def read_snapshot(connection: Connection, registry: Registry, seeds: Seeds) -> S
         bases = read_bases(connection, sorted(found.routers))
         networks = {key: record.network for key, record in l2.read_networks(connection, sorted(found.networks))}
     floating |= _floating_ips(connection, found, of_routers=True)
-    ports = _ports(connection, found, by_address)
     routers = _routers(connection, bases)
+    local_ips = _local_ips(connection, found, routers.values())
+    ports = _ports(connection, found, by_address | {each.port_id for each in local_ips})
     hosts = _hosts(connection, registry, _host_names(ports.values(), routers.values()))
     return _with_rules(
         connection,
@@ -110,6 +113,7 @@ def read_snapshot(connection: Connection, registry: Registry, seeds: Seeds) -> S
             routers=routers,
             floating_ips=floating,
             forwardings={row.id: row.floatingip_id for row in forwardings},
+            local_ips=local_ips,
             hosts=hosts,
         ),
     )
@@ -189,6 +193,24 @@ def _forwardings(connection: Connection, floating: Mapping[str, TracedFloatingIp
     return list(read_rows(connection, statement, _pf.floatingip_id, sorted(floating)))
 
 
+def _local_ips(connection: Connection, found: _Found, routers: Iterable[TracedRouter]) -> tuple[TracedLocalIp, ...]:
+    """Associations of local IPs with the addresses, on hosts that may send the packet: a local IP may have many."""
+    local = sa.select(_li.id).where(_li.network_id.in_(sorted(found.networks - found.external)))
+    ids = read_ids(connection, local, _li.local_ip_address, sorted(found.addresses))
+    if not ids:
+        return ()
+    hosts = read_ids(connection, sa.select(_p.host), _p.id, sorted(found.ports)) | _host_names((), routers)
+    statement = (
+        sa.select(_li.id, _li.name, _li.project_id, _li.local_ip_address, _li.ip_mode, _la.fixed_ip)
+        .add_columns(_la.fixed_port_id.label("port_id"))
+        .join(t.local_ip_associations, _la.local_ip_id == _li.id)
+        .join(t.ports, _p.id == _la.fixed_port_id)
+        .where(_li.id.in_(sorted(ids)))
+    )
+    rows = read_rows(connection, statement, _p.host, sorted(hosts - {""}))
+    return tuple(build(TracedLocalIp, row) for row in rows)
+
+
 # --- ports ------------------------------------------------------------------------------------------------------------
 
 _PORTS = select(
@@ -261,7 +283,8 @@ def _with_rules(connection: Connection, found: _Found, base: Snapshot) -> Snapsh
     address_groups = {rule.remote_address_group_id for rule in rules if rule.remote_address_group_id}
     routers = [router.router for router in base.routers.values()]
     interfaces = [
-        each for r in routers for each in (*r.interfaces, *r.snat_interfaces, *((r.gateway,) if r.gateway else ()))
+        *(each for r in routers for each in (*r.interfaces, *r.snat_interfaces, *r.extra_gateways)),
+        *(r.gateway for r in routers if r.gateway is not None),
     ]
     firewalls = {port.port.firewall_group_id for port in ports} | {each.firewall_group_id for each in interfaces}
     policies = {port.port.qos_policy_id for port in ports}

@@ -22,7 +22,7 @@ from neutrino.server.hosts.registry import Registry
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_HW, VIF_UNBOUND
 from neutrino.server.trace import visible
 from neutrino.server.trace.ask import Ask, AskOnce
-from neutrino.server.trace.collect import Collected, directory, follow
+from neutrino.server.trace.collect import Collected, chosen_gateways, directory, follow
 from neutrino.server.trace.compare import Result, compare
 from neutrino.server.trace.endpoints import Endpoints, resolve
 from neutrino.server.trace.path import Origin, compute, compute_return
@@ -43,6 +43,7 @@ class Direction:
     path: Path
     collected: Collected
     result: Result
+    newest: int = 0  # position of the newest change of the objects on the path
 
 
 @dataclass(eq=False)
@@ -93,6 +94,8 @@ class Tracer:
         # One for both directions: the way back does not wait again for a host that has not answered.
         ask = AskOnce(self.ask)
         there, back = self._direction(snapshot, ends.origin, path, ask, deadline, flows), None
+        there, answer = self._as_chosen(context, ends, snapshot, there, answer)
+        path = there.path
         if there.result.verdict is not Verdict.DROPPED:
             back = self._back(context, snapshot, path, answer, ask, deadline, flows)
         hidden = self._hidden(context, snapshot, there)
@@ -102,6 +105,20 @@ class Tracer:
             path = visible.not_delivered(path, context, snapshot)
             there, back = self._direction(snapshot, ends.origin, path, None, deadline, flows), None
         return _response(context, values, ends, snapshot, there, back, flows)
+
+    def _as_chosen(
+        self, context: Context, ends: Endpoints, snapshot: Snapshot, there: Direction, answer: Path | None
+    ) -> tuple[Direction, Path | None]:
+        """The path by the gateways that the hosts have chosen of several: only their kernel knows by which one it goes."""
+        gateways, project = chosen_gateways(snapshot, there.collected), _project(context, ends)
+        if not gateways:
+            return there, answer
+        path = compute(snapshot, ends.origin, ends.packet, project_id=project, chosen=gateways)
+        back = compute_return(snapshot, path, project) if path.verdict is not Verdict.DROPPED else None
+        if visible.for_caller(path, back, ends.origin.port_id, context, snapshot) is not path:
+            return there, answer
+        compared = compare(path, there.collected, snapshot, there.newest)
+        return Direction(path, there.collected, compared, there.newest), back
 
     def _back(
         self,
@@ -156,7 +173,7 @@ class Tracer:
             start = _first(snapshot, origin, path)
             places = directory(snapshot, ends_outside=bool(path.end_network_id))
             collected = follow(start, places, ask, self.clock, deadline, flows=flows)
-        return Direction(path, collected, compare(path, collected, snapshot, newest))
+        return Direction(path, collected, compare(path, collected, snapshot, newest), newest)
 
 
 def _project(context: Context, ends: Endpoints) -> str | None:

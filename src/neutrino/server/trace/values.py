@@ -92,6 +92,18 @@ class TracedFloatingIp(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "ACTIVE"
 
 
+class TracedLocalIp(msgspec.Struct, frozen=True, kw_only=True):
+    """An association of a local IP with a port."""
+
+    id: str  # of the local IP
+    name: str = ""
+    project_id: str = ""
+    local_ip_address: str
+    ip_mode: str = "translate"
+    port_id: str
+    fixed_ip: str
+
+
 class TracedHost(msgspec.Struct, frozen=True, kw_only=True):
     """A host by what its agents have reported."""
 
@@ -121,6 +133,7 @@ class Snapshot:
     routers: Mapping[str, TracedRouter] = field(default_factory=dict)
     floating_ips: Mapping[str, TracedFloatingIp] = field(default_factory=dict)
     forwardings: Mapping[str, str] = field(default_factory=dict)  # port forwarding → its floating IP
+    local_ips: tuple[TracedLocalIp, ...] = ()  # that the packet may be for
     hosts: Mapping[str, TracedHost] = field(default_factory=dict)
     named: Mapping[str, Named] = field(default_factory=dict)  # of objects whose values have no name
     shared_networks: frozenset[str] = frozenset()  # that the caller sees though they are another project's

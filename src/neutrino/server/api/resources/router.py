@@ -84,6 +84,7 @@ ROUTER = Resource(
         Attribute("availability_zones", t.ListOf(t.Text())),
         zone_hints(),
         creatable("flavor_id", t.Nullable(t.Text(36)), sort=True),
+        creatable("service_type_id", t.UUID_OR_NONE, default=None),
         Attribute("conntrack_helpers", t.ListOf(t.AnyObject())),
         writable("enable_ndp_proxy", t.Nullable(t.Bool()), filter=True),
         *standard(),

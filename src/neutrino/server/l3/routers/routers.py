@@ -388,6 +388,7 @@ def _new(values: Object, kind: Mapping[str, Any], request: GatewayRequest) -> Ob
         "extra_gw_port_ids": [],
         "status": "ACTIVE",
         "flavor_id": values.get("flavor_id") or None,
+        "service_type_id": values.get("service_type_id"),
         "ha_network_id": None,
         "ha_vr_id": None,
         "routes": [],

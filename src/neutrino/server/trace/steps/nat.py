@@ -106,14 +106,27 @@ def _answers(sent: Packet, reply: Packet) -> bool:
 # --- after routing ----------------------------------------------------------------------------------------------------
 
 
-def after_routing(walk: Walk, part: Part, entry: RouterInterface | None, *, to_outside: bool, translated: bool) -> None:
-    """Translate the source; `entry` is None for packets from outside."""
+def after_routing(
+    walk: Walk,
+    part: Part,
+    entry: RouterInterface | None,
+    leaving: RouterInterface,
+    *,
+    to_outside: bool,
+    translated: bool,
+) -> None:
+    """Translate the source; `entry` is None for packets from outside, `leaving` the interface to the next network."""
     if walk.packet.reply:
         return _destination_back(walk, part)
     if walk.version == 6 or entry is None or not (to_outside or translated):
         return None
+    gateway = leaving if to_outside and leaving in part.gateways else part.outside
     own = sorted(
-        (fip for fip in part.floating_ips if same(fip.fixed_ip_address, walk.packet.source)),
+        (
+            fip
+            for fip in part.floating_ips
+            if same(fip.fixed_ip_address, walk.packet.source) and part.home(fip.network_id) == gateway
+        ),
         key=lambda fip: fip.floating_ip_address,
     )
     if own:
@@ -124,22 +137,52 @@ def after_routing(walk: Walk, part: Part, entry: RouterInterface | None, *, to_o
     if part.local:
         return None
     base, subject = part.router.router, of_router(part.router)
-    address = snat_address(part)
+    address = snat_address(part, gateway)
     if address is None:
         text = f"{subject.title} does not translate sources (enable_snat is false): {walk.packet.source} stays."
         return walk.informs("snat", subject, text)
-    if to_outside and scope(entry, 4) is not None and scope(entry, 4) == scope(part.outside, 4):
+    in_scope = scope(entry, 4) is not None and scope(entry, 4) == scope(part.outside, 4) == scope(gateway, 4)
+    if to_outside and in_scope:
         text = f"Source {walk.packet.source} stays: its network is in the address scope of the external network."
         return walk.informs("snat", subject, text)
-    inform_of_policy(walk, base.gateway_qos_policy_id, EGRESS)
+    if gateway == part.outside:
+        inform_of_policy(walk, base.gateway_qos_policy_id, EGRESS)
     word = "" if to_outside else " As it goes back inside, the reply has to come back through the router."
     text = f"SNAT by {subject}: source {walk.packet.source} → {address}.{word}"
     return _translate(walk, part, "snat", subject, text, source=address)
 
 
-def snat_address(part: Part) -> str | None:
-    addresses = part.outside.addresses if part.outside is not None and part.router.router.enable_snat else ()
+def snat_address(part: Part, gateway: RouterInterface | None) -> str | None:
+    """The source of what leaves by a gateway; None: it is not translated."""
+    addresses = gateway.addresses if gateway is not None and part.router.router.enable_snat else ()
     return next((each.ip_address for each in addresses if each.version == 4), None)
+
+
+def marked_gateway(walk: Walk, part: Part, entry: RouterInterface | None) -> RouterInterface | None:
+    """The gateway by which a packet from inside has to leave, as it has the connection's external address; None: any.
+
+    Of a reply, that which has the address that the first packet was for; of a first packet, that of its floating IP.
+    """
+    if not part.further or entry is None or walk.version == 6:
+        return None
+    if walk.packet.reply:
+        called = [
+            done.before.destination
+            for done in walk.before.translations
+            if done.kind == "dnat" and (done.router_id, done.part) == part.key
+        ]
+        return next((each for each in part.gateways if any(_has(part, each, address) for address in called)), None)
+    homes = [part.home(f.network_id) for f in part.floating_ips if same(f.fixed_ip_address, walk.packet.source)]
+    return next((each for each in part.gateways if each in homes), None)
+
+
+def _has(part: Part, gateway: RouterInterface, address: str) -> bool:
+    """Whether packets to an external address come by a gateway."""
+    floating = {each.floating_ip_address: each.network_id for each in part.floating_ips}
+    floating |= {each.external_ip_address: each.network_id for each in part.forwardings}
+    if address in floating:
+        return part.home(floating[address]) == gateway
+    return any(same(each.ip_address, address) for each in gateway.addresses)
 
 
 def _destination_back(walk: Walk, part: Part) -> None:

@@ -1,12 +1,13 @@
 """Parts of a router: its namespaces on hosts, by the kind of router. Pure.
 
 kind           part      host                             inside            outside
-centralized    router    of its agent                     interfaces        gateway
-HA             router    the active one                   interfaces        gateway
+centralized    router    of its agent                     interfaces        gateways
+HA             router    the active one                   interfaces        gateways
 distributed    router    each with ports on its subnets   interfaces        the host's agent gateway, for floating IPs
-               snat      of its agent, or the active one  SNAT interfaces   gateway
+               snat      of its agent, or the active one  SNAT interfaces   gateways
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 from neutrino.model.routing import FloatingIp, PortForwarding, RouterInterface
@@ -30,10 +31,30 @@ class Part:
     floating_ips: tuple[FloatingIp, ...] = ()
     forwardings: tuple[PortForwarding, ...] = ()
     local: bool = False  # of a distributed router, on the host of the instances: it translates only towards the outside
+    further: tuple[RouterInterface, ...] = ()  # gateways after the first, in order
+    came_by: RouterInterface | None = None  # of a packet from outside: the gateway, if it is not the first
 
     @property
     def key(self) -> tuple[str, str]:
         return self.router.id, self.name
+
+    @property
+    def gateways(self) -> tuple[RouterInterface, ...]:
+        return (*((self.outside,) if self.outside is not None else ()), *self.further)
+
+    @property
+    def entrance(self) -> RouterInterface | None:
+        """The gateway by which a packet from outside came."""
+        return self.came_by or self.outside
+
+    def home(self, network_id: str) -> RouterInterface | None:
+        """The gateway that has the floating IPs of a network; empty: of the first gateway's network."""
+        wanted = network_id or (self.outside.network_id if self.outside is not None else "")
+        return next((each for each in self.gateways if each.network_id == wanted), None)
+
+    def entered_by(self, network_id: str) -> "Part":
+        """The part for a packet that comes from outside by the first gateway on a network."""
+        return dataclasses.replace(self, came_by=self.home(network_id))
 
 
 def central_part(walk: Walk, router: TracedRouter) -> Part:
@@ -41,9 +62,15 @@ def central_part(walk: Walk, router: TracedRouter) -> Part:
     base = router.router
     host = _central_host(walk, router)
     if not base.distributed:
-        return Part(router, ROUTER, host, base.interfaces, base.gateway, base.floating_ips, base.port_forwardings)
+        return Part(
+            *(router, ROUTER, host, base.interfaces, base.gateway, base.floating_ips, base.port_forwardings),
+            further=base.extra_gateways,
+        )
     central = tuple(fip for fip in base.floating_ips if not is_local(walk, router, fip))
-    return Part(router, SNAT, host, base.snat_interfaces, base.gateway, central, base.port_forwardings)
+    return Part(
+        *(router, SNAT, host, base.snat_interfaces, base.gateway, central, base.port_forwardings),
+        further=base.extra_gateways,
+    )
 
 
 def local_part(walk: Walk, router: TracedRouter, host: str) -> Part:
@@ -66,8 +93,15 @@ def is_local(walk: Walk, router: TracedRouter, fip: FloatingIp) -> bool:
     """Whether a distributed router translates a floating IP on the host of its port."""
     host = walk.snapshot.hosts.get(fip.host)
     reaches = host is not None and host.agent_mode in EXTERNAL_MODES
+    # Hosts reach the first gateway's network alone, and all floating IPs of an address are translated in one place.
+    addresses = {each.fixed_ip_address for each in router.router.floating_ips if each.network_id}
+    is_first = fip.fixed_ip_address not in addresses
     return (
-        router.router.distributed and reaches and fip.host in router.local_hosts and fip.host in router.agent_gateways
+        router.router.distributed
+        and reaches
+        and is_first
+        and fip.host in router.local_hosts
+        and fip.host in router.agent_gateways
     )
 
 

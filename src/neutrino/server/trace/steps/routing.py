@@ -1,7 +1,10 @@
 """A packet inside a part of a router: routes, address scopes, firewall groups, translation, in this order. Pure.
 
-destination translated → router's own address, metadata → route → address scopes → firewall groups
+destination translated → router's own address, metadata → route → address scopes → NDP proxy → firewall groups
 → source translated → MTU → next hop
+
+Of several gateways, a translated connection leaves by the one that has its external address; all else by the first, or
+with ECMP by the one that the kernel chooses: the first here, unless a host has answered which (`Walk.chosen`).
 """
 
 from dataclasses import dataclass
@@ -25,6 +28,7 @@ class Onward:
     network_id: str
     address: str
     gateway_of: str = ""  # the subnet whose gateway it is: for an instance that sends
+    port_id: str = ""  # the port that gets it, whoever has the address
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,8 @@ def cross(walk: Walk, part: Part, entry: RouterInterface | None) -> Onward | Non
         return None
     if entry is not None and not entry.admin_state_up:
         _drop_interface(walk, entry)
-    route = find_route(part, walk.packet.destination)
+    marked = nat.marked_gateway(walk, part, entry)
+    route = find_route(part, walk.packet.destination, marked, walk.chosen)
     if route is None and part.local:
         return _outward(walk, part, entry, translated)
     if route is None:
@@ -56,29 +61,56 @@ def cross(walk: Walk, part: Part, entry: RouterInterface | None) -> Onward | Non
     return _forward(walk, part, entry, route, translated)
 
 
-def find_route(part: Part, destination: str) -> Route | None:
-    """The route with the longest prefix: of an interface, an extra route, or the gateway's default."""
-    version = 6 if ":" in destination else 4
-    found: list[Route] = []
-    outside = part.outside if not part.local else None
-    several = [(each, False) for each in part.inside] + ([(outside, True)] if outside is not None else [])
-    for interface, is_outside in several:
+def find_route(
+    part: Part, destination: str, marked: RouterInterface | None = None, chosen: frozenset[str] = frozenset()
+) -> Route | None:
+    """The route with the longest prefix: of an interface, an extra route, or a gateway's default."""
+    gateways = part.gateways if not part.local else ()
+    default = _default_route(part, destination, marked, chosen)
+    if marked is not None and default is not None and _is_on_another(part, destination, marked):
+        return default
+    found = [default] if default is not None else []
+    for interface, is_outside in [(each, False) for each in part.inside] + [(each, True) for each in gateways]:
         on_link = [address.cidr for address in interface.addresses] + list(interface.other_subnets)
         found += [Route(interface, destination, cidr, "interface", is_outside) for cidr in on_link]
         for route in part.router.router.routes:
             if any(contains(cidr, route.nexthop) for cidr in on_link):
                 found.append(Route(interface, route.nexthop, route.destination, "extra route", is_outside))
-    if outside is not None:
-        gateways = (a.gateway_ip for a in outside.addresses if a.version == version and a.gateway_ip)
-        default = next(gateways, None)
-        if default is not None:
-            found.append(Route(outside, default, "::/0" if version == 6 else "0.0.0.0/0", "default route", True))
     matching = [route for route in found if contains(route.prefix, destination)]
     # An on-link subnet wins over an extra route of the same length, which wins over the default route.
     order = ("interface", "extra route", "default route")
     return max(
         matching, key=lambda r: (ip_network(r.prefix, strict=False).prefixlen, -order.index(r.kind)), default=None
     )
+
+
+def _default_route(
+    part: Part, destination: str, marked: RouterInterface | None, chosen: frozenset[str]
+) -> Route | None:
+    """By the marked gateway, or the first; with ECMP, by any."""
+    version = 6 if ":" in destination else 4
+    prefix = "::/0" if version == 6 else "0.0.0.0/0"
+    several = part.gateways if not part.local else ()
+    has_ecmp = part.router.router.enable_default_route_ecmp and len(several) > 1
+    if marked is not None and _next_hop(marked, version):
+        several = (marked,)
+    elif has_ecmp:
+        several = tuple(sorted((each for each in several if each.admin_state_up), key=lambda e: e.id not in chosen))
+    else:
+        several = several[:1]
+    routes = (Route(each, hop, prefix, "default route", True) for each in several if (hop := _next_hop(each, version)))
+    return next(routes, None)
+
+
+def _next_hop(gateway: RouterInterface, version: int) -> str | None:
+    return next((a.gateway_ip for a in gateway.addresses if a.version == version and a.gateway_ip), None)
+
+
+def _is_on_another(part: Part, destination: str, marked: RouterInterface) -> bool:
+    """Whether the destination is on the network of another gateway: connections leave by their own all the same."""
+    others = (each for each in part.gateways if each.network_id != marked.network_id)
+    cidrs = (cidr for each in others for cidr in (*(a.cidr for a in each.addresses), *each.other_subnets))
+    return any(contains(cidr, destination) for cidr in cidrs)
 
 
 def _forward(
@@ -89,15 +121,18 @@ def _forward(
         _drop_interface(walk, route.interface)
     hop = "" if same(route.next_hop, walk.packet.destination) else f" to next hop {route.next_hop}"
     place = "its gateway" if route.to_outside else f"its interface {_subject(walk, route.interface).id}"
+    if route.to_outside and part.further:
+        place = f"its gateway {_subject(walk, route.interface).id}"
     what = f"{route.kind} {route.prefix} by {place}{hop}."
     walk.passes("route", subject, f"{subject.title} on host {part.host}: {what}", f"{subject.title}: {what}")
     _scopes(walk, part, entry, route, translated)
+    _ndp_proxy(walk, part, entry, route)
     if filtered:
-        came = entry if entry is not None else part.outside
+        came = entry if entry is not None else part.entrance
         if came is not None:
             firewall_group(walk, came.firewall_group_id, EGRESS, _subject(walk, came))
         firewall_group(walk, route.interface.firewall_group_id, INGRESS, _subject(walk, route.interface))
-    nat.after_routing(walk, part, entry, to_outside=route.to_outside, translated=translated)
+    nat.after_routing(walk, part, entry, route.interface, to_outside=route.to_outside, translated=translated)
     check_mtu(walk, route.interface.network_id)
     if walk.packet.ttl <= 1:
         walk.drops("route", subject, Cause.TTL_EXPIRED, f"The TTL has expired in {subject}: a routing loop.")
@@ -162,7 +197,7 @@ def _is_own(walk: Walk, part: Part, entry: RouterInterface | None) -> bool:
         text = f"{subject.title} passes it to the metadata proxy on host {part.host}."
         walk.passes("metadata", subject, text, f"{subject.title} passes it to the metadata proxy.")
         return True
-    own = [*part.inside, *([part.outside] if part.outside is not None else [])]
+    own = [*part.inside, *part.gateways]
     if not any(same(address.ip_address, packet.destination) for each in own for address in each.addresses):
         return False
     walk.passes("delivered", subject, f"{packet.destination} is an address of {subject}, which answers itself.")
@@ -171,13 +206,13 @@ def _is_own(walk: Walk, part: Part, entry: RouterInterface | None) -> bool:
 
 def _scopes(walk: Walk, part: Part, entry: RouterInterface | None, route: Route, translated: bool) -> None:
     version = walk.version
-    came = nat.scope(entry if entry is not None else part.outside, version)
+    came = nat.scope(entry if entry is not None else part.entrance, version)
     goes = nat.scope(route.interface, version)
     if came == goes or translated or (part.local and (entry is None or route.to_outside)):
         return
     if walk.packet.reply and nat.is_translated(walk, part):
         return
-    if route.to_outside and version == 4 and (nat.snat_address(part) or _has_floating_ip(walk, part)):
+    if route.to_outside and version == 4 and (nat.snat_address(part, route.interface) or _has_floating_ip(walk, part)):
         return
     delegated = {each.subnet_id for each in part.router.router.delegations}
     inner = route.interface if entry is None else entry
@@ -186,6 +221,22 @@ def _scopes(walk: Walk, part: Part, entry: RouterInterface | None, route: Route,
     subject = of_router(part.router)
     text = f"{subject.title} does not forward from {_scope_words(came)} to {_scope_words(goes)} without translation."
     walk.drops("address-scope", subject, Cause.ADDRESS_SCOPE, text)
+
+
+def _ndp_proxy(walk: Walk, part: Part, entry: RouterInterface | None, route: Route) -> None:
+    """While the router proxies NDP, only proxied addresses of subnets in its gateway's scope are reached from outside."""
+    base, destination = part.router.router, walk.packet.destination
+    from_gateway = entry is None and part.outside is not None and part.entrance == part.outside
+    if not base.enable_ndp_proxy or not from_gateway or walk.version == 4 or route.to_outside:
+        return
+    scope = nat.scope(part.outside, 6)
+    subnets = [a.cidr for port in part.inside for a in port.addresses if a.version == 6 and a.address_scope_id == scope]
+    is_proxied = any(same(each.ip_address, destination) for each in base.ndp_proxies)
+    if is_proxied or not any(contains(cidr, destination) for cidr in subnets):
+        return
+    subject = of_router(part.router)
+    text = f"{subject.title} has enable_ndp_proxy, and no NDP proxy for {destination}: the outside does not reach it."
+    walk.drops("ndp-proxy", subject, Cause.NO_NDP_PROXY, text)
 
 
 def _has_floating_ip(walk: Walk, part: Part) -> bool:
@@ -207,6 +258,10 @@ def _subject(walk: Walk, interface: RouterInterface) -> Subject:
     return of_port(port) if port is not None else Subject("port", interface.id)
 
 
+def gateways_of(router: Router) -> tuple[RouterInterface, ...]:
+    return (*((router.gateway,) if router.gateway is not None else ()), *router.extra_gateways)
+
+
 def interface_of(router: Router, port_id: str) -> RouterInterface | None:
-    several = [*router.interfaces, *router.snat_interfaces, *([router.gateway] if router.gateway is not None else [])]
+    several = [*router.interfaces, *router.snat_interfaces, *gateways_of(router)]
     return next((each for each in several if each.id == port_id), None)

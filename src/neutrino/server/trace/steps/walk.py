@@ -25,7 +25,7 @@ from neutrino.server.trace.values import (
     Translation,
 )
 
-_WORDS = {"qos_policy": "QoS policy", "floatingip": "floating IP"}
+_WORDS = {"qos_policy": "QoS policy", "floatingip": "floating IP", "local_ip": "local IP"}
 
 
 class Dropped(Exception):
@@ -64,6 +64,8 @@ class Walk:
     groups: set[str] = field(default_factory=set)
     translations: list[Translation] = field(default_factory=list)
     doubts: list[Cause] = field(default_factory=list)  # why the verdict is not certain
+    led_to: str = ""  # the port that the switch leads the packet to, whoever has its address
+    chosen: frozenset[str] = frozenset()  # of several gateways with equal default routes: those that hosts have chosen
     end_port_id: str = ""
     end_network_id: str = ""
     end_router_id: str = ""
