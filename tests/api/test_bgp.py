@@ -233,7 +233,7 @@ def address(router: Object) -> str:
 
 
 def test_routes_of_tenant_networks(admin: Api) -> None:
-    scope, network, tenants, router = scoped(admin)
+    _, network, tenants, router = scoped(admin)
     one = speaker(admin)
     act(admin, one, "add_gateway_network", network_id=network["id"]).expect(200)
     assert routes(admin, one) == {}

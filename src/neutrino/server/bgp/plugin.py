@@ -1,7 +1,7 @@
 """The service plugin `bgp`: BGP speakers and peers, and which agents serve which speakers.
 
-    GET, POST  /v2.0/agents/{agent}/bgp-drinstances      DELETE  /v2.0/agents/{agent}/bgp-drinstances/{speaker}
-    GET        /v2.0/bgp-speakers/{speaker}/bgp-dragents
+GET, POST  /v2.0/agents/{agent}/bgp-drinstances      DELETE  /v2.0/agents/{agent}/bgp-drinstances/{speaker}
+GET        /v2.0/bgp-speakers/{speaker}/bgp-dragents
 """
 
 from collections.abc import Sequence

@@ -104,8 +104,8 @@ def _routers(connection: Connection, of: dict[str, Any], *, subnets: bool) -> li
         distributed[row.router_id] = row.distributed
         gateways[row.router_id].append(GatewayAddress(row.network_id, row.ip_address, row.address_scope_id))
     behind: defaultdict[str, list[TenantSubnet]] = defaultdict(list)
-    for row in connection.execute(_SUBNETS, of) if subnets and gateways else ():
-        behind[row.router_id].append(TenantSubnet(row.network_id, row.cidr, row.address_scope_id))
+    for each in connection.execute(_SUBNETS, of) if subnets and gateways else ():
+        behind[each.router_id].append(TenantSubnet(each.network_id, each.cidr, each.address_scope_id))
     return [AdvertisedRouter(key, distributed[key], found, behind[key]) for key, found in gateways.items()]
 
 

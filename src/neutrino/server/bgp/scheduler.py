@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -98,7 +99,7 @@ class BgpScheduler(AgentScheduler):
             raise errors.DrAgentNotHostingBgpSpeaker(bgp_speaker_id=object_id, agent_id=agent_id)
 
 
-def _agent(connection: Connection, agent_id: str) -> sa.Row[tuple[str, bool]]:
+def _agent(connection: Connection, agent_id: str) -> sa.Row[Any]:
     found = connection.execute(sa.select(_a.agent_type, _a.admin_state_up).where(_a.id == agent_id)).first()
     if found is None:
         raise errors.AgentNotFound(id=agent_id)
