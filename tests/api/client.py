@@ -167,6 +167,8 @@ class Api:
 
 
 PLURALS = {
+    "bgp_peer": "bgp-peers",
+    "bgp_speaker": "bgp-speakers",
     "rbac_policy": "rbac-policies",
     "security_group": "security-groups",
     "security_group_rule": "security-group-rules",

@@ -10,6 +10,7 @@ from typing import Any
 from oslo_config import cfg, types
 from oslo_log import log
 
+from neutrino.agent.bgp import config as bgp
 from neutrino.agent.dhcp import config as dhcp
 from neutrino.agent.l3 import config as l3
 from neutrino.agent.metadata import config as metadata
@@ -22,7 +23,7 @@ from neutrino.errors import RefusedToStart
 from neutrino.metrics.listener import address as metrics_address
 from neutrino.metrics.listener import options as metrics_options
 
-ROLES = ("l2", "dhcp", "l3", "metadata")
+ROLES = ("l2", "dhcp", "l3", "metadata", "bgp")
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
 
 GLOBAL = [
@@ -167,6 +168,7 @@ GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
     ("agent", AGENT),
     ("securitygroup", SECURITYGROUP),
     ("network_log", NETWORK_LOG),
+    ("bgp", bgp.OPTIONS),
     ("ml2", ML2),
     ("metrics", metrics_options("127.0.0.1:9698")),
 )
@@ -215,6 +217,8 @@ def check(conf: cfg.ConfigOpts) -> None:
     metrics_address(conf)
     if "l2" in conf.roles:
         _check_tunnels(conf)
+    if "bgp" in conf.roles:
+        bgp.router_id(conf)
     if conf.radvd_user and not _is_user(conf.radvd_user):
         raise RefusedToStart(f"radvd_user={conf.radvd_user}: there is no such user")
     problem = l3.ipv6_gateway_problem(conf)

@@ -14,6 +14,7 @@ from prometheus_client import generate_latest
 
 from neutrino import __version__, logs, private
 from neutrino.agent import config, loop, measures
+from neutrino.agent.bgp import build as bgp
 from neutrino.agent.context import Intervals, RoleContext
 from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.l2 import build as l2
@@ -134,6 +135,7 @@ def _roles(context: RoleContext) -> list[Role]:
         "dhcp": dhcp.build,
         "l3": l3.build,
         "metadata": metadata.build,
+        "bgp": bgp.build,
     }
     return [build(context) for name, build in builders.items() if name in context.conf.roles]
 

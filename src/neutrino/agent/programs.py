@@ -11,6 +11,7 @@ PROGRAMS: Mapping[str, Mapping[str, str]] = {
     "dhcp": {"dnsmasq": "dnsmasq-base", "conntrack": "conntrack"},
     "l3": {"nft": "nftables", "conntrack": "conntrack"},
     "metadata": {},
+    "bgp": {"/usr/lib/frr/bgpd": "frr", "vtysh": "frr"},
 }
 CAP_NET_ADMIN = 12
 

@@ -49,7 +49,7 @@ class Drift:
 
 
 class Role(Protocol):
-    """One of l2, dhcp, l3, metadata. All methods but `run` and `find` return at once."""
+    """One of l2, dhcp, l3, metadata, bgp. All methods but `run` and `find` return at once."""
 
     name: str
 

@@ -5,11 +5,13 @@ being one: `neutrino up` does it at its end, and at its start for a run that was
 who knows whether the switch itself stays.
 """
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from oslo_config import cfg
 
+from neutrino.agent.bgp import build as bgp
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
 from neutrino.agent.l3 import fip, routers
@@ -32,6 +34,7 @@ def tear_down(conf: cfg.ConfigOpts) -> None:
     for name in _recorded(Path(conf.state_path), dnsmasq):
         if name in existing:
             namespaces.delete(name)  # deletes the inner ends of veth pairs, and with them the outer ones
+    shutil.rmtree(Path(conf.state_path) / bgp.DIRECTORY, ignore_errors=True)
     for records in (routers.RECORDS, fip.RECORDS):
         for name in list_directory(Path(conf.state_path) / records):
             (Path(conf.state_path) / records / name).unlink()

@@ -71,6 +71,7 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron.services.metering.metering_plugin.MeteringPlugin": "metering",
             "neutron.services.logapi.logging_plugin.LoggingPlugin": "log",
             "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin": "local_ip",
+            "neutron_dynamic_routing.services.bgp.bgp_plugin.BgpPlugin": "bgp",
             **dict.fromkeys(
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),
@@ -93,7 +94,7 @@ TABLE: dict[tuple[str, str], Names] = {
                 (
                     *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
                     *("pvlan", "neutron.services.pvlan.pvlan_plugin.PVLANPlugin"),
-                    *("firewall", "vpnaas", "bgp", "taas", "sfc", "flow_classifier", "bgpvpn"),
+                    *("firewall", "vpnaas", "taas", "sfc", "flow_classifier", "bgpvpn"),
                 ),
                 _NOT_HERE,
             ),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from neutrino.lab import nova_metadata
 from neutrino.lab.errors import LabError
-from neutrino.model.roles import ROLES
+from neutrino.model.roles import USUAL
 
 MAX_HOSTS = 64
 MIN_MTU, MAX_MTU = 1300, 9000  # IPv6 needs 1280 bytes inside a tunnel, plus the tunnel's headers
@@ -41,7 +41,7 @@ class LabSettings:
     underlay_ip_version: int = 4
     datapath: str = NETDEV
     central: int = 2  # the first hosts, whose L3 agents host routers of every kind; the others only distributed parts
-    roles: tuple[str, ...] = ROLES
+    roles: tuple[str, ...] = USUAL
     server_config_files: tuple[str, ...] = ()
     agent_config_files: tuple[str, ...] = ()
 

@@ -15,7 +15,8 @@ DHCP: Final = "DHCP agent"
 L3: Final = "L3 agent"
 METADATA: Final = "Metadata agent"
 NIC_SWITCH: Final = "NIC Switch agent"
-AGENT_TYPES: Final = (OVS, DHCP, L3, METADATA, NIC_SWITCH)
+BGP: Final = "BGP dynamic routing agent"
+AGENT_TYPES: Final = (OVS, DHCP, L3, METADATA, NIC_SWITCH, BGP)
 
 # --- keys of `configurations` that agents write and the server or other agents read -----------------------------------
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from neutrino.model import state
+from neutrino.model.bgp import BgpSpeaker
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from neutrino.model.firewall import FirewallGroup
 from neutrino.model.packet_log import PacketLog
 from neutrino.model.qos import QosPolicy
-from neutrino.model.roles import DHCP, L2, L3
+from neutrino.model.roles import BGP, DHCP, L2, L3
 from neutrino.model.routing import Router
 
 
@@ -46,6 +47,7 @@ _KINDS: Final = (
     Kind("dhcp_port", DhcpPort, frozenset({DHCP, L3}), "dhcp_ports"),
     Kind("router", Router, frozenset({L3}), "routers"),
     Kind("dvr_mac", state.DvrMac, _L2, "dvr_macs"),
+    Kind("bgp_speaker", BgpSpeaker, frozenset({BGP}), "bgp_speakers"),
 )
 KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in _KINDS}
 

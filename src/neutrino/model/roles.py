@@ -5,8 +5,10 @@ from typing import Final
 
 from neutrino.model import agents
 
-L2, DHCP, L3, METADATA = "l2", "dhcp", "l3", "metadata"
-ROLES: Final = (L2, DHCP, L3, METADATA)
+L2, DHCP, L3, METADATA, BGP = "l2", "dhcp", "l3", "metadata", "bgp"
+ROLES: Final = (L2, DHCP, L3, METADATA, BGP)
+USUAL: Final = (L2, DHCP, L3, METADATA)
+"""The roles of a host that does everything by itself. BGP needs peers, and FRR, which few hosts have."""
 LEAST: Final = (L2, METADATA)
 """The roles of a compute host, and the default of a new credential: DHCP and L3 see other tenants' objects."""
 
@@ -16,6 +18,7 @@ AGENT_TYPES: Final[Mapping[str, str]] = {
     agents.DHCP: DHCP,
     agents.L3: L3,
     agents.METADATA: METADATA,
+    agents.BGP: BGP,
 }
 """The role of each agent type of the API; a closed list."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from oslo_config import cfg
 
 from neutrino.server import config
+from neutrino.server.bgp.plugin import build_scheduler
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
 from neutrino.server.dns.build import ExternalDns, build_dns
 from neutrino.server.events import nova
@@ -83,8 +84,12 @@ def host_reports(backend: Backend, metered: Send = lambda event, payload, host: 
     if "trunk" in plugins:
         statuses["trunk"] = TrunkStatus(db).take
 
+    speakers = build_scheduler(services) if "bgp" in plugins else None
+
     def switch_reported(report: Report) -> None:
         dhcp.reported(report)
+        if speakers is not None:
+            speakers.reported(report)
         if backend.segments is not None:
             backend.segments.host_reported(report)
 

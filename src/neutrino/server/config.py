@@ -98,7 +98,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             type=list_type("DEFAULT", "service_plugins"),
             default=[
                 *("router", "qos", "firewall_v2", "segments", "network_segment_range", "trunk"),
-                *("metering", "log", "local_ip"),
+                *("metering", "log", "local_ip", "bgp"),
             ],
             help="Entry points of further plugins, each with resources of its own.",
         ),

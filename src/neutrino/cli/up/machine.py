@@ -23,7 +23,7 @@ from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.namespaces import command
 from neutrino.lab.instances.instances import Instances, VmRecords
 from neutrino.lab.settings import render_template
-from neutrino.model.roles import ROLES
+from neutrino.model.roles import USUAL
 
 EXTERNAL_BRIDGE, EXTERNAL_NETWORK = "br-ex", "external"
 EXTERNAL_CIDR, EXTERNAL_GATEWAY = "172.24.4.0/24", "172.24.4.1"
@@ -45,7 +45,7 @@ def choose_datapath(state: Path) -> str:
     """The datapath for this machine, or LabError with the reason why networks cannot be wired on it."""
     if not has_capability(CAP_NET_ADMIN):
         raise LabError("creating network devices needs CAP_NET_ADMIN: run it as root")
-    missing = preflight.missing_programs({**PROGRAMS, **preflight.programs_of(ROLES)})
+    missing = preflight.missing_programs({**PROGRAMS, **preflight.programs_of(USUAL)})
     if missing:
         raise LabError(f"programs are missing: apt-get install {' '.join(sorted(set(missing.values())))}")
     others = others_running(state / "ovs")
@@ -110,7 +110,7 @@ class Run:
             Path(__file__).with_name("agent.conf"),
             host=self.host,
             state=self.state,
-            roles=",".join(ROLES),
+            roles=",".join(USUAL),
             datapath=self.datapath,
             network=EXTERNAL_NETWORK,
             bridge=EXTERNAL_BRIDGE,
@@ -135,10 +135,10 @@ class Run:
         with opened(configuration(server_files)) as db:
             credentials = Credentials(db)
             if self.host in credentials.known():
-                credentials.set_roles(self.host, ROLES)
+                credentials.set_roles(self.host, USUAL)
                 path.write_text(credentials.rotate(self.host))
             else:
-                path.write_text(credentials.add(self.host, ROLES))
+                path.write_text(credentials.add(self.host, USUAL))
         return run_agent(agent_files)
 
     def instances(self) -> Instances:

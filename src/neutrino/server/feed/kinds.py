@@ -12,7 +12,7 @@ from neutrino.model.kinds import KINDS
 from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port, SecurityGroup
 from neutrino.server.feed import stores
-from neutrino.server.feed.readers import firewalls, l2, packet_logs, qos, routers
+from neutrino.server.feed.readers import bgp, firewalls, l2, packet_logs, qos, routers
 from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.feed.stores import Reader, ServedKind
 
@@ -138,6 +138,7 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
         key=lambda mac: "all",
         subscriber=attrgetter("id"),
     ),
+    ServedKind(KINDS["bgp_speaker"], stores.HostObjects, source="bgp_speaker", read=bgp.read_speakers),
 )
 
 

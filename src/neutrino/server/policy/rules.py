@@ -303,6 +303,15 @@ LOCAL_IP = {
     "delete_local_ip_port_association": PARENT_MEMBER,
 }
 
+BGP = {
+    **crud("bgp_speaker", ADMIN, ADMIN),
+    **crud("bgp_peer", ADMIN, ADMIN),
+    **dict.fromkeys(("add_bgp_peer", "remove_bgp_peer", "add_gateway_network", "remove_gateway_network"), ADMIN),
+    "get_advertised_routes": ADMIN,
+    **dict.fromkeys(("add_bgp_speaker_to_dragent", "remove_bgp_speaker_from_dragent"), ADMIN),
+    **dict.fromkeys(("list_bgp_speaker_on_dragent", "list_dragent_hosting_bgp_speaker"), ADMIN),
+}
+
 HISTORY = {"get_change": ADMIN_OR_READER}
 
 DEFAULTS = (
@@ -324,5 +333,6 @@ DEFAULTS = (
     | METERING
     | LOGGING
     | LOCAL_IP
+    | BGP
     | HISTORY
 )

@@ -13,7 +13,7 @@ from neutrino.server.status.problems import Problem, seconds_since
 from neutrino.server.status.processes import FEED, SILENT_AFTER
 
 Object = dict[str, Any]
-ROLES: Final = {words.OVS: "l2", words.DHCP: "dhcp", words.L3: "l3", words.METADATA: "metadata"}
+ROLES: Final = {words.OVS: "l2", words.DHCP: "dhcp", words.L3: "l3", words.METADATA: "metadata", words.BGP: "bgp"}
 MAX_PROBLEMS: Final = 200  # in one document; their number is always given
 
 

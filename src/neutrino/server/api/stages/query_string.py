@@ -89,7 +89,9 @@ def filter_type(attribute: Attribute) -> t.Bool | t.Integer | None:
     if isinstance(kind, t.Bool):
         return kind
     numeric = isinstance(kind, t.OneOf) and all(isinstance(value, int) for value in kind.values)
-    return t.Integer() if numeric or isinstance(kind, t.Integer) else None
+    if isinstance(kind, t.Integer):
+        return t.Integer(max=max(kind.max, t.DB_INTEGER_MAX))  # a column of 64 bits has attributes beyond 32
+    return t.Integer() if numeric else None
 
 
 def _value(attribute: Attribute, text: str) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from sqlalchemy.engine import Connection
 
 from neutrino.server.feed.change_log import Row
+from neutrino.server.feed.readers.bgp import speakers_of
 from neutrino.server.feed.readers.firewalls import groups_of
 from neutrino.server.feed.readers.l2 import networks_of_subnets
 from neutrino.server.feed.readers.metering import metered_routers
@@ -37,6 +38,8 @@ def read_changed(
     # In this order: each query starts from ids that the ones before it have added.
     ports, networks, agents = list(ids["port"]), list(ids["network"]), list(ids["agent"])
     ids["router"] |= dict.fromkeys(routers_of(connection, ports, networks, agents))
+    # Not of routers that follow: what a port behind a distributed router changes for its hosts, it does not for a speaker.
+    ids["bgp_speaker"] |= dict.fromkeys(speakers_of(connection, list(ids["router"]), ports, agents))
     ids["router"] |= dict.fromkeys(distributed_routers_of(connection, ports, last_networks(ports), agents))
     ids["port"] |= dict.fromkeys(shared_ports(connection, list(ids["router"])))
     ids["router"] |= dict.fromkeys(metered_routers(connection, list(ids["metering_label"])))

@@ -1,0 +1,89 @@
+"""bgpd's directory, and its configuration while it runs, through vtysh.
+
+The directory of a speaker is the record by which an agent that has lost its memory knows what it serves. It belongs to
+bgpd's user, and only that user and root enter it: the configuration has the passwords of peers.
+"""
+
+import os
+import pwd
+import shutil
+from pathlib import Path
+
+from neutrino import private
+from neutrino.agent.bgp.render import Config, as_file, changes, parse
+from neutrino.agent.supervisor import list_directory, write_file
+from neutrino.dataplane.process.api import Daemon
+from neutrino.dataplane.program import ProgramError, run_program
+
+CONFIG, COMMANDS, PID, LOG = "bgpd.conf", "commands", "pid", "log"
+SOCKET = "bgpd.vty"  # as bgpd and vtysh name it
+MAX_SOCKET_PATH = 107  # of a Unix socket
+
+
+def daemon_name(speaker_id: str) -> str:
+    return f"bgpd {speaker_id}"
+
+
+class Bgpd:
+    """Blocking. `directory` holds the directories of speakers."""
+
+    def __init__(self, directory: str, program: str, user: str) -> None:
+        """`user`: whom bgpd runs as; empty: as the agent."""
+        self._directory = Path(directory)
+        self._program = program
+        self._owner = pwd.getpwnam(user) if user else None
+
+    def speakers(self) -> frozenset[str]:
+        """Speakers that have a directory here."""
+        return frozenset(list_directory(self._directory))
+
+    def daemon(self, speaker_id: str) -> Daemon:
+        here = self._directory / speaker_id
+        # It listens on no port: sessions are those that it opens itself, as with Neutron's agent, so that it does not
+        # interfere with another BGP daemon of the host. It talks to no zebra and writes no route.
+        alone = ("--bgp_port", "0", "--vty_port", "0", "--no_zebra", "--no_kernel")
+        files = ("--config_file", str(here / CONFIG), "--pid_file", str(here / PID), "--vty_socket", str(here))
+        user = (
+            ("--skip_runas",)
+            if self._owner is None
+            else ("--user", self._owner.pw_name, "--group", self._owner.pw_name)
+        )
+        return Daemon(
+            daemon_name(speaker_id),
+            (self._program, *alone, *files, *user, "--log", "stdout"),
+            pid_file=str(here / PID),
+            log_file=str(here / LOG),
+            writes_pid_file=True,
+        )
+
+    def write(self, speaker_id: str, config: Config) -> None:
+        """Write the configuration that bgpd reads when it is started."""
+        here = self._directory / speaker_id
+        if len(str(here / SOCKET)) > MAX_SOCKET_PATH:
+            raise ProgramError(f"{here / SOCKET} is too long for a socket: state_path needs to be shorter")
+        private.own_directory(self._directory, passable=True)
+        private.own_directory(here)
+        write_file(here / CONFIG, as_file(config))
+        if self._owner is not None:
+            for path in (here, here / CONFIG):
+                os.chown(path, self._owner.pw_uid, self._owner.pw_gid)
+
+    def plan(self, speaker_id: str, config: Config) -> list[str]:
+        """The commands that a running bgpd lacks."""
+        return changes(config, parse(self._vtysh(speaker_id, "--command", "show running-config")))
+
+    def apply(self, speaker_id: str, commands: list[str]) -> None:
+        """From a file that only root reads: passwords are in no process's arguments."""
+        path = self._directory / speaker_id / COMMANDS
+        write_file(path, "".join(f"{command}\n" for command in commands))
+        try:
+            self._vtysh(speaker_id, "--inputfile", str(path))
+        finally:
+            path.unlink(missing_ok=True)
+
+    def forget(self, speaker_id: str) -> None:
+        shutil.rmtree(self._directory / speaker_id, ignore_errors=True)
+
+    def _vtysh(self, speaker_id: str, *arguments: str) -> str:
+        socket = ("--vty_socket", str(self._directory / speaker_id), "--daemon", "bgpd")
+        return run_program(("vtysh", *socket, *arguments))

@@ -1,0 +1,135 @@
+"""The BGP role: one bgpd per speaker of this host, in the host's own namespace.
+
+It is a role and not an extension of another one: the API has it as an agent of its own type, with its own scheduling, and
+a host with BGP may have no router and no port.
+"""
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
+
+from neutrino.agent.bgp.bgpd import Bgpd, daemon_name
+from neutrino.agent.bgp.render import Settings, render
+from neutrino.agent.measures import Measure, of_daemons
+from neutrino.agent.reconcile_loop import ReconcileLoop
+from neutrino.agent.role import Drift, RoleFeed, described
+from neutrino.agent.supervisor import RESPAWN, Action, Service, Supervisor
+from neutrino.dataplane.process.api import ProcessError, Processes
+from neutrino.dataplane.program import ProgramError
+from neutrino.feed.state import StateChange
+from neutrino.metrics.catalog import DRIFT
+from neutrino.model import agents
+from neutrino.model.bgp import BgpSpeaker
+
+LOG = logging.getLogger(__name__)
+SPEAKER = "bgp_speaker"
+VERIFY_SECONDS = 2.0  # after a start
+
+
+@dataclasses.dataclass(eq=False)
+class BgpRole:
+    feed: RoleFeed
+    bgpd: Bgpd
+    processes: Processes
+    settings: Settings
+    description: agents.AgentState
+    _: dataclasses.KW_ONLY
+    repair: Callable[[], float] = lambda: 60.0
+    child_action: Literal["respawn", "exit"] = RESPAWN
+    report_soon: Callable[[], None] = lambda: None
+    name: str = dataclasses.field(default="bgp", init=False)
+
+    def __post_init__(self) -> None:
+        self._supervisor = Supervisor(self.processes, action=self.child_action)
+        self._loop = ReconcileLoop(
+            self.feed,
+            SPEAKER,
+            "BGP speaker",
+            self._reconcile,
+            self.bgpd.speakers,
+            failures=(ProcessError, ProgramError, OSError),
+            interval=self.repair,
+            role=self.name,
+            served=lambda: self.feed.state.objects[SPEAKER],
+            report_soon=self.report_soon,
+            workers=1,
+        )
+
+    # --- calls of the agent -----------------------------------------------------------------------------------------
+
+    def changed(self, change: StateChange) -> None:
+        if change.kind == SPEAKER:
+            self._loop.put(change.id)
+
+    def synced(self) -> None:
+        self._loop.synced()
+
+    def applied(self) -> int | None:
+        return self._loop.position
+
+    def describe(self) -> Iterable[agents.AgentState]:
+        speakers = self.feed.state.objects[SPEAKER].values()
+        values = {
+            "bgp_speakers": len(speakers),
+            "bgp_peers": sum(len(speaker.peers) for speaker in speakers),
+            "advertise_routes": sum(len(speaker.routes) for speaker in speakers),
+        }
+        yield described(self.description, values, {**self.feed.state.problems_of(SPEAKER), **self._loop.problems})
+
+    def measures(self) -> Iterator[Measure]:
+        yield from self._loop.measures()
+        yield from of_daemons(self._supervisor)
+
+    async def settle(self) -> None:
+        await self._loop.queue.idle()
+
+    async def find(self) -> Drift:
+        return await asyncio.to_thread(self._loop.find, self.name, self._plan)
+
+    def _plan(self, speaker_id: str) -> tuple[list[str], str]:
+        speaker = self.feed.state.get(SPEAKER, speaker_id)
+        lines = self._supervisor.plan(Service(self.bgpd.daemon(speaker_id)))
+        if lines or not isinstance(speaker, BgpSpeaker):
+            return lines, ""
+        commands = self.bgpd.plan(speaker_id, render(speaker, self.settings))
+        return [f"bgpd: {_masked(command.strip())}" for command in commands], ""
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._loop.run())
+            group.create_task(self._supervisor.run())
+
+    async def _reconcile(self, speaker_id: str) -> str:
+        speaker = self.feed.state.get(SPEAKER, speaker_id)
+        if not isinstance(speaker, BgpSpeaker):
+            if self._loop.is_synced:
+                await self._supervisor.stop(daemon_name(speaker_id), pid_file=self.bgpd.daemon(speaker_id).pid_file)
+                await asyncio.to_thread(self.bgpd.forget, speaker_id)
+            return ""
+        service, config = Service(self.bgpd.daemon(speaker_id)), render(speaker, self.settings)
+        # What the cache lacks may be announced rightly: until the first sync, a running bgpd is left as it is.
+        if not self._loop.is_synced and await asyncio.to_thread(self._supervisor.is_running, service.daemon):
+            await self._supervisor.ensure(service, complete=False)
+            return ""
+        await asyncio.to_thread(self.bgpd.write, speaker_id, config)
+        action, _ = await self._supervisor.ensure(service)
+        if action is not Action.NOTHING:
+            LOG.info("BGP speaker %s: %s of bgpd", speaker_id, action.value)
+            self._loop.queue.later(speaker_id, VERIFY_SECONDS)  # whether bgpd has accepted every line
+            return ""
+        commands = await asyncio.to_thread(self.bgpd.plan, speaker_id, config)
+        if commands:
+            await asyncio.to_thread(self.bgpd.apply, speaker_id, commands)
+            LOG.info("BGP speaker %s: %d lines of bgpd's configuration changed", speaker_id, len(commands))
+            if self._loop.is_drift(speaker_id):
+                DRIFT.inc(self.name)
+        return ""
+
+
+def _masked(command: str) -> str:
+    head, password, _ = command.partition(" password ")
+    return f"{head}{password}***" if password else command

@@ -1,0 +1,1 @@
+"""BGP speakers: the API, their scheduling, and the routes that they advertise."""

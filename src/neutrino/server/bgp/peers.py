@@ -1,0 +1,70 @@
+"""BGP peers: the API. A change of a peer's password is a change of the speakers that have it."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from neutrino.server import errors
+from neutrino.server.api.resources.bgp import MD5
+from neutrino.server.bgp.views import PEERS
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, as_row, new_id
+from neutrino.server.db.session import Database, retried
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.view_collection import ViewCollection
+
+_p, _sp = t.bgp_peers.c, t.bgp_speaker_peers.c
+
+
+class BgpPeers(ViewCollection):
+    def __init__(self, db: Database) -> None:
+        super().__init__(db, PEERS)
+
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    @retried
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
+        for item in items:
+            if item["auth_type"] == MD5 and item["password"] is None:
+                raise errors.InvalidBgpPeerMd5Authentication()
+        made = [{"id": new_id(), "tenant_id": item["project_id"], **item} for item in items]
+        with self.db.transaction() as tx:
+            tx.insert(t.bgp_peers, [as_row(t.bgp_peers, each) for each in made])
+        return [_shown(each) for each in made]
+
+    @retried
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        with self.db.read() as connection:
+            before = PEERS.get(connection, key)
+        if "password" in values:
+            if values["password"] is not None and before["auth_type"] != MD5:
+                raise errors.BgpPeerNotAuthenticated(bgp_peer_id=key)
+            # Without it the session would silently be unauthenticated.
+            if values["password"] is None and before["auth_type"] == MD5:
+                raise errors.InvalidBgpPeerMd5Authentication()
+        with self.db.transaction() as tx:
+            if values:
+                tx.change(sa.update(t.bgp_peers).where(_p.id == key).values(values))
+            _log(tx, before)
+        return _shown({**before, **values})
+
+    @retried
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            before = PEERS.get(connection, key)
+        with self.db.transaction() as tx:
+            _log(tx, before, deleted=True)
+            tx.change(sa.delete(t.bgp_peers).where(_p.id == key))
+
+
+def _log(tx: Transaction, peer: Object, *, deleted: bool = False) -> None:
+    tx.log(t.bgp_peers, peer, deleted=deleted)
+    for speaker in tx.execute(sa.select(_sp.bgp_speaker_id).where(_sp.bgp_peer_id == peer["id"])).scalars().all():
+        tx.record("bgp_speaker", speaker)
+
+
+def _shown(peer: Object) -> Object:
+    """A peer without its password: answers and notifications never have it."""
+    return {name: value for name, value in peer.items() if name != "password"}

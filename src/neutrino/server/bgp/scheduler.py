@@ -1,0 +1,106 @@
+"""The scheduler of BGP speakers: a speaker gets one agent, and an agent serves one speaker at most, as in Neutron."""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model import agents as words
+from neutrino.server import errors
+from neutrino.server.bgp.views import SPEAKERS
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import exists, update_row
+from neutrino.server.db.session import retried
+from neutrino.server.hosts.registry import Report
+from neutrino.server.scheduling.placements import PlacementTable, choose
+from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange
+
+LOG = logging.getLogger(__name__)
+_a, _b, _s = t.agents.c, t.bgp_speaker_agents.c, t.bgp_speakers.c
+SPEAKER_PLACEMENTS = PlacementTable(
+    "bgp_speaker", words.BGP, "bgp", t.bgp_speaker_agents, t.bgp_speakers, errors.BgpSpeakerNotFound
+)
+
+
+@dataclass(eq=False)
+class BgpScheduler(AgentScheduler):
+    placements = SPEAKER_PLACEMENTS
+
+    def schedule(self, speaker_id: str) -> None:
+        """Give a new speaker an agent, if one is free; else the next one that reports takes it."""
+        if self.options.automatic:
+            self._try_place(speaker_id, PlacementChange(fill=True))
+
+    @retried
+    def place(self, object_id: str, change: PlacementChange) -> Move | None:
+        with self.db.read() as connection:
+            speaker = SPEAKERS.get(connection, object_id, more=("revision_number",))
+            agents, hosted = SPEAKER_PLACEMENTS.candidates(connection, self.registry.cutoff(), object_id)
+            staying, leaving = hosted - set(change.leave), hosted & set(change.leave)
+            joining = list(change.join)
+            if change.fill:
+                free = [c for c in agents if c.id not in change.leave and (c.load == 0 or c.id in staying)]
+                joining = choose(free, self.options.agents_per_object, (), staying)
+                if leaving and not joining and not staying and not change.force:
+                    return None  # no other agent: this one finds the speaker when it is back
+        if not joining and not leaving:
+            return None
+        with self.db.transaction() as tx:
+            update_row(tx, t.bgp_speakers, speaker, {})  # Stale if its agents have changed since
+            if leaving:
+                gone = sa.delete(t.bgp_speaker_agents).where(_b.bgp_speaker_id == object_id)
+                tx.change(gone.where(_b.agent_id.in_(sorted(leaving))), rows=len(leaving))
+            tx.insert(t.bgp_speaker_agents, [{"agent_id": key, "bgp_speaker_id": object_id} for key in joining])
+        return Move(object_id, tuple(sorted(leaving)), tuple(sorted(joining)))
+
+    # --- the life of agents ---------------------------------------------------------------------------------------
+
+    def reported(self, report: Report) -> int:
+        """After a report of an agent that is new, back or restarted: it gets a speaker that lacks an agent."""
+        return self.auto_schedule(report.host) if report.agent_type == words.BGP and report.needs_everything else 0
+
+    def auto_schedule(self, host: str) -> int:
+        if not self.options.automatic:
+            return 0
+        without = sa.select(_s.id).where(SPEAKER_PLACEMENTS.serving == 0).order_by(_s.id)
+        with self.db.read() as connection:
+            speakers = list(connection.execute(without, {"cutoff": self.registry.cutoff()}).scalars())
+            agents, _ = SPEAKER_PLACEMENTS.candidates(connection, self.registry.cutoff())
+        if not any(agent.host == host and agent.serves and agent.load == 0 for agent in agents):
+            return 0
+        moves = (self._try_place(speaker, PlacementChange(fill=True)) for speaker in speakers)
+        return sum(move is not None for move in moves)
+
+    # --- by the operator ------------------------------------------------------------------------------------------
+
+    def add(self, agent_id: str, object_id: str) -> None:
+        with self.db.read() as connection:
+            agent = _agent(connection, agent_id)
+            if agent.agent_type != words.BGP or not agent.admin_state_up:
+                raise errors.DrAgentInvalid(id=agent_id)
+            SPEAKERS.get(connection, object_id)
+        self._join(agent_id, object_id)
+
+    @retried
+    def _join(self, agent_id: str, object_id: str) -> None:
+        with self.db.read() as connection:
+            if exists(connection, _b.agent_id == agent_id):
+                raise errors.DrAgentAssociationError(agent_id=agent_id)
+        self.place(object_id, PlacementChange(join=[agent_id]))
+
+    def remove(self, agent_id: str, object_id: str) -> None:
+        with self.db.read() as connection:
+            if _agent(connection, agent_id).agent_type != words.BGP:
+                raise errors.DrAgentInvalid(id=agent_id)
+            hosted = exists(connection, _b.agent_id == agent_id, _b.bgp_speaker_id == object_id)
+        if not hosted or self.place(object_id, PlacementChange(leave=[agent_id])) is None:
+            raise errors.DrAgentNotHostingBgpSpeaker(bgp_speaker_id=object_id, agent_id=agent_id)
+
+
+def _agent(connection: Connection, agent_id: str) -> sa.Row[Any]:
+    found = connection.execute(sa.select(_a.agent_type, _a.admin_state_up).where(_a.id == agent_id)).first()
+    if found is None:
+        raise errors.AgentNotFound(id=agent_id)
+    return found

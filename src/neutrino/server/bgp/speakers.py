@@ -1,0 +1,144 @@
+"""BGP speakers: the API.
+
+Changes of a speaker's peers and networks are logged with the speaker. What it advertises also depends on routers and
+floating IPs; the feed derives the speakers from their changes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.api import types
+from neutrino.server.bgp.reading import read_routes
+from neutrino.server.bgp.views import PEERS, SPEAKERS
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, as_row, delete_row, exists, new_id, update_row
+from neutrino.server.db.session import Database, retried
+from neutrino.server.view_collection import ViewCollection
+
+_s, _sp, _sn, _n = t.bgp_speakers.c, t.bgp_speaker_peers.c, t.bgp_speaker_networks.c, t.networks.c
+
+
+class BgpSpeakers(ViewCollection):
+    def __init__(self, db: Database, schedule: Callable[[str], object]) -> None:
+        """`schedule` is called with the id of a new speaker, after the commit."""
+        super().__init__(db, SPEAKERS)
+        self._schedule = schedule
+
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    @retried
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
+        made = [
+            {"id": new_id(), "tenant_id": item["project_id"], "peers": [], "networks": [], **item} for item in items
+        ]
+        with self.db.transaction() as tx:
+            rows = [as_row(t.bgp_speakers, {**each, "revision_number": 0}) for each in made]
+            tx.insert(t.bgp_speakers, rows)
+            for each in made:
+                tx.after_commit(self._schedule, each["id"])
+        return made
+
+    @retried
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        with self.db.read() as connection:
+            before = _get(connection, key)
+        with self.db.transaction() as tx:
+            update_row(tx, t.bgp_speakers, before, values)
+        with self.db.read() as connection:
+            found = SPEAKERS.show(connection, key, project=None, everyone=True)
+        return found or {**before, **values}
+
+    @retried
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            before = _get(connection, key)
+        with self.db.transaction() as tx:
+            delete_row(tx, t.bgp_speakers, before)
+
+    # --- peers ----------------------------------------------------------------------------------------------------
+
+    @retried
+    def add_bgp_peer(self, context: Context, key: str, body: Any) -> Object:
+        peer_id = _id_in(body, "bgp_peer_id")
+        with self.db.read() as connection:
+            before = _get(connection, key)
+            peer = PEERS.get(connection, peer_id)
+            if exists(connection, _sp.bgp_speaker_id == key, _sp.peer_ip == peer["peer_ip"]):
+                raise errors.DuplicateBgpPeerIpException(
+                    bgp_speaker_id=key, peer_ip=peer["peer_ip"], bgp_peer_id=peer_id
+                )
+        with self.db.transaction() as tx:
+            update_row(tx, t.bgp_speakers, before, {})
+            row = {"bgp_speaker_id": key, "bgp_peer_id": peer_id, "peer_ip": peer["peer_ip"]}
+            tx.insert(t.bgp_speaker_peers, [row])
+        return {"bgp_peer_id": peer_id}
+
+    @retried
+    def remove_bgp_peer(self, context: Context, key: str, body: Any) -> Object:
+        peer_id = _id_in(body, "bgp_peer_id")
+        linked = sa.and_(_sp.bgp_speaker_id == key, _sp.bgp_peer_id == peer_id)
+        with self.db.read() as connection:
+            before = _get(connection, key)
+            if not exists(connection, linked):
+                raise errors.BgpSpeakerPeerNotAssociated(bgp_peer_id=peer_id, bgp_speaker_id=key)
+        with self.db.transaction() as tx:
+            update_row(tx, t.bgp_speakers, before, {})
+            tx.change(sa.delete(t.bgp_speaker_peers).where(linked))
+        return {"bgp_peer_id": peer_id}
+
+    # --- networks -------------------------------------------------------------------------------------------------
+
+    @retried
+    def add_gateway_network(self, context: Context, key: str, body: Any) -> Object:
+        network_id = _id_in(body, "network_id")
+        with self.db.read() as connection:
+            before = _get(connection, key)
+            if not exists(connection, _n.id == network_id):
+                raise errors.NetworkNotFound(id=network_id)
+            if exists(connection, _sn.bgp_speaker_id == key, _sn.network_id == network_id):
+                raise errors.BgpSpeakerNetworkBindingError(network_id=network_id, bgp_speaker_id=key)
+        with self.db.transaction() as tx:
+            update_row(tx, t.bgp_speakers, before, {})
+            tx.insert(t.bgp_speaker_networks, [{"bgp_speaker_id": key, "network_id": network_id}])
+        return {"network_id": network_id}
+
+    @retried
+    def remove_gateway_network(self, context: Context, key: str, body: Any) -> Object:
+        network_id = _id_in(body, "network_id")
+        linked = sa.and_(_sn.bgp_speaker_id == key, _sn.network_id == network_id)
+        with self.db.read() as connection:
+            before = _get(connection, key)
+            if not exists(connection, linked):
+                raise errors.BgpSpeakerNetworkNotAssociated(network_id=network_id, bgp_speaker_id=key)
+        with self.db.transaction() as tx:
+            update_row(tx, t.bgp_speakers, before, {})
+            tx.change(sa.delete(t.bgp_speaker_networks).where(linked))
+        return {"network_id": network_id}
+
+    def get_advertised_routes(self, context: Context, key: str) -> Object:
+        with self.db.read() as connection:
+            speaker = connection.execute(sa.select(t.bgp_speakers).where(_s.id == key)).first()
+            if speaker is None:
+                raise errors.BgpSpeakerNotFound(id=key)
+            return {"advertised_routes": [route._asdict() for route in read_routes(connection, speaker)]}
+
+
+def _get(connection: Connection, key: str) -> Object:
+    return SPEAKERS.get(connection, key, more=("revision_number",))
+
+
+def _id_in(body: Any, name: str) -> str:
+    """The id that the body of an action names."""
+    value = body.get(name) if isinstance(body, dict) else None
+    if value is None:
+        raise errors.BadRequest(resource="bgp-speaker", msg=f"{name} must be specified")
+    try:
+        return str(types.Uuid().parse(value))
+    except types.Invalid as error:
+        raise errors.BadRequest(resource="bgp-speaker", msg=f"{name}: {error}") from None

@@ -1,0 +1,40 @@
+"""Reading BGP speakers and peers: the views of the API."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.db import tables as t
+from neutrino.server.db.view import Added, View
+
+Object = dict[str, Any]
+BATCH = 1000
+
+
+def _linked(table: sa.Table, column: str) -> Callable[[Connection, Sequence[Object]], list[list[str]]]:
+    """Reads the ids that speakers have in a table."""
+    speaker, key = table.c.bgp_speaker_id, table.c[column]
+    statement = sa.select(speaker.label("speaker"), key.label("key")).order_by(key)
+
+    def read(connection: Connection, rows: Sequence[Object]) -> list[list[str]]:
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        ids = [row["id"] for row in rows]
+        for start in range(0, len(ids), BATCH):
+            for row in connection.execute(statement.where(speaker.in_(ids[start : start + BATCH]))):
+                found[row.speaker].append(row.key)
+        return [found[key] for key in ids]
+
+    return read
+
+
+SPEAKERS = View(t.bgp_speakers, hidden=("revision_number",), not_found=errors.BgpSpeakerNotFound).composed(
+    {
+        "peers": Added(("id",), _linked(t.bgp_speaker_peers, "bgp_peer_id")),
+        "networks": Added(("id",), _linked(t.bgp_speaker_networks, "network_id")),
+    }
+)
+PEERS = View(t.bgp_peers, hidden=("password",), not_found=errors.BgpPeerNotFound)
