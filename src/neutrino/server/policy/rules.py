@@ -303,6 +303,12 @@ LOCAL_IP = {
     "delete_local_ip_port_association": PARENT_MEMBER,
 }
 
+TAAS = {
+    **crud("tap_service", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+    **crud("tap_flow", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+    **crud("tap_mirror", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+}
+
 HISTORY = {"get_change": ADMIN_OR_READER}
 
 DEFAULTS = (
@@ -324,5 +330,6 @@ DEFAULTS = (
     | METERING
     | LOGGING
     | LOCAL_IP
+    | TAAS
     | HISTORY
 )
