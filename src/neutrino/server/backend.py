@@ -17,8 +17,8 @@ from neutrino.server.events import nova
 from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, TakeStatus, one_word
-from neutrino.server.feed.reports.traffic import Send, TrafficReports
 from neutrino.server.feed.reports.tap_status import TapStatus
+from neutrino.server.feed.reports.traffic import Send, TrafficReports
 from neutrino.server.feed.reports.trunk_status import TrunkStatus
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import Registry, Report
