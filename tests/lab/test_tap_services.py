@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Iterator
-from functools import partial
+import socket
+import struct
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from neutrino.lab.api_client import Object
-from neutrino.lab.errors import LabError, wait_until
-from neutrino.lab.settings import underlay_address
-from tests.support.capture import Capture
+from neutrino.lab.errors import wait_until
+from neutrino.lab.settings import UNDERLAY, underlay_address
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import IPV4, UDP, FrameCapture, ethernet, ipv4, send, udp
 from tests.support.lab_guests import (
     EVERYTHING,
-    LOST_AFTER,
     PATIENCE,
     SOON,
     Guest,
@@ -142,26 +141,71 @@ def test_copies_go_on_without_the_agent_and_end_with_the_service(site: Site) -> 
     wait_until(lambda: not site.ports("h1") and not site.ports("h3"), SOON, "tunnels are left")
 
 
-# The protocols of GRE as tcpdump shows them: Ethernet frames with the tunnel id as key, and ERSPAN version 1.
-@pytest.mark.parametrize(("kind", "shown"), [("gre", "key=0x{:x}, proto TEB"), ("erspanv1", "proto gre-erspan")])
-def test_a_collector_gets_copies_through_its_tunnel(site: Site, kind: str, shown: str) -> None:
-    """The collector is host h3, at its address in the underlay: what arrives there is read on its uplink."""
-    tapped, peer, address = site.tapped, site.peer, underlay_address("h3", 4)
-    tunnels = {"directions": {"IN": 101, "OUT": 102}, "remote_ip": address, "mirror_type": kind}
+@dataclasses.dataclass(frozen=True)
+class Uplink:
+    """A host's uplink to the underlay, where the packets of tunnels are read as they are on the wire."""
+
+    lab: Lab
+    host: str
+    device: str = UNDERLAY
+
+    def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
+        return self.lab.inside(self.host, lambda: socket.socket(family, kind, protocol))
+
+
+def gre(number: int) -> bytes:
+    """The header before a copied frame: with a key, and Ethernet inside."""
+    return struct.pack("!HHI", 0x2000, 0x6558, number)
+
+
+def erspan(number: int) -> bytes:
+    """The same of ERSPAN version 1, after the sequence number: version, session and index."""
+    return struct.pack("!HHI", 0x1000, number & 0x3FF, number)
+
+
+@pytest.mark.parametrize(("kind", "header"), [("gre", gre), ("erspanv1", erspan)])
+def test_a_collector_gets_copies_through_its_tunnel(site: Site, kind: str, header: Callable[[int], bytes]) -> None:
+    """The collector is the address of host h3 in the underlay."""
+    tapped, peer, numbers = site.tapped, site.peer, {"IN": 2001, "OUT": 2002}
+    tunnels = {"directions": numbers, "remote_ip": underlay_address("h3", 4), "mirror_type": kind}
     mirror = site.make("tap_mirror", port_id=tapped.port_id, **tunnels)
-    wait_until(lambda: len(site.ports("h1")) == 2, SOON, "there are no tunnels")
-    with site.lab.capture("h3", f"ip proto 47 and dst host {address}") as seen:
-        for source, target, number in ((peer, tapped, 101), (tapped, peer, 102)):
-            wait_until(partial(_collects, seen, shown.format(number), source, target), SOON, f"no copies for {number}")
+
+    def collected(source: Guest, target: Guest) -> set[int]:
+        """The tunnel ids with which copies of a packet arrive."""
+        sent = frame(source, target, secrets.token_hex(8).encode())
+        with FrameCapture(target) as original, FrameCapture(Uplink(site.lab, "h3")) as uplink:
+            send(source, sent)
+            assert original.receives(sent, PATIENCE)
+            return {number for number in numbers.values() if uplink.receives(header(number) + sent, STRAY)}
+
+    wait_until(lambda: collected(peer, tapped) == {2001}, SOON, "no copies of packets to the port")
+    wait_until(lambda: collected(tapped, peer) == {2002}, SOON, "no copies of packets from the port")
     site.delete("tap_mirror", mirror)
+    wait_until(lambda: not collected(tapped, peer), SOON, "copies after the mirror was deleted")
     wait_until(lambda: not site.ports("h1"), SOON, "tunnels are left")
 
 
-def _collects(seen: Capture, shown: str, source: Guest, target: Guest) -> bool:
-    before = len(seen.lines)
-    send(source, frame(source, target, b"copied"))
-    try:
-        seen.wait_for(shown, LOST_AFTER)
-    except LabError:
-        return False
-    return any(shown in line for line in seen.lines[before:])
+def test_nothing_of_a_tap_is_drift_and_what_is_removed_comes_back(site: Site) -> None:
+    lab, tapped, peer, monitor = site.lab, site.tapped, site.peer, site.monitors["h1"]
+    service = site.make("tap_service", port_id=monitor.port_id)
+    site.tap(service, "IN")
+    mirror = site.make(
+        "tap_mirror",
+        port_id=tapped.port_id,
+        directions={"BOTH": 7},
+        remote_ip=underlay_address("h3", 4),
+        mirror_type="gre",
+    )
+    wait_copied(peer, tapped, monitor)
+
+    def verified() -> bool:
+        return lab.run("h1", lab.agent_command("h1", "verify"), check=False).returncode == 0
+
+    wait_until(verified, SOON, "drift")
+    (name,) = site.ports("h1")
+    lab.run("h1", ["ovs-vsctl", "del-port", "br-int", name])
+    wait_until(lambda: site.ports("h1") == [name], SOON, "the tunnel does not come back")
+    wait_until(verified, SOON, "drift")
+    site.delete("tap_mirror", mirror)
+    site.delete("tap_service", service)
+    wait_until(lambda: not is_copied(peer, tapped, monitor), SOON, "copies after the service was deleted")

@@ -130,7 +130,7 @@ def test_mirrors_have_a_tunnel_for_each_direction() -> None:
     rows = host.renderer.render(host.desired).rows
     sent = {name: row.options for name, row in rows.items() if isinstance(row, SetPort)}
     options = sent["tmi-11111111-22"]
-    assert (options["erspan_ver"], options["erspan_idx"], options["out_key"]) == ("1", "1025", "1")
+    assert (options["erspan_ver"], options["erspan_idx"], options["out_key"]) == ("1", "0x401", "1")
     assert options["local_ip"] == "192.0.2.100"
     assert sent["tmo-11111111-22"]["out_key"] == "7"
     assert "local_ip" not in sent["tmo-11111111-22"]  # of another IP version

@@ -109,7 +109,12 @@ def _collector(options: L2Options, mirror: TapMirror) -> Contribution:
     if mirror.mirror_type == "gre":
         row = _port(options, mirror_tunnel_name(mirror), "gre", {**settings, "out_key": str(mirror.tunnel_id)})
     else:
-        erspan = {"erspan_ver": "1", "erspan_idx": str(mirror.tunnel_id), "out_key": str(mirror.tunnel_id & _SESSION)}
+        # The switch reads the index as a hexadecimal number, whatever it begins with.
+        erspan = {
+            "erspan_ver": "1",
+            "erspan_idx": f"{mirror.tunnel_id:#x}",
+            "out_key": str(mirror.tunnel_id & _SESSION),
+        }
         row = _port(options, mirror_tunnel_name(mirror), "erspan", {**settings, **erspan})
     return Contribution(rows=(row,))
 
