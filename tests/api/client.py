@@ -184,4 +184,7 @@ PLURALS = {
     "ndp_proxy": "ndp_proxies",
     "log": "log/logs",
     "local_ip": "local-ips",
+    "tap_service": "taas/tap_services",
+    "tap_flow": "taas/tap_flows",
+    "tap_mirror": "taas/tap_mirrors",
 }

@@ -42,7 +42,8 @@ _NEEDED = """
     agent_sort_key quota-check-limit-default subnet-dns-publish-fixed-ip dns-integration-domain-keywords trunk
     trunk-details logging local_ip segment standard-attr-segment segments-peer-subnet-host-routes
     subnet-segmentid-writable subnet-segmentid-enforce network-segment-range metering
-    metering_source_and_destination_fields l3-ndp-proxy l3-ext-ndp-proxy
+    metering_source_and_destination_fields l3-ndp-proxy l3-ext-ndp-proxy taas taas-vlan-filter tap-mirror
+    tap-mirror-both-direction
 """
 NEEDED = _NEEDED.split()
 
@@ -56,7 +57,7 @@ QOS_RULES: dict[str, Object] = {
 ALIASED = ("bandwidth_limit", "dscp_marking", "minimum_bandwidth", "minimum_packet_rate")
 
 # Advertising one of these would make clients use a missing feature.
-NOT_HERE = ("bgp", "taas", "vpnaas")
+NOT_HERE = ("bgp", "vpnaas")
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +168,11 @@ def shown(server: LiveServer) -> Shown:
         direction="ingress",
         source_ip_prefix="192.0.2.0/24",
     )
+    service = made("taas/tap_services", "tap_service", port_id=port["id"])
+    flow = {"tap_service_id": service["id"], "source_port": parent["id"], "direction": "IN", "vlan_filter": "9,18-20"}
+    tap = made("taas/tap_flows", "tap_flow", **flow)
+    collector = {"remote_ip": "192.0.2.9", "mirror_type": "gre"}
+    mirror = made("taas/tap_mirrors", "tap_mirror", port_id=port["id"], directions={"IN": 1, "OUT": 2}, **collector)
     return {
         "networks": {**network, "segments": several["segments"]},
         "subnets": subnet,
@@ -196,6 +202,9 @@ def shown(server: LiveServer) -> Shown:
         "network_segment_ranges": segment_range,
         "metering_labels": label,
         "metering_label_rules": label_rule,
+        "tap_services": service,
+        "tap_flows": tap,
+        "tap_mirrors": mirror,
         "ndp_proxies": ndp_proxy(server, made),
         "flavors": flavor,
         "service_profiles": profile,
@@ -510,6 +519,34 @@ def local_address(server: LiveServer, shown: Shown) -> None:
     refused(server, "DELETE", f"/v2.0/local-ips/{shown['local_ips']['id']}", status=409)
 
 
+def tapped_port(server: LiveServer, shown: Shown) -> None:
+    flow = shown["tap_flows"]
+    path = f"/v2.0/taas/tap_flows/{flow['id']}"
+    assert server.ask("PUT", path, {"tap_flow": {"name": "x"}})["tap_flow"]["name"] == "x"
+    server.ask("PUT", path, {"tap_flow": {"name": flow["name"]}})
+    refused(server, "PUT", path, {"tap_flow": {"direction": "OUT"}})
+
+
+def filtered_vlans(server: LiveServer, shown: Shown) -> None:
+    assert shown["tap_flows"]["vlan_filter"] == "9,18-20"
+    names = ("tap_service_id", "source_port", "direction")
+    flow = {name: shown["tap_flows"][name] for name in names}
+    refused(server, "POST", "/v2.0/taas/tap_flows", {"tap_flow": {**flow, "vlan_filter": "4096"}})
+
+
+def mirrored_port(server: LiveServer, shown: Shown) -> None:
+    mirror = {name: shown["tap_mirrors"][name] for name in ("port_id", "directions", "remote_ip", "mirror_type")}
+    refused(server, "POST", "/v2.0/taas/tap_mirrors", {"tap_mirror": mirror}, status=409)
+
+
+def mirrored_both_ways(server: LiveServer, shown: Shown) -> None:
+    mirror = {name: shown["tap_mirrors"][name] for name in ("port_id", "remote_ip", "mirror_type")}
+    body = {"tap_mirror": {**mirror, "directions": {"BOTH": 3}}}
+    made = server.ask("POST", "/v2.0/taas/tap_mirrors", body)["tap_mirror"]
+    assert made["directions"] == {"BOTH": 3}
+    server.ask("DELETE", f"/v2.0/taas/tap_mirrors/{made['id']}")
+
+
 def segment_revisions(server: LiveServer, shown: Shown) -> None:
     segment = shown["segments"]
     changed = server.ask("PUT", f"/v2.0/segments/{segment['id']}", {"segment": {"name": "x"}})["segment"]
@@ -770,6 +807,10 @@ PROBES: dict[str, Probe] = {
     "standard-attr-fwaas-v2": firewall_revisions,
     "logging": logged_port,
     "local_ip": local_address,
+    "taas": tapped_port,
+    "taas-vlan-filter": filtered_vlans,
+    "tap-mirror": mirrored_port,
+    "tap-mirror-both-direction": mirrored_both_ways,
     "standard-attr-segment": segment_revisions,
     "segments-peer-subnet-host-routes": peer_routes,
     "subnet-segmentid-writable": set_segment,

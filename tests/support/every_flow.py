@@ -18,6 +18,7 @@ from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.packet_log import PacketLog
 from neutrino.model.qos import BandwidthLimit, MinimumBandwidth, PacketRateLimit, QosPolicy
 from neutrino.model.state import AddressGroup, AddressPair, DvrMac, GroupMembers, Member
+from neutrino.model.taps import Tap, TapMirror, TapOrigin, Taps
 from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, Passing, group, mac, network, port, rule
 
 RULES = [
@@ -142,6 +143,17 @@ LOCAL_IPS = (
     port("p62", 62, "vlan", groups=["open"], local_ips=(state.LocalIp("10.0.0.201", "10.0.0.62", "passthrough"),)),
     port("p63", 63, "flat", groups=["open"], local_ips=(state.LocalIp("2001:db8::1", "2001:db8::3f"),)),
 )
+MIRROR = TapMirror(id="m1", direction="BOTH", tunnel_id=7, remote_ip="198.51.100.9", mirror_type="gre")
+TAPS = (
+    port("p70", 70, groups=["open"], trunk_id="t1", taps=Taps(flows=(
+        Tap(id="f1", port_id="p71", host="h1", direction="BOTH", tunnel_id=1, vlans=((0, 0), (5, 12))),
+        Tap(id="f2", port_id="p7", host="h2", direction="BOTH", tunnel_id=2),
+    ), mirrors=(MIRROR, structs.replace(MIRROR, id="m2", direction="IN", mirror_type="erspanv1")))),
+    port("p71", 71, "vlan", taps=Taps(services=("s1",), origins=(
+        TapOrigin(id="f1", host="h1", tunnel_id=1), TapOrigin(id="f3", host="h2", tunnel_id=3),
+    ))),
+    port("p72", 72, groups=["open"], trunk_id="t1", trunk_vlan=10),
+)  # fmt: skip
 TAGGING = (
     structs.replace(network("tags", "vxlan", 6000), vlan_transparent=True),
     structs.replace(network("stacked", "vlan", 206, "physnet1"), qinq=True),
@@ -164,6 +176,7 @@ VARIANTS = {
     "firewall groups": Variant(more=(*ROLES, *FIREWALL_GROUPS)),
     "logs": Variant(more=LOGGED),
     "local IPs": Variant(more=(*ROLES, *LOCAL_IPS)),
+    "taps": Variant(L2Options(local_ip="192.0.2.1"), TAPS),
     "distributed": Variant(L2Options(distributed=True), (*OTHER_TUNNELS, *DISTRIBUTED, *ROLES)),
     "distributed, without its own MAC": Variant(
         L2Options(distributed=True), tuple(entry for entry in DISTRIBUTED if entry.id != "h1")

@@ -7,7 +7,7 @@ at all other hosts. `Cloud.send` returns the ports, on any host, where a packet 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from neutrino.agent.l2.desired import (
     Desired,
@@ -128,6 +128,7 @@ class FakeHost:
         self.renderer = Renderer(self.extensions)
         self.options = with_tables(self.options, self.extensions)
         self.ofports: dict[str, int] = {}
+        self.extension_ports: dict[str, int] = {}
         self.desired: Desired | None = None
         for bridge in ("br-int", "br-tun", "br-phys"):
             self.switch.add_bridge(bridge)
@@ -148,6 +149,7 @@ class FakeHost:
             ports=dict(self.ofports),
             devices={name: f"tap-{name}" for name in self.ofports},
             shaped=frozenset(name for name in self.ofports if name.startswith("shaped")),
+            extension_ports=dict(self.extension_ports),
             uplinks=(Uplink("physnet1", "br-phys", 1, 1),),
             uplink_ports={"br-phys": (UplinkPort("eth1", ("eth1",)),)},
             patch_tun=2,
@@ -175,6 +177,7 @@ class FakeHost:
         ]
 
     def apply(self, host_state: HostState) -> Desired:
+        self._plug_rows(self.renderer.render(self.resolve(host_state)).rows)
         desired = self.desired = self.resolve(host_state)
         for bridge_plan in self.plans(desired):
             apply_plan(self.switch, bridge_plan)
@@ -183,6 +186,13 @@ class FakeHost:
             tag = live[ofport].vlan if ofport in live else DEAD_VLAN
             self.switch.set_port("br-int", FakePort(ofport, name, tag=tag))
         return desired
+
+    def _plug_rows(self, rows: Collection[str]) -> None:
+        """The ports that extensions contribute get their numbers, which flows need, as from the switch."""
+        self.extension_ports = {name: number for name, number in self.extension_ports.items() if name in rows}
+        for name in sorted({*rows} - self.extension_ports.keys()):
+            number = self.extension_ports[name] = max(self.extension_ports.values(), default=1000) + 1
+            self.switch.set_port("br-int", FakePort(number, name))
 
 
 def apply_plan(openflow: OpenFlow, difference: BridgePlan) -> None:
@@ -237,8 +247,13 @@ class Cloud:
                 "qos_policy": {entry.id: entry for entry in objects if isinstance(entry, QosPolicy)},
             },
             hosts={
-                peer: state.Host(id=peer, tunnel_types=TUNNEL_TYPES, l2_population=peer not in self.silent)
-                for peer in self.hosts
+                peer: state.Host(
+                    id=peer,
+                    tunneling_ip=f"192.0.2.{number}",
+                    tunnel_types=TUNNEL_TYPES,
+                    l2_population=peer not in self.silent,
+                )
+                for number, peer in enumerate(self.hosts, 1)
                 if peer != name
             },
             forwarding={
@@ -260,7 +275,13 @@ class Cloud:
         waiting = [(host, delivery) for delivery in self.hosts[host].switch.send("br-int", port_name, packet)]
         while waiting:
             place, delivery = waiting.pop(0)
-            if delivery.bridge == "br-int":
+            ends = [
+                other for other, one in self.hosts.items() if delivery.port in one.extension_ports and other != place
+            ]
+            if delivery.bridge == "br-int" and ends:  # a tunnel between two hosts
+                entering = (self.hosts[end].switch.send("br-int", delivery.port, delivery.packet) for end in ends)
+                waiting += [(end, each) for end, several in zip(ends, entering, strict=True) for each in several]
+            elif delivery.bridge == "br-int":
                 arrived[delivery.port] = delivery.packet
             else:
                 waiting += self._across(place, delivery)

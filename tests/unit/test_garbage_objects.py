@@ -30,6 +30,7 @@ from neutrino.model.kinds import KINDS
 from neutrino.model.packet_log import PacketLog
 from neutrino.model.qos import BandwidthLimit, MinimumBandwidth, PacketRateLimit, QosPolicy
 from neutrino.model.routing import ConntrackHelper, Delegation, PortForwarding, Router, RouterRoute
+from neutrino.model.taps import Tap, TapMirror, TapOrigin, Taps
 from tests.support import dhcp
 from tests.support.dhcp_fakes import DhcpHost
 from tests.support.l2 import OPEN, group, network, port, rule
@@ -83,6 +84,15 @@ GOOD: dict[str, state.Object] = {
         1,
         groups=["open", "web"],
         local_ips=(state.LocalIp("10.0.0.200", "10.0.0.1"),),
+        taps=Taps(
+            services=("service",),
+            flows=(Tap(id="flow", port_id="other", host="h2", direction="IN", tunnel_id=1, vlans=((1, 2),)),),
+            origins=(TapOrigin(id="back", host="h2", tunnel_id=2),),
+            mirrors=(
+                TapMirror(id="m", direction="OUT", tunnel_id=3, remote_ip="192.0.2.9", mirror_type="gre"),
+                TapMirror(id="n", direction="OUT", tunnel_id=4, remote_ip="2001:db8::9", mirror_type="erspanv1"),
+            ),
+        ),
         allowed_address_pairs=(state.AddressPair("fa:16:3e:00:00:77", "10.0.0.0/28"),),
     ),
     "security_group": group(

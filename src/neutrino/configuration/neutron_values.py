@@ -72,6 +72,8 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron.services.logapi.logging_plugin.LoggingPlugin": "log",
             "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin": "local_ip",
             "neutron_dynamic_routing.services.bgp.bgp_plugin.BgpPlugin": "bgp",
+            "neutron_taas.services.taas.taas_plugin.TaasPlugin": "taas",
+            "neutron_taas.services.taas.tap_mirror_plugin.TapMirrorPlugin": "tapmirror",
             **dict.fromkeys(
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),
@@ -94,7 +96,7 @@ TABLE: dict[tuple[str, str], Names] = {
                 (
                     *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
                     *("pvlan", "neutron.services.pvlan.pvlan_plugin.PVLANPlugin"),
-                    *("firewall", "vpnaas", "taas", "sfc", "flow_classifier", "bgpvpn"),
+                    *("firewall", "vpnaas", "sfc", "flow_classifier", "bgpvpn"),
                 ),
                 _NOT_HERE,
             ),
@@ -154,7 +156,7 @@ TABLE: dict[tuple[str, str], Names] = {
         names=dict.fromkeys(
             (
                 *("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper"),
-                *("ndp_proxy", "log", "local_ip"),
+                *("ndp_proxy", "log", "local_ip", "taas"),
             ),
             INCLUDED,
         ),

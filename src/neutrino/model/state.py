@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from neutrino.model import fields
+from neutrino.model.taps import Taps
 
 
 def _is_route(value: tuple[str, str]) -> bool:
@@ -93,6 +94,7 @@ class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
     firewall_group_id: str = ""
     tx_steering: Annotated[str, fields.one_of("", "thread", "hash")] = ""  # the hint for Open vSwitch
     local_ips: tuple[LocalIp, ...] = ()
+    taps: Taps | None = None
     vif_type: str = ""
     vnic_type: str = "normal"
     hybrid_plug: bool = False

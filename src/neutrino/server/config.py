@@ -41,6 +41,9 @@ QUOTAS = {
     "firewall_group": 10,
     "firewall_policy": 10,
     "firewall_rule": 100,
+    "tap_service": -1,
+    "tap_flow": -1,
+    "tap_mirror": -1,
 }
 
 
@@ -98,7 +101,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             type=list_type("DEFAULT", "service_plugins"),
             default=[
                 *("router", "qos", "firewall_v2", "segments", "network_segment_range", "trunk"),
-                *("metering", "log", "local_ip", "bgp"),
+                *("metering", "log", "local_ip", "bgp", "taas", "tapmirror"),
             ],
             help="Entry points of further plugins, each with resources of its own.",
         ),

@@ -321,6 +321,15 @@ class LocalIPNoRequestedIP(InvalidInput):
 class LocalIPPortOrNetworkRequired(InvalidInput): template = "A local IP needs a local_port_id or a network_id."
 class LocalIPAssociationNotFound(NotFound): template = "The local IP is not associated with port {id}."
 
+# --- tap services -----------------------------------------------------------------------------------------------------
+class TapServiceNotFound(NotFound): template = "There is no tap service {id}."
+class TapFlowNotFound(NotFound): template = "There is no tap flow {id}."
+class TapMirrorNotFound(NotFound): template = "There is no tap mirror {id}."
+class PortDoesNotBelongToTenant(NotAuthorized): template = "Port {port_id} does not belong to project {project_id}."
+class TapServiceNotBelongToTenant(NotAuthorized):
+    template = "Tap service {tap_service_id} does not belong to project {project_id}."
+class TapMirrorTunnelConflict(Conflict): template = "A tap mirror uses tunnel id {tunnel_id} already."
+
 # --- QoS ------------------------------------------------------------------------------------------------------------
 class QosPolicyNotFound(NotFound): template = "There is no QoS policy {id}."
 class QosRuleNotFound(NotFound): template = "There is no QoS rule {id}."

@@ -672,6 +672,49 @@ bgp_speaker_agents = table(
     reference("bgp_speaker_id", "bgp_speakers", cascade=True),
 )
 
+# --- tap services, tap flows and tap mirrors --------------------------------------------------------------------------
+
+
+def _tap_table(name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem) -> sa.Table:
+    """Without timestamps and tags, which Neutron's do not have either."""
+    own = [primary_id(), *text(255, "project_id", index=True), *text(255, "name"), *text(1024, "description")]
+    return table(name, own, integers("revision_number", default=0), *parts)
+
+
+def _reported() -> Columns:
+    """What the host of the port reported last, and which host that was: it counts while the port is there."""
+    return [*text(255, "reported_host", default=""), *text(16, "reported_status", default="")]
+
+
+# Deleted with their port, explicitly and not by a cascade: quotas count them, and the host at the other end learns of it.
+tap_services = _tap_table("tap_services", reference("port_id", "ports"), _reported())
+
+tap_flows = _tap_table(
+    "tap_flows",
+    reference("tap_service_id", "tap_services"),
+    reference("source_port", "ports"),
+    text(4, "direction"),
+    text(1024, "vlan_filter", nullable=True),
+    integers("tunnel_id", unique=True),  # of the copies between two hosts
+    _reported(),
+)
+
+tap_mirrors = _tap_table(
+    "tap_mirrors",
+    reference("port_id", "ports"),
+    json("directions", empty="{}"),
+    text(64, "remote_ip"),
+    text(16, "mirror_type"),
+)
+
+# The tunnel ids of a project's mirrors: each is used by one mirror only.
+tap_mirror_tunnels = table(
+    "tap_mirror_tunnels",
+    text(255, "project_id", primary_key=True),
+    sa.Column("tunnel_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    reference("tap_mirror_id", "tap_mirrors", cascade=True),
+)
+
 # --- hosts ------------------------------------------------------------------------------------------------------------
 
 agents = table(
@@ -821,6 +864,9 @@ HISTORY: dict[sa.Table, str] = LOGGED | {
     trunks: "trunk",
     local_ips: "local_ip",
     bgp_peers: "bgp_peer",
+    tap_services: "tap_service",
+    tap_flows: "tap_flow",
+    tap_mirrors: "tap_mirror",
 }
 HISTORY_ONLY = frozenset(HISTORY.values()) - frozenset(LOGGED.values())
 
@@ -845,6 +891,9 @@ COUNTED: dict[str, sa.FromClause] = {
     "firewall_policy": firewall_policies,
     "firewall_rule": firewall_rules,
     "trunk": trunks,
+    "tap_service": tap_services,
+    "tap_flow": tap_flows,
+    "tap_mirror": tap_mirrors,
 }
 # The same by table: rows are counted as they are inserted and deleted.
 QUOTAS = {table: name for name, table in COUNTED.items()}

@@ -43,6 +43,14 @@ def _router_firewall_groups(router: Router) -> Iterable[str]:
     return filter(None, (each.firewall_group_id for each in (*router.interfaces, *router.snat_interfaces)))
 
 
+def _tap_flows(port: Port) -> Iterable[str]:
+    """Both hosts of a tap flow need each other's tunnel address, like those of a network."""
+    taps = port.taps
+    if taps is None:
+        return ()
+    return *(flow.id for flow in taps.flows), *(origin.id for origin in taps.origins)
+
+
 def _logs_of_group(group: SecurityGroup) -> Iterable[str]:
     return filter(None, (group.id, group.project_id))
 
@@ -85,7 +93,7 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
         source="agent",
         read=l2.read_agents,
         value=attrgetter("host"),
-        referenced_by={"network": _if_tunnelled},
+        referenced_by={"network": _if_tunnelled, "port": _tap_flows},
     ),
     ServedKind(
         KINDS["forwarding"],

@@ -298,7 +298,7 @@ class SharedObjects(Store):
 
 
 class PeerHosts(SharedObjects):
-    """Tunnel endpoints. A topic is a tunnelled network; a host is sent to all others that are subscribed to the same."""
+    """Tunnel endpoints. A topic is a tunnelled network or a tap flow; a host is sent to all others subscribed to it."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

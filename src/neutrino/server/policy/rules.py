@@ -312,6 +312,12 @@ BGP = {
     **dict.fromkeys(("list_bgp_speaker_on_dragent", "list_dragent_hosting_bgp_speaker"), ADMIN),
 }
 
+TAAS = {
+    **crud("tap_service", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+    **crud("tap_flow", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+    **crud("tap_mirror", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+}
+
 HISTORY = {"get_change": ADMIN_OR_READER}
 
 DEFAULTS = (
@@ -334,5 +340,6 @@ DEFAULTS = (
     | LOGGING
     | LOCAL_IP
     | BGP
+    | TAAS
     | HISTORY
 )

@@ -15,12 +15,15 @@ from neutrino.agent.l2.flows.local_ip import LocalIps
 from neutrino.agent.l2.flows.packet_log import PacketLogs
 from neutrino.agent.l2.flows.qos import Bandwidth, PacketRate
 from neutrino.agent.l2.flows.qos_minimum import MinimumBandwidth
+from neutrino.agent.l2.flows.taps import TapsFromPorts, TapsToPorts
 from neutrino.agent.l2.flows.tunnel import Tunnels
+from neutrino.agent.l2.tap_tunnels import TapTunnels
 from neutrino.agent.l2.trunks import TrunkStatuses
 
 BUILT_IN: tuple[L2Extension, ...] = (
     Switching(),
     SpoofingGuard(),
+    TapsFromPorts(),
     Firewall(),
     FirewallGroups(),
     DhcpCopies(),
@@ -33,6 +36,8 @@ BUILT_IN: tuple[L2Extension, ...] = (
     MinimumBandwidth(),
     PortHints(),
     LocalIps(),
+    TapsToPorts(),
+    TapTunnels(),
     PacketLogs(),
     TrunkStatuses(),
 )

@@ -18,6 +18,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.firewalls import PORT_GROUP
 from neutrino.server.feed.readers.routers import RouterHosts, read_router_hosts
 from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, grouped, read_ids, read_rows, select, texts
+from neutrino.server.feed.readers.taps import read_taps
 from neutrino.server.feed.readers.trunks import NO_TRUNK, read_trunks
 from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord
 from neutrino.server.feed.reports.rules import tunnel_address
@@ -106,8 +107,10 @@ def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortReco
     hosts = read_router_hosts(connection, ids)
     trunks = read_trunks(connection, ids)
     local_ips = grouped(connection, _LOCAL_IPS, _la.fixed_port_id, ids, _local_ip)
+    taps = read_taps(connection, ids)
     for row in read_rows(connection, _PORTS, _p.id, ids):
         further = {**trunks.get(row.id, NO_TRUNK), "local_ips": tuple(local_ips.get(row.id, ()))}
+        further["taps"] = taps.get(row.id)
         yield row.id, _record(row, bindings.get(row.id, ()), tunnels, hosts, further)
 
 

@@ -30,11 +30,13 @@ STATUSES: Final[Mapping[str, frozenset[str]]] = {
     "router": frozenset({"active", "standby", "unknown"}),
     "firewall_group": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
     "trunk": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
+    "tap_service": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
+    "tap_flow": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
 }
 # The roles that report the status of a kind, if others than L3: any of them.
 REPORTERS: Final[Mapping[str, frozenset[str]]] = {
     "firewall_group": frozenset({role.L2, role.L3}),
-    "trunk": frozenset({role.L2}),
+    **dict.fromkeys(("trunk", "tap_service", "tap_flow"), frozenset({role.L2})),
 }
 SUBNET: Final = "subnet"  # its status is the prefix delegated to it
 
