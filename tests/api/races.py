@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,10 +25,15 @@ def before_next_write(server: Server, monkeypatch: pytest.MonkeyPatch, action: C
 
 
 def before_next_transaction(server: Server, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
-    """The same for writes without mechanism drivers, which open their transaction themselves."""
-    begin = server.db.transaction
+    """The same for writes without mechanism drivers, which open their transaction themselves.
+
+    Transactions of other threads do not count: a server that has just started sweeps.
+    """
+    begin, thread = server.db.transaction, threading.get_ident()
 
     def interrupted() -> Any:
+        if threading.get_ident() != thread:
+            return begin()
         monkeypatch.setattr(server.db, "transaction", begin)
         action()
         return begin()

@@ -173,6 +173,43 @@ def test_to_the_outside_and_from_it(api: Api, server: Server) -> None:
     assert out["steps"][-1]["packet"]["source"] == fip["floating_ip_address"]
 
 
+def test_a_local_ip_leads_to_the_port_of_the_senders_host(api: Api, server: Server) -> None:
+    network, _ = inside(api)
+    local = api.make("local_ip", network_id=network["id"])
+    ports = {host: instance(api, server, network, host) for host in ("trace-1", "trace-2")}
+    for port in ports.values():
+        body = {"port_association": {"fixed_port_id": port["id"]}}
+        api.post(f"/local_ips/{local['id']}/port_associations", body).expect(201)
+    for host, port in ports.items():
+        sender = instance(api, server, network, host)
+        made = trace(api, source_port_id=sender["id"], destination_address=local["local_ip_address"])
+        assert (made["verdict"], made["return_verdict"]) == ("delivered", "delivered"), made
+        assert made["steps"][-1]["resource_id"] == port["id"]
+        assert made["return_steps"][-1]["packet"]["source"] == local["local_ip_address"]
+    elsewhere = instance(api, server, network, "trace-3")
+    made = trace(api, source_port_id=elsewhere["id"], destination_address=local["local_ip_address"])
+    assert verdict(made) == ("dropped", "port-unbound")
+
+
+def test_floating_ips_of_a_further_gateways_network(api: Api, server: Server) -> None:
+    admin, (network, subnet) = api.as_admin(), inside(api)
+    first, second = outside(admin), outside(admin, cidr="198.51.100.0/24")
+    router = admin.make("router", project_id=api.project, external_gateway_info=gateway(first))
+    body = {"router": {"external_gateways": [{"network_id": second["id"]}]}}
+    admin.put(f"/routers/{router['id']}/add_external_gateways", body).expect(200)
+    attach(api, router, subnet_id=subnet["id"]).expect(200)
+    port = instance(api, server, network)
+    rule = {"security_group_id": port["security_groups"][0], "direction": "ingress", "protocol": "icmp"}
+    api.make("security_group_rule", **rule)
+    fip = api.make("floatingip", floating_network_id=second["id"], port_id=port["id"])
+    active(server)
+    made = trace(admin, source="external", destination_address=fip["floating_ip_address"])
+    assert (made["verdict"], made["return_verdict"]) == ("delivered", "delivered"), made
+    out = trace(api, source_port_id=port["id"], destination_address="192.0.2.200")
+    assert (out["verdict"], out["return_verdict"]) == ("delivered", "delivered"), out
+    assert out["steps"][-1]["packet"]["source"] == fip["floating_ip_address"]
+
+
 def test_a_forwarded_port(api: Api, server: Server) -> None:
     _, port, _router, external = network_with_router(api, server)
     fip = api.make("floatingip", floating_network_id=external["id"])

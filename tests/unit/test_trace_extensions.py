@@ -10,9 +10,11 @@ import pytest
 from neutrino.dataplane.openflow.trace import parse_trace
 from neutrino.model.routing import FloatingIp, NdpProxy
 from neutrino.model.trace import Exit, HostAnswer, Point, PointKind, Question
+from neutrino.server.context import Context
 from neutrino.server.trace.collect import Asked, Collected, chosen_gateways
 from neutrino.server.trace.path import compute
-from tests.support.traced_cloud import Cloud, Traced, rule
+from neutrino.server.trace.visible import shown_steps
+from tests.support.traced_cloud import OTHER, OWN, Cloud, Traced, rule
 
 DELIVERED = ("delivered", "")
 LOCAL = "10.0.0.200"
@@ -84,6 +86,20 @@ def test_a_router_on_the_host_reaches_it_too() -> None:
     assert (traced.verdict, traced.returned, traced.there.end_port_id) == (DELIVERED, DELIVERED, "s"), traced.texts
     assert traced.back is not None
     assert traced.back.packet.source == LOCAL
+
+
+@pytest.mark.parametrize("mode", ["translate", "passthrough"])
+def test_a_member_does_not_see_the_port_of_anothers_local_ip(mode: str) -> None:
+    cloud = with_local_ip(mode)
+    cloud.change_port("s", project_id=OTHER)
+    cloud.local_ips = [msgspec.structs.replace(each, project_id=OTHER, name="theirs") for each in cloud.local_ips]
+    member, admin = Context(OWN), Context(OWN, is_admin=True)
+    traced = cloud.trace("a", LOCAL, project=OWN)
+    assert traced.verdict == DELIVERED
+    seen = str(shown_steps(traced.there.steps, member, traced.snapshot))
+    assert not any(word in seen for word in ("10.0.0.12", "theirs", "local-ip")), seen
+    assert "10.0.0.10" in seen  # its own port's steps are there
+    assert "theirs" in str(shown_steps(traced.there.steps, admin, traced.snapshot))
 
 
 SENT_TO_CONNTRACK = """\

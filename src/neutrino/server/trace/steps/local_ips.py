@@ -24,10 +24,12 @@ def to_associated(walk: Walk, network_id: str, sender_id: str = "") -> None:
     walk.led_to, before = port.id, walk.packet
     if association.ip_mode != TRANSLATE:
         text = f"{subject.title}: on this host, {association.local_ip_address} leads to {of_port(port)}."
-        return walk.changes("local-ip", subject, text, eth_dst=port.port.mac_address)
+        public = f"{subject.title}: {association.local_ip_address} leads to an associated port."
+        return walk.changes("local-ip", subject, text, public, eth_dst=port.port.mac_address)
     text = f"{subject.title}: on this host, {association.local_ip_address} → {association.fixed_ip} of {of_port(port)}."
     fields = {"destination": association.fixed_ip, "eth_dst": port.port.mac_address}
-    walk.changes("local-ip", subject, text, **fields)
+    public = f"{subject.title}: {association.local_ip_address} → {association.fixed_ip} of an associated port."
+    walk.changes("local-ip", subject, text, public, **fields)
     walk.translations.append(
         Translation(
             router_id=network_id,
