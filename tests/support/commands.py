@@ -10,7 +10,9 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import ctypes
+import functools
 import importlib
 import json
 import os
@@ -133,6 +135,15 @@ class Commands:
         self._process.stdin.write(json.dumps({**request, "environment": dict(environment or {})}) + "\n")
         self._process.stdin.flush()
         return Done(**json.loads(self._process.stdout.readline()))
+
+
+@functools.cache
+def loaded(*modules: str) -> Commands:
+    """One for all tests of this process; it ends with it."""
+    commands = Commands(*modules)
+    commands.start()
+    atexit.register(commands.stop)
+    return commands
 
 
 # --- in the process that forks ----------------------------------------------------------------------------------------
