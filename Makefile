@@ -5,8 +5,9 @@
 PYTEST_ARGS ?=
 # Compiled modules are kept: the tests start over a thousand Python processes. Some environments forbid to write them.
 unexport PYTHONDONTWRITEBYTECODE
-# More workers than cores, as tests mostly wait for other processes. Tests of one file run in one worker.
-TEST_WORKERS ?= 4
+# Three for each of two cores, as tests mostly wait for other processes: with four, a quarter of the machine was idle. Tests of
+# one file run in one worker.
+TEST_WORKERS ?= 6
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
