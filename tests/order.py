@@ -3,8 +3,8 @@
 A lab waits for its hosts most of the time, a test of the API computes: side by side they take less time than all of one
 kind after the other. What is left when some workers have nothing to do any more should be short.
 
-Files that need a Keystone run in two workers, as each worker would start a Keystone of its own: those of clients in one, the
-others in another. They are the longest units of work, and the first.
+Files that need a Keystone run in two workers, as each worker would start a Keystone of its own: those of clients in one,
+the others in another. They are the longest units of work, and the first.
 """
 
 from __future__ import annotations
