@@ -5,8 +5,9 @@
 PYTEST_ARGS ?=
 # Compiled modules are kept: the tests start over a thousand Python processes. Some environments forbid to write them.
 unexport PYTHONDONTWRITEBYTECODE
-# More workers than cores, as tests mostly wait for other processes. Tests of one file run in one worker.
-TEST_WORKERS ?= 4
+# Three for each of two cores, as tests mostly wait for other processes: with four, a quarter of the machine was idle. Tests of
+# one file run in one worker.
+TEST_WORKERS ?= 6
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,8 +23,7 @@ demo: ## demonstrate it with real packets: two hosts, a router, a floating IP, t
 test: ## install what is missing, check the code, run the whole test suite
 	@scripts/setup test
 	@.venv/bin/python -m compileall -q src tests
-	@$(MAKE) --no-print-directory -j 2 check collect
-	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory -j 2 check suite
 
 fresh: ## follow the README on a bare Debian, in separate namespaces (DEBIAN=12|13, TESTS=some|all, KEEP=1)
 	@DEBIAN="$(DEBIAN)" TESTS="$(TESTS)" KEEP="$(KEEP)" scripts/fresh
@@ -50,11 +50,13 @@ check: ## lint, format, types, import rules
 	MYPYPATH=packaging .venv/bin/mypy src/neutrino tests/bench tests/faults tests/kernel tests/openstack packaging/debs
 	.venv/bin/lint-imports
 
-# With `check`, which needs one core: each worker of pytest then finds the compiled test modules instead of compiling all.
-.PHONY: collect
-collect:
+# Beside `check`, which needs one core for a minute. Collected once before: each worker of pytest then finds the compiled test
+# modules instead of compiling all.
+.PHONY: suite
+suite:
 	@mkdir -p build
 	@.venv/bin/python -m pytest --collect-only -qq $(PYTEST_ARGS) >build/collected 2>&1 || { cat build/collected; false; }
+	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with 5,000 hosts, and a host
 	@scripts/setup test

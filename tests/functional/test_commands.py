@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from neutrino.cli.main import build_parser
-from tests.support.commands import Commands, Done, Leaf, leaves
+from tests.support.commands import Commands, Done, Leaf, leaves, loaded
 from tests.support.neutrino import PROGRAM, configuration
 from tests.support.ports import free_port
 from tests.support.process import wait_until
@@ -33,10 +33,9 @@ GARBAGE = {
 STATUSES = (1, 2, 3)
 
 
-@pytest.fixture(scope="module")
-def run() -> Iterator[Commands]:
-    with Commands() as commands:
-        yield commands
+@pytest.fixture
+def run() -> Commands:
+    return loaded()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.certificates import Authority
+from tests.support.commands import loaded
 from tests.support.machine import Machine
 from tests.support.neutrino import PROGRAM, configuration
 from tests.support.ports import free_port
@@ -27,27 +28,35 @@ def here() -> Iterator[Machine]:
         yield machine
 
 
-def refused(here: Machine | None, *arguments: str | Path, before: Sequence[str] = (), **options: object) -> str:
+def refused(
+    here: Machine | None,
+    *arguments: str | Path,
+    before: Sequence[str] = (),
+    cwd: str | Path = "/tmp",
+) -> str:
     """The error line of a command that fails to start."""
-    command = [*before, str(PROGRAM), *map(str, arguments)]
-    if "cwd" in options:
-        command = ["env", f"--chdir={options['cwd']}", *command]  # nsenter starts in /, where state would be left
-    done = subprocess.run(
-        here.inside(command) if here is not None else command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        **options,  # type: ignore[call-overload]
-    )
-    assert done.returncode in (1, 2), done.stdout + done.stderr
-    assert done.stderr.startswith("neutrino: "), done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert "Traceback" not in done.stdout
+    status, out, error = started(here, [*map(str, arguments)], before, cwd)
+    assert status in (1, 2), out + error
+    assert error.startswith("neutrino: "), error
+    assert error.count("\n") == 1, error
+    assert "Traceback" not in out
     if here is not None:
         assert (here.devices(), here.named_namespaces()) == (set(), set())
-    return done.stderr.removeprefix("neutrino: ").strip()
+    return error.removeprefix("neutrino: ").strip()
+
+
+def started(
+    here: Machine | None, arguments: Sequence[str], before: Sequence[str], cwd: str | Path
+) -> tuple[int, str, str]:
+    if not before:
+        done = loaded()(arguments, directory=cwd, inside=here.pid if here is not None else None)
+        return done.status, done.out, done.error
+    assert here is None
+    argv = [*before, str(PROGRAM), *arguments]
+    ended = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, cwd=cwd
+    )
+    return ended.returncode, ended.stdout, ended.stderr
 
 
 def server_file(directory: Path, **sections: dict[str, object]) -> Path:

@@ -10,7 +10,9 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import ctypes
+import functools
 import importlib
 import json
 import os
@@ -71,8 +73,8 @@ def leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iter
     others = positional[1:] if actions != [None] else positional
     values = [word for each in required for word in (each.option_strings[0], _value(each))]
     values += [_value(each) for each in others if each.nargs != "*"]
-    for name in actions:
-        found = (*words, name) if name else words
+    for word in actions:
+        found = (*words, word) if word else words
         yield Leaf(found, ARGUMENTS.get(found, tuple(values)), options)
 
 
@@ -137,6 +139,15 @@ class Commands:
         return Done(**json.loads(self._process.stdout.readline()))
 
 
+@functools.cache
+def loaded(*modules: str) -> Commands:
+    """One for all tests of this process; it ends with it."""
+    commands = Commands(*modules)
+    commands.start()
+    atexit.register(commands.stop)
+    return commands
+
+
 # --- in the process that forks ----------------------------------------------------------------------------------------
 
 
@@ -188,7 +199,7 @@ def _child(request: Mapping[str, Any], out: int, error: int) -> NoReturn:
         sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, m, closefd=False) for n, m in ((0, "r"), (1, "w"), (2, "w")))
         if output == "closed":
             os.close(1)
-            sys.stdout = None  # type: ignore[assignment]  # as Python has it then
+            sys.stdout = None  # as Python has it then
         if request["inside"] is not None:
             _enter(request["inside"])
         os.chdir(request["cwd"])

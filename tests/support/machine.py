@@ -37,6 +37,11 @@ class Machine:
             self.close()
             raise RuntimeError("cannot create namespaces for a test")
 
+    @property
+    def pid(self) -> int:
+        """Of a process in its namespaces."""
+        return self._holder.pid
+
     def inside(self, argv: Sequence[str]) -> list[str]:
         """The command line that runs `argv` on this machine. nsenter execs it, so the pid is the command's own."""
         return ["nsenter", "--target", str(self._holder.pid), "--net", "--mount", "--", *argv]

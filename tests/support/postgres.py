@@ -51,8 +51,9 @@ class Postgres(TemporaryServer):
         """The SQLAlchemy URL of a database."""
         return f"postgresql+psycopg://{self.user}:{self.password}@127.0.0.1:{self.port}/{dbname}"
 
-    def create_database(self, name: str) -> str:
-        self._execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    def create_database(self, name: str, template: str = "template1") -> str:
+        """A database with what the template has, which nobody may be connected to."""
+        self._execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
         return self.url(name)
 
     def drop_database(self, name: str) -> None:

@@ -8,9 +8,7 @@ with routed_lab(hosts=2) as lab:
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
 import json
 import os
 import secrets
@@ -25,7 +23,7 @@ from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.lab import NEUTRINO
 from neutrino.lab.timing import scaled
 from tests.support.addresses import pool
-from tests.support.commands import Commands
+from tests.support.commands import loaded
 from tests.support.lab import clean, temporary_lab
 from tests.support.lab_control import Lab
 
@@ -409,17 +407,9 @@ def udp_source_seen(lab: Lab, client: str, server: str, target: str, number: int
 def drift_on(lab: Lab, host: str) -> str:
     """The output of `neutrino agent verify`; empty without drift."""
     argv = lab.agent_command(host, "verify")[len(NEUTRINO) :]
-    done = _commands()(argv, environment=lab.processes.environment(), inside=lab.holder(host))
+    # Labs ask some hundred times: a new process would load the agent's code each time.
+    done = loaded("neutrino.cli.agent")(argv, environment=lab.processes.environment(), inside=lab.holder(host))
     return "" if done.status == 0 else done.out + done.error
-
-
-@functools.cache
-def _commands() -> Commands:
-    """One for all labs of this process: labs ask for drift some hundred times, and each would load the agent's code."""
-    commands = Commands("neutrino.cli.agent")
-    commands.start()
-    atexit.register(commands.stop)
-    return commands
 
 
 def wait_until_no_drift(lab: Lab, host: str) -> None:
