@@ -96,9 +96,7 @@ def site(lab: Lab) -> Iterator[Site]:
     router = make_router(lab, out)
     attach(lab, router, subnet)
     lab.vm("a", network=inside["id"], host=HOST, security_groups=[open_group(lab)])
-    peer = api.create(
-        "bgp_peer", name="p", peer_ip=MACHINE, remote_as=REMOTE_AS, auth_type="md5", password=PASSWORD
-    )
+    peer = api.create("bgp_peer", name="p", peer_ip=MACHINE, remote_as=REMOTE_AS, auth_type="md5", password=PASSWORD)
     speaker = api.create("bgp_speaker", name="s", local_as=LOCAL_AS, ip_version=4)
     with frr_peer(lab, EXTERNAL, REMOTE_AS, SPEAKER_ADDRESS, LOCAL_AS, PASSWORD) as frr:
         made = Site(lab, frr, speaker, peer, router, subnet, out)
