@@ -54,7 +54,7 @@ def of_neutron(aliases: Collection[str]) -> dict[Place, Fact]:
     for module in _in_order(aliases):
         for collection, attributes in _maps(module):
             for name, spec in attributes.items():
-                found[collection, _named(name)] = _fact(name, spec)
+                found[collection.replace("-", "_"), _named(name)] = _fact(name, spec)
     for alias, facts in NEUTRON.items():
         if alias in aliases:
             for (collection, name), words in facts.items():
