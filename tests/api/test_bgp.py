@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from neutrino.model.agents import BGP, AgentState
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
 from tests.api.bgp import PEERS, SPEAKERS, act, bgp_agent, peer, pool, routes, speaker
@@ -186,6 +187,17 @@ def test_speakers_are_scheduled_to_agents(another_server: Any) -> None:
     assert agents_of(admin, early) == ["b2"]
     admin.delete(f"/agents/{second.agent_id}").expect(204)
     assert agents_of(admin, early) == []
+
+
+def test_two_speakers_for_one_agent_at_once(another_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = another_server()
+    admin = Api(server.app).as_admin()
+    one, two = speaker(admin), speaker(admin)
+    agent = server.registry.report(AgentState(BGP, "neutron-bgp-dragent", "b1", "bgp_dragent", start_flag=True))
+    path = f"/agents/{agent.agent_id}/bgp-drinstances"
+    before_next_transaction(server, monkeypatch, lambda: admin.post(path, {"bgp_speaker_id": two["id"]}).expect(201))
+    admin.post(path, {"bgp_speaker_id": one["id"]}).refused(409, "DrAgentAssociationError")
+    assert (agents_of(admin, one), agents_of(admin, two)) == ([], ["b1"])
 
 
 @SQLITE

@@ -168,6 +168,8 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
             "direction": "ingress",
             "source_ip_prefix": cidr,
         },
+        "bgp_speaker": {"local_as": n, "ip_version": 4},
+        "bgp_peer": {"peer_ip": ids["address"], "remote_as": n, "auth_type": "none"},
         "ndp_proxy": {"router_id": ids["ndp_router"], "port_id": ids["ndp_port"]},
         "flavor": {"service_type": "L3_ROUTER_NAT"},
         "service_profile": {"id": ids["service_profile"]} if resource.parent else {"metainfo": "{}"},

@@ -22,6 +22,8 @@ _FIREWALL_LIST = "Neutron turns its default, null, into the empty list."
 _FIREWALL_STANDARD = (
     "The standard attributes and tags that standard-attr-fwaas-v2 announces; neutron-lib does not list its resources."
 )
+_BGP_LISTS = "Neutron's plugin does not check filters and sort keys; clients find a speaker by its name."
+_BGP_NUMBER = "Neutron's default, null, cannot be stored: it has to be given."
 _STANDARD = ("created_at", "updated_at", "revision_number")
 
 DIFFERENCES: dict[str, str] = {
@@ -67,6 +69,9 @@ DIFFERENCES: dict[str, str] = {
     "firewall_policies.firewall_rules: default": _FIREWALL_LIST,
     "firewall_groups.ports: default": _FIREWALL_LIST,
     "trunks.*: ours": "The standard attributes and tags, as Neutron shows them (exchange 687), not in neutron-lib.",
+    **{f"{kind}.*: filter": _BGP_LISTS for kind in ("bgp_speakers", "bgp_peers")},
+    **{f"{kind}.*: sort": _BGP_LISTS for kind in ("bgp_speakers", "bgp_peers")},
+    **{f"bgp_{name}: default": _BGP_NUMBER for name in ("speakers.local_as", "speakers.ip_version", "peers.remote_as")},
     "metering_label_rules.project_id: visible": "Neutron's answers do not have it either (exchange 730).",
     "metering_label_rules.source_ip_prefix: put": _NO_UPDATE,
     "metering_label_rules.destination_ip_prefix: put": _NO_UPDATE,

@@ -48,13 +48,17 @@ class Fact:
         return {k: (a, b) for k, (a, b) in pairs.items() if a != b or type(a) is not type(b)}
 
 
+# Collections that neutron-lib names as in paths.
+UNDERSCORED = {"bgp-speakers": "bgp_speakers", "bgp-peers": "bgp_peers"}
+
+
 def of_neutron(aliases: Collection[str]) -> dict[Place, Fact]:
     """The attributes of Neutron with these extensions, on all resources."""
     found: dict[Place, Fact] = {}
     for module in _in_order(aliases):
         for collection, attributes in _maps(module):
             for name, spec in attributes.items():
-                found[collection, _named(name)] = _fact(name, spec)
+                found[UNDERSCORED.get(collection, collection), _named(name)] = _fact(name, spec)
     for alias, facts in NEUTRON.items():
         if alias in aliases:
             for (collection, name), words in facts.items():

@@ -13,7 +13,7 @@ MISSING: dict[str, str] = {
 
 # Provided by other projects of OpenStack.
 OTHERS = """
-    bgp bgp_4byte_asn bgp_dragent_scheduler bgpvpn bgpvpn-routes-control bgpvpn-vni rbac-bgpvpn standard-attr-bgpvpn
+    bgpvpn bgpvpn-routes-control bgpvpn-vni rbac-bgpvpn standard-attr-bgpvpn
     standard-attr-bgpvpn-network-association standard-attr-bgpvpn-port-association
     standard-attr-bgpvpn-router-association evpn ovn-bgp flow_classifier sfc
     vpnaas vpn-aes-ccm-gcm vpn-aes-ctr vpn-endpoint-groups

@@ -223,13 +223,22 @@ MANAGED: dict[str, Managed] = {
         {"name": "b", "admin_state_up": False},
         needs=("firewall_policy",),
     ),
+    "openstack_bgp_peer_v2": Managed(
+        *("bgp-peers", "bgp_peer"),
+        {"name": "a", "peer_ip": "192.0.2.50", "remote_as": 65001, "auth_type": "none"},
+        {"name": "b"},
+    ),
+    "openstack_bgp_speaker_v2": Managed(
+        *("bgp-speakers", "bgp_speaker"),
+        {"name": "a", "ip_version": 6, "local_as": 64600, "advertise_tenant_networks": True},
+        {"name": "b", "advertise_floating_ip_host_routes": False, "advertise_tenant_networks": False},
+    ),
 }
 
 # Types of the provider whose API is not here.
 NOT_HERE = {
     "openstack_bgpvpn_network_associate_v2, …_port_associate_v2, …_router_associate_v2, openstack_bgpvpn_v2": "BGP VPNs",
     "openstack_vpnaas_endpoint_group_v2, …_ike_policy_v2, …_ipsec_policy_v2, …_service_v2, …_site_connection_v2": "VPNaaS",
-    "openstack_bgp_peer_v2, openstack_bgp_speaker_v2": "BGP speakers",
     "openstack_taas_tap_mirror_v2": "tap-as-a-service",
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.model.agents import DHCP, L3, AgentState
+from neutrino.model.agents import BGP, DHCP, L3, AgentState
 from tests.conformance.facts import CORE, aliases_of_lib, of_neutron
 from tests.conformance.neutron_facts import NEUTRON
 from tests.conformance.server import PROJECT, ROLES, LiveServer
@@ -43,7 +43,7 @@ _NEEDED = """
     trunk-details logging local_ip segment standard-attr-segment segments-peer-subnet-host-routes
     subnet-segmentid-writable subnet-segmentid-enforce network-segment-range metering
     metering_source_and_destination_fields l3-ndp-proxy l3-ext-ndp-proxy taas taas-vlan-filter tap-mirror
-    tap-mirror-both-direction
+    tap-mirror-both-direction bgp bgp_4byte_asn bgp_dragent_scheduler
 """
 NEEDED = _NEEDED.split()
 
@@ -57,7 +57,7 @@ QOS_RULES: dict[str, Object] = {
 ALIASED = ("bandwidth_limit", "dscp_marking", "minimum_bandwidth", "minimum_packet_rate")
 
 # Advertising one of these would make clients use a missing feature.
-NOT_HERE = ("bgp", "vpnaas")
+NOT_HERE = ("bgpvpn", "vpnaas")
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +205,8 @@ def shown(server: LiveServer) -> Shown:
         "tap_services": service,
         "tap_flows": tap,
         "tap_mirrors": mirror,
+        "bgp_speakers": made("bgp-speakers", "bgp_speaker", name="speaker", local_as=64512, ip_version=4),
+        "bgp_peers": made("bgp-peers", "bgp_peer", peer_ip="192.0.2.9", remote_as=65000, auth_type="none"),
         "ndp_proxies": ndp_proxy(server, made),
         "flavors": flavor,
         "service_profiles": profile,
@@ -547,6 +549,40 @@ def mirrored_both_ways(server: LiveServer, shown: Shown) -> None:
     server.ask("DELETE", f"/v2.0/taas/tap_mirrors/{made['id']}")
 
 
+def speaker_with_peer_and_network(server: LiveServer, shown: Shown) -> None:
+    path = f"/v2.0/bgp-speakers/{shown['bgp_speakers']['id']}"
+    peer, network = shown["bgp_peers"]["id"], shown["networks"]["id"]
+    assert server.ask("PUT", f"{path}/add_bgp_peer", {"bgp_peer_id": peer}) == {"bgp_peer_id": peer}
+    assert server.ask("PUT", f"{path}/add_gateway_network", {"network_id": network}) == {"network_id": network}
+    found = server.ask("GET", path)["bgp_speaker"]
+    assert (found["peers"], found["networks"]) == ([peer], [network])
+    assert server.ask("GET", f"{path}/get_advertised_routes") == {"advertised_routes": []}
+    refused(server, "PUT", f"{path}/add_bgp_peer", {"bgp_peer_id": peer}, status=409)
+    server.ask("PUT", f"{path}/remove_bgp_peer", {"bgp_peer_id": peer})
+    server.ask("PUT", f"{path}/remove_gateway_network", {"network_id": network})
+
+
+def long_as_numbers(server: LiveServer, shown: Shown) -> None:
+    given = {"local_as": 4294967295, "ip_version": 6}
+    made = server.ask("POST", "/v2.0/bgp-speakers", {"bgp_speaker": given})["bgp_speaker"]
+    assert made["local_as"] == 4294967295
+    refused(server, "POST", "/v2.0/bgp-speakers", {"bgp_speaker": {**given, "local_as": 4294967296}})
+    server.ask("DELETE", f"/v2.0/bgp-speakers/{made['id']}")
+
+
+def speakers_of_agents(server: LiveServer, shown: Shown) -> None:
+    server.report_agents([AgentState(BGP, "neutron-bgp-dragent", "host-b", "bgp_dragent", start_flag=True)])
+    (agent,) = server.ask("GET", "/v2.0/agents?host=host-b")["agents"]
+    speaker = shown["bgp_speakers"]["id"]
+    path, hosting = f"/v2.0/agents/{agent['id']}/bgp-drinstances", f"/v2.0/bgp-speakers/{speaker}/bgp-dragents"
+    server.ask("POST", path, {"bgp_speaker_id": speaker})
+    assert [each["id"] for each in server.ask("GET", path)["bgp_speakers"]] == [speaker]
+    assert [each["id"] for each in server.ask("GET", hosting)["agents"]] == [agent["id"]]
+    refused(server, "POST", path, {"bgp_speaker_id": speaker}, status=409)
+    server.ask("DELETE", f"{path}/{speaker}")
+    assert server.ask("GET", hosting) == {"agents": []}
+
+
 def segment_revisions(server: LiveServer, shown: Shown) -> None:
     segment = shown["segments"]
     changed = server.ask("PUT", f"/v2.0/segments/{segment['id']}", {"segment": {"name": "x"}})["segment"]
@@ -811,6 +847,9 @@ PROBES: dict[str, Probe] = {
     "taas-vlan-filter": filtered_vlans,
     "tap-mirror": mirrored_port,
     "tap-mirror-both-direction": mirrored_both_ways,
+    "bgp": speaker_with_peer_and_network,
+    "bgp_4byte_asn": long_as_numbers,
+    "bgp_dragent_scheduler": speakers_of_agents,
     "standard-attr-segment": segment_revisions,
     "segments-peer-subnet-host-routes": peer_routes,
     "subnet-segmentid-writable": set_segment,

@@ -39,6 +39,7 @@ def scope(records: Records, host: str) -> dict[Key, Object]:
             "firewall_group",
             "qos_policy",
             "log",
+            "bgp_speaker",
         )
     }
     ports: list[PortRecord] = list(found["port"].values())
@@ -64,6 +65,7 @@ def scope(records: Records, host: str) -> dict[Key, Object]:
         if host in router:
             out["router", router_id] = router[host]
             served |= {interface.network_id for interface in router[host].interfaces}
+    out |= {("bgp_speaker", key): speaker[host] for key, speaker in found["bgp_speaker"].items() if host in speaker}
     out |= _policies(found, list(out.values()))
     out |= _logs(found, list(out.values()))
     out |= _firewall_groups(found, [each for each in out.values() if isinstance(each, Port | Router)])

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from neutrino.agent.bgp import build as bgp_build
 from neutrino.agent.config import configuration
 from neutrino.agent.dhcp import build as dhcp_build
 from neutrino.agent.l2 import build as l2_build
@@ -270,11 +271,11 @@ def test_reports_of_our_own_agents_are_accepted(datapath: str, mode: str, tmp_pa
         "[agent]\ntunnel_types = vxlan,gre,geneve\n"
     )
     conf = configuration([str(path)])
-    described = [each.describe(conf) for each in (l2_build, l3_build, dhcp_build, metadata_build)]
+    described = [each.describe(conf) for each in (l2_build, l3_build, dhcp_build, metadata_build, bgp_build)]
     assert {role.AGENT_TYPES[each.agent_type] for each in described} == set(ROLES)
     versions = {each.agent_type: each.resource_versions for each in described}
     assert {kind: bool(found) for kind, found in versions.items()} == {
-        words.OVS: True, words.L3: False, words.DHCP: False, words.METADATA: False  # as of Neutron's agents
+        words.OVS: True, words.L3: False, words.DHCP: False, words.METADATA: False, words.BGP: False  # as Neutron's
     }  # fmt: skip
     assert versions[words.OVS]["QosPolicy"] == "1.10"
     shown = {"problems": {"net work\n1": "x\ny"}, "dataplane": "down: x\ny", "last_repair": {"br-int": "3 flows"}}

@@ -23,6 +23,7 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import Cursor, Put, Synced, Welcome
 from neutrino.feed.state import State
 from neutrino.model import agents, state
+from neutrino.model.bgp import BgpPeer, BgpRoute, BgpSpeaker
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption
 from neutrino.model.fields import fault
 from neutrino.model.firewall import FirewallGroup, FirewallRule
@@ -131,6 +132,12 @@ GOOD: dict[str, state.Object] = {
         conntrack_helpers=(ConntrackHelper("tcp", 21, "ftp"),),
         delegations=(Delegation(SUBNET),),
         ha=membership(),
+    ),
+    "bgp_speaker": BgpSpeaker(
+        id="speaker",
+        local_as=64512,
+        peers=(BgpPeer(peer_ip="192.0.2.1", remote_as=65000, password="p"),),
+        routes=(BgpRoute("203.0.113.5/32", "203.0.113.10"),),
     ),
 }
 GARBAGE: tuple[Any, ...] = (

@@ -45,7 +45,8 @@ def test_descriptions_are_wrapped_and_indented() -> None:
 def test_an_agent_depends_on_the_programs_of_all_roles() -> None:
     depends = _fields(BY_NAME["neutrino-agent"])["Depends"].split(", ")
     required = {package for programs in PROGRAMS.values() for package in programs.values()}
-    assert required - {"openvswitch-common"} <= set(depends)  # that one is a dependency of openvswitch-switch
+    assert required - {"openvswitch-common", "frr"} <= set(depends)  # the first is a dependency of openvswitch-switch
+    assert "frr" in _fields(BY_NAME["neutrino-agent"])["Suggests"].split(", ")  # few hosts have the role bgp
     assert "openvswitch-switch" in depends
     assert not set(depends) & {"neutrino-server"}
 

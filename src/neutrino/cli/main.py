@@ -90,7 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
     host = commands.add_parser("host", parents=[config], help="manage the credentials of hosts for the feed")
     host.add_argument("action", choices=["add", "list", "remove", "roles", "rotate", "show"])
     host.add_argument("name", nargs="?", help="the host's name; add and rotate print its credential, once")
-    host.add_argument("--roles", help="for add and roles: of l2,dhcp,l3,metadata (default of add: l2,metadata)")
+    host.add_argument("--roles", help="for add and roles: of l2,dhcp,l3,metadata,bgp (default of add: l2,metadata)")
 
     agent = commands.add_parser("agent", parents=[config], help="run the agent of this host")
     agent.add_argument("action", nargs="?", choices=["run", "verify"], default="run")

@@ -40,6 +40,9 @@ class BgpScheduler(AgentScheduler):
             agents, hosted = SPEAKER_PLACEMENTS.candidates(connection, self.registry.cutoff(), object_id)
             staying, leaving = hosted - set(change.leave), hosted & set(change.leave)
             joining = list(change.join)
+            for agent in agents:
+                if agent.id in joining and agent.load:  # checked here, as the operator's request may lose a race
+                    raise errors.DrAgentAssociationError(agent_id=agent.id)
             if change.fill:
                 free = [c for c in agents if c.id not in change.leave and (c.load == 0 or c.id in staying)]
                 joining = choose(free, self.options.agents_per_object, (), staying)
@@ -81,13 +84,6 @@ class BgpScheduler(AgentScheduler):
             if agent.agent_type != words.BGP or not agent.admin_state_up:
                 raise errors.DrAgentInvalid(id=agent_id)
             SPEAKERS.get(connection, object_id)
-        self._join(agent_id, object_id)
-
-    @retried
-    def _join(self, agent_id: str, object_id: str) -> None:
-        with self.db.read() as connection:
-            if exists(connection, _b.agent_id == agent_id):
-                raise errors.DrAgentAssociationError(agent_id=agent_id)
         self.place(object_id, PlacementChange(join=[agent_id]))
 
     def remove(self, agent_id: str, object_id: str) -> None:
@@ -99,7 +95,7 @@ class BgpScheduler(AgentScheduler):
             raise errors.DrAgentNotHostingBgpSpeaker(bgp_speaker_id=object_id, agent_id=agent_id)
 
 
-def _agent(connection: Connection, agent_id: str) -> sa.Row[Any]:
+def _agent(connection: Connection, agent_id: str) -> Any:
     found = connection.execute(sa.select(_a.agent_type, _a.admin_state_up).where(_a.id == agent_id)).first()
     if found is None:
         raise errors.AgentNotFound(id=agent_id)
