@@ -110,6 +110,7 @@ def routed(one: Api, network: dict[str, Any]) -> dict[str, str]:
         "label": one.make("metering_label")["id"],
         **proxying(one),
         "local_ip": one.make("local_ip", network_id=network["id"])["id"],
+        "tap_service": one.make("tap_service", port_id=one.port(network)["id"])["id"],
     }
 
 
@@ -161,6 +162,14 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
         },
         "local_ip": {"network_id": ids["network"]},
         "port_association": {"fixed_port_id": ids["port"]},
+        "tap_service": {"port_id": ids["port"]},
+        "tap_flow": {"tap_service_id": ids["tap_service"], "source_port": ids["port"], "direction": "IN"},
+        "tap_mirror": {
+            "port_id": ids["port"],
+            "directions": {"IN": n},
+            "remote_ip": "192.0.2.9",
+            "mirror_type": "gre",
+        },
         "log": {"resource_type": "security_group"},
         "conntrack_helper": {"protocol": "udp", "port": n, "helper": "tftp"},
         "metering_label_rule": {

@@ -18,6 +18,9 @@ _SHOWN = "Neutron shows it on this resource too, though its definitions do not s
 _FIREWALL_FILTER = "openstacksdk filters by it; Neutron refuses or ignores that."
 _NO_UPDATE = "Neutron has no update of these rules, whatever its definition allows."
 _NDP_FILTER = "The options of `openstack router ndp proxy list` filter by it; Neutron refuses or ignores that."
+_TAP_LIST = (
+    "Lists of taps are filtered and sorted by every attribute; Neutron's definitions of taps name none for that."
+)
 _FIREWALL_LIST = "Neutron turns its default, null, into the empty list."
 _FIREWALL_STANDARD = (
     "The standard attributes and tags that standard-attr-fwaas-v2 announces; neutron-lib does not list its resources."
@@ -75,6 +78,7 @@ DIFFERENCES: dict[str, str] = {
     "metering_label_rules.project_id: visible": "Neutron's answers do not have it either (exchange 730).",
     "metering_label_rules.source_ip_prefix: put": _NO_UPDATE,
     "metering_label_rules.destination_ip_prefix: put": _NO_UPDATE,
+    **{f"tap_{kind}.*: {what}": _TAP_LIST for kind in ("services", "flows", "mirrors") for what in ("filter", "sort")},
     **{f"ndp_proxies.{name}: ours": _SHOWN for name in ("created_at", "updated_at", "revision_number")},
     **{
         f"ndp_proxies.{name}: filter": _NDP_FILTER

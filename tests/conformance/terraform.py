@@ -233,13 +233,24 @@ MANAGED: dict[str, Managed] = {
         {"name": "a", "ip_version": 6, "local_as": 64600, "advertise_tenant_networks": True},
         {"name": "b", "advertise_floating_ip_host_routes": False, "advertise_tenant_networks": False},
     ),
+    "openstack_taas_tap_mirror_v2": Managed(
+        *("taas/tap_mirrors", "tap_mirror"),
+        {
+            "name": "a",
+            "port_id": "{port}",
+            "directions": {"IN": 101, "OUT": 102},
+            "remote_ip": "192.0.2.9",
+            "mirror_type": "gre",
+        },
+        {"name": "b", "description": "d"},
+        needs=("port",),
+    ),
 }
 
 # Types of the provider whose API is not here.
 NOT_HERE = {
     "openstack_bgpvpn_network_associate_v2, …_port_associate_v2, …_router_associate_v2, openstack_bgpvpn_v2": "BGP VPNs",
     "openstack_vpnaas_endpoint_group_v2, …_ike_policy_v2, …_ipsec_policy_v2, …_service_v2, …_site_connection_v2": "VPNaaS",
-    "openstack_taas_tap_mirror_v2": "tap-as-a-service",
 }
 
 
