@@ -2,8 +2,8 @@
 
     python -m tests.conformance.suites DIRECTORY
 
-Its hosts only seem to be there: their agents have reported, and do nothing but to report firewall groups as applied. Tests
-that wait for a port of a router to become ACTIVE wait in vain. DIRECTORY gets `tempest.conf` and `clouds.yaml`, and it
+Its hosts only seem to be there: their agents have reported, and do nothing but to report as applied what they receive
+(`reporting_hosts.py`). DIRECTORY gets `tempest.conf` and `clouds.yaml`, and it
 prints how each suite is run, from a virtual environment of its own: Tempest with Neutron's plug-in, openstacksdk's
 functional tests, and those of the command.
 """
@@ -69,6 +69,9 @@ port_security = true
 provider_vlans = physnet1
 available_type_drivers = flat,vlan,vxlan,gre,geneve
 l3_agent_mode = legacy
+q_agent = ovs
+firewall_driver = openvswitch
+agent_availability_zone = nova
 create_shared_resources = true
 """
 COMMANDS = """\
@@ -120,7 +123,14 @@ def report_agents(server: Neutrino) -> None:
             registry.report_all(
                 [
                     AgentState(agents.OVS, "neutrino-agent", host, "N/A", configurations=l2),
-                    AgentState(agents.DHCP, "neutrino-agent", host, "dhcp_agent", availability_zone="nova"),
+                    AgentState(
+                        agents.DHCP,
+                        "neutrino-agent",
+                        host,
+                        "dhcp_agent",
+                        availability_zone="nova",
+                        configurations={agents.DHCP_PORT_BY_SERVER: True},
+                    ),
                     AgentState(
                         agents.L3,
                         "neutrino-agent",
@@ -158,11 +168,11 @@ def settings(keystone: Keystone) -> Object:
     with_users = with_keystone(keystone)
     return {
         **with_users,
-        "DEFAULT": {**with_users["DEFAULT"], "dns_domain": "example.org."},
+        "DEFAULT": {**with_users["DEFAULT"], "dns_domain": "example.org.", "vlan_transparent": True, "vlan_qinq": True},
         "ml2": {"project_network_types": "vxlan", "mechanism_drivers": "openvswitch,l2population"},
         "ml2_type_vlan": {"network_vlan_ranges": "physnet1:100:199"},
         "ml2_type_flat": {"flat_networks": "*"},
-        "ml2_type_vxlan": {"vni_ranges": "1:16000"},
+        "ml2_type_vxlan": {"vni_ranges": "1:2000"},
         "quotas": {f"quota_{name}": limit for name, limit in QUOTAS.items()},
         "feed": {"run": True},
     }
