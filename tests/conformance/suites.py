@@ -64,6 +64,7 @@ floating_network_name = public
 [network-feature-enabled]
 api_extensions = {extensions}
 ipv6 = true
+ipv6_subnet_attributes = true
 port_security = true
 [neutron_plugin_options]
 provider_vlans = physnet1
@@ -82,7 +83,7 @@ In an environment with tempest, neutron-tempest-plugin, python-openstackclient, 
   TESTS="--test-path $SITE/tempest/test_discover --top-dir $SITE"
   cd $(mktemp -d) && stestr $TESTS init
   stestr $TESTS run --serial 'neutron_tempest_plugin.api|neutron_tempest_plugin.fwaas.api|tempest.api.network'
-  python -m unittest discover -s $SITE/openstack/tests/functional/network -t $SITE
+  OS_TEST_TIMEOUT=300 python -m unittest discover -s $SITE/openstack/tests/functional/network -t $SITE
   cd {directory} && export OS_CLOUD=devstack-admin
   python -m unittest discover -s $SITE/openstackclient/tests/functional/network -t $SITE
 """
