@@ -1,4 +1,8 @@
-"""Hosts that receive the feed and apply nothing: they report every firewall group that they receive as ACTIVE."""
+"""Hosts that receive the feed and apply nothing.
+
+They report as agents would that have applied everything: firewall groups as ACTIVE, DHCP as ready for every port, and the
+ports that agents plug themselves, those of routers and DHCP servers, as wired. No instance exists, so its port stays DOWN.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ from collections.abc import Iterator, Sequence
 
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
+from neutrino.model.dhcp import DhcpPort
 from neutrino.model.firewall import FirewallGroup
+from neutrino.model.state import Port
 from neutrino.server.db.session import Database
 from neutrino.server.feed.connections.credentials import Credentials
 from tests.support.neutrino import Neutrino
@@ -46,6 +52,15 @@ def reporting(server: Neutrino, hosts: Sequence[str]) -> Iterator[None]:
 
 async def _report(client: FeedClient) -> None:
     async for change in client.changes():
-        group = client.state.get(change.kind, change.id)
-        if isinstance(group, FirewallGroup):
-            client.status("firewall_group", group.id, "ACTIVE", group.revision)
+        match client.state.get(change.kind, change.id):
+            case FirewallGroup() as group:
+                client.status("firewall_group", group.id, "ACTIVE", group.revision)
+            case DhcpPort() as port:
+                client.port_ready(port.id, port.revision)
+            case Port() as port if port.device_owner.startswith("network:"):
+                if port.admin_state_up:
+                    client.port_up(port.id, port.revision, inactive=not port.active)
+                else:
+                    client.port_down(port.id)
+            case _:
+                pass

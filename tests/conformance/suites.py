@@ -2,8 +2,8 @@
 
     python -m tests.conformance.suites DIRECTORY
 
-Its hosts only seem to be there: their agents have reported, and do nothing but to report firewall groups as applied. Tests
-that wait for a port of a router to become ACTIVE wait in vain. DIRECTORY gets `tempest.conf` and `clouds.yaml`, and it
+Its hosts only seem to be there: their agents have reported, and do nothing but to report as applied what they receive
+(`reporting_hosts.py`). DIRECTORY gets `tempest.conf` and `clouds.yaml`, and it
 prints how each suite is run, from a virtual environment of its own: Tempest with Neutron's plug-in, openstacksdk's
 functional tests, and those of the command.
 """
@@ -64,11 +64,15 @@ floating_network_name = public
 [network-feature-enabled]
 api_extensions = {extensions}
 ipv6 = true
+ipv6_subnet_attributes = true
 port_security = true
 [neutron_plugin_options]
 provider_vlans = physnet1
 available_type_drivers = flat,vlan,vxlan,gre,geneve
 l3_agent_mode = legacy
+q_agent = ovs
+firewall_driver = openvswitch
+agent_availability_zone = nova
 create_shared_resources = true
 """
 COMMANDS = """\
@@ -79,7 +83,7 @@ In an environment with tempest, neutron-tempest-plugin, python-openstackclient, 
   TESTS="--test-path $SITE/tempest/test_discover --top-dir $SITE"
   cd $(mktemp -d) && stestr $TESTS init
   stestr $TESTS run --serial 'neutron_tempest_plugin.api|neutron_tempest_plugin.fwaas.api|tempest.api.network'
-  python -m unittest discover -s $SITE/openstack/tests/functional/network -t $SITE
+  OS_TEST_TIMEOUT=300 python -m unittest discover -s $SITE/openstack/tests/functional/network -t $SITE
   cd {directory} && export OS_CLOUD=devstack-admin
   python -m unittest discover -s $SITE/openstackclient/tests/functional/network -t $SITE
 """
@@ -120,7 +124,14 @@ def report_agents(server: Neutrino) -> None:
             registry.report_all(
                 [
                     AgentState(agents.OVS, "neutrino-agent", host, "N/A", configurations=l2),
-                    AgentState(agents.DHCP, "neutrino-agent", host, "dhcp_agent", availability_zone="nova"),
+                    AgentState(
+                        agents.DHCP,
+                        "neutrino-agent",
+                        host,
+                        "dhcp_agent",
+                        availability_zone="nova",
+                        configurations={agents.DHCP_PORT_BY_SERVER: True},
+                    ),
                     AgentState(
                         agents.L3,
                         "neutrino-agent",
@@ -158,11 +169,11 @@ def settings(keystone: Keystone) -> Object:
     with_users = with_keystone(keystone)
     return {
         **with_users,
-        "DEFAULT": {**with_users["DEFAULT"], "dns_domain": "example.org."},
+        "DEFAULT": {**with_users["DEFAULT"], "dns_domain": "example.org.", "vlan_transparent": True, "vlan_qinq": True},
         "ml2": {"project_network_types": "vxlan", "mechanism_drivers": "openvswitch,l2population"},
         "ml2_type_vlan": {"network_vlan_ranges": "physnet1:100:199"},
         "ml2_type_flat": {"flat_networks": "*"},
-        "ml2_type_vxlan": {"vni_ranges": "1:16000"},
+        "ml2_type_vxlan": {"vni_ranges": "1:2000"},
         "quotas": {f"quota_{name}": limit for name, limit in QUOTAS.items()},
         "feed": {"run": True},
     }
