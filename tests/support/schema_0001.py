@@ -1,6 +1,6 @@
 """The schema of revision 0001, which `tests/api/test_migrations.py` upgrades and compares with the tables of the code.
 
-It is frozen: it does not import `db/tables.py`, which changes with later migrations.
+It is frozen: it does not import `db/tables/`, which changes with later migrations.
 """
 
 from typing import Any

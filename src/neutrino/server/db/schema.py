@@ -1,6 +1,6 @@
 """The schema version: created or upgraded at the start of a server, by one process while the others wait.
 
-A new database is created from `db/tables.py`; migrations are for databases that exist already.
+A new database is created from `db/tables/`; migrations are for databases that exist already.
 """
 
 import logging

@@ -1,0 +1,80 @@
+"""The tables of the database.
+
+One row is one API object: attributes that are lists or dictionaries are JSON text in it, so that showing or listing objects
+reads one table. Narrow tables next to it hold what must be unique or is searched by (addresses, segments, tags, group
+memberships); they are written in the same transaction, and constraints are on them.
+"""
+
+from neutrino.server.db.tables.access import quota_usages, quotas, rbac_policies, tags
+from neutrino.server.db.tables.bgp import (
+    bgp_peers,
+    bgp_speaker_agents,
+    bgp_speaker_networks,
+    bgp_speaker_peers,
+    bgp_speakers,
+)
+from neutrino.server.db.tables.changes import change_head, changes
+from neutrino.server.db.tables.columns import Json, metadata
+from neutrino.server.db.tables.counted import COUNTED, QUOTAS
+from neutrino.server.db.tables.dns import dns_callers, dns_records
+from neutrino.server.db.tables.drivers import journal, network_attributes, port_attributes, subnet_attributes
+from neutrino.server.db.tables.firewalls import (
+    default_firewall_groups,
+    firewall_group_hosts,
+    firewall_group_ports,
+    firewall_groups,
+    firewall_policies,
+    firewall_policy_rules,
+    firewall_rules,
+)
+from neutrino.server.db.tables.hosts import agents, host_credentials, host_queries, server_processes
+from neutrino.server.db.tables.local_ips import local_ip_associations, local_ips
+from neutrino.server.db.tables.logged import HISTORY, HISTORY_ONLY, LOGGED
+from neutrino.server.db.tables.logs import logs
+from neutrino.server.db.tables.metering import metering_label_rules, metering_labels, metering_totals
+from neutrino.server.db.tables.networks import (
+    address_scopes,
+    network_dhcp_agents,
+    network_segment_ranges,
+    network_segments,
+    networks,
+    segment_range_writes,
+    subnetpools,
+    subnets,
+)
+from neutrino.server.db.tables.ports import (
+    ip_allocations,
+    port_bindings,
+    port_security_groups,
+    ports,
+    provisioning_blocks,
+)
+from neutrino.server.db.tables.qos import default_qos_policies, qos_policies, qos_rules
+from neutrino.server.db.tables.routers import (
+    auto_allocated_topologies,
+    conntrack_helpers,
+    distributed_port_hosts,
+    dvr_host_macs,
+    flavor_service_profiles,
+    flavors,
+    floatingips,
+    ha_networks,
+    ndp_proxies,
+    port_forwardings,
+    router_l3_agents,
+    router_ports,
+    routers,
+    service_profiles,
+)
+from neutrino.server.db.tables.security_groups import (
+    address_groups,
+    default_security_group_rules,
+    default_security_groups,
+    initial_default_rules,
+    insert_initial_rows,
+    security_group_rules,
+    security_groups,
+    security_groups_default_statefulness,
+)
+from neutrino.server.db.tables.tap_services import tap_flows, tap_mirror_tunnels, tap_mirrors, tap_services
+from neutrino.server.db.tables.trunks import trunk_subports, trunks

@@ -1,0 +1,96 @@
+"""Security groups, their rules, the templates of rules, and address groups."""
+
+import uuid
+from typing import Any
+
+import sqlalchemy as sa
+
+from neutrino.server.db.tables.columns import (
+    flags,
+    integers,
+    json,
+    object_table,
+    optional_ids,
+    primary_id,
+    reference,
+    table,
+    text,
+)
+
+security_groups = object_table("security_groups", flags("stateful", default=True), flags("is_default", default=False))
+
+# At most one default group per project: of two requests that both find none, one fails on the primary key.
+default_security_groups = table(
+    "default_security_groups",
+    text(255, "project_id", primary_key=True),
+    reference("security_group_id", "security_groups", cascade=True),
+)
+
+security_group_rules = object_table(
+    "security_group_rules",
+    reference("security_group_id", "security_groups", cascade=True),
+    text(16, "direction", "ethertype"),
+    text(64, "protocol", nullable=True),
+    integers("port_range_min", "port_range_max", nullable=True),
+    text(64, "remote_ip_prefix", "normalized_cidr", nullable=True),
+    reference("remote_group_id", "security_groups", nullable=True),
+    reference("remote_address_group_id", "address_groups", nullable=True),
+    # Uniqueness key of a rule: what it matches, as text. The constraint refuses an equal rule in the same group.
+    text(255, "identity"),
+    sa.UniqueConstraint("security_group_id", "identity"),
+)
+
+# Templates of the rules of new groups. They belong to no project, and have the attributes of Neutron's, no others.
+default_security_group_rules = table(
+    "default_security_group_rules",
+    primary_id(),
+    text(16, "direction", "ethertype"),
+    text(64, "protocol", nullable=True),
+    integers("port_range_min", "port_range_max", nullable=True),
+    text(64, "remote_ip_prefix", nullable=True),
+    optional_ids("remote_group_id"),  # or "PARENT", which is the new group itself
+    reference("remote_address_group_id", "address_groups", nullable=True),
+    text(255, "description", default=""),
+    flags("used_in_default_sg", "used_in_non_default_sg"),
+    # The identity of the rule if the template is used in default groups, in other groups: no group gets a rule twice.
+    text(255, "in_default", "in_others", nullable=True, unique=True),
+)
+
+# The default of `stateful`, for a project or, without one, for all; `scope` makes both unique.
+security_groups_default_statefulness = table(
+    "security_groups_default_statefulness",
+    primary_id(),
+    text(255, "project_id", nullable=True),
+    text(300, "scope", unique=True),
+    flags("stateful", default=True),
+)
+
+address_groups = object_table("address_groups", json("addresses"))
+
+
+def initial_default_rules() -> list[dict[str, Any]]:
+    """Neutron's templates: every new group sends everything, and a default group receives from its own members."""
+    return [
+        {
+            "id": str(uuid.uuid4()),
+            "direction": direction,
+            "ethertype": ethertype,
+            "remote_group_id": parent,
+            "description": f"Legacy default SG rule for {direction} traffic",
+            "used_in_default_sg": True,
+            "used_in_non_default_sg": parent is None,
+            "in_default": f"{direction} {ethertype} any - {remote}",
+            "in_others": f"{direction} {ethertype} any - {remote}" if parent is None else None,
+        }
+        for direction, parent, remote in (("egress", None, "anywhere"), ("ingress", "PARENT", "group:PARENT"))
+        for ethertype in ("IPv4", "IPv6")
+    ]
+
+
+def insert_initial_rows(_target: object, connection: sa.Connection, **_: object) -> None:
+    """Called with every creation of the table, and again until a new schema is complete: MariaDB commits in between."""
+    if connection.execute(sa.select(default_security_group_rules.c.id).limit(1)).first() is None:
+        connection.execute(sa.insert(default_security_group_rules), initial_default_rules())
+
+
+sa.event.listen(default_security_group_rules, "after_create", insert_initial_rows)
