@@ -11,6 +11,7 @@ from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.feed.reports.tap_status import TapStatus
 from neutrino.server.main import Server
+from tests.api.agents import switch
 from tests.api.client import Api
 
 DEAD = "00000000-0000-0000-0000-00000000dead"
@@ -141,6 +142,8 @@ INVALID: list[tuple[str, Object, str]] = [
     (MIRRORS, {"directions": {"IN": 1, "BOTH": 2}}, "directions"),
     (MIRRORS, {"directions": ["IN"]}, "directions"),
     (MIRRORS, {"remote_ip": "192.0.2.0/24"}, "remote_ip"),
+    (MIRRORS, {"remote_ip": "127.0.0.1"}, "remote_ip"),
+    (MIRRORS, {"remote_ip": "ff02::1"}, "remote_ip"),
     (MIRRORS, {"mirror_type": "erspanv2"}, "mirror_type"),
 ]
 
@@ -227,6 +230,17 @@ def test_they_are_deleted_with_their_ports(server: Server, api: Api, network: Ob
     api.get(f"{FLOWS}/{flows[2]['id']}").refused(404, "TapFlowNotFound")
     assert changes_of(server, other) == known + 1  # the source of the flow
     assert api.show("tap_service", second["id"])["port_id"] == other["id"]
+
+
+@pytest.mark.parametrize("address", ["10.20.0.5", "fd00:20::5"])
+def test_a_mirror_to_a_host_is_refused(server: Server, api: Api, network: Object, address: str) -> None:
+    """Packets with the id of a network would get into it."""
+    switch(server, "compute-1", tunneling_ip="10.20.0.5")
+    switch(server, "compute-2", tunneling_ip="fd00:20:0::5")
+    values = {"port_id": api.port(network)["id"], "directions": {"BOTH": 5}, "mirror_type": "gre"}
+    body = {"tap_mirror": {**values, "remote_ip": address}}
+    api.post(MIRRORS, body).refused(400, "TapMirrorToHost")
+    assert api.all(MIRRORS, {"port_id": values["port_id"]}) == []
 
 
 def test_quotas_count_them(api: Api, admin: Api) -> None:

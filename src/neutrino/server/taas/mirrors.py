@@ -1,10 +1,13 @@
 """Tap mirrors: create, update, delete. Copies of a port's packets go through a tunnel to a collector outside the cloud."""
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.api.resources.taas import TUNNEL_IDS
 from neutrino.server.context import Context
@@ -12,12 +15,13 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, delete_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.feed.reports.rules import tunnel_address
 from neutrino.server.ml2.ports.collection import Write
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.taas.taps import REVISION, Taps, changed_ports, check_owner, new_object, own_port
 from neutrino.server.taas.views import MIRRORS
 
-_m, _t = t.tap_mirrors.c, t.tap_mirror_tunnels.c
+_a, _m, _t = t.agents.c, t.tap_mirrors.c, t.tap_mirror_tunnels.c
 
 
 class TapMirrors(Taps):
@@ -33,6 +37,7 @@ class TapMirrors(Taps):
             for mirror in made:
                 check_owner(mirror, own_port(connection, context, mirror["port_id"]))
             _check_unused(connection, context, tunnels)
+            _check_collectors(connection, made)
             limits = self._quotas.limits(connection, "tap_mirror", made)
         rows = [{**as_row(t.tap_mirrors, each), "revision_number": 0} for each in made]
         with self.db.transaction() as tx:
@@ -78,6 +83,16 @@ def _check_unused(connection: Connection, context: Context, tunnels: Sequence[Ob
     found = connection.execute(taken.order_by(_t.tunnel_id).limit(1)).scalar()
     if found is not None:
         raise errors.TapMirrorTunnelConflict(tunnel_id=found)
+
+
+def _check_collectors(connection: Connection, mirrors: Sequence[Object]) -> None:
+    """Refuse the tunnel addresses of hosts: with the id of a network, an instance's packets would get into that network."""
+    switches = sa.select(_a.configurations).where(_a.agent_type == words.OVS)
+    reported = (msgspec.json.decode(each).get(words.TUNNELING_IP) for each in connection.execute(switches).scalars())
+    hosts = {ip_address(each) for each in reported if each and not tunnel_address(each)}
+    for mirror in mirrors:
+        if ip_address(mirror["remote_ip"]) in hosts:
+            raise errors.TapMirrorToHost(remote_ip=mirror["remote_ip"])
 
 
 def port_changes(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:

@@ -1,6 +1,7 @@
 """Tap services, tap flows and tap mirrors, below `/v2.0/taas/`: copies of a port's packets for a monitor."""
 
 import re
+from ipaddress import ip_address
 from typing import Any
 
 from neutrino.server import errors
@@ -42,6 +43,17 @@ def parse_directions(value: Any) -> dict[str, int]:
     return found
 
 
+def parse_collector(value: Any) -> str:
+    """An address that packets are routed to: the copies leave from the host, not from the instance."""
+    found: str = _ADDRESS.parse(value)
+    address = ip_address(found)
+    kinds = ("is_loopback", "is_link_local", "is_multicast", "is_reserved", "is_unspecified")
+    if any(getattr(address, kind) for kind in kinds):
+        raise t.Invalid(f"'{found}' is not the address of a collector")
+    return found
+
+
+_ADDRESS = t.IpAddress()
 _DIRECTIONS = t.Record(optional={name: t.Integer(0, TUNNEL_IDS[GRE][-1]) for name in DIRECTIONS})
 _FILTER = t.Parsed(parse_vlan_filter, {"anyOf": [{"type": "string", "maxLength": MAX_FILTER}, {"type": "null"}]})
 _DESCRIPTION = writable("description", t.Text(1024), default="", searchable=True)
@@ -86,7 +98,7 @@ TAP_MIRROR = Resource(
         _DESCRIPTION,
         _port("port_id"),
         creatable("directions", t.Parsed(parse_directions, _DIRECTIONS), default=REQUIRED),
-        creatable("remote_ip", t.IpAddress(), default=REQUIRED, searchable=True),
+        creatable("remote_ip", t.Parsed(parse_collector, _ADDRESS), default=REQUIRED, searchable=True),
         creatable("mirror_type", t.OneOf((ERSPAN, GRE)), default=REQUIRED, searchable=True),
     ),
 )
