@@ -133,6 +133,10 @@ def test_copies_go_on_without_the_agent_and_end_with_the_service(site: Site) -> 
     service = site.make("tap_service", port_id=monitor.port_id)
     site.tap(service, "BOTH")
     wait_copied(tapped, peer, monitor)
+    # A trace follows the packet, not its copies.
+    about = {"source_port_id": tapped.port_id, "destination_address": peer.addresses[4], "protocol": "icmp"}
+    trace = site.lab.api.request("POST", "/v2.0/traces", {"trace": about})["trace"]
+    assert (trace["verdict"], trace["differences"]) == ("delivered", [])
     for host in ("h1", "h3"):
         before = site.ports(host)
         assert before

@@ -219,3 +219,20 @@ def test_ports_of_the_switch() -> None:
 
 def test_a_fork_is_a_value() -> None:
     assert Fork("br-int", 72, {}) == Fork("br-int", 72, {})
+
+
+def test_a_packet_comes_back_from_a_bridge_that_a_copy_left_by() -> None:
+    """A copy through a tunnel in the middle: the lookups after it are of the outer bridge again."""
+    found = parse_trace(
+        'bridge("br-int")\n----------------\n50. in_port=5, priority 10, cookie 0x1\n    output:6\n'
+        '     -> output to native tunnel\n\n    bridge("br-underlay")\n    ---------------------\n'
+        "         0. priority 0\n            NORMAL\n             -> forwarding to learned port\n    resubmit(,72)\n"
+        "72. ip, priority 5, cookie 0x1\n    ct(table=72,zone=NXM_NX_REG6[0..15])\n    drop\n"
+        "     -> A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table 72.\n"
+        "\nFinal flow: ip\nMegaflow: ip\nDatapath actions: ct(zone=2),recirc(0xa)\n\n"
+        "===============================================================================\n"
+        "recirc(0xa) - resume conntrack with default ct_state=trk|new (use --ct-next to customize)\n"
+        "===============================================================================\n\nFlow: ip,reg5=0x5\n"
+    )
+    assert [(each.bridge, each.table) for each in found.lookups] == [("br-int", 50), ("br-underlay", 0), ("br-int", 72)]
+    assert [(fork.bridge, fork.table) for fork in found.forks] == [("br-int", 72)]

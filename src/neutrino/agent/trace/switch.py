@@ -21,9 +21,10 @@ from neutrino.agent.trace.owners import NOBODY, Owner, cause_of, deciding, parse
 from neutrino.agent.trace.packets import Tags, after, connection_tuple, flow_text, numbers, resumed, resumed_text
 from neutrino.agent.trace.trail import AtSwitch, Trail
 from neutrino.dataplane.inspection.api import Inspection, TrackedConnection
-from neutrino.dataplane.openflow.datapath_actions import Copy, copies
+from neutrino.dataplane.openflow.datapath_actions import Copy, Tunnelled, copies
 from neutrino.dataplane.openflow.trace import Fork, Lookup, SwitchPort, SwitchTrace, parse_trace
 from neutrino.dataplane.ovsdb.api import Interface
+from neutrino.model.taps import RESERVED_KEYS
 from neutrino.model.trace import Cause, Packet, Point, PointKind
 from neutrino.model.trunks import parent_patch, subport_patch, trunk_bridge
 
@@ -287,6 +288,8 @@ class SwitchWalk:
 
     def _leaving(self, left: list[Copy], packet: Packet) -> Iterator[tuple[Packet, Copy, SwitchPort]]:
         for copy in left:
+            if copy.tunnel is not None and self._is_tapped(copy.tunnel):
+                continue
             changes = {
                 name: value
                 for name in ("eth_src", "eth_dst", "source", "destination")
@@ -297,6 +300,14 @@ class SwitchWalk:
                 ports = [each for each in ports if each.options.get("remote_ip") == copy.tunnel.peer] or ports
             if ports:
                 yield msgspec.structs.replace(packet, **changes), copy, ports[0]
+
+    def _is_tapped(self, tunnel: Tunnelled) -> bool:
+        """Whether a copy of the packet goes to a monitor on another host or to a collector: that is not its way."""
+        ports = self._state.view.desired.host_state.ports.values()
+        mirrors = (mirror for port in ports if port.taps is not None for mirror in port.taps.mirrors)
+        # The header of ERSPAN is not read: its number is 0.
+        collectors = {(each.remote_ip, each.tunnel_id if each.mirror_type == "gre" else 0) for each in mirrors}
+        return tunnel.number >= RESERVED_KEYS or (tunnel.peer, tunnel.number) in collectors
 
     def _leave_unresolved(self, found: SwitchTrace, packet: Packet) -> bool:
         """Tunnels whose peer the switch has yet to resolve: it does so with the first packet. Whether there are any."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from neutrino.dataplane.openflow.datapath_actions import top_level
 
+_NESTED = 4  # by how much more than the name of an inner bridge its lookups are indented
 _BRIDGE = re.compile(r'bridge\("([^"]+)"\)$')
 _LOOKUP = re.compile(r"(\d+)\. (?:(?P<match>.*), )?priority (?P<priority>\d+)(?:, cookie (?P<cookie>0x[0-9a-f]+))?$")
 _NO_MATCH = re.compile(r"(\d+)\. No match")
@@ -75,9 +76,15 @@ def parse_trace(output: str) -> SwitchTrace:
     resumed: list[tuple[str, int, str | None]] = []
     bridges: list[str] = []
     bridge, actions, problem = "", "", ""
+    outer: list[tuple[int, str]] = []  # bridges that the packet comes back to after an output, by their indentation
     for line in parts[0].splitlines():
         text = line.strip()
+        indent = len(line) - len(line.lstrip())
+        while outer and text.strip("-=") and indent < outer[-1][0] + _NESTED:
+            bridge = outer.pop()[1]
         if found := _BRIDGE.match(text):
+            if indent:
+                outer.append((indent, bridge))
             bridge = found[1]
             bridges.append(bridge)
         elif text.startswith("Datapath actions: "):
