@@ -82,3 +82,14 @@ def test_qos_policies_and_rules_send_notifications(another_server: Any, sent: li
     assert ended.keys() == {"policy.create.end", "dscp_marking_rule.create.end", "policy.delete.end"}
     assert ended["policy.create.end"] == {"policy": made}
     assert ended["dscp_marking_rule.create.end"] == rule
+
+
+def test_a_secret_is_masked(another_server: Any, sent: list[dict[str, Any]]) -> None:
+    admin = Api(another_server({"oslo_messaging_notifications": {"driver": "messagingv2"}}).app).as_admin()
+    peer = {"peer_ip": "192.0.2.1", "remote_as": 65000, "auth_type": "md5", "password": "s3cret"}
+    made = admin.make("bgp_peer", **peer)
+    admin.change("bgp_peer", made["id"], password="s3cret2")
+    admin.post("/bgp-peers", {"bgp_peers": [peer]}).expect(201)
+    assert len(sent) == 6
+    assert sent[0]["payload"] == {"bgp_peer": {**peer, "password": "***"}}
+    assert "s3cret" not in json.dumps(sent)

@@ -30,6 +30,7 @@ class Attribute:
     filter: bool = False
     filter_as: Type | None = None  # the type of filter values, if it is another one
     sort: bool = False
+    secret: bool = False  # masked in notifications, which have the request
     guarded: bool = False  # setting it (other than to its default) needs its own policy rule
 
 

@@ -105,7 +105,7 @@ class Pipeline:
         # Before the policy, because clients expect a quota error first. The transaction enforces the limit.
         if resource.quota:
             self.check_quota(resource.quota_name, [item.values["project_id"] for item in items])
-        self.notify(f"{resource.name}.create.start", body, context)
+        self.notify(f"{resource.name}.create.start", _masked(resource, body), context)
         self._authorize_create(served, request, items)
         values = [item.values for item in items]
         if several and served.create_several is not None:
@@ -123,7 +123,7 @@ class Pipeline:
         body = bodies.decode(request.raw)
         # Before the lookup: a malformed request is a 400, whether the object exists or not.
         item = bodies.item_to_update(resource, body)
-        self.notify(f"{resource.name}.update.start", {**body, "id": request.key}, context)
+        self.notify(f"{resource.name}.update.start", {**_masked(resource, body), "id": request.key}, context)
         found, visibility = self._find_to_change(served, request, self._rule("update", resource), item.values)
         # Rules of attributes see the new values, the rule of the object itself the old ones.
         target = {**found, **item.values}
@@ -235,6 +235,20 @@ def _about(resource: Resource, key: str, parent: str = "") -> dict[str, str]:
 
 def _parent(request: Request) -> tuple[str, ...]:
     return (request.parent,) if request.parent else ()
+
+
+def _masked(resource: Resource, body: Any) -> Any:
+    """The body of a create or update without its secrets, for notifications."""
+    secrets = {attribute.name for attribute in resource.attributes if attribute.secret}
+    if not secrets:
+        return body
+
+    def mask(one: Any) -> Any:
+        if isinstance(one, list):
+            return [mask(each) for each in one]
+        return {k: "***" if k in secrets else v for k, v in one.items()} if isinstance(one, dict) else one
+
+    return {name: mask(value) for name, value in body.items()}
 
 
 def _expected_revision(if_match: str, found: Object) -> int | None:

@@ -50,6 +50,6 @@ BGP_PEER = Resource(
         creatable("peer_ip", t.IpAddress(), default=REQUIRED, searchable=True),
         creatable("remote_as", _AS_NUMBER, default=REQUIRED, searchable=True),
         creatable("auth_type", t.OneOf(AUTH_TYPES), default=REQUIRED, searchable=True),
-        writable("password", _PASSWORD, default=None, visible=False),
+        writable("password", _PASSWORD, default=None, visible=False, secret=True),
     ),
 )
