@@ -195,9 +195,14 @@ def test_a_slaac_address_cannot_be_chosen(api: Api) -> None:
 def test_service_types(api: Api, admin: Api) -> None:
     network = api.network()
     values = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24", "service_types": ["compute:nova"]}
-    api.post("/subnets", {"subnet": values}).refused(403, "PolicyNotAuthorized")
-    kept = admin.subnet(network, "10.0.0.0/24", service_types=["network:floatingip"], project_id=api.project)
-    api.put(f"/subnets/{kept['id']}", {"subnet": {"service_types": []}}).refused(403, "PolicyNotAuthorized")
+    made = api.post("/subnets", {"subnet": values}).expect(201).body["subnet"]
+    assert made["service_types"] == ["compute:nova"]
+    api.delete(f"/subnets/{made['id']}").expect(204)
+    shared = admin.network(shared=True)
+    api.as_stranger().post("/subnets", {"subnet": {**values, "network_id": shared["id"]}}).expect(403)
+    kept = api.subnet(network, "10.0.0.0/24", service_types=["network:dhcp"])
+    raised = api.change("subnet", kept["id"], service_types=["network:floatingip"])["revision_number"]
+    assert raised == kept["revision_number"] + 1
     assert api.change("subnet", kept["id"], name="named")["service_types"] == ["network:floatingip"]
     api.post("/ports", {"port": {"network_id": network["id"]}}).refused(409, "IpAddressGenerationFailure")
     general = api.subnet(network, "10.0.1.0/24")
