@@ -14,7 +14,6 @@ from tests.api.client import Api
 from tests.api.l3 import attach, detach, gateway, l3_agent
 from tests.api.races import before_next_transaction
 
-SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what no database decides
 NOBODY = "11111111-2222-3333-4444-555555555555"
 Object = dict[str, Any]
 
@@ -22,7 +21,6 @@ Object = dict[str, Any]
 # --- the objects ------------------------------------------------------------------------------------------------------
 
 
-@SQLITE
 def test_a_speaker_has_neutrons_attributes(admin: Api) -> None:
     made = speaker(admin, name="s", local_as="4200000000")
     key = made["id"]
@@ -49,7 +47,6 @@ def test_a_speaker_has_neutrons_attributes(admin: Api) -> None:
     admin.delete(f"{SPEAKERS}/{key}").refused(404, "BgpSpeakerNotFound")
 
 
-@SQLITE
 def test_speakers_and_peers_that_are_refused(admin: Api) -> None:
     good: Object = {"local_as": 1, "ip_version": 4}
     for bad in ({"local_as": 0}, {"local_as": 2**32}, {"ip_version": 5}, {"peers": [NOBODY]}, {"routers": []}):
@@ -70,7 +67,6 @@ def test_speakers_and_peers_that_are_refused(admin: Api) -> None:
     admin.post(PEERS, {"bgp_peer": none}).refused(400, "InvalidBgpPeerMd5Authentication")
 
 
-@SQLITE
 def test_a_password_is_never_shown(admin: Api) -> None:
     made = peer(admin, name="p", auth_type="md5", password="s3cret")
     key = made["id"]
@@ -95,7 +91,6 @@ def test_a_password_is_never_shown(admin: Api) -> None:
     admin.get(f"{PEERS}/{key}").refused(404, "BgpPeerNotFound")
 
 
-@SQLITE
 def test_only_administrators_have_speakers(api: Api, admin: Api, server: Server) -> None:
     one, agent = speaker(admin), bgp_agent(server, "policies")
     api.post(SPEAKERS, {"bgp_speaker": {"local_as": 1, "ip_version": 4}}).refused(403, "PolicyNotAuthorized")
@@ -113,7 +108,6 @@ def test_only_administrators_have_speakers(api: Api, admin: Api, server: Server)
 # --- peers and networks of a speaker ----------------------------------------------------------------------------------
 
 
-@SQLITE
 def test_peers_of_a_speaker(admin: Api) -> None:
     one, first = speaker(admin), peer(admin, peer_ip="192.0.2.10")
     same, other = peer(admin, peer_ip="192.0.2.10"), peer(admin, peer_ip="2001:db8::1")
@@ -133,7 +127,6 @@ def test_peers_of_a_speaker(admin: Api) -> None:
     assert admin.show("bgp_speaker", one["id"])["peers"] == []
 
 
-@SQLITE
 def test_networks_of_a_speaker(admin: Api) -> None:
     one, network = speaker(admin), admin.network(router__external=True)
     body = act(admin, one, "add_gateway_network", network_id=network["id"]).expect(200).body
@@ -149,6 +142,7 @@ def test_networks_of_a_speaker(admin: Api) -> None:
     assert admin.show("bgp_speaker", one["id"])["networks"] == []
 
 
+@pytest.mark.every_database
 def test_two_peers_of_one_address_at_once(admin: Api, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     one, first, second = speaker(admin), peer(admin), peer(admin)
     before_next_transaction(
@@ -166,6 +160,7 @@ def agents_of(admin: Api, one: Object) -> list[str]:
     return sorted(agent["host"] for agent in found)
 
 
+@pytest.mark.every_database
 def test_speakers_are_scheduled_to_agents(another_server: Any) -> None:
     server = another_server()
     admin = Api(server.app).as_admin()
@@ -189,6 +184,7 @@ def test_speakers_are_scheduled_to_agents(another_server: Any) -> None:
     assert agents_of(admin, early) == []
 
 
+@pytest.mark.every_database
 def test_two_speakers_for_one_agent_at_once(another_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     server = another_server()
     admin = Api(server.app).as_admin()
@@ -200,7 +196,6 @@ def test_two_speakers_for_one_agent_at_once(another_server: Any, monkeypatch: py
     assert (agents_of(admin, one), agents_of(admin, two)) == ([], ["b1"])
 
 
-@SQLITE
 def test_manual_scheduling(another_server: Any) -> None:
     server = another_server()
     admin = Api(server.app).as_admin()
@@ -244,6 +239,7 @@ def address(router: Object) -> str:
     return found
 
 
+@pytest.mark.every_database
 def test_routes_of_tenant_networks(admin: Api) -> None:
     _, network, tenants, router = scoped(admin)
     one = speaker(admin)
@@ -267,6 +263,7 @@ def test_routes_of_tenant_networks(admin: Api) -> None:
     assert routes(admin, one) == {}
 
 
+@pytest.mark.every_database
 def test_routes_of_floating_ips(admin: Api) -> None:
     _, network, _, router = scoped(admin)
     one = speaker(admin, advertise_tenant_networks=False)
@@ -290,6 +287,7 @@ def test_routes_of_floating_ips(admin: Api) -> None:
     assert routes(admin, one) == {}
 
 
+@pytest.mark.every_database
 def test_routes_of_ipv6_prefixes(admin: Api) -> None:
     scope = admin.make("address_scope", ip_version=6, shared=True)
     network = admin.network(router__external=True)
@@ -306,7 +304,6 @@ def test_routes_of_ipv6_prefixes(admin: Api) -> None:
     assert routes(admin, four) == {}
 
 
-@SQLITE
 def test_a_floating_ip_of_a_distributed_router_leads_to_its_host(another_server: Any) -> None:
     server = another_server()
     admin = Api(server.app).as_admin()
