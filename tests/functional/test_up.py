@@ -33,7 +33,7 @@ def test_the_printed_commands_work_and_objects_survive_a_restart(tmp_path: Path)
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert shell.returncode == 0, shell.stdout + shell.stderr
@@ -126,7 +126,7 @@ def test_with_keystone_it_requires_authentication(tmp_path: Path, keystone: Keys
 def test_a_second_run_with_the_same_directory_is_refused(tmp_path: Path) -> None:
     with up(tmp_path):
         command = [PROGRAM, "up", "--no-dataplane", "--port", str(free_port())]
-        second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)
+        second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert second.returncode == 1
     assert second.stderr == (
         f"neutrino: neutrino up is already running with state directory {tmp_path}/state: end it, or use --state\n"

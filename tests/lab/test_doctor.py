@@ -54,14 +54,14 @@ def kinds(findings: list[Finding]) -> set[str]:
 
 def status(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(PROGRAM), "status", "--endpoint", lab.settings.url, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
 
 def test_a_healthy_lab(site: Lab) -> None:
     code, findings = doctor(site, "h1")
     assert (code, findings) == (0, [])
     files = ["--config-file", str(site.paths.server / "neutrino.conf")]
-    done = subprocess.run([PROGRAM, "doctor", *files], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([PROGRAM, "doctor", *files], capture_output=True, text=True, timeout=180, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "8 checks of this server: no findings")
     # Agents report the dataplane and the server its processes a moment later.
     wait_until(lambda: status(site).returncode == 0, 60, "the status shows a problem")

@@ -68,7 +68,7 @@ class Postgres(TemporaryServer):
             password=self.password,
             dbname="postgres",
             autocommit=True,
-            connect_timeout=5,
+            connect_timeout=30,
         )
 
     def _execute(self, statement: sql.Composed) -> None:

@@ -11,7 +11,7 @@ from neutrino.lab.errors import LabError
 from neutrino.lab.timing import scaled
 
 Object = dict[str, Any]
-SECONDS = 30.0
+SECONDS = 90.0
 
 
 class ApiError(LabError):

@@ -9,7 +9,7 @@ from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.lab.errors import LabError
 from neutrino.lab.timing import scaled
 
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 180.0
 T = TypeVar("T")
 
 

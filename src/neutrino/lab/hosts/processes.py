@@ -22,7 +22,7 @@ from neutrino.lab.settings import LabPaths
 from neutrino.lab.timing import scaled
 
 ENVIRONMENT = "NEUTRINO_LAB"
-STOP_SECONDS = 15.0
+STOP_SECONDS = 60.0
 START_SECONDS = 15.0
 REAP_SECONDS = 3.0
 _TMPFS = re.compile(r" - tmpfs (\S+) ")
