@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 CURRENT: Final[ContextVar[str]] = ContextVar("request_id", default="")  # empty: no request caused it
-# The caller, as oslo.log's formats name its parts: user, project; user_name and project_name for DNS domains.
+# The caller, as oslo.log's formats name its parts: user and project, by their ids.
 CALLER: Final[ContextVar[Mapping[str, str]]] = ContextVar("caller", default=MappingProxyType({}))
+# Its names, user_name and project_name, for DNS domains. Not in logs: names may be those of persons.
+CALLER_NAMES: Final[ContextVar[Mapping[str, str]]] = ContextVar("caller_names", default=MappingProxyType({}))
 get = CURRENT.get

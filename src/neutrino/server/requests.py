@@ -64,7 +64,8 @@ def observed(app: Wsgi, log_requests: str, behind_proxy: bool = False) -> Wsgi:
             return start_response(status, [*headers, (words.HTTP_RESP_HEADER_REQUEST_ID, name)], *rest)
 
         token = request_ids.CURRENT.set(name)
-        request_ids.CALLER.set(no_caller)  # of the thread's last request
+        for caller in (request_ids.CALLER, request_ids.CALLER_NAMES):
+            caller.set(no_caller)  # of the thread's last request
         try:
             return app(environ, start)
         finally:

@@ -50,7 +50,8 @@ class Endpoint:
         request_id = req.env.get("openstack.request_id") or f"req-{uuid.uuid4()}"
         context = self.authentication.context(req.env, request_id) if self.authentication else Context(None)
         names = {name: str(context.credentials.get(name, "")) for name in ("user_name", "project_name")}
-        request_ids.CALLER.set({"user": context.user_id, "project": context.project_id or "", **names})
+        request_ids.CALLER.set({"user": context.user_id, "project": context.project_id or ""})
+        request_ids.CALLER_NAMES.set(names)
         # GET may have a body, which has no meaning; it is drained below.
         raw = self._body(req) if req.method in ("POST", "PUT", "DELETE") else b""
         if not raw:

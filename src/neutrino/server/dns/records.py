@@ -146,7 +146,7 @@ class Recorder:
 
 
 def _caller() -> Caller:
-    known = request_ids.CALLER.get()
+    known = {**request_ids.CALLER.get(), **request_ids.CALLER_NAMES.get()}
     words = (known.get(name, "")[:NAME_MAX] for name in ("project_name", "user", "user_name"))
     return Caller(*words)
 
