@@ -219,7 +219,10 @@ def test_a_deadlock_is_retried(db: Database, database: str, project: str) -> Non
     for thread in threads:
         thread.join(30)
     assert stored(db, project) == [("a", 3), ("b", 3)]
-    assert len(attempts) == (2 if database == "sqlite" else 3)
+    if database == "sqlite":
+        assert len(attempts) == 2
+    else:
+        assert len(attempts) > 2  # the victim may meet the other transaction again before that one has committed
 
 
 # --- reading ahead ----------------------------------------------------------------------------------------------------

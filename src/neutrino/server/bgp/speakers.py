@@ -83,13 +83,8 @@ class BgpSpeakers(ViewCollection):
     def remove_bgp_peer(self, context: Context, key: str, body: Any) -> Object:
         peer_id = _id_in(body, "bgp_peer_id")
         linked = sa.and_(_sp.bgp_speaker_id == key, _sp.bgp_peer_id == peer_id)
-        with self.db.read() as connection:
-            before = _get(connection, key)
-            if not exists(connection, linked):
-                raise errors.BgpSpeakerPeerNotAssociated(bgp_peer_id=peer_id, bgp_speaker_id=key)
-        with self.db.transaction() as tx:
-            update_row(tx, t.bgp_speakers, before, {})
-            tx.change(sa.delete(t.bgp_speaker_peers).where(linked))
+        missing = errors.BgpSpeakerPeerNotAssociated(bgp_peer_id=peer_id, bgp_speaker_id=key)
+        self._remove(key, t.bgp_speaker_peers, linked, missing)
         return {"bgp_peer_id": peer_id}
 
     # --- networks -------------------------------------------------------------------------------------------------
@@ -112,14 +107,19 @@ class BgpSpeakers(ViewCollection):
     def remove_gateway_network(self, context: Context, key: str, body: Any) -> Object:
         network_id = _id_in(body, "network_id")
         linked = sa.and_(_sn.bgp_speaker_id == key, _sn.network_id == network_id)
+        missing = errors.BgpSpeakerNetworkNotAssociated(network_id=network_id, bgp_speaker_id=key)
+        self._remove(key, t.bgp_speaker_networks, linked, missing)
+        return {"network_id": network_id}
+
+    def _remove(self, key: str, table: sa.Table, linked: sa.ColumnElement[bool], missing: errors.ApiError) -> None:
+        """Remove a peer or network from a speaker; `missing` is raised if the speaker does not have it."""
         with self.db.read() as connection:
             before = _get(connection, key)
             if not exists(connection, linked):
-                raise errors.BgpSpeakerNetworkNotAssociated(network_id=network_id, bgp_speaker_id=key)
+                raise missing
         with self.db.transaction() as tx:
             update_row(tx, t.bgp_speakers, before, {})
-            tx.change(sa.delete(t.bgp_speaker_networks).where(linked))
-        return {"network_id": network_id}
+            tx.change(sa.delete(table).where(linked))
 
     def get_advertised_routes(self, context: Context, key: str) -> Object:
         with self.db.read() as connection:

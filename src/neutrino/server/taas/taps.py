@@ -4,6 +4,7 @@ Hosts get a tap flow as a part of both its ports, so every change of a flow is a
 """
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
@@ -27,7 +28,7 @@ MAX_TUNNEL_ID = 2**28 - 1  # the lower bits of the key between hosts: see model/
 _s, _f = t.tap_services.c, t.tap_flows.c
 
 
-class Taps(ViewCollection):
+class Taps(ViewCollection, ABC):
     """What services, flows and mirrors have in common. Their names and descriptions alone can be changed."""
 
     def __init__(self, db: Database, view: View, quotas: Quotas) -> None:
@@ -37,8 +38,8 @@ class Taps(ViewCollection):
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
 
-    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        raise NotImplementedError
+    @abstractmethod
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]: ...
 
     @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:

@@ -11,7 +11,7 @@ and limits, as the instance gets it. The copy is output at once, past every tabl
          → a GRE tunnel for this tap flow → on the other host straight to the monitoring port
          → the GRE or ERSPAN tunnel of a tap mirror
 
-So a copy is never copied again, whatever ports are tapped on whatever hosts, is seen by nobody but the monitoring port, and
+So a copy is never copied again, even if the monitoring port is tapped too, reaches the monitoring port alone, and
 passes no firewall of that port; the original packet goes on unchanged. Mirrors of Open vSwitch would copy copies, without
 end between two hosts, and there are 32 of them at most on a bridge.
 

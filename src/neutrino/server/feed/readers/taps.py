@@ -44,7 +44,7 @@ def read_taps(connection: Connection, ids: Ids) -> dict[str, Taps]:
 
 
 def tapped_with(connection: Connection, port_ids: Sequence[str]) -> set[str]:
-    """The ports at the other ends of these ports' tap flows: they are told on which host a port is."""
+    """The ports at the other ends of these ports' tap flows: hosts need the host of both."""
     sinks = sa.select(_s.port_id).select_from(_PAIRS)
     sources = sa.select(_f.source_port).select_from(_PAIRS)
     return read_ids(connection, sinks, _f.source_port, port_ids) | read_ids(connection, sources, _s.port_id, port_ids)

@@ -28,7 +28,7 @@ class Onward:
     network_id: str
     address: str
     gateway_of: str = ""  # the subnet whose gateway it is: for an instance that sends
-    port_id: str = ""  # the port that gets it, whoever has the address
+    port_id: str = ""  # the port it is delivered to: with a local IP not the one that has the address
 
 
 @dataclass(frozen=True, slots=True)
