@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from neutrino.model.state import FixedIp, Forwarding, Host, Member, Network, Port, Rule, SecurityGroup, Segment, Subnet
 from neutrino.server.feed.fanout import Fanout
+from neutrino.server.feed.queues import Pending
 from neutrino.server.feed.records import AgentRecord, NetworkRecord, PortRecord
-from neutrino.server.feed.stores import Pending
 from tests.bench import layout
 
 ROLES = ("l2",)

@@ -17,8 +17,9 @@ from neutrino.model.state import Object
 from neutrino.server.feed.dhcp_scope import DhcpScope
 from neutrino.server.feed.encoding import gone, with_request_id
 from neutrino.server.feed.kinds import SERVED_KINDS
+from neutrino.server.feed.queues import Pending, Several, Watchers
 from neutrino.server.feed.records import Records
-from neutrino.server.feed.stores import ForwardingEntries, HostObjects, Pending, ServedKind, Several, Store, Watchers
+from neutrino.server.feed.stores import ForwardingEntries, HostObjects, ServedKind, Store
 from neutrino.server.feed.subscriptions import Subscriptions, Topic
 
 NOTHING: Final = text_of(0)  # the sum over no object

@@ -18,8 +18,8 @@ from neutrino.model.agents import FEED_BEHIND
 from neutrino.server import errors
 from neutrino.server.feed.connections.credentials import HostCredential
 from neutrino.server.feed.fanout import Fanout
+from neutrino.server.feed.queues import Pending
 from neutrino.server.feed.reports.rules import refusal
-from neutrino.server.feed.stores import Pending
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
