@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from neutrino import request_ids
+from neutrino import caches, request_ids
 from neutrino.agent.role import Drift, Role
 from neutrino.feed.client import FeedClient
 
@@ -15,6 +15,7 @@ LOG = logging.getLogger(__name__)
 
 
 FIRST_CHECK = 1.0  # seconds after a report
+CACHE_SECONDS = 300.0
 
 
 class Reporter:
@@ -85,6 +86,7 @@ async def run(
         asyncio.create_task(client.run(), name="feed"),
         asyncio.create_task(_dispatch(client, roles), name="changes"),
         asyncio.create_task(reporter.run(roles), name="reports"),
+        asyncio.create_task(_clear_caches(), name="caches"),
         *(asyncio.create_task(role.run(), name=role.name) for role in roles),
     ]
     stopping = asyncio.create_task(stop.wait())
@@ -110,6 +112,12 @@ async def _dispatch(client: FeedClient, roles: Sequence[Role]) -> None:
         for role in roles:
             role.changed(change)  # only queues keys, so no role delays another
         request_ids.CURRENT.set("")
+
+
+async def _clear_caches() -> None:
+    while True:
+        await asyncio.sleep(CACHE_SECONDS)
+        caches.clear()
 
 
 async def find_drift(

@@ -21,7 +21,7 @@ Check = Callable[[Any], bool]
 
 
 # Cached: a snapshot has the same addresses and prefixes in many objects.
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def is_address(value: str) -> bool:
     try:
         ipaddress.ip_address(value)
@@ -30,7 +30,7 @@ def is_address(value: str) -> bool:
     return "%" not in value
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def is_prefix(value: str) -> bool:
     try:
         ipaddress.ip_network(value, strict=False)

@@ -7,11 +7,11 @@ is missing makes dnsmasq refuse the client's renewal, and the instance loses its
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq_files import entries
 from neutrino.agent.dhcp.network import ServedNetwork
+from neutrino.caches import cached
 from neutrino.model.dhcp import DhcpPort
 
 
@@ -110,7 +110,7 @@ def _read_hosts(text: str) -> set[tuple[str, str]]:
     return pairs
 
 
-@lru_cache(maxsize=100_000)  # the same few are parsed at every change of a network
+@cached(maxsize=100_000)  # the same few are parsed at every change of a network
 def _address(text: str) -> str:
     """The address in its canonical form; empty if the text is none."""
     try:

@@ -15,11 +15,11 @@ a packet of its opening side.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from ipaddress import ip_network
 
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort, Remotes
 from neutrino.agent.l2.hybrid.render import ENDED, render_match
+from neutrino.caches import cached
 from neutrino.dataplane.conntrack.api import Connection, ConntrackFlush, holds, within
 from neutrino.dataplane.iptables.api import canonical_member
 
@@ -130,7 +130,7 @@ def _allows(rule: EffectiveRule, remote: str, connection: Connection, remotes: R
     return rule.prefix is None or holds(rule.prefix, remote)
 
 
-@lru_cache(maxsize=256)  # groups are large, and shared by many ports
+@cached(maxsize=256)  # groups are large, and shared by many ports
 def _parsed(members: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
     """The members of a remote group that are addresses, and those that are prefixes."""
     canonical = [canonical_member(member) for member in members]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from ipaddress import ip_network
 from typing import NamedTuple
 
 from neutrino.agent.l2.local_vlans import SegmentKey
 from neutrino.agent.l2.pipeline import DELIVERY, TRANSIENT, Table
+from neutrino.caches import cached
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
@@ -390,10 +391,8 @@ def _uplink_of(key: SegmentKey, plugged: Plugged) -> int:
     raise NotWired(f"no bridge is mapped to physical network {key.physical_network}")
 
 
-# Every reconciliation calls these with the same arguments for all ports but the changed ones, so they are cached.
-
-
-@lru_cache(maxsize=2048)
+# Cached, as every reconciliation calls it with the same arguments for all ports but the changed ones.
+@cached(maxsize=2048)
 def _local_port(
     port: state.Port, place: Place, network: LocalNetwork, held: tuple[state.SecurityGroup, ...], filters: bool
 ) -> LocalPort:
@@ -420,7 +419,6 @@ def _local_port(
     )
 
 
-@lru_cache(maxsize=2048)
 def allowed_sources(port: state.Port) -> frozenset[tuple[str, str]]:
     """The (MAC, prefix) pairs that a port may send from, the link-local addresses of its MACs included."""
     mac = port.mac_address.lower()
@@ -431,7 +429,7 @@ def allowed_sources(port: state.Port) -> frozenset[tuple[str, str]]:
     return frozenset(pairs | {(address, f"{link_local(address)}/128") for address in macs})
 
 
-@lru_cache(maxsize=256)
+@cached(maxsize=256)
 def _rules_of(held: tuple[state.SecurityGroup, ...]) -> frozenset[EffectiveRule]:
     return frozenset(_effective(rule, group.stateful) for group in held for rule in group.rules)
 

@@ -8,9 +8,10 @@ the addresses and ports of its first packet.
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Protocol
+
+from neutrino.caches import cached
 
 ICMP, TCP, UDP, ICMPV6, SCTP = 1, 6, 17, 58, 132
 
@@ -114,13 +115,13 @@ class Selection:
         )
 
 
-@lru_cache(maxsize=65536)
+@cached(maxsize=65536)
 def holds(prefix: str, address: str) -> bool:
     """Whether an address is in a prefix; an empty prefix has all addresses, one of the other family none."""
     return not prefix or ip_address(address) in _network(prefix)
 
 
-@lru_cache(maxsize=65536)
+@cached(maxsize=65536)
 def _network(prefix: str) -> IPv4Network | IPv6Network:
     return ip_network(prefix, strict=False)
 

@@ -9,9 +9,10 @@ import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from ipaddress import ip_network
 from typing import Protocol
+
+from neutrino.caches import cached
 
 SETTINGS = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables")
 """The sysctls that send packets across a Linux bridge through iptables; each network namespace has its own."""
@@ -119,7 +120,7 @@ def parse_sets(saved: str) -> dict[str, AddressSet]:
     return {name: dataclasses.replace(entry, members=frozenset(members[name])) for name, entry in found.items()}
 
 
-@lru_cache(maxsize=65536)
+@cached(maxsize=65536)
 def canonical_member(text: str) -> str:
     """The canonical text of an address or prefix: a single address has no length."""
     network = ip_network(text, strict=False)

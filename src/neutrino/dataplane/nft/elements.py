@@ -8,9 +8,10 @@ An element of a set may have a limit of its own (`limit`), which follows its key
 only packets over that limit.
 """
 
-import functools
 import ipaddress
 from typing import Any
+
+from neutrino.caches import cached
 
 _LIMIT = " limit "
 _UNITS = {
@@ -22,7 +23,7 @@ _UNITS = {
 _PROTOCOLS = {"icmp": "1", "tcp": "6", "udp": "17", "dccp": "33", "icmpv6": "58", "ipv6-icmp": "58", "sctp": "132"}
 
 
-@functools.lru_cache(maxsize=8192)  # a router's elements are compared at every change of one of them
+@cached(maxsize=8192)  # a router's elements are compared at every change of one of them
 def canonical_element(text: str, type_: str) -> str:
     """`type_` is that of the set or map, such as `ifname . ipv4_addr : verdict`."""
     text, limited, limit_text = text.partition(_LIMIT)

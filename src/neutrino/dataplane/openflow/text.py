@@ -7,9 +7,10 @@ spellings of one match are one text.
 
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
+
+from neutrino.caches import cached
 
 # Whether a packet is a fragment, and whether it is one after the first: keywords, to value and mask.
 _FRAGMENTS = {"no": (0, 3), "yes": (1, 1), "first": (1, 3), "later": (3, 3), "not_later": (0, 2)}
@@ -138,7 +139,7 @@ _Field = tuple[str, tuple[int, int], str]
 """A field's name, its value and mask, and its canonical text."""
 
 
-@lru_cache(maxsize=16384)  # a port's addresses and ofport are in many flows
+@cached(maxsize=16384)  # a port's addresses and ofport are in many flows
 def _read(part: str) -> tuple[_Field, ...]:
     name, equals, text = part.partition("=")
     if not equals:
@@ -226,13 +227,13 @@ def parse_set_field(action: str) -> tuple[str, int]:
     return field, parse_number(field, value)
 
 
-def _cached(canonical: Callable[[str], str]) -> Callable[[str], str]:
+def _cached_if_short(canonical: Callable[[str], str]) -> Callable[[str], str]:
     """Caches short texts. A long one lists every port of a network and changes with each port."""
-    cached = lru_cache(maxsize=16384)(canonical)
-    return lambda text: cached(text) if len(text) <= 200 else canonical(text)
+    short = cached(maxsize=16384)(canonical)
+    return lambda text: short(text) if len(text) <= 200 else canonical(text)
 
 
-@_cached
+@_cached_if_short
 def canonical_actions(text: str) -> str:
     if text in ("", "drop"):
         return "drop"
@@ -242,7 +243,7 @@ def canonical_actions(text: str) -> str:
     return ",".join(parts)
 
 
-@_cached
+@_cached_if_short
 def _canonical_action(action: str) -> str:
     if action.startswith("set_field:"):
         field, number = parse_set_field(action)

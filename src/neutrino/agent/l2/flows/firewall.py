@@ -27,7 +27,6 @@ ids. Ids are derived from the groups' ids, so that a restart finds its own flows
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from ipaddress import ip_network
 
 from neutrino.agent.l2 import pipeline
@@ -35,6 +34,7 @@ from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort, Remotes
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers
 from neutrino.agent.l2.flows.integration import DHCP_REPLIES, DHCP_REQUESTS
 from neutrino.agent.l2.pipeline import MARK_INVALID, REG_GUARDED, REG_PORT, REG_TRACKED, ZONE, Table, enter_ingress
+from neutrino.caches import cached
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.openflow.api import Flow
 
@@ -217,7 +217,7 @@ def render_matches(rule: EffectiveRule) -> list[str]:
     return [f"{match},tp_dst={value:#x}/{mask:#x}" for value, mask in cover_ports(rule.port_min, rule.port_max)]
 
 
-@lru_cache(maxsize=4096)
+@cached(maxsize=4096)
 def cover_ports(first: int, last: int) -> tuple[tuple[int, int], ...]:
     """The fewest (value, mask) pairs that match exactly the ports from `first` to `last`."""
     blocks = []

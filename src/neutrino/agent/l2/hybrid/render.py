@@ -25,11 +25,11 @@ how rules are compared: iptables prints rules in another form than it takes them
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from ipaddress import ip_network
 
 from neutrino.agent.l2.desired import EffectiveRule, LocalPort, Remotes
 from neutrino.agent.l2.flows.firewall import NEIGHBOUR_IN, NEIGHBOUR_OUT, UNADDRESSED
+from neutrino.caches import cached
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Rule, Tables, canonical_member
 
@@ -236,7 +236,7 @@ def render_sets(ports: Iterable[LocalPort], remotes: Remotes) -> dict[str, Addre
     return sets
 
 
-@lru_cache(maxsize=65536)
+@cached(maxsize=65536)
 def _members(address: str, family: int) -> tuple[str, ...]:
     """An address as members of a set, which takes no prefix of length 0: its two halves instead."""
     network = ip_network(address, strict=False)
@@ -257,7 +257,7 @@ def _udp(source: int, destination: int) -> str:
     return f"-p {UDP} -m udp --sport {source} --dport {destination}"
 
 
-@lru_cache(maxsize=4096)
+@cached(maxsize=4096)
 def render_match(rule: EffectiveRule) -> str | None:
     """The match of a rule, without its port; None if iptables cannot match what the rule asks for.
 
@@ -326,7 +326,7 @@ def _marked(chains: Mapping[str, Iterable[Line]]) -> Chains:
     return {name: tuple(_marked_rule(name, *line) for line in lines) for name, lines in chains.items()}
 
 
-@lru_cache(maxsize=65536)
+@cached(maxsize=65536)
 def _marked_rule(chain: str, match: str, target: str) -> Rule:
     """A rule with our mark, the checksum of its text."""
     checksum = hashlib.blake2b(f"{chain} {match} {target}".encode(), digest_size=6).hexdigest()
