@@ -76,6 +76,7 @@ class NetworkCascade:
             for one in own:
                 permit(one)
             self._check(connection, network, ports)
+            concerned = {port["id"] for port in ports if self.ports.hook_writes(connection, context, port, None)}
             last = self.networks.prepare_delete(connection, network, gone | {port["id"] for port in ports})
         segments = last.context.segments
         contexts: list[DriverContext] = []
@@ -83,7 +84,12 @@ class NetworkCascade:
             for pending in before:
                 pending.write(tx)
             for port in ports:
-                contexts += self._delete_port(tx, context, port, network)
+                if port["id"] in concerned:
+                    self._write_hooks(tx, context, port)
+                deleted = self.ports.prepare_delete(port, network)
+                deleted.write(tx)
+                contexts.append(deleted.context)
+                tx.after_commit(self.ports.notify, port, None)
             earlier = [pending.context for pending in before if pending.context is not NO_EVENT]
             # The segments of this network are deleted before mechanism drivers are called.
             contexts[:] = [
@@ -112,15 +118,14 @@ class NetworkCascade:
         if used:
             raise errors.NetworkInUse(id=network["id"], ports=", ".join(used[:10]))
 
-    def _delete_port(self, tx: Transaction, context: Context, port: Object, network: Object) -> list[DriverContext]:
-        # Read in the transaction, one port after the other: two ports may share what services write for them, such as a
-        # tap flow from one to the other.
+    def _write_hooks(self, tx: Transaction, context: Context, port: Object) -> None:
+        """What services write for a deleted port.
+
+        They decide again, in the transaction, one port after the other: two ports may share what is written for them,
+        such as a tap flow from one to the other. For most ports nothing is, and the transaction reads nothing.
+        """
         for pending in self.ports.hook_writes(tx.connection, context, port, None):
             pending.write(tx)
-        deleted = self.ports.prepare_delete(port, network)
-        deleted.write(tx)
-        tx.after_commit(self.ports.notify, port, None)
-        return [deleted.context]
 
 
 def _deletes_port(context: DriverContext) -> bool:
