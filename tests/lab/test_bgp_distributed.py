@@ -131,6 +131,15 @@ def test_packets_pass_the_instances_own_host_in_both_directions(site: Site) -> N
         assert drift_on(lab, host) == ""
 
 
+def test_a_trace_follows_the_packet(site: Site) -> None:
+    """Computed, and observed on the hosts: it differs if they do."""
+    (port,) = (each for each in site.lab.api.list("port") if each["device_owner"].startswith("compute:"))
+    body = {"source_port_id": port["id"], "destination_address": MACHINE, "protocol": "icmp"}
+    made = site.lab.api.request("POST", "/v2.0/traces", {"trace": body})["trace"]
+    assert (made["verdict"], made["cause"]) == ("delivered", ""), made["summary"]
+    assert any("announced by BGP" in step["text"] for step in made["steps"]), made["steps"]
+
+
 def test_a_floating_ip_of_the_instance_is_translated_beside_it(site: Site) -> None:
     lab, fixed = site.lab, address(site.lab, "a")
     (port,) = (each for each in lab.api.list("port") if each["device_owner"].startswith("compute:"))
