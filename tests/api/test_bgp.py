@@ -327,3 +327,49 @@ def test_a_floating_ip_of_a_distributed_router_leads_to_its_host(another_server:
         wanted[f"{floating['floating_ip_address']}/32"] = hop
         assert bool(gateways) == (host == "c1")
     assert routes(admin, one) == wanted
+
+
+@pytest.mark.every_database
+def test_an_instance_behind_a_distributed_router_is_announced_by_its_host(another_server: Any) -> None:
+    server = another_server()
+    admin = Api(server.app).as_admin()
+    for host, mode in (("n1", "dvr_snat"), ("c1", "dvr"), ("c2", "dvr_no_external"), ("c3", "dvr")):
+        switch(server, host, enable_distributed_routing=True)
+        l3_agent(server, host, agent_mode=mode)
+    _, network, tenants, _ = scoped(admin)
+    router = admin.make("router", distributed=True, external_gateway_info=gateway(network))
+    inside = admin.network()
+    subnet = admin.subnet(inside, None, subnetpool_id=tenants["id"], ip_version=4)
+    attach(admin, router, subnet_id=subnet["id"]).expect(200)
+    bare = admin.network()
+    attach(admin, router, subnet_id=admin.subnet(bare, "10.99.0.0/24")["id"]).expect(200)
+    vm = {"device_owner": "compute:nova", "device_id": NOBODY}
+    ports = {host: admin.port(inside, binding__host_id=host, **vm) for host in ("c1", "c2")}
+    admin.port(bare, binding__host_id="c3", **vm)  # in no address scope
+    admin.port(inside, binding__host_id="c3")  # of no instance
+
+    def settled() -> dict[str, str]:
+        """Settled; host → its own address outside."""
+        server.service_plugins["router"].dvr.settle()
+        found = admin.all("/ports", {"device_owner": "network:floatingip_agent_gateway"})
+        return {each["binding:host_id"]: each["fixed_ips"][0]["ip_address"] for each in found}
+
+    assert settled() == {}, "nobody announces it"
+    one = speaker(admin)
+    act(admin, one, "add_gateway_network", network_id=network["id"]).expect(200)
+    prefix = {subnet["cidr"]: address(router)}
+    assert routes(admin, one) == prefix
+    gateways = settled()
+    assert gateways.keys() == {"c1"}
+    host_route = f"{ports['c1']['fixed_ips'][0]['ip_address']}/32"
+    assert routes(admin, one) == prefix | {host_route: gateways["c1"]}
+    admin.change("bgp_speaker", one["id"], advertise_tenant_networks=False)
+    assert routes(admin, one) == {}
+    assert settled() == {}
+    admin.change("bgp_speaker", one["id"], advertise_tenant_networks=True)
+    assert settled().keys() == {"c1"}
+    admin.change("port", ports["c1"]["id"], binding__host_id="c3")
+    assert settled().keys() == {"c3"}
+    assert routes(admin, one) == prefix | {host_route: settled()["c3"]}
+    admin.delete(f"/ports/{ports['c1']['id']}").expect(204)
+    assert (settled(), routes(admin, one)) == ({}, prefix)

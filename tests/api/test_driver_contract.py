@@ -132,6 +132,19 @@ def test_values_are_deleted_with_their_object(api: Api, server: Server) -> None:
 # --- mechanism drivers ------------------------------------------------------------------------------------------------
 
 
+def test_a_cascade_passes_each_port_before_the_network(api: Api, tmp_path: Path) -> None:
+    network = api.network()
+    ports = sorted(api.port(network)["id"] for _ in range(2))
+    api.delete(f"/networks/{network['id']}?cascade=true").expect(204)
+    for phase in ("precommit", "postcommit"):
+        lines = log(tmp_path, operation="delete", phase=phase)
+        assert [(line["kind"], line["id"]) for line in lines] == [
+            *(("port", key) for key in ports),
+            ("network", network["id"]),
+        ]
+        assert [line["segments"] for line in lines] == [["vxlan"]] * 3
+
+
 def test_ports_and_subnets_come_with_segments(api: Api, tmp_path: Path) -> None:
     network = api.network()
     api.subnet(network)

@@ -9,6 +9,7 @@ import pytest
 
 from neutrino.server.events.delivery import DeliveryQueue
 from tests.api.client import Api
+from tests.api.l3 import attach, inside
 
 
 @pytest.fixture
@@ -93,3 +94,27 @@ def test_a_secret_is_masked(another_server: Any, sent: list[dict[str, Any]]) -> 
     assert len(sent) == 6
     assert sent[0]["payload"] == {"bgp_peer": {**peer, "password": "***"}}
     assert "s3cret" not in json.dumps(sent)
+
+
+def test_a_cascade_notifies_of_each_object(another_server: Any, sent: list[dict[str, Any]]) -> None:
+    api = Api(another_server({"oslo_messaging_notifications": {"driver": "messagingv2"}}).app)
+    network, subnet = inside(api)
+    router, port = api.make("router"), api.port(network)
+    attach(api, router, subnet_id=subnet["id"]).expect(200)
+    trunk = api.make("trunk", port_id=port["id"])
+    sent.clear()
+    api.delete(f"/networks/{network['id']}?cascade=true").expect(204)
+    assert [message["event_type"] for message in sent] == [
+        "network.delete.start",
+        "trunk.delete.end",
+        "router.remove_router_interface.end",
+        "port.delete.end",
+        "subnet.delete.end",
+        "network.delete.end",
+    ]
+    payloads = [message["payload"] for message in sent]
+    assert payloads[1]["trunk"]["id"] == trunk["id"]
+    assert (payloads[2]["id"], payloads[2]["subnet_ids"]) == (router["id"], [subnet["id"]])
+    assert payloads[3] == {"port_id": port["id"], "port": port}
+    assert payloads[4]["subnet"]["cidr"] == subnet["cidr"]
+    assert payloads[5]["network_id"] == network["id"]

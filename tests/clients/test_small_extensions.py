@@ -78,3 +78,14 @@ def test_onboarding(conn: Connection) -> None:
     assert conn.network.get_subnet(subnet).subnet_pool_id == pool.id
     conn.network.delete_network(network)
     conn.network.delete_subnet_pool(pool)
+
+
+def test_a_network_with_all_that_is_on_it(conn: Connection) -> None:
+    """Neither the command nor a method of the SDK has the parameter: the SDK passes it on."""
+    net = conn.network
+    network = net.create_network(name="full")
+    port = net.create_port(network_id=network.id)
+    assert net.find_extension("network-cascade-delete") is not None
+    assert net.delete(f"/networks/{network.id}").status_code == 409
+    assert net.delete(f"/networks/{network.id}", params={"cascade": "true"}).status_code == 204
+    assert net.find_port(port.id) is None

@@ -37,7 +37,7 @@ _NEEDED = """
     trunk-details logging local_ip segment standard-attr-segment segments-peer-subnet-host-routes
     subnet-segmentid-writable subnet-segmentid-enforce network-segment-range metering
     metering_source_and_destination_fields l3-ndp-proxy l3-ext-ndp-proxy taas taas-vlan-filter tap-mirror
-    tap-mirror-both-direction bgp bgp_4byte_asn bgp_dragent_scheduler
+    tap-mirror-both-direction bgp bgp_4byte_asn bgp_dragent_scheduler network-cascade-delete
 """
 NEEDED = _NEEDED.split()
 

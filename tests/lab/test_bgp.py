@@ -19,6 +19,7 @@ from tests.support.lab_control import Lab
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
+    MACHINE6,
     attach,
     detach,
     drift_on,
@@ -28,7 +29,7 @@ from tests.support.routing_lab import (
     wait_until_reachable,
 )
 
-HOST, SPEAKER_ADDRESS = "h1", "203.0.113.9"
+HOST, SPEAKER_ADDRESS, SPEAKER_ADDRESS6 = "h1", "203.0.113.9", "2001:db8:203:113::9"
 LOCAL_AS, REMOTE_AS = 4200000001, 65000
 PASSWORD = "s3cret?'x"
 OPTIONS = """
@@ -43,6 +44,10 @@ connect_retry = 1
 """
 
 
+def act(lab: Lab, speaker: Object, action: str, **body: str) -> None:
+    lab.api.request("PUT", f"/v2.0/bgp-speakers/{speaker['id']}/{action}", body)
+
+
 @dataclasses.dataclass
 class Site:
     lab: Lab
@@ -51,10 +56,11 @@ class Site:
     bgp_peer: Object
     router: Object
     subnet: Object
+    subnet6: Object
     out: Object
 
     def act(self, action: str, **body: str) -> None:
-        self.lab.api.request("PUT", f"/v2.0/bgp-speakers/{self.speaker['id']}/{action}", body)
+        act(self.lab, self.speaker, action, **body)
 
     def advertised(self) -> dict[str, str]:
         path = f"/v2.0/bgp-speakers/{self.speaker['id']}/get_advertised_routes"
@@ -73,7 +79,9 @@ def lab() -> Iterator[Lab]:
         options.write_text(OPTIONS)
         with temporary_lab(hosts=1, roles=("l2", "l3", "bgp"), agent_config_files=(str(options),)) as made:
             # The host's own address on the network of its peer.
-            made.run(HOST, ["ip", "address", "add", f"{SPEAKER_ADDRESS}/24", "dev", "br-ex"])
+            made.run(HOST, ["sysctl", "-qw", "net.ipv6.conf.br-ex.disable_ipv6=0"])
+            for own in (f"{SPEAKER_ADDRESS}/24", f"{SPEAKER_ADDRESS6}/64"):
+                made.run(HOST, ["ip", "address", "add", own, "dev", "br-ex", *(["nodad"] if ":" in own else [])])
             made.run(HOST, ["ip", "link", "set", "br-ex", "up"])
             yield made
 
@@ -81,11 +89,10 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[Site]:
     api = lab.api
-    scope = api.create("address_scope", name="global", ip_version=4)
-    pools = [
-        api.create("subnetpool", name=name, prefixes=[prefix], address_scope_id=scope["id"], default_prefixlen=24)
-        for name, prefix in (("outside", "203.0.113.0/24"), ("tenants", "10.64.0.0/16"))
-    ]
+    pools, pools6 = (
+        _pools(lab, 4, 24, "203.0.113.0/24", "10.64.0.0/16"),
+        _pools(lab, 6, 64, "2001:db8:203:113::/64", "2001:db8:64::/48"),
+    )
     provider = {"provider:network_type": "flat", "provider:physical_network": "external", "router:external": True}
     out, inside = api.create("network", name="out", **provider), api.create("network", name="inside")
     usable = [{"start": "203.0.113.10", "end": "203.0.113.250"}]
@@ -93,17 +100,30 @@ def site(lab: Lab) -> Iterator[Site]:
     both = {"ip_version": 4, "enable_dhcp": False}
     api.create("subnet", network_id=out["id"], subnetpool_id=pools[0]["id"], **given, **both)
     subnet = api.create("subnet", network_id=inside["id"], subnetpool_id=pools[1]["id"], **both)
+    six = {"ip_version": 6, "enable_dhcp": False}
+    given = {"cidr": "2001:db8:203:113::/64", "gateway_ip": MACHINE6}
+    api.create("subnet", network_id=out["id"], subnetpool_id=pools6[0]["id"], **given, **six)
+    subnet6 = api.create("subnet", network_id=inside["id"], subnetpool_id=pools6[1]["id"], **six)
     router = make_router(lab, out)
-    attach(lab, router, subnet)
+    for each in (subnet, subnet6):
+        attach(lab, router, each)
     lab.vm("a", network=inside["id"], host=HOST, security_groups=[open_group(lab)])
     peer = api.create("bgp_peer", name="p", peer_ip=MACHINE, remote_as=REMOTE_AS, auth_type="md5", password=PASSWORD)
     speaker = api.create("bgp_speaker", name="s", local_as=LOCAL_AS, ip_version=4)
-    with frr_peer(lab, EXTERNAL, REMOTE_AS, SPEAKER_ADDRESS, LOCAL_AS, PASSWORD) as frr:
-        made = Site(lab, frr, speaker, peer, router, subnet, out)
+    neighbors = (SPEAKER_ADDRESS, SPEAKER_ADDRESS6)
+    with frr_peer(lab, EXTERNAL, REMOTE_AS, neighbors, LOCAL_AS, PASSWORD) as frr:
+        made = Site(lab, frr, speaker, peer, router, subnet, subnet6, out)
         made.act("add_gateway_network", network_id=out["id"])
         made.act("add_bgp_peer", bgp_peer_id=peer["id"])
         frr.wait_for_routes(made.tenant)
         yield made
+
+
+def _pools(lab: Lab, version: int, length: int, *prefixes: str) -> list[Object]:
+    """Pools of one address scope, for the external network and for tenants."""
+    scope = lab.api.create("address_scope", name="global", ip_version=version)
+    values = {"address_scope_id": scope["id"], "default_prefixlen": length}
+    return [lab.api.create("subnetpool", name=prefix, prefixes=[prefix], **values) for prefix in prefixes]
 
 
 def test_packets_follow_an_announced_prefix(site: Site) -> None:
@@ -163,3 +183,22 @@ def test_a_speaker_that_is_deleted_leaves_nothing(site: Site) -> None:
     site.peer.wait_for_routes({})
     wait_until(lambda: not list(directory.iterdir()), SOON, "the speaker's directory is still there")
     assert not is_alive(pid)
+
+
+def test_an_ipv6_session_announces_ipv6_prefixes(site: Site) -> None:
+    lab, values = site.lab, {"auth_type": "md5", "password": PASSWORD}
+    peer = lab.api.create("bgp_peer", name="p6", peer_ip=MACHINE6, remote_as=REMOTE_AS, **values)
+    speaker = lab.api.create("bgp_speaker", name="s6", local_as=LOCAL_AS, ip_version=6)
+    act(lab, speaker, "add_gateway_network", network_id=site.out["id"])
+    act(lab, speaker, "add_bgp_peer", bgp_peer_id=peer["id"])
+    announced = {site.subnet6["cidr"]: gateway_address(lab, site.router, 6)}
+    site.peer.wait_for_routes(announced, 6)
+    site.peer.wait_for_routes({})
+    wait_until_reachable(lab, EXTERNAL, address(lab, "a", 6))
+    before = site.peer.sessions(SPEAKER_ADDRESS6)
+    detach(lab, site.router, site.subnet6)
+    site.peer.wait_for_routes({}, 6)
+    attach(lab, site.router, site.subnet6)
+    site.peer.wait_for_routes(announced, 6)
+    assert site.peer.sessions(SPEAKER_ADDRESS6) == before
+    assert drift_on(lab, HOST) == ""

@@ -1,16 +1,19 @@
-"""A host that ran Neutron, and one that lost its state directory: leftovers are removed, what is served stays."""
+"""What is left on hosts: of Neutron, of a lost state directory, of a network that is deleted with all that is on it."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from neutrino.agent.l2.extension_api import LEARNED_COOKIE
 from neutrino.lab.errors import wait_until
 from tests.support.agent import UP
 from tests.support.lab import Pinging, log_sizes, temporary_lab
 from tests.support.lab_control import Lab
+from tests.support.lab_dhcp import pid
 from tests.support.lab_guests import EVERYTHING, Spec, make_group, make_guests
 from tests.support.routing_lab import (
     SOON,
@@ -20,6 +23,7 @@ from tests.support.routing_lab import (
     tenant_network,
     wait_until_no_drift,
     wait_until_reachable,
+    wait_until_unreachable,
 )
 
 ROUTER = "7e1ab6d2-0000-4000-8000-000000000001"
@@ -88,6 +92,44 @@ def processes(lab: Lab, namespace: str) -> dict[str, str]:
 
 def identity(lab: Lab, namespace: str) -> str:
     return lab.run("h1", ["stat", "-L", "-c", "%i", f"/run/netns/{namespace}"]).stdout
+
+
+def flows(lab: Lab) -> set[str]:
+    """The flows of a host, without those that the switch learns."""
+    lines = lab.run("h1", ["ovs-ofctl", "dump-flows", "--no-stats", "br-int"]).stdout.splitlines()
+    return {line.strip() for line in lines if "priority" in line and f"cookie={LEARNED_COOKIE >> 32:#x}" not in line}
+
+
+def test_nothing_is_left_of_a_network_that_is_deleted_with_all_that_is_on_it(lab: Lab) -> None:
+    group, _ = make_group(lab, "open cascade", *EVERYTHING)
+    before = (flows(lab), ports(lab), namespaces(lab))
+    full, kept = tenant_network(lab, "full", 5), tenant_network(lab, "kept", 6)
+    router = make_router(lab, None, full)
+    make_guests(lab, Spec("plain", full, "h1", [group]))
+    parent, subport = (lab.api.create("port", network_id=one["id"], security_groups=[group]) for one in (full, kept))
+    carried = {"port_id": subport["id"], "segmentation_type": "vlan", "segmentation_id": 10}
+    trunk = lab.api.create("trunk", port_id=parent["id"], sub_ports=[carried])
+    lab.vm("trunked", port=parent["id"], host="h1", dhcp=False)
+    wait_until_reachable(lab, "plain", "10.0.5.1")
+    wait_until(lambda: bool(pid(lab, "h1", full["id"])), SOON, "DHCP is not served")
+    wait_until(lambda: bool(lab.api.show("trunk", trunk["id"])["status"] == "ACTIVE"), SOON, "the trunk is not wired")
+    dnsmasq = pid(lab, "h1", full["id"])
+
+    lab.api.request("DELETE", f"/v2.0/networks/{full['id']}?cascade=true")
+
+    wait_until_unreachable(lab, "plain", "10.0.5.1")
+    assert lab.api.list("trunk") == []
+    assert lab.api.show("port", subport["id"])["binding:host_id"] == ""
+    for name in ("plain", "trunked"):
+        lab.delete_vm(name)
+    lab.api.delete("router", router["id"])
+    lab.api.request("DELETE", f"/v2.0/networks/{kept['id']}?cascade=true")
+    wait_until(lambda: not Path(f"/proc/{dnsmasq}").exists(), SOON, "its DHCP server runs on")
+    wait_until(lambda: ports(lab) == before[1], SOON, "ports of the switch are left")
+    wait_until(lambda: flows(lab) == before[0], SOON, "flows are left")
+    wait_until(lambda: namespaces(lab) == before[2], SOON, "namespaces are left")
+    wait_until_no_drift(lab, "h1")
+    lab.api.delete("security_group", group)
 
 
 def test_leftovers_are_removed_and_what_is_served_is_taken_over(lab: Lab) -> None:

@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,27 +34,30 @@ class FrrPeer:
         """How often a session with the neighbor was established."""
         return int(self.neighbor(address)["connectionsEstablished"])
 
-    def routes(self) -> dict[str, str]:
+    def routes(self, version: int = 4) -> dict[str, str]:
         """The routes that the kernel has by BGP: destination → next hop."""
-        text = self._lab.run(self._where, ["ip", "-j", "route", "show", "proto", "bgp"]).stdout
+        text = self._lab.run(self._where, ["ip", f"-{version}", "-j", "route", "show", "proto", "bgp"]).stdout
         return {
             route["dst"] if "/" in route["dst"] else f"{route['dst']}/32": route["gateway"]
             for route in json.loads(text or "[]")
         }
 
-    def wait_for_routes(self, wanted: dict[str, str]) -> None:
-        wait_until(lambda: self.routes() == wanted, SOON, f"the peer does not have the routes {wanted}")
+    def wait_for_routes(self, wanted: dict[str, str], version: int = 4) -> None:
+        wait_until(lambda: self.routes(version) == wanted, SOON, f"the peer does not have the routes {wanted}")
 
 
 @contextlib.contextmanager
-def frr_peer(lab: Lab, where: str, local_as: int, neighbor: str, remote_as: int, password: str) -> Iterator[FrrPeer]:
+def frr_peer(
+    lab: Lab, where: str, local_as: int, neighbors: Iterable[str], remote_as: int, password: str
+) -> Iterator[FrrPeer]:
+    """It waits for sessions with the neighbors, each in the family of its address."""
     directory = Path(tempfile.mkdtemp(prefix="frr-"))
     shutil.chown(directory, "frr", "frr")  # whom the daemons run as
     (directory / "zebra.conf").write_text("frr defaults traditional\n")
     (directory / "bgpd.conf").write_text(
-        f"frr defaults traditional\nrouter bgp {local_as}\n no bgp ebgp-requires-policy\n"
-        f" neighbor {neighbor} remote-as {remote_as}\n neighbor {neighbor} password {password}\n"
-        f" neighbor {neighbor} passive\nexit\n"
+        f"frr defaults traditional\nrouter bgp {local_as}\n no bgp ebgp-requires-policy\n no bgp default ipv4-unicast\n"
+        + "".join(_neighbor(each, remote_as, password) for each in neighbors)
+        + "exit\n"
     )
     shared = ("-P", "0", "--vty_socket", str(directory), "-z", str(directory / "zserv.api"))
     started: list[subprocess.Popen[str]] = []
@@ -72,3 +75,12 @@ def frr_peer(lab: Lab, where: str, local_as: int, neighbor: str, remote_as: int,
             each.terminate()
             each.wait()
         shutil.rmtree(directory)
+
+
+def _neighbor(address: str, remote_as: int, password: str) -> str:
+    family = "ipv6" if ":" in address else "ipv4"
+    return (
+        f" neighbor {address} remote-as {remote_as}\n neighbor {address} password {password}\n"
+        f" neighbor {address} passive\n"
+        f" address-family {family} unicast\n  neighbor {address} activate\n exit-address-family\n"
+    )

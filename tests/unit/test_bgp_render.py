@@ -8,6 +8,7 @@ from neutrino.server.bgp.routes import (
     AdvertisedFloatingIp,
     AdvertisedRouter,
     GatewayAddress,
+    InstanceAddress,
     Route,
     TenantSubnet,
     advertised_routes,
@@ -158,3 +159,24 @@ def test_floating_ips_by_router_and_by_host() -> None:
     assert advertised_routes([router("other")], floating, hosts) == ()
     away = [AdvertisedFloatingIp("198.51.100.1", "elsewhere", "r1")]
     assert advertised_routes([router()], away) == ()
+
+
+def test_instances_behind_a_distributed_router_by_their_hosts() -> None:
+    hosts = {("out", "c1"): "203.0.113.20", ("second", "c2"): "198.51.100.2"}
+    subnet = TenantSubnet("n1", "10.0.0.0/24", "scope")
+
+    def instance(number: int, host: str = "c1", **values: str) -> InstanceAddress:
+        given = {"router_id": "r1", "network_id": "out", "address_scope_id": "scope", **values}
+        return InstanceAddress(ip_address=f"10.0.0.{number}", host=host, **given)
+
+    away = [
+        instance(5, "c2"),  # whose host has no gateway there
+        instance(6, "c2", network_id="second"),  # not a network of the speaker
+        instance(7, address_scope_id="other"),
+        instance(8, router_id="r9"),
+    ]
+    routers = [router("r1", subnet, distributed=True)]
+    prefix = Route("10.0.0.0/24", "203.0.113.10")
+    found = advertised_routes(routers, (), hosts, [instance(4), *away])
+    assert found == (prefix, Route("10.0.0.4/32", "203.0.113.20"))
+    assert advertised_routes(routers, (), hosts, [instance(4)], tenant_networks=False) == ()

@@ -632,6 +632,14 @@ def test_versions(text: str, expected: str) -> None:
     assert host_checks.version(text) == expected
 
 
+def test_the_configured_bgpd_is_looked_for(tmp_path: Path) -> None:
+    settings = {"DEFAULT": {"roles": "l2,bgp"}, "bgp": {"bgpd": "/opt/frr/bgpd"}}
+    found = list(host_checks.programs(support.host(tmp_path, settings, with_machine())))
+    assert ["/opt/frr/bgpd is not installed" in each.what for each in found].count(True) == 1
+    installed = {**FakeMachine().installed, "/opt/frr/bgpd": "", "vtysh": ""}
+    assert list(host_checks.programs(support.host(tmp_path, settings, with_machine(installed=installed)))) == []
+
+
 def test_contradictions_of_a_server(tmp_path: Path) -> None:
     settings = {
         "DEFAULT": {"global_physnet_mtu": 1500},

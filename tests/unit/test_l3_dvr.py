@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.fip import LinkLocals
+from neutrino.agent.l3.fip import LinkLocals, render_fip
 from neutrino.agent.l3.parts.distributed import FLOATING_PRIORITY, FLOATING_TABLE, DistributedRouting, snat_table
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
@@ -20,6 +20,7 @@ from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 from neutrino.model.state import FixedIp
 from neutrino.server.feed.readers.routers import render_for_hosts
+from neutrino.server.l3.scheduling.announced import direct_prefixes
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
@@ -92,6 +93,27 @@ def test_each_host_has_its_own_floating_ips_and_the_snat_host_the_rest() -> None
     assert waiting["h2"].floating_ips == ()
 
 
+def test_announced_subnets_leave_by_hosts_that_reach_the_outside() -> None:
+    scoped = tuple(
+        msgspec.structs.replace(
+            each, addresses=tuple(msgspec.structs.replace(a, address_scope_id=scope) for a in each.addresses)
+        )
+        for each, scope in ((interface(1), "s"), (interface(2), None), (GATEWAY, "s"))
+    )
+    base = router(distributed=True, interfaces=scoped[:2], gateway=scoped[2])
+    assert direct_prefixes(base) == ("10.0.1.0/24",)
+    assert direct_prefixes(router(distributed=True)) == (), "without scopes nothing is routed without NAT"
+    modes = {"h1": "dvr_snat", "h2": "dvr", "h3": "dvr_no_external", "h4": "dvr"}
+    gateways = {"h1": AGENT_GATEWAY, "h2": AGENT_GATEWAY, "h3": AGENT_GATEWAY}
+    local = frozenset({"h2", "h3", "h4"})
+    given = dict(render_for_hosts(base, local, frozenset({"h1"}), modes, gateways, ("10.0.1.0/24",)))
+    assert {host: bool(each.direct_prefixes) for host, each in given.items()} == {
+        **dict.fromkeys(("h1", "h3", "h4"), False),
+        "h2": True,
+    }
+    assert {host for host, each in given.items() if each.agent_gateway is not None} == {"h2"}
+
+
 # --- namespaces -------------------------------------------------------------------------------------------------------
 
 
@@ -129,6 +151,26 @@ def test_the_rule_of_a_floating_ip_precedes_those_of_subnets(tmp_path: Path) -> 
     text = nat.text()
     assert 'iifname "rfp-r1" dnat ip to ip daddr map @floating_to_fixed' in text
     assert text.count("@floating_to_fixed") == 1
+
+
+def test_an_announced_subnet_takes_the_way_of_floating_ips_without_translation(tmp_path: Path) -> None:
+    links = LinkLocals(str(tmp_path))
+    direct = {"direct_prefixes": ("10.0.1.0/24",), "agent_gateway": AGENT_GATEWAY}
+    one, two = (distributed(key, **direct) for key in ("r1", "r2"))
+    made = rendered(one, OPTIONS, link=links.allocate("r1")).namespace
+    first, second = snat_table("10.0.1.0/24"), snat_table("10.0.2.0/24")
+    assert made.rules == {
+        rule(first, source="10.0.1.0/24", table=FLOATING_TABLE),
+        rule(second, source="10.0.2.0/24", table=second),
+    }
+    assert route("0.0.0.0/0", "rfp-r1", "169.254.64.1", table=FLOATING_TABLE) in made.routes
+    assert "rfp-r1" in {each.name for each in made.devices}
+    waiting = rendered(one, OPTIONS).namespace  # until it has its veth pair, it leaves by the SNAT host
+    assert rule(first, source="10.0.1.0/24", table=first) in waiting.rules
+    members = [(each, links.allocate(each.id) or ("", "")) for each in (one, two)]
+    fip = render_fip(AGENT_GATEWAY, members, OPTIONS)
+    found = [each for each in fip.routes if each.destination == "10.0.1.0/24"]
+    assert found == [route("10.0.1.0/24", "fpr-r1", "169.254.64.0")], "a subnet of two routers is reached by one"
 
 
 def test_snat_namespace_translates_the_other_floating_ips() -> None:

@@ -811,6 +811,15 @@ def test_a_distributed_router_translates_a_floating_ip_on_the_ports_host() -> No
     assert (inward.verdict, inward.returned, inward.hosts) == (DELIVERED, DELIVERED, ["h1"]), inward.texts
 
 
+def test_an_announced_subnet_leaves_by_the_instances_host() -> None:
+    cloud = distributed()
+    cloud.change_router("r", direct_prefixes=("10.0.0.0/24",))
+    assert cloud.trace("a", "198.51.100.7").hosts == ["h1", "h3"], "as long as the host has no gateway of its own"
+    cloud.agent_gateway("r", "ext", "h1")
+    traced = cloud.trace("a", "198.51.100.7")
+    assert (traced.verdict, traced.hosts, traced.there.packet.source) == (DELIVERED, ["h1"], "10.0.0.10"), traced.texts
+
+
 def test_a_floating_ip_on_a_host_without_external_network_is_central() -> None:
     cloud = distributed()
     cloud.host("h1", tunneling_ip="192.0.2.1", agent_mode="dvr_no_external")

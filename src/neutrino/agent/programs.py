@@ -3,17 +3,24 @@
 keepalived, radvd and dibbler are optional: a host without them serves every router that needs none of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+BGPD = "/usr/lib/frr/bgpd"  # unless `[bgp] bgpd` names another one
 PROGRAMS: Mapping[str, Mapping[str, str]] = {
     "l2": {"ovs-ofctl": "openvswitch-common"},
     "dhcp": {"dnsmasq": "dnsmasq-base", "conntrack": "conntrack"},
     "l3": {"nft": "nftables", "conntrack": "conntrack"},
     "metadata": {},
-    "bgp": {"/usr/lib/frr/bgpd": "frr", "vtysh": "frr"},
+    "bgp": {BGPD: "frr", "vtysh": "frr"},
 }
 CAP_NET_ADMIN = 12
+
+
+def programs_of(roles: Iterable[str], bgpd: str = BGPD) -> dict[str, str]:
+    """The programs that the roles of an agent require, with their packages; `bgpd` as the configuration names it."""
+    required = {program: package for role in roles for program, package in PROGRAMS.get(role, {}).items()}
+    return {bgpd if program == BGPD else program: package for program, package in required.items()}
 
 
 def has_capability(number: int, status: str = "/proc/self/status") -> bool:

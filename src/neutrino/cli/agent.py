@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from neutrino.agent import config, main
+from neutrino.agent.programs import programs_of
 from neutrino.cli import preflight
 from neutrino.cli.errors import CommandError
 from neutrino.cli.installed import AGENT_FILE, default_files
@@ -50,7 +51,7 @@ def check(config_files: Sequence[str]) -> None:
     config.check(conf)
     # After the configuration, which can be checked without privileges, and before anything on the host is touched.
     preflight.check_privileges("the agent")
-    preflight.check_programs(preflight.programs_of(conf.roles))
+    preflight.check_programs(programs_of(conf.roles, conf.bgp.bgpd))
 
 
 def _dry_run(config_files: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neutrino import private
-from neutrino.agent.programs import CAP_NET_ADMIN, PROGRAMS, has_capability
+from neutrino.agent.programs import CAP_NET_ADMIN, has_capability
 from neutrino.cli.errors import INVALID, CommandError, one_line
 from neutrino.lab.hosts.namespaces import run
 
@@ -149,11 +149,6 @@ def check_privileges(what: str, status: str = "/proc/self/status") -> None:
 def missing_programs(packages: Mapping[str, str]) -> dict[str, str]:
     """Those of the programs that are not installed, with the Debian package of each."""
     return {program: package for program, package in packages.items() if shutil.which(program) is None}
-
-
-def programs_of(roles: Iterable[str]) -> dict[str, str]:
-    """The programs that the roles of an agent require."""
-    return {program: package for role in roles for program, package in PROGRAMS.get(role, {}).items()}
 
 
 def check_programs(packages: Mapping[str, str]) -> None:

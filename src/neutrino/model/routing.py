@@ -145,6 +145,7 @@ class Router(Object, frozen=True, kw_only=True, omit_defaults=True):
     ndp_proxies: tuple[NdpProxy, ...] = ()
     metering_labels: tuple[MeteringLabel, ...] = ()
     agent_gateway: RouterInterface | None = None  # this host's own port on the external network, for floating IPs here
+    direct_prefixes: fields.Prefixes = ()  # subnets that this host routes by that port, in both directions, without NAT
 
     @property
     def port_ids(self) -> frozenset[str]:

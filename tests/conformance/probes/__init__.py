@@ -29,6 +29,7 @@ from tests.conformance.probes.networks import (
     external_subnets,
     from_pool,
     ha_networks,
+    network_with_all_on_it,
     no_second_default,
     onboarding,
     peer_routes,
@@ -161,5 +162,6 @@ PROBES: dict[str, Probe] = {
     "port-mac-address-regenerate": new_mac,
     "aap-reject-multicast": no_multicast_pair,
     "net-mtu-writable": writable_mtu,
+    "network-cascade-delete": network_with_all_on_it,
     "subnet-external-network": external_subnets,
 }

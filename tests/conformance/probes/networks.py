@@ -28,6 +28,22 @@ def writable_mtu(server: LiveServer, shown: Shown) -> None:
     assert server.ask("PUT", path, {"network": {"mtu": 1400}})["network"]["mtu"] == 1400
 
 
+def network_with_all_on_it(server: LiveServer, shown: Shown) -> None:
+    network = server.ask("POST", "/v2.0/networks", {"network": {"name": "full"}})["network"]["id"]
+    subnet = {"network_id": network, "ip_version": 4, "cidr": "10.91.0.0/24"}
+    subnet = server.ask("POST", "/v2.0/subnets", {"subnet": subnet})["subnet"]["id"]
+    router = server.ask("POST", "/v2.0/routers", {"router": {"name": "full"}})["router"]["id"]
+    server.ask("PUT", f"/v2.0/routers/{router}/add_router_interface", {"subnet_id": subnet})
+    port = server.ask("POST", "/v2.0/ports", {"port": {"network_id": network}})["port"]["id"]
+    refused(server, "DELETE", f"/v2.0/networks/{network}", status=409)
+    refused(server, "DELETE", f"/v2.0/networks/{network}?cascade=maybe")
+    server.ask("DELETE", f"/v2.0/networks/{network}?cascade=true")
+    for key, collection in ((network, "networks"), (subnet, "subnets"), (port, "ports")):
+        assert key not in ids(server, collection)
+    assert router in ids(server, "routers")
+    server.ask("DELETE", f"/v2.0/routers/{router}")
+
+
 def external_subnets(server: LiveServer, shown: Shown) -> None:
     assert shown["subnets"]["id"] in ids(server, "subnets?router:external=false")
     assert shown["subnets"]["id"] not in ids(server, "subnets?router:external=true")

@@ -4,6 +4,7 @@ import ipaddress
 
 from oslo_config import cfg
 
+from neutrino.agent.programs import BGPD
 from neutrino.errors import RefusedToStart
 
 OPTIONS: list[cfg.Opt] = [
@@ -12,7 +13,7 @@ OPTIONS: list[cfg.Opt] = [
         default="",
         help="BGP identifier of this host, in the form of an IPv4 address; empty: [ovs] local_ip, if it is of IPv4.",
     ),
-    cfg.StrOpt("bgpd", default="/usr/lib/frr/bgpd", help="The program bgpd of FRR."),
+    cfg.StrOpt("bgpd", default=BGPD, help="The program bgpd of FRR."),
     cfg.StrOpt("bgpd_user", default="frr", help="The user that bgpd runs as, if the agent is root."),
     cfg.IntOpt(
         "connect_retry", default=10, min=1, max=65535, help="Seconds between attempts to connect to a BGP peer."

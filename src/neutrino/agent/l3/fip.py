@@ -1,11 +1,12 @@
 """`fip-…`: the namespace by which floating IPs of distributed routers reach one external network from this host.
 
-It is shared by all distributed routers of the host with floating IPs on that network, each joined by a veth pair.
+It is shared by all distributed routers of the host that use that network by it, each joined by a veth pair.
 Towards the external network it has the host's own port (`fg-…`), which answers for every floating IP that is routed
 through it (proxy ARP): a floating IP is a route there, not an address.
 
 A packet to a floating IP: `fg-…` → its route → `fpr-…` ══ `rfp-…` in `qrouter-…`, where it is translated → instance.
 One from the instance: a rule by its source selects table 16 → `rfp-…`, where it is translated ══ `fpr-…` → `fg-…`.
+Subnets that a BGP speaker announces (`direct_prefixes`) take the same way, untranslated.
 
 Whichever router is reconciled, the namespace is reconciled for all of them, under a lock; it is removed with the last
 one. Before the first `synced` nothing is removed from it: routers that the agent does not know yet may use it.
@@ -22,7 +23,7 @@ from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import AGENT_GATEWAY, FIP_KIND, TO_ROUTER, device, fip_namespace
 from neutrino.agent.l3.parts.devices import SYSCTLS, default_routes, render_device, render_plug
 from neutrino.agent.l3.parts.distributed import asymmetric
-from neutrino.agent.l3.router import DesiredRouters, local_floating_ips
+from neutrino.agent.l3.router import DesiredRouters, is_direct, local_floating_ips
 from neutrino.agent.leftovers.host import Leftovers
 from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, DesiredNamespace
 from neutrino.agent.service_namespaces import ServiceNamespaces
@@ -43,11 +44,15 @@ def render_fip(
 ) -> DesiredNamespace:
     """`members` are the routers that use the namespace."""
     outside, devices, addresses, routes = device(AGENT_GATEWAY, gateway.id), [], [], []
+    subnets: dict[str, Route] = {}  # two routers may have one: either leads to it
     for router, (near, far) in sorted(members, key=lambda each: each[0].id):
         name = device(TO_ROUTER, router.id)
         devices.append(DesiredDevice(name, mtu=gateway.mtu))  # `qrouter-…` creates the pair: see `distributed`
         addresses.append(address(name, f"{far}/31"))
         routes += [route(f"{each.floating_ip_address}/32", name, near) for each in local_floating_ips(router)]
+        for cidr in router.direct_prefixes if is_direct(router) else ():
+            subnets.setdefault(cidr, route(cidr, name, near))
+    routes += subnets.values()
     addresses += [address(outside, each.prefixed, nodad=True) for each in gateway.addresses]
     routes += [each for each in default_routes(outside, gateway) if each.version == 4]
     routes += [route(cidr, outside) for cidr in gateway.other_subnets if ":" not in cidr]
@@ -71,8 +76,8 @@ def render_fip(
 
 
 def agent_gateway(router: Router) -> RouterInterface | None:
-    """The host's own port on the external network, where the router has floating IPs by it."""
-    return router.agent_gateway if local_floating_ips(router) else None
+    """The host's own port on the external network, where the router has floating IPs or subnets by it."""
+    return router.agent_gateway if local_floating_ips(router) or is_direct(router) else None
 
 
 @dataclasses.dataclass

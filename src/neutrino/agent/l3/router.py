@@ -112,7 +112,7 @@ def router_namespaces(
         ha=None,  # only `snat-…` fails over
         routes=tuple(_reachable(router, router.interfaces)),
     )
-    to_fip, link = (device(TO_FIP, router.id), link) if floating else ("", None)
+    to_fip, link = (device(TO_FIP, router.id), link) if floating or is_direct(router) else ("", None)
     yield RouterNamespace(name, "router", local, router, inside, to_fip, options, objects, link)
     if router.centralized and gateway is not None:
         central = msgspec.structs.replace(
@@ -131,6 +131,12 @@ def local_floating_ips(router: Router) -> tuple[FloatingIp, ...]:
     if not router.distributed or router.gateway is None or router.agent_gateway is None:
         return ()
     return tuple(each for each in router.floating_ips if each.host)
+
+
+def is_direct(router: Router) -> bool:
+    """Whether a distributed router routes subnets to the outside by this host's own port, without translation."""
+    has_way = router.gateway is not None and router.agent_gateway is not None
+    return router.distributed and has_way and bool(router.direct_prefixes)
 
 
 def _devices(prefix: str, ports: Iterable[RouterInterface]) -> dict[str, RouterInterface]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from neutrino.agent.programs import CAP_NET_ADMIN, PROGRAMS
+from neutrino.agent.programs import CAP_NET_ADMIN, programs_of
 from neutrino.cli.doctor import kinds
 from neutrino.cli.doctor.finding import Finding
 from neutrino.cli.doctor.machine import Machine
@@ -39,7 +39,7 @@ def privileges(subject: Subject) -> Iterator[Finding]:
 
 def programs(subject: Subject) -> Iterator[Finding]:
     machine, roles = subject.machine, subject.conf.roles
-    required = {name: package for role in roles for name, package in PROGRAMS.get(role, {}).items()}
+    required = programs_of(roles, subject.conf.bgp.bgpd)
     packages = required | {name: package for name, (package, _) in OPTIONAL.items() if "l3" in roles}
     for program, package in sorted(packages.items()):
         if machine.which(program) is not None:

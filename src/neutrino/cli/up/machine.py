@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from neutrino import private
-from neutrino.agent.programs import CAP_NET_ADMIN, has_capability
+from neutrino.agent.programs import CAP_NET_ADMIN, has_capability, programs_of
 from neutrino.cli import preflight
 from neutrino.cli.errors import CommandError
 from neutrino.cli.up.openvswitch import OwnSwitch, others_running
@@ -45,7 +45,7 @@ def choose_datapath(state: Path) -> str:
     """The datapath for this machine, or LabError with the reason why networks cannot be wired on it."""
     if not has_capability(CAP_NET_ADMIN):
         raise LabError("creating network devices needs CAP_NET_ADMIN: run it as root")
-    missing = preflight.missing_programs({**PROGRAMS, **preflight.programs_of(USUAL)})
+    missing = preflight.missing_programs({**PROGRAMS, **programs_of(USUAL)})
     if missing:
         raise LabError(f"programs are missing: apt-get install {' '.join(sorted(set(missing.values())))}")
     others = others_running(state / "ovs")

@@ -14,6 +14,8 @@ parent comes before the other arguments, as in `show(context, parent_id, key, fi
     create_several(context, list_of_values)   optional, for bulk requests: all objects, or none
     update(context, key, values, revision)    the object after the update; `revision`: required by If-Match, or None
     delete(context, key, revision)
+    delete_cascade(context, key, revision, permit)
+                                              optional, for `?cascade=true`: with all that is in it; see `cascade.py`
     target(context, values)                   optional: attributes of the parent object, for policy rules
     ahead_of_create(context, values)          optional: announces what the creation of one object will read
     ahead_of_change(context, key, values, fields, everyone)
@@ -54,6 +56,7 @@ class Served:
     create_several: Any = None
     update: Any = None
     delete: Any = None
+    delete_cascade: Any = None
     target: Any = None
     ahead_of_create: Any = None
     ahead_of_change: Any = None
@@ -82,6 +85,7 @@ def bind(resource: Resource, *objects: Any) -> Served:
     return Served(
         resource,
         create_several=optional("create_several") if resource.owned else None,
+        delete_cascade=optional("delete_cascade"),
         target=optional("target"),
         ahead_of_create=optional("ahead_of_create"),
         ahead_of_change=optional("ahead_of_change"),

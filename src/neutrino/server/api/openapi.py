@@ -20,7 +20,7 @@ from neutrino.server.api.resources.router import GATEWAYS, ROUTES
 from neutrino.server.api.resources.trunk import SUBPORT, SUBPORTS
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages.body import SYNONYMS
-from neutrino.server.api.stages.query_string import filter_type
+from neutrino.server.api.stages.query_string import CASCADE, filter_type
 
 Json = dict[str, Any]
 Operation = tuple[tuple[str, str], Json]  # by method and path
@@ -197,6 +197,7 @@ _PARAMETERS: Json = {
     "changed_since": _query(
         "changed_since", {"type": "string", "format": "date-time"}, "Changed at or after this time."
     ),
+    CASCADE: _query(CASCADE, {"type": "boolean", "default": False}, "Delete with it all that is in it, or nothing."),
     "if_match": {
         "name": "If-Match",
         "in": "header",
@@ -277,7 +278,8 @@ def _operations(one: Served) -> Iterator[Operation]:
         body = _object(**{resource.name: _schema_ref(f"{title}Update")})
         yield _operation("PUT", member, f"Change: {word}", single, body, parameters=match)
     if one.delete:
-        yield _operation("DELETE", member, f"Delete: {word}", parameters=match)
+        cascade = [_ref("parameters", CASCADE)] if one.delete_cascade else []
+        yield _operation("DELETE", member, f"Delete: {word}", parameters=[*match, *cascade])
     for action in one.actions:
         shown = _ACTION_ANSWERS.get(action) or {"anyOf": [single, _schema_ref(title)]}
         yield _operation("PUT", f"{member}/{action}", f"{action} of: {word}", shown, _ACTION_BODIES.get(action))

@@ -13,14 +13,16 @@ same for every resource of every plugin.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from neutrino.server import errors
+from neutrino.server.api.cascade import DELETE, Removed
 from neutrino.server.api.catalog import Served
 from neutrino.server.api.definition import Resource
 from neutrino.server.api.stages import body as bodies
 from neutrino.server.api.stages import visible
-from neutrino.server.api.stages.query_string import Pairs, page_links, parse_fields, parse_query
+from neutrino.server.api.stages.query_string import Pairs, page_links, parse_cascade, parse_fields, parse_query
 from neutrino.server.context import Context
 from neutrino.server.policy.authorizer import RELATED_ATTRIBUTES, Authorizer, Visibility
 
@@ -136,12 +138,17 @@ class Pipeline:
 
     def delete(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context
+        cascade = served.delete_cascade is not None and parse_cascade(request.pairs)
         self.notify(f"{resource.name}.delete.start", {f"{resource.name}_id": request.key}, context)
-        found, visibility = self._find_to_change(served, request, self._rule("delete", resource))
+        found, _ = self._find_to_change(served, request, self._rule("delete", resource))
         revision = _expected_revision(request.if_match, found)
-        served.delete(context, *_parent(request), request.key, revision)
-        payload = {f"{resource.name}_id": request.key, resource.name: visible.present_own(resource, found, visibility)}
-        self.notify(f"{resource.name}.delete.end", payload, context)
+        if cascade:
+            permit = partial(self._permit, context)
+            for removed in served.delete_cascade(context, *_parent(request), request.key, revision, permit):
+                self._notify_removed(context, removed)
+        else:
+            served.delete(context, *_parent(request), request.key, revision)
+        self._notify_removed(context, Removed(resource, found), request.key)
         return Reply(204)
 
     def act(self, served: Served, action: str, request: Request) -> Reply:
@@ -208,6 +215,21 @@ class Pipeline:
                 raise resource.not_found(**_about(resource, found.get("id", "")))
             raise errors.PolicyNotAuthorized(rule=rule)
         return found, visibility
+
+    def _permit(self, context: Context, removed: Removed) -> None:
+        """Refuse what a cascade removes if the caller could not remove it by itself."""
+        is_deleted = removed.action == DELETE
+        rule = self._rule(DELETE, removed.resource) if is_deleted else removed.action
+        self.authorizer.require(context, rule, removed.object)
+
+    def _notify_removed(self, context: Context, removed: Removed, key: str = "") -> None:
+        resource, name = removed.resource, removed.resource.name
+        if removed.action != DELETE:
+            self.notify(f"{name}.{removed.action}.end", removed.answer, context)
+            return
+        shown = visible.present_own(resource, removed.object, self._visibility(resource, context))
+        payload = {f"{name}_id": key or removed.object[resource.key], name: shown}
+        self.notify(f"{name}.delete.end", payload, context)
 
     def _authorize_create(self, served: Served, request: Request, items: Sequence[bodies.Item]) -> None:
         resource, context = served.resource, request.context

@@ -11,6 +11,7 @@ from neutrino.server.bgp.routes import (
     AdvertisedRouter,
     AgentGateways,
     GatewayAddress,
+    InstanceAddress,
     Route,
     TenantSubnet,
     advertised_routes,
@@ -18,9 +19,11 @@ from neutrino.server.bgp.routes import (
 from neutrino.server.db import tables as t
 from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.routers import port_layout as layout
+from neutrino.server.l3.scheduling.announced import INSTANCE
 
 _sn, _r, _rp, _p = t.bgp_speaker_networks.c, t.routers.c, t.router_ports.c, t.ports.c
 _al, _s, _pool, _f = t.ip_allocations.c, t.subnets.c, t.subnetpools.c, t.floatingips.c
+_fixed = t.ip_allocations.alias("bgp_fixed")
 _SPEAKER, _VERSION = sa.bindparam("speaker", type_=sa.String), sa.bindparam("version", type_=sa.Integer)
 _NETWORKS = sa.select(_sn.network_id).where(_sn.bgp_speaker_id == _SPEAKER)
 
@@ -81,6 +84,29 @@ _AGENT_GATEWAYS = (
 )
 
 
+_INSTANCES = (
+    sa.select(_fixed.c.ip_address, _rp.router_id, _r.gw_network_id, _p.host, _pool.address_scope_id)
+    .select_from(
+        t.router_ports.join(t.routers, _r.id == _rp.router_id)
+        .join(t.ip_allocations, _al.port_id == _rp.port_id)
+        .join(t.subnets, _s.id == _al.subnet_id)
+        .join(t.subnetpools, _pool.id == _s.subnetpool_id)
+        .join(_fixed, _fixed.c.subnet_id == _s.id)
+        .join(t.ports, _p.id == _fixed.c.port_id)
+    )
+    .where(
+        _rp.port_type.in_(layout.INTERFACES),
+        _rp.router_id.in_(_WITH_GATEWAY),
+        _r.distributed.is_(True),
+        _s.ip_version == 4,
+        _pool.address_scope_id.is_not(None),
+        _p.host != "",
+        INSTANCE,
+    )
+    .order_by(_rp.router_id, _fixed.c.ip_address)
+)
+
+
 def read_routes(connection: Connection, speaker: Any) -> tuple[Route, ...]:
     """The routes of a speaker, given as its row."""
     of = {"speaker": speaker.id, "version": speaker.ip_version}
@@ -89,10 +115,14 @@ def read_routes(connection: Connection, speaker: Any) -> tuple[Route, ...]:
         return ()
     # A floating IP is an IPv4 address: a speaker of IPv6 has none to advertise.
     floating = speaker.advertise_floating_ip_host_routes and speaker.ip_version == 4
+    distributed = speaker.ip_version == 4 and any(router.distributed for router in routers)
+    instances = distributed and speaker.advertise_tenant_networks
+    only = {"speaker": speaker.id}
     return advertised_routes(
         routers,
-        [_floating_ip(row) for row in connection.execute(_FLOATING_IPS, {"speaker": speaker.id})] if floating else (),
-        _agent_gateways(connection, of) if floating and any(router.distributed for router in routers) else {},
+        [_floating_ip(row) for row in connection.execute(_FLOATING_IPS, only)] if floating else (),
+        _agent_gateways(connection, of) if distributed else {},
+        [InstanceAddress(*row) for row in connection.execute(_INSTANCES, only)] if instances else (),
         tenant_networks=speaker.advertise_tenant_networks,
     )
 

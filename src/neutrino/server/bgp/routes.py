@@ -4,6 +4,8 @@
     tenant subnet        the router's gateway address on a network of the speaker, if both are in one address scope:
                          only then is traffic routed without NAT
     floating IP          the same; of a distributed router the address of the agent gateway on the host that translates
+    instance's address   behind a distributed router: the agent gateway on its host, if the subnet is in the address
+                         scope; without one there, the subnet's route leads to it
 
 A destination has one next hop, since a speaker announces one path: of several routers with the subnet that with the
 smallest id.
@@ -53,6 +55,16 @@ class AdvertisedFloatingIp(NamedTuple):
     host: str = ""  # of its port, if it has one
 
 
+class InstanceAddress(NamedTuple):
+    """An IPv4 address of an instance behind a distributed router, on a subnet in an address scope."""
+
+    ip_address: str
+    router_id: str
+    network_id: str  # of the router's first gateway, the only one that hosts reach by themselves
+    host: str
+    address_scope_id: str
+
+
 AgentGateways = Mapping[tuple[str, str], str]  # external network and host → the host's address there
 
 
@@ -79,18 +91,31 @@ def floating_routes(
         yield Route(f"{each.ip_address}/32", local or gateway.ip_address)
 
 
+def instance_routes(
+    routers: Mapping[str, AdvertisedRouter], instances: Iterable[InstanceAddress], hosts: AgentGateways
+) -> Iterator[Route]:
+    for each in instances:
+        gateways = routers[each.router_id].gateways if each.router_id in routers else ()
+        in_scope = any((g.network_id, g.address_scope_id) == (each.network_id, each.address_scope_id) for g in gateways)
+        if in_scope and (hop := hosts.get((each.network_id, each.host))):
+            yield Route(f"{each.ip_address}/32", hop)
+
+
 def advertised_routes(
     routers: Iterable[AdvertisedRouter],
     floating_ips: Iterable[AdvertisedFloatingIp] = (),
     hosts: AgentGateways | None = None,
+    instances: Iterable[InstanceAddress] = (),
     *,
     tenant_networks: bool = True,
 ) -> tuple[Route, ...]:
     """All routes in the order of their destinations, each destination once."""
     in_order = sorted(routers, key=lambda router: router.id)
     found: dict[str, Route] = {}
-    floating = floating_routes({router.id: router for router in in_order}, floating_ips, hosts or {})
-    for route in (*floating, *(tenant_routes(in_order) if tenant_networks else ())):
+    by_id = {router.id: router for router in in_order}
+    floating = floating_routes(by_id, floating_ips, hosts or {})
+    tenants = (*tenant_routes(in_order), *instance_routes(by_id, instances, hosts or {})) if tenant_networks else ()
+    for route in (*floating, *tenants):
         found.setdefault(route.destination, route)
     return tuple(sorted(found.values(), key=_order))
 

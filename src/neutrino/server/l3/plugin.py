@@ -38,6 +38,7 @@ from neutrino.server.l3.routers.routers import Routers
 from neutrino.server.l3.scheduling.candidates import driver_named
 from neutrino.server.l3.scheduling.dvr import DvrHosts, agents_with_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
+from neutrino.server.ml2.cascade import Cascade
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import EVERYTHING
 from neutrino.server.scheduling.agents_api import agent_view, placement_routes
@@ -192,6 +193,7 @@ def build(services: Services) -> RouterPlugin:
     core.ports.delete_checks.append(port_callbacks.check_delete)
     core.ports.transaction_hooks += [port_callbacks.port_changes, ndp_proxies.port_changes]
     core.networks.unused_port_finders.append(port_callbacks.network_changes)
+    core.cascade.services.append(Cascade(interfaces.release))
     floating_ips = FloatingIps(
         db,
         core.operations,

@@ -10,6 +10,7 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.api.resources.port import BINDING, PORT
 from neutrino.server.api.resources.subnet import SUBNET
+from neutrino.server.ml2.cascade import NetworkCascade
 from neutrino.server.ml2.extension_drivers import Dns
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import Networks
@@ -35,6 +36,7 @@ class Core:
     networks: Networks
     subnets: Subnets
     ports: Ports
+    cascade: NetworkCascade
     provisioning: Provisioning
     qos: PolicyUse
     collections: Sequence[tuple[Any, ...]]
@@ -60,17 +62,20 @@ def build(services: Services) -> Core:
     subnets = Subnets(*common, Dns(conf).name_for, max_servers, max_routes, conf.ipv6_pd_enabled)
     ports = Ports(*common, binder, groups, qos, conf.base_mac, conf.max_allowed_address_pair)
     ports.commit_hooks.append(services.port_changed)
+    port, subnet = extensions.resource(PORT), extensions.resource(SUBNET)
+    cascade = NetworkCascade(db, operations, networks, ports, port, subnet)
     return Core(
         operations,
         networks,
         subnets,
         ports,
+        cascade,
         Provisioning(db, operations, services.port_changed, ports.view),
         qos,
         (
-            (extensions.resource(vlan_tags.resource(NETWORK)), networks, networks.listing),
-            (extensions.resource(SUBNET), subnets, ViewCollection(db, subnets.view)),
-            (extensions.resource(PORT), ports),
+            (extensions.resource(vlan_tags.resource(NETWORK)), networks, networks.listing, cascade),
+            (subnet, subnets, ViewCollection(db, subnets.view)),
+            (port, ports),
             (BINDING, PortBindings(db, operations, networks, ports, binder)),
         ),
         [*vlan_tags.extensions, *extensions.extensions],

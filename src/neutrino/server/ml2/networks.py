@@ -19,7 +19,7 @@ from neutrino.server.hosts.zones import check_hints
 from neutrino.server.ml2.added_ranges import reading_added
 from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.extensions import Extensions
-from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.segments import (
     NAMES,
     SEGMENTATION_ID,
@@ -224,14 +224,14 @@ class Networks:
         """Unused ports that are deleted because an external network becomes internal; refused if it has gateways."""
         if not before["router:external"] or values.get("router:external") is not False:
             return []
-        unused = self._unused_ports(connection, before)
+        unused = self.unused_ports(connection, before)
         ignored = [port.id for one in unused for port in one.ports]
         is_gateway = _p.device_owner.in_(["network:router_gateway", "network:floatingip"])
         if exists(connection, _p.network_id == before["id"], is_gateway, _p.id.not_in(ignored)):
             raise errors.ExternalNetworkInUse(id=before["id"])
         return unused
 
-    def _unused_ports(self, connection: Connection, network: Object) -> list[UnusedPorts]:
+    def unused_ports(self, connection: Connection, network: Object) -> list[UnusedPorts]:
         found = [find(connection, network) for find in self.unused_port_finders]
         return [one for one in found if one is not None]
 
@@ -259,19 +259,30 @@ class Networks:
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = self.view.get(connection, key, context.project_id, revision=revision)
-            segments = read_segments(connection, [key])[key]
-            columns = (_p.id, _p.device_owner, _p.project_id, _p.revision_number)
-            of_ports = sa.select(*columns).where(_p.network_id == key)
-            ports = connection.execute(of_ports).all()
-            of_subnets = sa.select(_s.id, _s.project_id, _s.revision_number).where(_s.network_id == key)
-            subnets = connection.execute(of_subnets).all()
-            unused = self._unused_ports(connection, before)
+            pending = self.prepare_delete(connection, before)
+        with self.operations.write([], [pending]):
+            pass
+
+    def prepare_delete(self, connection: Connection, before: Object, deleted: Collection[str] = ()) -> PendingWrite:
+        """The delete with subnets and the service's own ports; refused if there are others, except `deleted` ones.
+
+        Those are deleted by the same write before.
+        """
+        key = before["id"]
+        segments = read_segments(connection, [key])[key]
+        columns = (_p.id, _p.device_owner, _p.project_id, _p.revision_number)
+        found = connection.execute(sa.select(*columns).where(_p.network_id == key)).all()
+        ports = [port for port in found if port.id not in deleted]
+        of_subnets = sa.select(_s.id, _s.project_id, _s.revision_number).where(_s.network_id == key)
+        subnets = connection.execute(of_subnets).all()
+        unused = self.unused_ports(connection, before)
         ignored = {port.id for one in unused for port in one.ports}
         # A port created since it was read makes the delete fail on its foreign key, and this is decided again.
         used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in ignored]
         if used:
             raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
-        with self.operations.write([DriverContext("delete", "network", before, segments=segments)]) as tx:
+
+        def write(tx: Transaction) -> None:
             # In the order of the foreign keys: what references ports, ports, subnets, the network.
             for one in unused:
                 one.write(tx)
@@ -280,6 +291,8 @@ class Networks:
                 sharing.delete_object(tx, t.subnets, subnet._asdict())
             sharing.delete_object(tx, t.networks, before)
             tx.after_commit(self.segments_changed, [segment.id for segment in segments])
+
+        return PendingWrite(DriverContext("delete", "network", before, segments=segments), write)
 
     def segments_changed(self, segment_ids: Sequence[str]) -> None:
         for hook in self.segment_hooks:

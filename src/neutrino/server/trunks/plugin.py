@@ -22,5 +22,6 @@ class TrunkPlugin:
 
 
 def build(services: Services) -> TrunkPlugin:
-    trunks = Trunks(services.db, services.quotas, services.core.operations, services.core.ports)
+    core = services.core
+    trunks = Trunks(services.db, services.quotas, core.operations, core.ports, core.cascade)
     return TrunkPlugin(((TRUNK, trunks),))

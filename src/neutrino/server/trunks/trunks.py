@@ -1,5 +1,6 @@
 """Trunks: the API."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -8,24 +9,29 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
-from neutrino.server.api.resources.trunk import DOWN, ERROR
+from neutrino.server.api.cascade import Permit, Removed
+from neutrino.server.api.resources.trunk import DOWN, ERROR, TRUNK
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, fresh, update_row
-from neutrino.server.db.session import Database, retried
-from neutrino.server.ml2.operations import Operations
+from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.ml2.cascade import Cascade, NetworkCascade, Release
+from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.trunks import checks, followers
 from neutrino.server.trunks.views import TRUNKS, parents_among, subports_among, subports_of
 from neutrino.server.view_collection import ViewCollection
 
-KIND = "trunk"
-_s = t.trunk_subports.c
+KIND, REMOVE = "trunk", "remove_subports"
+_t, _s = t.trunks.c, t.trunk_subports.c
 
 
 class Trunks(ViewCollection):
-    def __init__(self, db: Database, quotas: Quotas, operations: Operations, ports: Ports) -> None:
+    def __init__(
+        self, db: Database, quotas: Quotas, operations: Operations, ports: Ports, cascade: NetworkCascade
+    ) -> None:
         super().__init__(db, TRUNKS)
         self._quotas = quotas
         self._operations = operations
@@ -33,6 +39,8 @@ class Trunks(ViewCollection):
         self._followers = followers.Followers(ports)
         ports.delete_checks.append(_refuse_deletion)
         ports.host_hooks.append(self._followers.with_parent)
+        # First: a parent may be a router's interface too, and the trunk references it.
+        cascade.services.insert(0, Cascade(self.release, replaces=_refuse_deletion))
 
     # --- the trunk ------------------------------------------------------------------------------------------------
 
@@ -133,7 +141,61 @@ class Trunks(ViewCollection):
         with self.db.read() as connection:
             return {"sub_ports": subports_of(connection, [key])[key]}
 
+    # --- with a network -------------------------------------------------------------------------------------------
+
+    def release(self, connection: Connection, network: Object, permit: Permit) -> Release:
+        """The trunks with ports on a network that is deleted: of a parent the trunk is, of a subport its membership.
+
+        A parent may be bound here: its device loses the port anyway. Subports on other networks stay as ports.
+        """
+        on_network = sa.select(t.ports.c.id).where(t.ports.c.network_id == network["id"])
+        parents = connection.execute(sa.select(_t.id).where(_t.port_id.in_(on_network))).scalars()
+        rows = connection.execute(sa.select(_s.trunk_id, _s.port_id).where(_s.port_id.in_(on_network))).all()
+        members: defaultdict[str, set[str]] = defaultdict(set)
+        for row in rows:
+            members[row.trunk_id].add(row.port_id)
+        deleted = sorted(parents)
+        parts = [self._release_trunk(connection, key, members[key], permit) for key in deleted]
+        others = sorted(members.keys() - set(deleted))
+        parts += [self._release_subports(connection, key, members[key], permit) for key in others]
+        return Release([w for part in parts for w in part.writes], [r for part in parts for r in part.removed])
+
+    def _release_trunk(self, connection: Connection, key: str, here: set[str], permit: Permit) -> Release:
+        before = self._get_again(connection, key)
+        removed = Removed(TRUNK, before)
+        permit(removed)
+        _check_managed(before)
+        elsewhere = [one["port_id"] for one in before["sub_ports"] if one["port_id"] not in here]
+
+        def write(tx: Transaction) -> None:
+            followers.claim(tx, key, before["generation"])
+            sharing.delete_object(tx, t.trunks, before)
+
+        released = self._followers.released(connection, elsewhere)
+        return Release([PendingWrite(NO_EVENT, write), *released], [removed])
+
+    def _release_subports(self, connection: Connection, key: str, here: set[str], permit: Permit) -> Release:
+        before = self._get_again(connection, key)
+        left = [one for one in before["sub_ports"] if one["port_id"] not in here]
+        removed = Removed(TRUNK, before, REMOVE, _shown({**before, "sub_ports": left}))
+        permit(removed)
+        _check_managed(before)
+
+        def write(tx: Transaction) -> None:
+            followers.claim(tx, key, before["generation"])
+            gone = sa.delete(t.trunk_subports).where(_s.trunk_id == key, _s.port_id.in_(sorted(here)))
+            tx.change(gone, rows=len(here))
+            tx.log(t.trunks, before)
+
+        return Release([PendingWrite(NO_EVENT, write)], [removed])
+
     # --- parts ----------------------------------------------------------------------------------------------------
+
+    def _get_again(self, connection: Connection, key: str) -> Object:
+        try:
+            return self._get(connection, key)
+        except errors.TrunkNotFound:  # deleted since its id was read
+            raise Stale from None
 
     def _get(self, connection: Connection, key: str, revision: int | None = None) -> Object:
         found = TRUNKS.get(connection, key, revision=revision, more=("generation",))

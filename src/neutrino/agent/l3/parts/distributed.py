@@ -3,6 +3,7 @@
 It has no default route. After the main table, which has the router's own subnets, rules by source decide:
 
     57481   from an address with a floating IP here → table 16, through rfp-… into `fip-…`
+    ……      from a subnet that a BGP speaker announces → the same
     ……      from any other address of a subnet → the subnet's own table, to `snat-…` (its sg-… port)
 
 Neighbours are permanent entries from the server's ports, never resolved: the router's ports are on many hosts, and an
@@ -50,12 +51,13 @@ class DistributedRouting(L3Extension):
             sysctls = {f"net/ipv4/conf/{each}/rp_filter": "0" for each in names}
             return Contribution(sysctls=sysctls, device_prefixes=(SNAT_PORT,))
         # The main table has the router's own subnets and comes first, so only packets to the outside reach these.
-        routes, rules = [], []
+        routes, rules, has_link = [], [], namespace.link is not None
         for interface, own, central in _by_snat(namespace.whole):
             table, everything = snat_table(own.cidr), "0.0.0.0/0" if own.version == 4 else "::/0"
             routes.append(route(everything, device(INTERNAL, interface.id), central.ip_address, table=table))
             # Rules of floating IPs come first, whatever the subnet.
-            rules.append(rule(max(table, FLOATING_PRIORITY + 1), source=own.cidr, table=table))
+            chosen = FLOATING_TABLE if has_link and own.cidr in namespace.whole.direct_prefixes else table
+            rules.append(rule(max(table, FLOATING_PRIORITY + 1), source=own.cidr, table=chosen))
         devices, addresses = [], []
         outside, gateway = namespace.outside, namespace.whole.agent_gateway
         if namespace.link is not None and gateway is not None:

@@ -29,6 +29,11 @@ _EXTENSIONS = (
         "Subnet belongs to an external network",
         "Subnets show whether their network is external.",
     ),
+    (
+        "network-cascade-delete",
+        "Network Cascade Deletion Extension",
+        "DELETE of a network with cascade=true deletes all that is in it.",
+    ),
     ("net-mtu", "Network MTU", "Networks show their MTU."),
     ("net-mtu-writable", "Network MTU (writable)", "The MTU of a network can be set."),
     ("port-security", "Port Security", "Anti-spoofing and filtering per port and network."),

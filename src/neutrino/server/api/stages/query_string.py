@@ -14,6 +14,7 @@ from neutrino.server.query import Query, Sort
 Pairs = list[tuple[str, str]]
 DIRECTIONS = {"asc": False, "desc": True}
 PAGING = {"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"}
+CASCADE = "cascade"
 MAX_TAGS = 100  # in one filter: each is a subquery
 MAX_VALUES = 1600  # in one filter: as many ids fit a request line of 64 KiB, the limit of uWSGI
 MAX_PARAMETERS = 2000  # more than MAX_VALUES, as each value is a parameter
@@ -45,6 +46,15 @@ def parse_query(resource: Resource, pairs: Pairs, *, max_limit: int | None = Non
         marker=values.get("marker", [None])[-1] or None,
         reverse=values.get("page_reverse", [""])[-1].lower() in {"true", "1", "yes"},
     )
+
+
+def parse_cascade(pairs: Pairs) -> bool:
+    """Whether a delete removes with the object all that is in it."""
+    given = [value for name, value in pairs if name == CASCADE]
+    try:
+        return bool(given) and t.Bool().parse(given[-1])
+    except (t.Invalid, t.Unconvertible):
+        raise errors.InvalidInput(f"Invalid input for {CASCADE}: {given[-1][:64]!r} is not a boolean.") from None
 
 
 def parse_fields(resource: Resource, pairs: Pairs) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ from neutrino.server.feed.readers.bgp import speakers_of
 from neutrino.server.feed.readers.firewalls import groups_of
 from neutrino.server.feed.readers.l2 import networks_of_subnets
 from neutrino.server.feed.readers.metering import metered_routers
-from neutrino.server.feed.readers.routers import distributed_routers_of, routers_of, shared_ports
+from neutrino.server.feed.readers.routers import announced_routers, distributed_routers_of, routers_of, shared_ports
 from neutrino.server.feed.readers.taps import tapped_with
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.stores import Reader
@@ -39,9 +39,11 @@ def read_changed(
     # In this order: each query starts from ids that the ones before it have added.
     ports, networks, agents = list(ids["port"]), list(ids["network"]), list(ids["agent"])
     ids["router"] |= dict.fromkeys(routers_of(connection, ports, networks, agents))
-    # Not of routers that follow: what a port behind a distributed router changes for its hosts, it does not for a speaker.
-    ids["bgp_speaker"] |= dict.fromkeys(speakers_of(connection, list(ids["router"]), ports, agents))
-    ids["router"] |= dict.fromkeys(distributed_routers_of(connection, ports, last_networks(ports), agents))
+    named = list(ids["bgp_speaker"])
+    lost = last_networks(ports)
+    ids["bgp_speaker"] |= dict.fromkeys(speakers_of(connection, list(ids["router"]), ports, lost, agents))
+    ids["router"] |= dict.fromkeys(distributed_routers_of(connection, ports, lost, agents))
+    ids["router"] |= dict.fromkeys(announced_routers(connection) if named else ())
     ids["port"] |= dict.fromkeys(shared_ports(connection, list(ids["router"])))
     ids["port"] |= dict.fromkeys(tapped_with(connection, ports))
     ids["router"] |= dict.fromkeys(metered_routers(connection, list(ids["metering_label"])))

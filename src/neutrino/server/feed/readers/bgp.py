@@ -1,11 +1,11 @@
 """Reads BGP speakers with their peers and advertised routes, as the hosts of their agents get them.
 
 A change of a speaker's own attributes, peers and networks is logged with the speaker. What it advertises changes with
-routers, their ports, and floating IPs: `speakers_of` finds the speakers. A router that has lost its gateway names no
-network any more, so that such a change affects all speakers; a cloud has few.
+routers, their ports, floating IPs, and with instances behind distributed routers: `speakers_of` finds the speakers by the
+external networks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from operator import attrgetter
 
 import sqlalchemy as sa
@@ -16,11 +16,32 @@ from neutrino.server.api.resources.bgp import MD5
 from neutrino.server.bgp.reading import read_routes
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
-from neutrino.server.l3.routers.port_layout import AGENT_GATEWAY
+from neutrino.server.l3.routers.port_layout import GATEWAY, INTERFACES
 
 SpeakerRecord = dict[str, BgpSpeaker]  # host → the speaker
 _s, _sa, _sp, _peer = t.bgp_speakers.c, t.bgp_speaker_agents.c, t.bgp_speaker_peers.c, t.bgp_peers.c
-_a, _f, _p = t.agents.c, t.floatingips.c, t.ports.c
+_a, _f, _p, _r, _rp, _sn = (
+    t.agents.c,
+    t.floatingips.c,
+    t.ports.c,
+    t.routers.c,
+    t.router_ports.c,
+    t.bgp_speaker_networks.c,
+)
+_GATEWAY_NETWORKS = (
+    sa.select(_p.network_id).distinct().join(t.router_ports, _rp.port_id == _p.id).where(_rp.port_type == GATEWAY)
+)
+_inner, _inner_port = t.router_ports.alias("bgp_inner"), t.ports.alias("bgp_inner_port")
+_DISTRIBUTED_ON_NETWORKS = (
+    sa.select(_r.id)
+    .join(_inner, _inner.c.router_id == _r.id)
+    .join(_inner_port, _inner_port.c.id == _inner.c.port_id)
+    .where(
+        _r.distributed.is_(True),
+        _inner.c.port_type.in_(INTERFACES),
+        _inner_port.c.network_id.in_(sa.bindparam("networks", expanding=True)),
+    )
+)
 _HOSTS = (
     sa.select(_sa.bgp_speaker_id, _a.host)
     .join(t.agents, _a.id == _sa.agent_id)
@@ -34,20 +55,32 @@ _PEERS = (
 )
 
 
-def speakers_of(connection: Connection, routers: Ids, ports: Ids, agents: Ids) -> set[str]:
-    """The speakers that a change of these routers, ports or agents may affect."""
+def speakers_of(
+    connection: Connection, routers: Ids, ports: Ids, last_networks: Collection[str], agents: Ids
+) -> set[str]:
+    """The speakers that a change of these routers, ports or agents may affect.
+
+    `last_networks`: those of the ports as they were, also of deleted ones, such as the gateway that a router has lost.
+    """
     found = read_ids(connection, sa.select(_sa.bgp_speaker_id), _sa.agent_id, agents) if agents else set()
-    speakers = read_ids(connection, sa.select(_sa.bgp_speaker_id), _sa.bgp_speaker_id, None)
-    if not speakers <= found and (routers or _has_routes(connection, ports)):
-        found |= speakers
-    return found
+    scheduled = read_ids(connection, sa.select(_sa.bgp_speaker_id), _sa.bgp_speaker_id, None)
+    if scheduled <= found or not (routers or ports):
+        return found
+    networks = sorted(_external_networks(connection, routers, ports, last_networks))
+    return found | scheduled & read_ids(connection, sa.select(_sn.bgp_speaker_id), _sn.network_id, networks)
 
 
-def _has_routes(connection: Connection, ports: Ids) -> bool:
-    """Whether a floating IP leads to one of these ports, or one is an agent gateway: routes of distributed routers."""
-    gateways = sa.select(_p.id).where(_p.device_owner == AGENT_GATEWAY)
-    return bool(
-        read_ids(connection, sa.select(_f.port_id), _f.port_id, ports) or read_ids(connection, gateways, _p.id, ports)
+def _external_networks(
+    connection: Connection, routers: Ids, ports: Ids, last_networks: Collection[str]
+) -> Collection[str]:
+    """Networks on which routes may have changed: of gateways, agent gateways, floating IPs, and in front of instances."""
+    near = read_ids(connection, sa.select(_p.network_id).distinct(), _p.id, ports) | set(last_networks)
+    in_front = _GATEWAY_NETWORKS.where(_rp.router_id.in_(_DISTRIBUTED_ON_NETWORKS))
+    return (
+        near
+        | read_ids(connection, _GATEWAY_NETWORKS, _rp.router_id, routers)
+        | read_ids(connection, sa.select(_f.floating_network_id), _f.port_id, ports)
+        | (set(connection.execute(in_front, {"networks": sorted(near)}).scalars()) if near else set())
     )
 
 

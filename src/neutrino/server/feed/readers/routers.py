@@ -29,6 +29,7 @@ from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, re
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
 from neutrino.server.l3.routers import port_layout as layout
+from neutrino.server.l3.scheduling.announced import announced_networks, direct_prefixes
 from neutrino.server.l3.scheduling.candidates import DVR_MODES
 from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES, LOCAL_HOSTS
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -90,6 +91,12 @@ def distributed_routers_of(connection: Connection, ports: Ids, last_networks: Co
     return found
 
 
+def announced_routers(connection: Connection) -> set[str]:
+    """The routers that a change of a BGP speaker may affect: it decides how packets of distributed ones leave."""
+    outward = sa.select(_r.id).where(_r.distributed.is_(True), _r.gw_network_id.is_not(None))
+    return read_ids(connection, outward, _r.id, None)
+
+
 def shared_ports(connection: Connection, routers: Ids) -> set[str]:
     """The ports that several hosts of these routers have: the hosts of a router decide who receives them."""
     statement = sa.select(_rp.port_id).where(_rp.port_type.in_((*_REPLICATED, layout.DVR_INTERFACE)))
@@ -148,6 +155,7 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
     wanted = ids if ids is None else [router_id for router_id in ids if router_id in served]
     ports = _router_ports(connection, wanted)
     gateways = read_agent_gateways(connection, _gateway_networks(ports)) if local else {}
+    announced = announced_networks(connection, gateways.keys())
     for row, base in _bases(connection, wanted, ports):
         if row.id not in served:
             continue
@@ -158,7 +166,10 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
             yield row.id, central
             continue
         outside = gateways.get(base.gateway.network_id, {}) if base.gateway is not None else {}
-        by_host = dict(render_for_hosts(base, local.get(row.id, frozenset()), frozenset(central), modes, outside))
+        is_announced = base.gateway is not None and base.gateway.network_id in announced
+        direct = direct_prefixes(base) if is_announced else ()
+        here = local.get(row.id, frozenset())
+        by_host = dict(render_for_hosts(base, here, frozenset(central), modes, outside, direct))
         # The SNAT of a distributed HA router fails over by VRRP: its hosts need the HA port as those of a centralized one.
         for host, router in central.items() if base.gateway is not None else ():
             by_host[host] = msgspec.structs.replace(by_host[host], ha=router.ha)
@@ -240,11 +251,13 @@ def render_for_hosts(
     central: frozenset[str],
     modes: AgentModes,
     gateways: Mapping[str, m.RouterInterface],
+    direct: tuple[str, ...] = (),
 ) -> Iterator[tuple[str, m.Router]]:
     """A distributed router as each host gets it.
 
     `local`: hosts with ports on its subnets; `central`: hosts of its SNAT; `gateways`: host → agent gateway port. A
     floating IP is translated on the host of its port if that host reaches the external network itself, else centrally.
+    `direct`: subnets that such a host routes to the outside itself.
     """
     outward = {host for host in local if modes.get(host) in EXTERNAL_MODES}
     # Only the first gateway's network is reached from every host. Both floating IPs of an address are at one place, as
@@ -257,12 +270,14 @@ def render_for_hosts(
         if host in central:
             others = (f for f in base.floating_ips if f.fixed_ip_address in central_only or f.host not in outward)
             floating += [msgspec.structs.replace(fip, host="") for fip in others]  # no host: translated centrally
+        own = direct if host in outward and host in gateways else ()
         router = msgspec.structs.replace(
             base,
             floating_ips=tuple(floating),
+            direct_prefixes=own,
             port_forwardings=base.port_forwardings if host in central else (),
             centralized=host in central,
-            agent_gateway=gateways.get(host) if any(fip.host for fip in floating) else None,
+            agent_gateway=gateways.get(host) if own or any(fip.host for fip in floating) else None,
         )
         yield host, router
 

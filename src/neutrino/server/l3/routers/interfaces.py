@@ -4,28 +4,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access.sharing import SHARED
+from neutrino.server.api.cascade import Permit, Removed
+from neutrino.server.api.resources.router import ROUTER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, exists
+from neutrino.server.db.objects import Object, exists, update_row
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.gateways import gateway_ports
 from neutrino.server.l3.routers.ndp import check_interface_unused
-from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterPort, interface_target
+from neutrino.server.l3.routers.port_layout import INTERFACES, Address, PortTarget, RouterPort, interface_target
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
-from neutrino.server.ml2.operations import Writes
+from neutrino.server.ml2.cascade import Release
+from neutrino.server.ml2.operations import NO_EVENT, PendingWrite, Writes
 from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
 
 _f, _fw, _a, _r = t.floatingips.c, t.port_forwardings.c, t.ip_allocations.c, t.rbac_policies.c
-_c = t.routers.c
+_c, _p, _rp = t.routers.c, t.ports.c, t.router_ports.c
+REMOVE = "remove_router_interface"
 
 
 @dataclass(frozen=True)
@@ -166,6 +171,40 @@ class Interfaces:
             return _InterfaceChange(writes, dict(writes[0].context.current), subnets, after)
         writes, port = self.ports.delete(connection, found.id)
         return _InterfaceChange(writes, port, subnets, tuple(p for p in ports if p is not found))
+
+    # --- with their network -----------------------------------------------------------------------------------------
+
+    def release(self, connection: Connection, network: Object, permit: Permit) -> Release:
+        """Remove all interfaces on a network that is deleted, as a part of that write."""
+        on_network = _p.network_id == network["id"], _rp.port_type.in_(INTERFACES)
+        routers = sa.select(_rp.router_id).join(t.ports, _p.id == _rp.port_id).where(*on_network).distinct()
+        found = sorted(connection.execute(routers).scalars())
+        parts = [self._release(connection, router_id, network["id"], permit) for router_id in found]
+        return Release([w for part in parts for w in part.writes], [r for part in parts for r in part.removed])
+
+    def _release(self, connection: Connection, router_id: str, network_id: str, permit: Permit) -> Release:
+        router = router_view.VIEW.load(connection, router_id)
+        if router is None:  # deleted since
+            raise Stale
+        ports = read_ports(connection, router_id)
+        here = [port for port in ports if port.is_interface and port.network_id == network_id]
+        permit(Removed(ROUTER, router, REMOVE))
+        for address in (address for port in here for address in port.addresses):
+            _check_unused(connection, router, address)
+            check_interface_unused(connection, router_id, address.subnet_id)
+        writes: Writes = (PendingWrite(NO_EVENT, lambda tx: update_row(tx, t.routers, router, {})),)
+        removed = []
+        for interface in here:
+            deleted, port = self.ports.delete(connection, interface.id)
+            writes += deleted
+            ids = [address.subnet_id for address in interface.addresses]
+            answer = _answer(router_id, port, ids, ids[0] if ids else None)
+            removed.append(Removed(ROUTER, router, REMOVE, answer))
+        left = [port for port in ports if port not in here]
+        # Delegated prefixes are not released, as their subnets are deleted.
+        return Release(
+            writes + self.ports.reconcile(connection, router, left, read_agents(connection, router_id)), removed
+        )
 
 
 def _find_interface(

@@ -1,9 +1,10 @@
 """Distributed routers on hosts: which hosts need one, the hosts' own MAC addresses and ports on external networks.
 
 A distributed router is on every host with a port of an instance, or of DHCP, on one of its subnets. That is queried from
-the ports and stored nowhere. A host with floating IPs has one port of its own on each external network
-(`network:floatingip_agent_gateway`), shared by all its routers. It sends routed packets with a MAC address of its own: the
-MAC address of a router's interface is on every host, and switches would see it flap between ports.
+the ports and stored nowhere. A host with floating IPs, or with instances whose addresses a BGP speaker announces, has one
+port of its own on each external network (`network:floatingip_agent_gateway`), shared by all its routers. It sends routed
+packets with a MAC address of its own: the MAC address of a router's interface is on every host, and switches would see
+it flap between ports.
 """
 
 import contextlib
@@ -25,6 +26,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.registry import Report
 from neutrino.server.l3.routers.port_layout import AGENT_GATEWAY, INTERFACES
+from neutrino.server.l3.scheduling.announced import hosts_of_instances
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.ports.collection import Ports, new_mac, service_port
@@ -120,7 +122,7 @@ class DvrHosts:
             self.mac_of(report.host)
 
     def settle(self) -> int:
-        """Create and delete the hosts' own ports on external networks as floating IPs need them; how many changed."""
+        """Create and delete the hosts' own ports on external networks as routers there need them; how many changed."""
         with self.db.read() as connection:
             wanted = set(_wanted_gateways(connection))
             ports = PORTS.load_where(connection, _p.device_owner == AGENT_GATEWAY)
@@ -137,7 +139,7 @@ class DvrHosts:
 
 
 def _wanted_gateways(connection: Connection) -> Iterator[tuple[str, str]]:
-    """External networks with the hosts that have a floating IP of a distributed router on them."""
+    """External networks with the hosts that have a floating IP of a distributed router, or announced addresses, on them."""
     statement = (
         sa.select(_f.floating_network_id, _p.host, _g.configurations)
         .join(t.routers, sa.and_(_r.id == _f.router_id, _r.distributed.is_(True)))
@@ -145,6 +147,6 @@ def _wanted_gateways(connection: Connection) -> Iterator[tuple[str, str]]:
         .join(t.agents, sa.and_(_g.host == _p.host, _g.agent_type == words.L3, _g.admin_state_up.is_(True)))
         .distinct()
     )
-    for row in connection.execute(statement):
-        if msgspec.json.decode(row.configurations).get(words.AGENT_MODE) in EXTERNAL_MODES:
-            yield row.floating_network_id, row.host
+    for network_id, host, configurations in (*connection.execute(statement), *hosts_of_instances(connection)):
+        if msgspec.json.decode(configurations).get(words.AGENT_MODE) in EXTERNAL_MODES:
+            yield network_id, host

@@ -48,6 +48,7 @@ from neutrino.server.trunks import details as trunk_details
 Write = Callable[[Transaction], object]
 # Called with a port before and after a change (None: does not exist); may refuse it, or return further rows to write.
 TransactionHook = Callable[[Connection, Context, Object | None, Object | None], Write | None]
+DeleteCheck = Callable[[Connection, Object], None]  # refuses the deletion of a port
 CommitHook = Callable[[Object | None, Object | None], None]  # a port before and after a committed change
 # Called with a port before and after a change of its host; returns the writes of ports that are bound with it.
 HostHook = Callable[[Connection, Object, Object], Sequence[PendingWrite]]
@@ -68,7 +69,7 @@ class Ports:
     base_mac: str
     max_address_pairs: int
     # Services that own ports, or have objects that depend on ports, register here when they are built.
-    delete_checks: list[Callable[[Connection, Object], None]] = field(default_factory=list)
+    delete_checks: list[DeleteCheck] = field(default_factory=list)
     transaction_hooks: list[TransactionHook] = field(default_factory=list)
     commit_hooks: list[CommitHook] = field(default_factory=list)
     host_hooks: list[HostHook] = field(default_factory=list)
@@ -145,7 +146,7 @@ class Ports:
                 requested = [p for values, (p, _) in zip(several, made, strict=True) if _requested_mac(values)]
                 check_macs_free(connection, requested)
                 self.qos.check_new_ports(connection, context, (port for port, _ in made))
-                hook_writes = [w for port, _ in made for w in self._hook_writes(connection, context, None, port)]
+                hook_writes = [w for port, _ in made for w in self.hook_writes(connection, context, None, port)]
                 limits = self.quotas.limits(connection, "port", several)
                 created = list(_completed(connection, (port for port, _ in made)))
             contexts = [DriverContext("create", "port", p, network=networks[p["network_id"]]) for p, _ in made]
@@ -242,7 +243,7 @@ class Ports:
             if pending is None:
                 return next(_completed(connection, [before]))
             after = dict(pending.context.current)
-            hook_writes = [*self._hook_writes(connection, context, before, after)]
+            hook_writes = [*self.hook_writes(connection, context, before, after)]
             hook_writes += self.following(connection, before, after)
             after = next(_completed(connection, [after]))
         with self.operations.write([], [pending, *hook_writes]) as tx:
@@ -365,7 +366,7 @@ class Ports:
             network = self.networks.view.get(connection, before["network_id"], context.project_id)
             for check in self.delete_checks if checked else ():
                 check(connection, before)
-            hook_writes = self._hook_writes(connection, context, before, None)
+            hook_writes = self.hook_writes(connection, context, before, None)
         # What references the port is written before its row is deleted.
         with self.operations.write([], [*hook_writes, self.prepare_delete(before, network)]) as tx:
             tx.after_commit(self.notify, before, None)
@@ -380,7 +381,7 @@ class Ports:
 
     # --- hooks of services ----------------------------------------------------------------------------------------
 
-    def _hook_writes(
+    def hook_writes(
         self, connection: Connection, context: Context, before: Object | None, after: Object | None
     ) -> list[PendingWrite]:
         """Rows that services write in the same transaction."""

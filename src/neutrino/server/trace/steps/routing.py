@@ -12,6 +12,7 @@ from ipaddress import ip_network
 
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.trace import Cause
+from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES
 from neutrino.server.trace.steps import nat
 from neutrino.server.trace.steps.filters import EGRESS, INGRESS, TCP, firewall_group
 from neutrino.server.trace.steps.parts import SNAT, Part, central_part, check_agent
@@ -153,9 +154,13 @@ def _outward(walk: Walk, part: Part, entry: RouterInterface | None, translated: 
     if base.gateway is None:
         text = f"{subject.title} has no route to {walk.packet.destination}, and it has no gateway."
         walk.drops("route", subject, Cause.NO_ROUTE, text)
-    if has_fip and part.outside is not None:
-        text = f"{subject.title} is distributed: the floating IP is translated on host {part.host}."
-        public = f"{subject.title} is distributed: the floating IP is translated on the host of its port."
+    known = walk.snapshot.hosts.get(part.host)
+    reaches = known is not None and known.agent_mode in EXTERNAL_MODES
+    is_direct = reaches and any(contains(cidr, walk.packet.source) for cidr in base.direct_prefixes)
+    if (has_fip or is_direct) and part.outside is not None:
+        what = "the floating IP is translated" if has_fip else "its subnet is announced by BGP, and leaves untranslated"
+        text = f"{subject.title} is distributed: {what} on host {part.host}."
+        public = f"{subject.title} is distributed: {what} on the host of its port."
         walk.informs("dvr", subject, text, public)
         address = next((a for a in base.gateway.addresses if a.version == 4), None)
         on_link = address is not None and contains(address.cidr, walk.packet.destination)
