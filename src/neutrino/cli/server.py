@@ -31,6 +31,7 @@ from neutrino.server.feed.connections.listeners import addresses, server_tls
 
 LOG = logging.getLogger(__name__)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+FOREVER = 10 * 365 * 86400  # seconds
 
 
 def serve(args: argparse.Namespace) -> None:
@@ -74,6 +75,7 @@ def run(
 ) -> None:
     """Serve until SIGTERM or SIGINT, with `children` as further child processes. `quiet`: no log of granian."""
     from granian.constants import Interfaces
+    from granian.http import HTTP1Settings
     from granian.log import LogLevels
 
     from neutrino.cli import workers
@@ -93,6 +95,7 @@ def run(
         workers=conf.api_workers or os.cpu_count() or 1,
         blocking_threads=config.api_threads(conf),
         backlog=1024,
+        http1_settings=HTTP1Settings(header_read_timeout=1000 * (conf.client_socket_timeout or FOREVER)),
         **granian_options(encryption),
         log_access=False,
         log_level=LogLevels.warning if quiet else LogLevels.info,

@@ -76,7 +76,7 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "advertise_mtu force_gateway_on_subnet max_fixed_ips_per_port": "without effect in Neutron too, since long",
         "lock_path": "no file locks are used",
         "api_paste_config": "the middleware is fixed",
-        "backlog tcp_keepidle client_socket_timeout wsgi_keep_alive wsgi_default_pool_size wsgi_log_format "
+        "backlog tcp_keepidle wsgi_keep_alive wsgi_default_pool_size wsgi_log_format "
         "wsgi_server_debug max_header_line retry_until_window": _PROCESSES,
         "nova_url nova_admin_username nova_admin_password nova_admin_tenant_name nova_admin_tenant_id "
         "nova_admin_auth_url nova_region_name nova_ca_certificates_file nova_api_insecure": "use [nova]",

@@ -57,6 +57,13 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
     None: [  # [DEFAULT]
         cfg.HostAddressOpt("bind_host", default="127.0.0.1", help="Address that the API listens on."),
         cfg.PortOpt("bind_port", default=9696, help="Port that the API listens on."),
+        cfg.IntOpt(
+            "client_socket_timeout",
+            min=0,
+            default=900,
+            help="Seconds after which an idle connection of a client is closed; 0: never. A client that sends its next "
+            "request just then gets no answer, so clients should close idle connections earlier.",
+        ),
         cfg.BoolOpt("use_ssl", default=False, help="Serve the API with TLS, with the files in [ssl]."),
         cfg.IntOpt("api_workers", min=1, default=None, help="Processes that serve the API; by default one per CPU."),
         cfg.IntOpt(
