@@ -4,7 +4,6 @@ from __future__ import annotations
 
 # Feature -> aliases.
 MISSING: dict[str, str] = {
-    "supervision of a router's next hops": "enable-default-route-bfd",
     "what Neutron has for OVN alone": "pvlan floating-ip-distributed l3-agent-scheduler-ha-chassis-priority ecmp_routes",
     # Its definition has no attribute, parameter or action, so a client cannot ask for it: a plugin that advertises it
     # deletes the ports of every deleted network. Neutron's ML2 plugin does not, and answers NetworkInUse.
