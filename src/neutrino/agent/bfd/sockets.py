@@ -100,9 +100,8 @@ def _open_here(wanted: WantedSession) -> LinkSockets:
         _bind_sender(sender, wanted)
         undo.pop_all()
     namespace = os.stat("/proc/thread-self/ns/net").st_ino
-    return LinkSockets(
-        namespace, receiver, sender, str(ip_address(wanted.peer)), _address(wanted.peer, PORT, wanted.device)
-    )
+    peer = str(ip_address(wanted.peer))  # as the kernel writes it
+    return LinkSockets(namespace, receiver, sender, peer, _address(peer, PORT, wanted.device))
 
 
 def _socket(wanted: WantedSession) -> socket.socket:

@@ -1,7 +1,7 @@
 """The BFD speaker of a host: keeps the sessions that the agent wants, and writes down what it finds.
 
-One thread, in a loop: packets that have arrived, sessions whose time has come, once a second the files of the agent. Packets
-are read before timers: a process that got no processor time for a while must not take that for a silent peer.
+One thread, in a loop: packets that have arrived, sessions whose time has come, once a second the files of the agent.
+Packets are read before timers: a process that got no processor time for a while must not take that for a silent peer.
 """
 
 import heapq
@@ -35,6 +35,7 @@ class Link:
     session: Session
     sockets: LinkSockets | None = None
     failed: bool = False  # to send: the sockets are opened anew
+    logged: bool = False  # that it failed; once, until a packet is sent again
     scheduled: float = NEVER
 
     @property
@@ -49,9 +50,11 @@ class Link:
                 try:
                     self.sockets.send(each)
                 except OSError as error:
-                    if not self.failed:
+                    if not self.logged:
                         LOG.info("router %s: nothing can be sent to %s: %s", self.router_id, self.wanted.peer, error)
-                    self.failed = True
+                    self.failed = self.logged = True
+                else:
+                    self.logged = False
 
 
 @dataclass(eq=False)

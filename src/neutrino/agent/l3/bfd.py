@@ -32,7 +32,7 @@ class BfdSessions:
     supervisor: Supervisor
     options: L3Options
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)  # the speaker is that of all routers
-    _logged: dict[str, frozenset[SessionState]] = field(default_factory=dict, init=False)  # lost ones, by router
+    _known: dict[str, tuple[SessionState, ...]] = field(default_factory=dict, init=False)  # by router, as last reported
 
     @property
     def _base(self) -> Path:
@@ -49,11 +49,11 @@ class BfdSessions:
 
     def lost_next_hops(self, router: Router) -> frozenset[tuple[str, str]]:
         """Device and address of each. Blocking."""
-        return frozenset((each.device, each.peer) for each in self._lost(router))
+        return frozenset((each.device, each.peer) for each in self._states(router) if each.is_lost)
 
     def counts(self) -> dict[str, int]:
-        """The number of sessions of this host by state, and of those that are lost. Blocking, for a moment."""
-        found = [each for router_id in self._routers() for each in self._states(router_id)]
+        """The number of sessions of this host by state, and of those that are lost."""
+        found = [each for states in self._known.values() for each in states]
         lost = sum(each.is_lost for each in found)
         return {**Counter(each.state for each in found), **({"lost": lost} if lost else {})}
 
@@ -72,18 +72,17 @@ class BfdSessions:
         async with self._lock:
             await asyncio.to_thread(self._write, router.id, wanted, complete)
             try:
-                await self.supervisor.ensure(self._service())
+                await self.supervisor.ensure(self._service(), complete=complete)
             except (ProcessError, OSError) as error:  # the router works without it
                 return [f"next hops are not supervised: {error}"]
-        lost = frozenset(await asyncio.to_thread(self._lost, router))
-        self._log(router.id, lost)
-        return [
-            f"next hop {each.peer} on {each.device} is lost: its BFD session is {each.state}" for each in sorted(lost)
-        ]
+        states = await asyncio.to_thread(self._states, router)
+        self._log(router.id, states)
+        lost = [each for each in states if each.is_lost]
+        return [f"next hop {each.peer} on {each.device} is lost: its BFD session is {each.state}" for each in lost]
 
     async def stop(self, router_id: str) -> None:
         """End the router's sessions, and the speaker with the last one."""
-        self._logged.pop(router_id, None)
+        self._known.pop(router_id, None)
         path = self._base / files.WANTED / router_id
         if not path.exists():  # most routers have none
             return
@@ -108,24 +107,21 @@ class BfdSessions:
         if there is None or (complete and there != text):
             files.replace(path, text)
 
-    def _lost(self, router: Router) -> list[SessionState]:
+    def _states(self, router: Router) -> tuple[SessionState, ...]:
         if not is_supervised(router) or not (self._base / files.WANTED / router.id).exists():
-            return []
-        return [each for each in self._states(router.id) if each.is_lost]
-
-    def _states(self, router_id: str) -> tuple[SessionState, ...]:
-        return files.read_states(self._base / files.STATES / router_id)
+            return ()
+        return files.read_states(self._base / files.STATES / router.id)
 
     def _routers(self) -> list[str]:
         return list_directory(self._base / files.WANTED)
 
-    def _log(self, router_id: str, lost: frozenset[SessionState]) -> None:
-        before = self._logged.get(router_id, frozenset())
-        for each in sorted(lost - before):
-            LOG.warning("router %s: next hop %s on %s is lost", router_id, each.peer, each.device)
-        for each in sorted(before - lost):
-            LOG.info("router %s: next hop %s on %s is back", router_id, each.peer, each.device)
-        self._logged[router_id] = lost
+    def _log(self, router_id: str, states: tuple[SessionState, ...]) -> None:
+        before = {(each.device, each.peer): each.is_lost for each in self._known.get(router_id, ())}
+        for each in states:
+            if each.is_lost != before.get((each.device, each.peer), False):
+                level, what = (logging.WARNING, "lost") if each.is_lost else (logging.INFO, "back")
+                LOG.log(level, "router %s: next hop %s on %s is %s", router_id, each.peer, each.device, what)
+        self._known[router_id] = states
 
     def _service(self) -> Service:
         directory = self._base.absolute()
