@@ -106,7 +106,7 @@ class Site:
 
     def next_hops(self) -> set[str]:
         """Of the default routes of the main tables, on all hosts."""
-        command = "ip route show default; ip -6 route show default proto 78"
+        command = "ip route show default; ip -6 route show default"
         text = "".join(self.in_gateway_namespace(host, "sh", "-c", command) for host in self.lab.hosts)
         words = text.split()
         return {after for word, after in itertools.pairwise(words) if word == "via"}
@@ -239,6 +239,10 @@ def test_the_next_gateway_takes_over(site: Site) -> None:
 # --- supervised next hops -----------------------------------------------------------------------------------------------
 
 
+# In `qrouter-…` and in `snat-…`, without keepalived and with it.
+BOTH = pytest.mark.parametrize("site", ["legacy", "distributed-ha"], indirect=True)
+
+
 @pytest.fixture(scope="module")
 def frr(lab: Lab) -> Iterator[FrrBfd]:
     with frr_bfd(lab, EXTERNAL) as made:
@@ -267,6 +271,7 @@ def _set_link(lab: Lab, change: str) -> None:
     lab.inside(FABRIC, lambda: ip_batch([f"link set {change}"]))
 
 
+@BOTH
 def test_a_lost_next_hop_is_avoided(site: Site, supervised: list[str], frr: FrrBfd) -> None:
     lab, (first, second) = site.lab, site.gateways()
     site.wait_for_next_hops(MACHINE, SECOND, MACHINE6, SECOND6)
@@ -286,6 +291,7 @@ def test_a_lost_next_hop_is_avoided(site: Site, supervised: list[str], frr: FrrB
     site.wait_for_next_hops(MACHINE, MACHINE6)
 
 
+@BOTH
 def test_sessions_survive_the_agent(site: Site, supervised: list[str], frr: FrrBfd) -> None:
     lab, before = site.lab, frr.failures()
     (host,) = site.speaking()  # of an HA router, the active host alone
@@ -295,3 +301,15 @@ def test_sessions_survive_the_agent(site: Site, supervised: list[str], frr: FrrB
     wait_until_no_drift(lab, host)
     assert frr.failures() == before
     assert set(frr.sessions().values()) == {"up"}
+
+
+@pytest.mark.parametrize("site", ["distributed-ha"], indirect=True)
+def test_the_active_host_alone_speaks(site: Site, supervised: list[str], frr: FrrBfd) -> None:
+    (before,) = site.speaking()
+    names = site.in_gateway_namespace(before, "ip", "-br", "link").split()
+    ha_port = next(name.partition("@")[0] for name in names if name.startswith("ha-"))
+    site.in_gateway_namespace(before, "ip", "link", "set", ha_port, "down")
+    (after,) = {*site.lab.hosts} - {before}
+    wait_until(lambda: site.speaking() == [after], SOON, f"{after} does not take over the sessions")
+    frr.wait_until_up(*supervised)
+    site.wait_for_next_hops(MACHINE, SECOND, MACHINE6, SECOND6)
