@@ -50,12 +50,12 @@ class L3Role:
     delegations: Delegations
     description: agents.AgentState
     _: KW_ONLY
+    bfd: BfdSessions
     announce_interval: float = 180.0
     repair: Callable[[], float] = lambda: 60.0
     report_soon: Callable[[], None] = lambda: None
     port_holds: PortHolds | None = None
     meters: MeterReports | None = None
-    bfd: BfdSessions | None = None
     name: str = field(default="l3", init=False)
     _applied: dict[str, Router] = field(default_factory=dict, init=False)  # as last applied here
     _last_repair: dict[str, object] = field(default_factory=dict, init=False)
@@ -106,13 +106,14 @@ class L3Role:
     def describe(self) -> Iterable[agents.AgentState]:
         routers = self.desired.all()
         problems = {**self._feed.state.problems_of(ROUTER), **self._loop.problems}
+        sessions = self.bfd.counts()
         values = {
             "routers": len(routers),
             "ex_gw_ports": sum((each.gateway is not None) + len(each.extra_gateways) for each in routers),
             "interfaces": sum(len(each.interfaces) for each in routers),
             "floating_ips": sum(len(each.floating_ips) for each in routers),
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
-            **({"bfd_sessions": sessions} if self.bfd is not None and (sessions := self.bfd.counts()) else {}),
+            **({"bfd_sessions": sessions} if sessions else {}),
         }
         yield described(self.description, values, problems)
 
@@ -143,7 +144,7 @@ class L3Role:
         active, failover = self.routers.is_active(router), self.routers.failover(router)
         lines = [*self.routers.find(router), *self.daemons.find(router, failover, active=active)]
         lines += self.delegations.find(router, active=active)
-        return [*lines, *(self.bfd.find(router, active=active) if self.bfd is not None else ())], ""
+        return [*lines, *self.bfd.find(router, active=active)], ""
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -151,9 +152,7 @@ class L3Role:
         await asyncio.to_thread(self._deactivate_orphans)
         if self.meters is not None:
             await self.meters.measure()  # before any router is changed: labels may be gone since an earlier agent
-        fifos = [self.delegations.listen(self._loop.put)]
-        if self.bfd is not None:
-            fifos.append(self.bfd.listen(lambda router_id: self._loop.put(router_id, URGENT)))
+        fifos = (self.delegations.listen(self._loop.put), self.bfd.listen(lambda key: self._loop.put(key, URGENT)))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._loop.run())
@@ -249,8 +248,7 @@ class L3Role:
         # A running keepalived that is standby proves that another host is active: that is newer than any cache.
         standby = router.ha is not None and had_keepalived and not self._is_active(router)
         problems = await self.delegations.ensure(router, active=self._is_active(router), complete=synced or standby)
-        if self.bfd is not None:
-            problems += await self.bfd.ensure(router, active=self._is_active(router), complete=synced or standby)
+        problems += await self.bfd.ensure(router, active=self._is_active(router), complete=synced or standby)
         self._applied[router_id] = router
         if applied.changes:
             self._log_changes(router_id, applied.changes)
@@ -272,8 +270,7 @@ class L3Role:
         self._forget_ha(router_id)
         await self.delegations.stop(router_id)  # first: it uses the gateway port, which may be another host's by now
         await self.daemons.stop(router_id)
-        if self.bfd is not None:
-            await self.bfd.stop(router_id)
+        await self.bfd.stop(router_id)
         async with self._metering(router_id, None):
             await asyncio.to_thread(self.routers.remove, router_id)
         self._floating_ips.forget(router_id)
