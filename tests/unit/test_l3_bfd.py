@@ -38,7 +38,7 @@ FOUR, FOUR2, SIX = (QG, "203.0.113.1"), (SECOND, "198.51.100.1"), (QG, "2001:db8
 
 
 def supervised(**values: object) -> Router:
-    return router(**{"gateway": ONE, "extra_gateways": (TWO,), "enable_default_route_bfd": True, **values})  # type: ignore[arg-type]
+    return router(**{"gateway": ONE, "extra_gateways": (TWO,), "enable_default_route_bfd": True, **values})
 
 
 def namespace_of(wanted: Router, *lost: tuple[str, str], kind: str = "router") -> DesiredRouterNamespace:
