@@ -181,7 +181,7 @@ def host(tmp_path: Path) -> Host:
 def publish(path: Path, *lost: tuple[str, str], router_id: str = "r1") -> None:
     """As the speaker does."""
     states = tuple(
-        SessionState(device, peer, "down" if (device, peer) in lost else "up", True, (device, peer) in lost)
+        SessionState(device, "own", peer, "down" if (device, peer) in lost else "up", True, (device, peer) in lost)
         for device, peer in (FOUR, FOUR2)
     )
     files.replace(path / "bfd" / files.STATES / router_id, files.encode(states))

@@ -35,6 +35,7 @@ class WantedSessions(msgspec.Struct, frozen=True, kw_only=True):
 
 class SessionState(msgspec.Struct, frozen=True, order=True):
     device: str
+    local: str
     peer: str
     state: str  # lower case, as `up`
     was_up: bool = False

@@ -40,9 +40,9 @@ class Link:
 
     @property
     def state(self) -> SessionState:
-        session = self.session
+        wanted, session = self.wanted, self.session
         state = session.state.name.lower()
-        return SessionState(self.wanted.device, self.wanted.peer, state, session.was_up, session.is_lost)
+        return SessionState(wanted.device, wanted.local, wanted.peer, state, session.was_up, session.is_lost)
 
     def send(self, packets: Iterable[Packet]) -> None:
         for each in packets:
@@ -149,6 +149,7 @@ class Speaker:
             self._check_sockets(router)
             if not (self.directory / files.STATES / router.id).exists():
                 router.written = None
+            if router.written != router.states:  # or it could not be written before
                 self._changed.add(router.id)
 
     def _load(self, path: Path, now: float) -> None:
@@ -167,15 +168,13 @@ class Speaker:
         for each in router.links.keys() - set(wanted.sessions):
             self._end(router.links.pop(each))
         timing = Timing(wanted.interval, wanted.multiplier)
-        known = {
-            (each.device, each.peer): each for each in files.read_states(self.directory / files.STATES / router.id)
-        }
+        states = files.read_states(self.directory / files.STATES / router.id)
+        known = {WantedSession(each.device, each.local, each.peer): each for each in states if each.was_up}
         for each in wanted.sessions:
             if each not in router.links:
                 router.links[each] = link = Link(router.id, each, self._session(timing))
-                before = known.get((each.device, each.peer))
-                if before is not None and before.was_up:
-                    link.session.restore(is_lost=before.is_lost, now=now)
+                if each in known:
+                    link.session.restore(is_lost=known[each].is_lost, now=now)
             link = router.links[each]
             link.session.configure(timing, now)
             self._note(link)
@@ -183,7 +182,9 @@ class Speaker:
 
     def _session(self, timing: Timing) -> Session:
         used = {link.session.discriminator for each in self._routers.values() for link in each.links.values()}
-        number = next(n for n in iter(lambda: random.randint(1, 2**32 - 1), 0) if n not in used)
+        number = random.randint(1, 2**32 - 1)
+        while number in used:
+            number = random.randint(1, 2**32 - 1)
         return Session(number, timing, random.random)
 
     def _drop(self, router_id: str) -> None:
@@ -194,17 +195,17 @@ class Speaker:
         (self.directory / files.STATES / router_id).unlink(missing_ok=True)
 
     def _write(self, router_id: str) -> None:
+        self._changed.discard(router_id)
         router = self._routers[router_id]
         states = router.states
         try:
             files.replace(self.directory / files.STATES / router_id, files.encode(states))
-        except OSError as error:
-            LOG.error("states of router %s are not written: %s", router_id, error)  # again with the next change or scan
+        except OSError as error:  # retried by the next scan
+            LOG.error("states of router %s are not written: %s", router_id, error)
             return
         for each in sorted(set(states) - set(router.written or ())):
             LOG.info("router %s: session with %s on %s: %s", router_id, each.peer, each.device, _described(each))
         router.written = states
-        self._changed.discard(router_id)
         files.notify(self.directory, router_id)
 
     # --- sockets ----------------------------------------------------------------------------------------------------
@@ -220,7 +221,11 @@ class Speaker:
             if link.sockets is None and there is not None:
                 try:
                     link.sockets = open_sockets(self.namespaces, namespace, link.wanted)
-                except (OSError, NetlinkError) as error:  # normal on a standby host, and before the agent is done
+                except (
+                    OSError,
+                    NetlinkError,
+                    ValueError,
+                ) as error:  # normal on a standby host, and before the agent is done
                     LOG.debug("router %s: %s on %s: %s", router.id, link.wanted.local, link.wanted.device, error)
                     continue
                 link.failed = False
