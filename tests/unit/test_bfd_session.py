@@ -182,6 +182,8 @@ def test_a_peer_that_wants_no_packets_gets_none() -> None:
     made.receive(packet(State.UP, min_rx=0), 0.0)
     assert made.tick(2.0) == []
     assert made.deadline == 3.0  # the detection time
+    (sent,) = made.tick(3.0)  # the peer may have restarted
+    assert (sent.state, sent.your_discriminator) == (State.DOWN, 0)
 
 
 def test_demand_mode_of_the_peer() -> None:

@@ -95,8 +95,9 @@ class Session:
         """The packets that are due, after a silent peer is noticed."""
         before = self._packet()
         if self._expires is not None and now >= self._expires:
-            self._expires, self.peer_discriminator, self._peer_demands = None, 0, False
-            self.peer_state = State.DOWN
+            self._expires, self.peer_discriminator, self.peer_state = None, 0, State.DOWN
+            # A peer that wanted no packets, and has restarted, waits for one.
+            self._peer_min_rx, self._peer_demands = 1, False
             if self.state in (State.INIT, State.UP):
                 self._leave(Diagnostic.EXPIRED)
         if self._up_by is not None and now >= self._up_by:

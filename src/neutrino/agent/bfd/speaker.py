@@ -225,7 +225,7 @@ class Speaker:
                     OSError,
                     NetlinkError,
                     ValueError,
-                ) as error:  # normal on a standby host, and before the agent is done
+                ) as error:  # normal on a standby host
                     LOG.debug("router %s: %s on %s: %s", router.id, link.wanted.local, link.wanted.device, error)
                     continue
                 link.failed = False
