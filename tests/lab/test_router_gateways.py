@@ -306,10 +306,16 @@ def test_sessions_survive_the_agent(site: Site, supervised: list[str], frr: FrrB
 @pytest.mark.parametrize("site", ["distributed-ha"], indirect=True)
 def test_the_active_host_alone_speaks(site: Site, supervised: list[str], frr: FrrBfd) -> None:
     (before,) = site.speaking()
+    (after,) = {*site.lab.hosts} - {before}
     names = site.in_gateway_namespace(before, "ip", "-br", "link").split()
     ha_port = next(name.partition("@")[0] for name in names if name.startswith("ha-"))
-    site.in_gateway_namespace(before, "ip", "link", "set", ha_port, "down")
-    (after,) = {*site.lab.hosts} - {before}
-    wait_until(lambda: site.speaking() == [after], SOON, f"{after} does not take over the sessions")
-    frr.wait_until_up(*supervised)
-    site.wait_for_next_hops(MACHINE, SECOND, MACHINE6, SECOND6)
+    site.lab.stop_agent(before, kill=True)  # the sessions there end with the addresses, not by the agent
+    try:
+        site.in_gateway_namespace(before, "ip", "link", "set", ha_port, "down")
+        wait_until(lambda: site.speaking() == [after], SOON, f"{after} does not take over the sessions")
+        frr.wait_until_up(*supervised)
+        site.wait_for_next_hops(MACHINE, SECOND, MACHINE6, SECOND6)
+    finally:
+        site.lab.start_agent(before)
+    wait_until_no_drift(site.lab, before)
+    assert site.speaking() == [after]
