@@ -12,9 +12,11 @@ from neutrino.agent.bfd import files
 from neutrino.agent.bfd.files import SessionState, WantedSession, WantedSessions
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.parts.bfd import wanted_sessions
-from neutrino.agent.l3.parts.ha import render_keepalived
+from neutrino.agent.l3.parts.ha import primary_address, render_keepalived
 from neutrino.agent.l3.router import DesiredRouterNamespace, render, router_namespaces
+from neutrino.dataplane.netlink.api import DeleteItem, SetItem
 from neutrino.dataplane.netlink.values import MAIN_TABLE, NextHop, Route, multipath_route, route
+from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.model.routing import Router, RouterInterface
 from tests.support.l3_host import NAMESPACE, Host, run
 from tests.support.routing import GATEWAY, QG, address, interface, membership, router, table
@@ -275,6 +277,34 @@ def test_other_sessions_than_the_wanted_ones_are_drift(host: Host, tmp_path: Pat
         host.send(supervised(name="again"))
         await host.until(lambda: path.read_text() != "{}", "the sessions are not repaired")
         await host.role.settle()
+        assert await host.verified()
+
+    run(host, test)
+
+
+def test_a_standby_host_has_no_sessions_and_knows_no_lost_next_hop(host: Host, tmp_path: Path) -> None:
+    primary = on_device("ha-ffffffff-aa", primary_address(membership()))
+    conf, wanted = tmp_path / "ha_confs" / "r1" / "keepalived.conf", tmp_path / "bfd" / files.WANTED / "r1"
+
+    def notify(state: str) -> None:
+        with open(tmp_path / "ha_confs" / "r1" / "state", "w") as fifo:
+            fifo.write(f'INSTANCE "VR_7" {state} 150\n')
+
+    async def test() -> None:
+        host.send(supervised(enable_default_route_ecmp=True, ha=membership()))
+        await host.until(conf.exists, "no keepalived")
+        await host.role.settle()
+        assert not wanted.exists()
+        host.netlink.apply(NAMESPACE, [SetItem(primary)])
+        notify("MASTER")
+        await host.until(wanted.exists, "the active host has no sessions")
+        publish(tmp_path, FOUR2)
+        await host.until(lambda: "nexthop via 198.51.100.1" not in conf.read_text(), "a lost next hop is used")
+        host.netlink.apply(NAMESPACE, [DeleteItem(primary)])
+        notify("BACKUP")
+        await host.until(lambda: not wanted.exists(), "the standby host has sessions")
+        await host.role.settle()
+        assert "nexthop via 198.51.100.1" in conf.read_text()
         assert await host.verified()
 
     run(host, test)

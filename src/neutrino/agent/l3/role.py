@@ -232,6 +232,8 @@ class L3Role:
         # While the router still has its gateway and addresses: a client releases its prefix through them, and keepalived
         # removes the addresses that it has set.
         if synced:
+            if known_state == STANDBY:  # first: keepalived's routes are to have all next hops here
+                await self.bfd.stop(router_id)
             await self.delegations.leave(router)
             await self.daemons.release(router)
         statuses = self._statuses_of(router)  # before it is rendered: a change meanwhile is applied in another round
