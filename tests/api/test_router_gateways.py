@@ -341,19 +341,19 @@ def test_who_may_change_gateways(api: Api, admin: Api, one: Object) -> None:
     act(api, "add", router, gateway(mine)).refused(400, "BadRequest")
 
 
-# --- ECMP -------------------------------------------------------------------------------------------------------------
+# --- flags of default routes --------------------------------------------------------------------------------------------
 
 
-def test_default_routes_over_all_gateways(api: Api, admin: Api) -> None:
+@pytest.mark.parametrize("flag", ["enable_default_route_ecmp", "enable_default_route_bfd"])
+def test_flags_of_default_routes(api: Api, admin: Api, flag: str) -> None:
     router = api.make("router")
-    assert router["enable_default_route_ecmp"] is False
-    body = {"router": {"enable_default_route_ecmp": True}}
+    assert router[flag] is False
+    body = {"router": {flag: True}}
     api.post("/routers", body).refused(403, "PolicyNotAuthorized")
     api.put(f"/routers/{router['id']}", body).refused(403, "PolicyNotAuthorized")
-    changed = admin.change("router", router["id"], enable_default_route_ecmp=True)
-    assert changed["enable_default_route_ecmp"] is True
-    assert admin.change("router", router["id"], enable_default_route_ecmp=None, name="x")["enable_default_route_ecmp"]
-    assert api.show("router", router["id"])["enable_default_route_ecmp"] is True
-    made = admin.make("router", enable_default_route_ecmp=True)
-    assert admin.show("router", made["id"])["enable_default_route_ecmp"] is True
-    admin.post("/routers", {"router": {"enable_default_route_ecmp": "x"}}).refused(400)
+    assert admin.change("router", router["id"], **{flag: True})[flag] is True
+    assert admin.change("router", router["id"], **{flag: None}, name="x")[flag] is True
+    assert api.show("router", router["id"])[flag] is True
+    made = admin.make("router", **{flag: True})
+    assert admin.show("router", made["id"])[flag] is True
+    admin.post("/routers", {"router": {flag: "x"}}).refused(400)

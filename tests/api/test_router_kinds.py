@@ -279,3 +279,11 @@ def test_auto_allocated_topology(cloud: Any) -> None:
     api.delete(path).expect(204)
     assert (api.all("/routers"), api.all("/networks", {"name": "auto_allocated_network"})) == ([], [])
     api.delete(path).expect(204)
+
+
+def test_options_are_the_defaults_of_default_routes(cloud: Any) -> None:
+    flags = ("enable_default_route_ecmp", "enable_default_route_bfd")
+    _, admin = cloud(**dict.fromkeys(flags, "true"))
+    router = admin.make("router")
+    assert [router[flag] for flag in flags] == [True, True]
+    assert admin.make("router", enable_default_route_bfd=False)["enable_default_route_bfd"] is False

@@ -73,17 +73,20 @@ def test_several_gateways(shell: Shell) -> None:
     for i in (1, 2):
         ids.append(shell.json(f"network create out{i} --external")["id"])
         shell(f"subnet create out{i}4 --network out{i} --subnet-range 198.18.{i}.0/24 --no-dhcp")
-    shell("router create multi --enable-default-route-ecmp --external-gateway out1")
+    shell("router create multi --enable-default-route-ecmp --enable-default-route-bfd --external-gateway out1")
     shown = shell.json("router show multi")
     assert (networks_of(shown), shown["enable_default_route_ecmp"]) == (ids[:1], True)
+    assert shown["enable_default_route_bfd"] is True
     shell("router add gateway multi out2 --fixed-ip subnet=out24,ip-address=198.18.2.9")
     shown = shell.json("router show multi")
     assert networks_of(shown) == ids
     assert shown["external_gateways"][1]["external_fixed_ips"][0]["ip_address"] == "198.18.2.9"
     assert shown["external_gateway_info"]["network_id"] == ids[0]
-    shell("router set multi --external-gateway out2 --external-gateway out1 --disable-default-route-ecmp")
+    off = "--disable-default-route-ecmp --disable-default-route-bfd"
+    shell(f"router set multi --external-gateway out2 --external-gateway out1 {off}")
     shown = shell.json("router show multi")
     assert (networks_of(shown), shown["enable_default_route_ecmp"]) == (ids[::-1], False)
+    assert shown["enable_default_route_bfd"] is False
     shell("router remove gateway multi out2")
     assert networks_of(shell.json("router show multi")) == ids[:1]
     shell("router add gateway multi out2")

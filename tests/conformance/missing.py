@@ -4,7 +4,6 @@ from __future__ import annotations
 
 # Feature -> aliases.
 MISSING: dict[str, str] = {
-    "supervision of a router's next hops": "enable-default-route-bfd",
     "what Neutron has for OVN alone": "pvlan floating-ip-distributed l3-agent-scheduler-ha-chassis-priority ecmp_routes",
 }
 

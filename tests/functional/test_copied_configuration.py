@@ -114,7 +114,7 @@ def test_the_agent_runs_with_neutrons_files(server: NeutronsServer, tmp_path: Pa
     [
         (
             "server",
-            "[DEFAULT] enable_default_route_bfd = true is refused: next hops of default routes are not supervised",
+            "[DEFAULT] ipam_driver = mine is refused: addresses are allocated by the server itself",
         ),
         (
             "agent",
@@ -128,7 +128,7 @@ def test_what_asks_for_a_missing_function_refuses_the_start(
     file = tmp_path / "own.conf"
     file.write_text(
         f"[DEFAULT]\nauth_strategy = noauth\nbind_port = {free_port()}\nstate_path = {tmp_path}\n"
-        "enable_default_route_bfd = true\n"
+        "ipam_driver = mine\n"
         f"[ovs]\nuse_veth_interconnection = true\n"
         f"[feed]\nserver = unix:{server.directory}/feed.sock\ncredential_file = {file}\n"
     )

@@ -162,7 +162,8 @@ def test_policies_of_gateways_floating_ips_and_port_forwardings_reach_the_router
 def test_further_gateways_reach_the_routers_host(server: Server, tmp_path: Path) -> None:
     admin = Api(server.app).as_admin()
     one, two, (network, subnet) = outside(admin), outside(admin, "172.25.0.0/24"), inside(admin)
-    router = admin.make("router", external_gateway_info=gateway(one), enable_default_route_ecmp=True)
+    flags = {"enable_default_route_ecmp": True, "enable_default_route_bfd": True}
+    router = admin.make("router", external_gateway_info=gateway(one), **flags)
     attach(admin, router, subnet_id=subnet["id"]).expect(200)
     path = f"/routers/{router['id']}"
 
@@ -179,8 +180,12 @@ def test_further_gateways_reach_the_routers_host(server: Server, tmp_path: Path)
                     return False
                 several = (served.gateway, *served.extra_gateways)
                 where = tuple(each.network_id for each in served.floating_ips)
-                return served.enable_default_route_ecmp and (
-                    [each.network_id for each in several] == [each["id"] for each in networks] and where == floating
+                return (
+                    served.enable_default_route_ecmp
+                    and served.enable_default_route_bfd
+                    and (
+                        [each.network_id for each in several] == [each["id"] for each in networks] and where == floating
+                    )
                 )
 
             await until(lambda: has(one), "one gateway")

@@ -7,6 +7,7 @@ in by the other is lost. `BEYOND` is behind both of its addresses.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,12 +20,14 @@ from neutrino.lab.hosts.fabric import checksum_in_software
 from neutrino.lab.hosts.namespaces import ip_batch
 from neutrino.lab.settings import FABRIC
 from tests.support.dvr_lab import OPTIONS
+from tests.support.frr_peer import FrrBfd, frr_bfd
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
 from tests.support.lab_trace import check_arrives
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
+    MACHINE6,
     SOON,
     connect,
     delete_router,
@@ -48,6 +51,7 @@ KINDS: dict[str, Object] = {
     "distributed-ha": {"distributed": True, "ha": True},
 }
 _SYN6 = f"ip6 and tcp and dst host {BEYOND6}"
+BFD_MILLISECONDS = 300
 FLOWS = 24  # that all of them take one of two next hops by chance: once in 2^23
 
 
@@ -55,7 +59,8 @@ FLOWS = 24  # that all of them take one of two next hops by chance: once in 2^23
 def lab() -> Iterator[Lab]:
     with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
         options = Path(directory) / "l3.conf"
-        options.write_text(OPTIONS.format(mode="dvr_snat"))
+        bfd = f"[DEFAULT]\nbfd_interval = {BFD_MILLISECONDS}\n"
+        options.write_text(OPTIONS.format(mode="dvr_snat") + bfd)
         with routed_lab(hosts=2, agent_config_files=(str(options),)) as made:
             _connect_machine(made)
             yield made
@@ -98,6 +103,24 @@ class Site:
         shown = self.lab.api.show("router", self.router["id"])["external_gateways"]
         addresses = [[f["ip_address"] for f in each["external_fixed_ips"]] for each in shown]
         return [next(ip for ip in several if ":" not in ip) for several in addresses]
+
+    def next_hops(self) -> set[str]:
+        """Of the default routes of the main tables, on all hosts."""
+        command = "ip route show default; ip -6 route show default"
+        text = "".join(self.in_gateway_namespace(host, "sh", "-c", command) for host in self.lab.hosts)
+        words = text.split()
+        return {after for word, after in itertools.pairwise(words) if word == "via"}
+
+    def wait_for_next_hops(self, *wanted: str) -> None:
+        wait_until(lambda: self.next_hops() == set(wanted), SOON, f"default routes are not over {wanted}")
+
+    def speaking(self) -> list[str]:
+        """The hosts that have BFD sessions of the router."""
+        return [host for host in self.lab.hosts if ":3784" in self.in_gateway_namespace(host, "ss", "-Hunl")]
+
+    def in_gateway_namespace(self, host: str, *argv: str) -> str:
+        name = f"{'snat' if self.router['distributed'] else 'qrouter'}-{self.router['id']}"
+        return str(self.lab.run(host, ["ip", "netns", "exec", name, *argv], check=False).stdout)
 
     def act(self, verb: str, *networks: Object) -> None:
         body = {"router": {"external_gateways": [{"network_id": each["id"]} for each in networks]}}
@@ -211,3 +234,88 @@ def test_the_next_gateway_takes_over(site: Site) -> None:
     assert site.sources() == {first}
     for host in lab.hosts:
         wait_until_no_drift(lab, host)
+
+
+# --- supervised next hops -----------------------------------------------------------------------------------------------
+
+
+# In `qrouter-…` and in `snat-…`, without keepalived and with it.
+BOTH = pytest.mark.parametrize("site", ["legacy", "distributed-ha"], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def frr(lab: Lab) -> Iterator[FrrBfd]:
+    with frr_bfd(lab, EXTERNAL) as made:
+        yield made
+
+
+@pytest.fixture
+def supervised(site: Site, frr: FrrBfd) -> Iterator[list[str]]:
+    """The router's addresses, each with a BFD session."""
+    lab, devices = site.lab, {MACHINE: "eth0", MACHINE6: "eth0", SECOND: "eth1", SECOND6: "eth1"}
+    shown = lab.api.show("router", site.router["id"])["external_gateways"]
+    fixed = [[f["ip_address"] for f in each["external_fixed_ips"]] for each in shown]
+    own = [next(ip for ip in fixed[i] if (":" in ip) == six) for i in (0, 1) for six in (False, True)]
+    for router, (local, device) in zip(own, devices.items(), strict=True):
+        frr.add(router, local, device, BFD_MILLISECONDS)
+    lab.api.update("router", site.router["id"], enable_default_route_ecmp=True, enable_default_route_bfd=True)
+    frr.wait_until_up(*own)
+    yield own
+    flags = {"enable_default_route_ecmp": False, "enable_default_route_bfd": False}
+    lab.api.update("router", site.router["id"], **flags)
+    wait_until(lambda: not site.speaking(), SOON, "BFD sessions are left")
+    frr.clear()
+
+
+def _set_link(lab: Lab, change: str) -> None:
+    lab.inside(FABRIC, lambda: ip_batch([f"link set {change}"]))
+
+
+@BOTH
+def test_a_lost_next_hop_is_avoided(site: Site, supervised: list[str], frr: FrrBfd) -> None:
+    lab, (first, second) = site.lab, site.gateways()
+    site.wait_for_next_hops(MACHINE, SECOND, MACHINE6, SECOND6)
+    _set_link(lab, "machine2 down")  # the router's own link stays up
+    site.wait_for_next_hops(MACHINE, MACHINE6)
+    assert site.sources() == {first}
+    lab.api.update("router", site.router["id"], enable_default_route_ecmp=False)
+    _set_link(lab, "machine2 up")
+    frr.wait_until_up(*supervised)
+    site.wait_for_next_hops(MACHINE, MACHINE6)
+    # Without ECMP, the second gateway stands in for the first.
+    _set_link(lab, "machine down")
+    site.wait_for_next_hops(SECOND, SECOND6)
+    assert site.sources() == {second}
+    _set_link(lab, "machine up")
+    frr.wait_until_up(*supervised)
+    site.wait_for_next_hops(MACHINE, MACHINE6)
+
+
+@BOTH
+def test_sessions_survive_the_agent(site: Site, supervised: list[str], frr: FrrBfd) -> None:
+    lab, before = site.lab, frr.failures()
+    (host,) = site.speaking()  # of an HA router, the active host alone
+    lab.stop_agent(host, kill=True)
+    assert site.speaking() == [host]
+    lab.start_agent(host)
+    wait_until_no_drift(lab, host)
+    assert frr.failures() == before
+    assert set(frr.sessions().values()) == {"up"}
+
+
+@pytest.mark.parametrize("site", ["distributed-ha"], indirect=True)
+def test_the_active_host_alone_speaks(site: Site, supervised: list[str], frr: FrrBfd) -> None:
+    (before,) = site.speaking()
+    (after,) = {*site.lab.hosts} - {before}
+    names = site.in_gateway_namespace(before, "ip", "-br", "link").split()
+    ha_port = next(name.partition("@")[0] for name in names if name.startswith("ha-"))
+    site.lab.stop_agent(before, kill=True)  # the sessions there end with the addresses, not by the agent
+    try:
+        site.in_gateway_namespace(before, "ip", "link", "set", ha_port, "down")
+        wait_until(lambda: site.speaking() == [after], SOON, f"{after} does not take over the sessions")
+        frr.wait_until_up(*supervised)
+        site.wait_for_next_hops(MACHINE, SECOND, MACHINE6, SECOND6)
+    finally:
+        site.lab.start_agent(before)
+    wait_until_no_drift(site.lab, before)
+    assert site.speaking() == [after]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from neutrino.agent.context import PortHolds
+from neutrino.agent.l3.bfd import BfdSessions
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, RouterResult
@@ -106,11 +107,16 @@ class Host:
         supervisor = Supervisor(self.processes)
         kinds = frozenset(kind for each in BUILT_IN for kind in each.kinds)
         desired = DesiredRouters(self.feed, lambda router: self.refusals.get(router.id), kinds)
+        bfd = BfdSessions(supervisor, options)
         self.role = L3Role(
-            Routers(services, lambda namespace: self.flushes, options, desired, [self.extension]),
+            Routers(
+                *(services, lambda namespace: self.flushes, options, desired, [self.extension]),
+                lost_next_hops=bfd.lost_next_hops,
+            ),
             RouterDaemons(supervisor, options),
             Delegations(supervisor, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
+            bfd=bfd,
             repair=lambda: self.repair,
             port_holds=self.port_holds,
         )

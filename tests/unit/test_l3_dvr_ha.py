@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from neutrino.agent.context import PortHolds
+from neutrino.agent.l3.bfd import BfdSessions
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.parts.distributed import render_neighbours
@@ -154,7 +155,8 @@ class Host:
         self.daemons = RouterDaemons(watch, options)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
         delegations = Delegations(watch, options, functools.partial(self.feed.status, SUBNET), PortHolds())
-        self.role = L3Role(self.dataplane, self.daemons, delegations, description)
+        bfd = BfdSessions(watch, options)
+        self.role = L3Role(self.dataplane, self.daemons, delegations, description, bfd=bfd)
 
     def send(self, new: Router | None) -> None:
         known = self.feed.state.objects["router"]

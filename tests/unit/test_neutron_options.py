@@ -258,14 +258,14 @@ def test_all_refused_options_are_in_one_message(tmp_path: Path) -> None:
     """Each by the program that would need them."""
     conf = configured(
         tmp_path,
-        "[DEFAULT]\nenable_default_route_bfd = True\n"
+        "[DEFAULT]\nenable_new_agents = False\n"
         "interface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver\n"
         "external_dns_driver =\nipam_driver = mine\n[OVS]\nuse_veth_interconnection = yes\n",
     )
     with pytest.raises(RefusedToStart) as refused:
         findings.refuse(conf, findings.SERVER)
     assert str(refused.value) == (
-        "[DEFAULT] enable_default_route_bfd = True is refused: next hops of default routes are not supervised; "
+        "[DEFAULT] enable_new_agents = False is refused: new agents are enabled; a host needs a credential to become one; "
         "[DEFAULT] ipam_driver = mine is refused: addresses are allocated by the server itself"
     )
     with pytest.raises(RefusedToStart) as refused:
@@ -285,6 +285,7 @@ def test_all_refused_options_are_in_one_message(tmp_path: Path) -> None:
         ("DEFAULT", "dhcp_driver = neutron.agent.linux.dhcp.Dnsmasq"),
         ("DEFAULT", "ipam_driver = internal"),
         ("DEFAULT", "network_scheduler_driver = neutron.scheduler.dhcp_agent_scheduler.WeightScheduler"),
+        ("DEFAULT", "enable_default_route_bfd = True"),
         ("DEFAULT", "enable_default_route_ecmp = False"),
         ("quotas", "quota_driver = neutron.db.quota.driver.DbQuotaDriver"),
         ("agent", "prevent_arp_spoofing = True"),

@@ -215,9 +215,10 @@ def test_a_further_gateway_answers_itself(gateways: Gateways) -> None:
     assert (traced.verdict, traced.there.end_router_id) == (DELIVERED, "r")
 
 
-def test_of_equal_default_routes_the_host_has_chosen(gateways: Gateways) -> None:
+@pytest.mark.parametrize("flag", ["enable_default_route_ecmp", "enable_default_route_bfd"])
+def test_of_several_default_routes_the_host_has_chosen(gateways: Gateways, flag: str) -> None:
     cloud = gateways.cloud
-    cloud.change_router("r", enable_default_route_ecmp=True)
+    cloud.change_router("r", **{flag: True})
     first = cloud.trace("a", "198.51.100.9")
     assert first.there.end_network_id == "one"
     leaving = msgspec.structs.replace(
@@ -232,5 +233,5 @@ def test_of_equal_default_routes_the_host_has_chosen(gateways: Gateways) -> None
     sent = cloud.packet("10.0.0.10", "198.51.100.9", eth_src=cloud.ports["a"].port.mac_address)
     again = compute(first.snapshot, first.origin, sent, chosen=chosen)
     assert (again.end_network_id, again.packet.source) == ("two", "172.24.2.9")
-    cloud.change_router("r", enable_default_route_ecmp=False)
+    cloud.change_router("r", **{flag: False})
     assert chosen_gateways(cloud.snapshot(), collected) == frozenset()

@@ -1,4 +1,4 @@
-"""Supervises the daemons of all roles: dnsmasq, radvd, keepalived, DHCPv6 clients and the metadata proxy.
+"""Supervises the daemons of all roles: dnsmasq, radvd, keepalived, DHCPv6 clients, the BFD speaker, the metadata proxy.
 
 A role gives a `Service` (a daemon and its configuration files) to `Supervisor.ensure`, which starts, restarts or reloads
 the daemon, or leaves it alone. Daemons outlive the agent; the next agent recognises them by their marks.

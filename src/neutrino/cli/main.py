@@ -26,6 +26,7 @@ COMMANDS = {
     "history": "neutrino.cli.history.command:history",
     "pki": "neutrino.cli.pki.command:pki",
     "metadata": "neutrino.cli.main:metadata_proxy",
+    "bfd": "neutrino.cli.main:bfd_speaker",
     "doctor": "neutrino.cli.doctor.command:doctor",
     "status": "neutrino.cli.status.command:status",
     "vm": "neutrino.cli.lab:vm",
@@ -140,6 +141,9 @@ def build_parser() -> argparse.ArgumentParser:
     metadata.add_argument("--log-json", action="store_true", help="log lines as JSON")
     metadata.add_argument("--debug", action="store_true", help="log at DEBUG")
     metadata.add_argument("--monitor-interval", type=float, default=5.0, help="seconds between two writes")
+    bfd = commands.add_parser("bfd")  # started by the agent too
+    bfd.add_argument("--directory", required=True, help="where the agent's files are")
+    bfd.add_argument("--format", required=True, help="of these files: a speaker of another one is restarted")
     return parser
 
 
@@ -149,6 +153,13 @@ def metadata_proxy(args: argparse.Namespace) -> None:
 
     log = "json" if args.log_json else ""
     run(args.socket, args.user, args.group, args.monitor_file, args.monitor_interval, log, args.debug)
+
+
+def bfd_speaker(args: argparse.Namespace) -> None:
+    """The BFD process of the L3 role. Here for the same reason."""
+    from neutrino.agent.bfd.process import run
+
+    run(args.directory)
 
 
 # --- stand-in instances and the lab -----------------------------------------------------------------------------------

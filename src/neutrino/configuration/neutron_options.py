@@ -196,7 +196,6 @@ REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
             "enable_services_on_agents_with_admin_state_down": Refusal(
                 FALSE, "networks leave DHCP agents that are disabled"
             ),
-            "enable_default_route_bfd": Refusal(FALSE, "next hops of default routes are not supervised"),
         },
         "database": {
             "connection_parameters": Refusal(EMPTY, "append the parameters to connection, after a question mark")

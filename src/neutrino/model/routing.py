@@ -130,6 +130,7 @@ class Router(Object, frozen=True, kw_only=True, omit_defaults=True):
     gateway: RouterInterface | None = None
     extra_gateways: tuple[RouterInterface, ...] = ()  # further ones, in order
     enable_default_route_ecmp: bool = False  # default routes over the next hops of all gateways, not of the first
+    enable_default_route_bfd: bool = False  # a next hop whose BFD session has failed is left out of default routes
     gateway_qos_policy_id: str = ""  # the gateway's own, or that of its external network
     enable_snat: bool = True
     interfaces: tuple[RouterInterface, ...] = ()

@@ -73,6 +73,7 @@ from tests.conformance.probes.routers import (
     single_routes,
     speaker_with_peer_and_network,
     speakers_of_agents,
+    supervised_next_hops,
     typed_router,
 )
 
@@ -127,6 +128,7 @@ PROBES: dict[str, Probe] = {
     "extraroute-atomic": single_routes,
     "external-gateway-multihoming": several_gateways,
     "enable-default-route-ecmp": default_routes_over_all,
+    "enable-default-route-bfd": supervised_next_hops,
     "router-service-type": typed_router,
     "l3_agent_scheduler": routers_of_agents,
     "router-admin-state-down-before-update": kind_while_up,

@@ -42,6 +42,14 @@ def default_routes_over_all(server: LiveServer, shown: Shown) -> None:
     server.ask("DELETE", f"/v2.0/routers/{router['id']}")
 
 
+def supervised_next_hops(server: LiveServer, shown: Shown) -> None:
+    router = server.ask("POST", "/v2.0/routers", {"router": {"enable_default_route_bfd": True}})["router"]
+    assert router["enable_default_route_bfd"] is True
+    path, body = f"/v2.0/routers/{router['id']}", {"router": {"enable_default_route_bfd": False}}
+    assert server.ask("PUT", path, body)["router"]["enable_default_route_bfd"] is False
+    server.ask("DELETE", path)
+
+
 def typed_router(server: LiveServer, shown: Shown) -> None:
     service_type = shown["flavors"]["id"]
     body = {"router": {"service_type_id": service_type}}

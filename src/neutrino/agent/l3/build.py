@@ -5,6 +5,7 @@ from functools import partial
 
 from neutrino.agent.config import load_extensions
 from neutrino.agent.context import RoleContext
+from neutrino.agent.l3.bfd import BfdSessions
 from neutrino.agent.l3.config import MeterOptions, describe, l3_options, refusal
 from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.extension_api import GROUP
@@ -38,11 +39,14 @@ def build(context: RoleContext) -> L3Role:
     services = ServiceNamespaces(RealNetlink(namespaces), context.switch.ovsdb, nft, conf.state_path)
     meters = Meters(nft, services.netlink.namespaces, conf.state_path, time.time)
     desired = DesiredRouters(feed, lambda router: refusal(router, options), kinds)
+    bfd = BfdSessions(supervisor, options)
+    others = leftovers(conf, services, namespaces)
     return L3Role(
-        Routers(services, KernelConntrack, options, desired, extensions, leftovers(conf, services, namespaces)),
+        Routers(services, KernelConntrack, options, desired, extensions, others, bfd.lost_next_hops),
         RouterDaemons(supervisor, options),
         Delegations(supervisor, options, partial(feed.status, SUBNET), port_holds),
         describe(conf),
+        bfd=bfd,
         announce_interval=conf.send_arp_interval,
         repair=lambda: context.intervals.repair,
         report_soon=context.report_soon,

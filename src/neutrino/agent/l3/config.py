@@ -36,6 +36,8 @@ class L3Options:
     min_rtr_adv_interval: int = option(30, "Fewest seconds between router advertisements.", min=3)  # limits: RFC 4861
     max_rtr_adv_interval: int = option(100, "Most seconds between them.", min=4, max=1800)
     radvd_user: str = option("", "User that radvd runs as; empty: the agent's.")
+    bfd_interval: int = option(1000, "Milliseconds between BFD packets of a next hop.", min=100, max=60000)
+    bfd_multiplier: int = option(3, "Missed BFD packets after which a next hop is left out.", min=1, max=255)
     vendor_pen: int = option(8888, "The private enterprise number in DHCPv6 clients' DUID.", min=1, max=2**32 - 1)
 
 

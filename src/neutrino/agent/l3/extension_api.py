@@ -77,6 +77,7 @@ class RouterNamespace:
     objects: Objects = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     """Those of the kinds that extensions declare."""
     link: tuple[str, str] | None = None  # addresses of rfp-… here and fpr-… in fip-…, of a distributed router
+    lost_next_hops: frozenset[tuple[str, str]] = frozenset()  # device and address of those that BFD has found to fail
 
     @property
     def gateway(self) -> RouterInterface | None:

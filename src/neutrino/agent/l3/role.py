@@ -1,7 +1,7 @@
 """The L3 role: reconciles each router of this host until actual state is desired state.
 
-A router is queued when the server changes it or an object that it depends on, when keepalived reports a failover, when
-a device of it is removed from the bridge, and by the periodic resync, to repair drift.
+A router is queued when the server changes it or an object that it depends on, when keepalived reports a failover or BFD a
+next hop that is lost or back, when a device of it is removed from the bridge, and by the periodic resync, to repair drift.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from neutrino.agent.context import PortHolds
+from neutrino.agent.l3.bfd import BfdSessions
 from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
 from neutrino.agent.l3.extension_api import RouterResult
 from neutrino.agent.l3.meters import MeterReports
@@ -49,6 +50,7 @@ class L3Role:
     delegations: Delegations
     description: agents.AgentState
     _: KW_ONLY
+    bfd: BfdSessions
     announce_interval: float = 180.0
     repair: Callable[[], float] = lambda: 60.0
     report_soon: Callable[[], None] = lambda: None
@@ -104,12 +106,14 @@ class L3Role:
     def describe(self) -> Iterable[agents.AgentState]:
         routers = self.desired.all()
         problems = {**self._feed.state.problems_of(ROUTER), **self._loop.problems}
+        sessions = self.bfd.counts()
         values = {
             "routers": len(routers),
             "ex_gw_ports": sum((each.gateway is not None) + len(each.extra_gateways) for each in routers),
             "interfaces": sum(len(each.interfaces) for each in routers),
             "floating_ips": sum(len(each.floating_ips) for each in routers),
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
+            **({"bfd_sessions": sessions} if sessions else {}),
         }
         yield described(self.description, values, problems)
 
@@ -139,7 +143,8 @@ class L3Role:
             return [], ""
         active, failover = self.routers.is_active(router), self.routers.failover(router)
         lines = [*self.routers.find(router), *self.daemons.find(router, failover, active=active)]
-        return [*lines, *self.delegations.find(router, active=active)], ""
+        lines += self.delegations.find(router, active=active)
+        return [*lines, *self.bfd.find(router, active=active)], ""
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -147,7 +152,7 @@ class L3Role:
         await asyncio.to_thread(self._deactivate_orphans)
         if self.meters is not None:
             await self.meters.measure()  # before any router is changed: labels may be gone since an earlier agent
-        prefixes = self.delegations.listen(self._loop.put)
+        fifos = (self.delegations.listen(self._loop.put), self.bfd.listen(lambda key: self._loop.put(key, URGENT)))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._loop.run())
@@ -159,7 +164,7 @@ class L3Role:
                 if self.meters is not None:
                     group.create_task(self.meters.run())
         finally:
-            for fifo in (prefixes, *self._ha_fifos.values()):
+            for fifo in (*fifos, *self._ha_fifos.values()):
                 fifo.close()
 
     def _deactivate_orphans(self) -> None:
@@ -227,6 +232,8 @@ class L3Role:
         # While the router still has its gateway and addresses: a client releases its prefix through them, and keepalived
         # removes the addresses that it has set.
         if synced:
+            if known_state == STANDBY:  # first: keepalived's routes are to have all next hops here
+                await self.bfd.stop(router_id)
             await self.delegations.leave(router)
             await self.daemons.release(router)
         statuses = self._statuses_of(router)  # before it is rendered: a change meanwhile is applied in another round
@@ -243,6 +250,7 @@ class L3Role:
         # A running keepalived that is standby proves that another host is active: that is newer than any cache.
         standby = router.ha is not None and had_keepalived and not self._is_active(router)
         problems = await self.delegations.ensure(router, active=self._is_active(router), complete=synced or standby)
+        problems += await self.bfd.ensure(router, active=self._is_active(router), complete=synced or standby)
         self._applied[router_id] = router
         if applied.changes:
             self._log_changes(router_id, applied.changes)
@@ -264,6 +272,7 @@ class L3Role:
         self._forget_ha(router_id)
         await self.delegations.stop(router_id)  # first: it uses the gateway port, which may be another host's by now
         await self.daemons.stop(router_id)
+        await self.bfd.stop(router_id)
         async with self._metering(router_id, None):
             await asyncio.to_thread(self.routers.remove, router_id)
         self._floating_ips.forget(router_id)

@@ -22,6 +22,7 @@ import msgspec
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, SNAT_PORT, TO_FIP, device, router_namespace, snat_namespace
+from neutrino.agent.l3.parts.bfd import BfdPackets
 from neutrino.agent.l3.parts.delegation import PrefixDelegation
 from neutrino.agent.l3.parts.devices import Devices
 from neutrino.agent.l3.parts.distributed import DistributedRouting
@@ -45,6 +46,7 @@ BUILT_IN: tuple[L3Extension, ...] = (
     Devices(),
     RouterAdvertisements(),
     FurtherGateways(),
+    BfdPackets(),
     Nat(),
     RouterQos(),
     Metadata(),

@@ -59,6 +59,7 @@ class Routers:
     desired: DesiredRouters
     extensions: Sequence[L3Extension] = ()
     leftovers: Leftovers | None = None
+    lost_next_hops: Callable[[Router], frozenset[tuple[str, str]]] = lambda router: frozenset()
 
     def __post_init__(self) -> None:
         self._leftovers = self.leftovers or ignored(self.services)
@@ -221,8 +222,9 @@ class Routers:
         link = self._fips.link(router) if router.distributed else None
         # Only proxies depend on it: other routers are spared the reading.
         active = not router.ndp_proxies or (keepalived and self.is_active(router))
+        lost = self.lost_next_hops(router)
         for each in router_namespaces(router, self.options, self.desired.objects(), link):
-            yield render(each, self.extensions, active=active)
+            yield render(dataclasses.replace(each, lost_next_hops=lost), self.extensions, active=active)
 
     def _stale(self, router: Router) -> list[str]:
         """A `snat-…` that a distributed router has here no longer."""

@@ -15,6 +15,7 @@ OPTIONS = [
         default=False,
         help="Default for `enable_ndp_proxy` of routers whose external network supports NDP proxies.",
     ),
+    cfg.BoolOpt("enable_default_route_bfd", default=False, help="Default for `enable_default_route_bfd` of routers."),
     cfg.BoolOpt("enable_default_route_ecmp", default=False, help="Default for `enable_default_route_ecmp` of routers."),
     cfg.StrOpt(
         "router_scheduler_driver",

@@ -61,6 +61,7 @@ EXTENSIONS = (
     Extension(
         "enable-default-route-ecmp", "Enable Default Route ECMP", "Default routes over all gateways of a router."
     ),
+    Extension("enable-default-route-bfd", "Enable Default Route BFD", "Next hops of default routes supervised by BFD."),
     Extension("extraroute", "Neutron Extra Route", "Routes beyond those of a router's own networks."),
     Extension("extraroute-atomic", "Atomically add/remove extra routes", "Single routes added and removed."),
     Extension("dvr", "Distributed Virtual Router", "Routers on every host that needs them."),
@@ -186,6 +187,7 @@ def build(services: Services) -> RouterPlugin:
             "ha": conf.l3_ha,
             "enable_snat": conf.enable_snat_by_default,
             "enable_ndp_proxy": conf.enable_ndp_proxy_by_default,
+            "enable_default_route_bfd": conf.enable_default_route_bfd,
             "enable_default_route_ecmp": conf.enable_default_route_ecmp,
         },
     )

@@ -215,6 +215,7 @@ ROUTER = {
             "external_gateway_info:network_id": ADMIN_OR_MEMBER,
             "external_gateway_info:enable_snat": ADMIN,
             "external_gateway_info:external_fixed_ips": ADMIN,
+            "enable_default_route_bfd": ADMIN,
             "enable_default_route_ecmp": ADMIN,
         },
     ),

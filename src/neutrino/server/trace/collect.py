@@ -139,8 +139,9 @@ def follow(
 
 
 def chosen_gateways(snapshot: Snapshot, collected: Collected) -> frozenset[str]:
-    """The gateways by which hosts send the packet on, of routers with default routes over several."""
-    routers = (each.router for each in snapshot.routers.values() if each.router.enable_default_route_ecmp)
+    """The gateways by which hosts send the packet on, of routers whose hosts choose them: with ECMP or BFD."""
+    several = (each.router for each in snapshot.routers.values())
+    routers = (each for each in several if each.enable_default_route_ecmp or each.enable_default_route_bfd)
     macs = {
         gateway.mac_address.lower(): gateway.id
         for router in routers

@@ -80,8 +80,8 @@ def _addresses(namespace: RouterNamespace) -> Iterator[Address]:
 def _routes(namespace: RouterNamespace) -> Iterator[Route]:
     """Default routes, further subnets of the external network, and the router's extra routes."""
     router, ipv6_gateway = namespace.router, namespace.options.ipv6_gateway
-    if router.enable_default_route_ecmp and router.extra_gateways:
-        yield from gateways.default_routes(namespace.gateways, ipv6_gateway)
+    if router.extra_gateways and (router.enable_default_route_ecmp or namespace.lost_next_hops):
+        yield from gateways.routes_over_all(namespace)
     else:
         yield from default_routes(namespace.outside, namespace.gateway, ipv6_gateway)
     for each in namespace.router.routes:

@@ -138,6 +138,25 @@ def _sets(router: Router, gateways: dict[int, RouterInterface]) -> Iterator[Set]
 # --- next hops --------------------------------------------------------------------------------------------------------
 
 
+def routes_over_all(namespace: RouterNamespace) -> Iterator[Route]:
+    """The main table's default routes, without next hops that are lost.
+
+    With ECMP over all others; without it by the first gateway or, while its next hop is lost, by the next gateway that
+    has one. Where all are lost, all stay: without a route, packets would be lost all the same, and the fault may be ours.
+    """
+    router, lost = namespace.router, namespace.lost_next_hops
+    hops: dict[str, list[NextHop]] = {}
+    for name, gateway in namespace.gateways.items():
+        for everything, hop in next_hops(name, gateway, namespace.options.ipv6_gateway):
+            hops.setdefault(everything, []).append(hop)
+    for everything, several in hops.items():
+        alive = [hop for hop in several if (hop.device, hop.via) not in lost] or several
+        if router.enable_default_route_ecmp:
+            yield multipath_route(everything, alive)
+        elif several[0].device == namespace.outside:  # an IP version that the first gateway lacks has no route
+            yield multipath_route(everything, alive[:1])
+
+
 def default_routes(
     gateways: Mapping[str, RouterInterface], ipv6_gateway: str = "", *, table: int = MAIN_TABLE
 ) -> Iterator[Route]:

@@ -76,6 +76,7 @@ ROUTER = Resource(
         Attribute("status", t.Text(16), sort=True),
         writable("external_gateway_info", _GATEWAY_OR_NONE, default=None, shown_null=True, guarded=True),
         Attribute("external_gateways", GATEWAYS),
+        writable("enable_default_route_bfd", t.Nullable(t.Bool()), default=None, guarded=True),
         writable("enable_default_route_ecmp", t.Nullable(t.Bool()), default=None, guarded=True),
         Attribute("enable_snat", t.Bool(), filter=True, sort=True),
         Attribute("routes", ROUTES, put=True),

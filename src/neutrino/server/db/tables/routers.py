@@ -23,6 +23,7 @@ routers = object_table(
     flags("distributed", "ha", default=False),
     flags("enable_ndp_proxy", default=False, server_default=sa.false()),
     flags("enable_default_route_ecmp", default=False),
+    flags("enable_default_route_bfd", default=False),
     optional_ids("gw_port_id"),
     # The ports of further gateways, in order; `gw_port_id` is the first one.
     json("extra_gw_port_ids"),

@@ -48,7 +48,7 @@ from neutrino.server.view_collection import one_by_one
 
 _f, _a, _rp = t.floatingips.c, t.ip_allocations.c, t.router_ports.c
 KIND = ("distributed", "ha")  # the attributes that make a router's kind
-ECMP = "enable_default_route_ecmp"
+DEFAULT_ROUTE_FLAGS = ("enable_default_route_ecmp", "enable_default_route_bfd")
 NOT_COLUMNS = ("external_gateway_info", "enable_ndp_proxy", *KIND)
 
 
@@ -63,7 +63,7 @@ class Routers:
     delegation: PrefixDelegation
     defaults: Mapping[
         str, bool
-    ]  # of what a request may leave out: distributed, ha, enable_snat, enable_ndp_proxy, …_ecmp
+    ]  # of what a request may leave out: distributed, ha, enable_snat, enable_ndp_proxy, …_ecmp, …_bfd
 
     @property
     def _gateways(self) -> Gateways:
@@ -121,7 +121,7 @@ class Routers:
             request = self._gateways.request(connection, context, values["external_gateway_info"])
             ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
             new = _new(values, {**kind, **ha}, request) | {
-                ECMP: self._kind(values, ECMP),
+                **{name: self._kind(values, name) for name in DEFAULT_ROUTE_FLAGS},
                 "enable_ndp_proxy": is_enabled_on_create(
                     *(connection, values["id"], values.get("enable_ndp_proxy"), request.network_id),
                     default=self.defaults["enable_ndp_proxy"],
@@ -399,8 +399,8 @@ def _new(values: Object, kind: Mapping[str, Any], request: GatewayRequest) -> Ob
 
 
 def _columns(values: Object) -> Object:
-    """The values of a request that are columns of the router; null for ECMP leaves it as it is."""
-    left = NOT_COLUMNS if values.get(ECMP) is not None else (*NOT_COLUMNS, ECMP)
+    """The values of a request that are columns of the router; null for ECMP or BFD leaves it as it is."""
+    left = {*NOT_COLUMNS, *(name for name in DEFAULT_ROUTE_FLAGS if values.get(name) is None)}
     return {name: value for name, value in values.items() if name not in left}
 
 

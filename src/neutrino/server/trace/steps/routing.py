@@ -4,7 +4,8 @@ destination translated → router's own address, metadata → route → address 
 → source translated → MTU → next hop
 
 Of several gateways, a translated connection leaves by the one that has its external address; all else by the first, or
-with ECMP by the one that the kernel chooses: the first here, unless a host has answered which (`Walk.chosen`).
+with ECMP by the one that the kernel chooses, with BFD by one that is not lost: the first here, unless a host has answered
+which (`Walk.chosen`).
 """
 
 from dataclasses import dataclass
@@ -88,14 +89,15 @@ def find_route(
 def _default_route(
     part: Part, destination: str, marked: RouterInterface | None, chosen: frozenset[str]
 ) -> Route | None:
-    """By the marked gateway, or the first; with ECMP, by any."""
+    """By the marked gateway, or the first; with ECMP or BFD, by any."""
     version = 6 if ":" in destination else 4
     prefix = "::/0" if version == 6 else "0.0.0.0/0"
     several = part.gateways if not part.local else ()
-    has_ecmp = part.router.router.enable_default_route_ecmp and len(several) > 1
+    router = part.router.router
+    has_choice = (router.enable_default_route_ecmp or router.enable_default_route_bfd) and len(several) > 1
     if marked is not None and _next_hop(marked, version):
         several = (marked,)
-    elif has_ecmp:
+    elif has_choice:
         several = tuple(sorted((each for each in several if each.admin_state_up), key=lambda e: e.id not in chosen))
     else:
         several = several[:1]

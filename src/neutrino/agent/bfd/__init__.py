@@ -1,0 +1,1 @@
+"""A BFD speaker: one process of a host supervises the next hops of all its routers that ask for it."""
