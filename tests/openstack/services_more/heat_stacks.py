@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.openstack.checks.expect import expect
 from tests.openstack.cloud import Cloud
+from tests.openstack.services.resources import FLAVOR, IMAGE
 from tests.openstack.services_more import heat
 
 Json = dict[str, Any]
@@ -19,7 +20,7 @@ QUOTA_PROJECT = "heat-quota"
 class Case:
     """A resource of the stack: its properties, and those that the update changes (None: takes out of the template)."""
 
-    type: str
+    type: str  # without the prefix, if it is that of Neutron's types
     properties: Json
     changed: Json = field(default_factory=dict)
     replaced: bool = False
@@ -304,6 +305,21 @@ CASES: dict[str, Case] = {
     "label_rule": Case(
         "MeteringRule", {"metering_label": ref("label"), "remote_ip_prefix": "10.80.0.0/24", "direction": "egress"}
     ),
+    # Heat waits until taps are ACTIVE, so their ports need a running instance.
+    "tapped_net": Case("Net", {"name": "heat-tapped"}),
+    "tapped_subnet": Case("Subnet", {"network": ref("tapped_net"), "cidr": "10.81.0.0/24"}),
+    "source": Case("Port", {"network": ref("tapped_net")}, depends_on=("tapped_subnet",)),
+    "monitor": Case("Port", {"network": ref("tapped_net")}, depends_on=("tapped_subnet",)),
+    "instance": Case(
+        "OS::Nova::Server",
+        {"image": IMAGE, "flavor": FLAVOR, "networks": [{"port": ref("source")}, {"port": ref("monitor")}]},
+    ),
+    "tap_service": Case("TaaS::TapService", {"port": ref("monitor")}, {"name": "heat-taps"}, depends_on=("instance",)),
+    "tap_flow": Case(
+        "TaaS::TapFlow",
+        {"port": ref("source"), "tap_service": ref("tap_service"), "direction": "IN"},
+        {"description": "second"},
+    ),
     "quota": Case("Quota", {"project": "QUOTA", "network": 3, "port": 7, "router": 2}, {"network": 4, "floatingip": 1}),
 }
 # Heat lists these types whatever the extensions.
@@ -334,6 +350,10 @@ AFTER_UPDATE: tuple[tuple[str, str, object], ...] = (
     ("ha_router", "description", "second"),
     ("segment", "description", "second"),
     ("trunk", "sub_ports", []),
+    ("tap_service", "name", "heat-taps"),
+    ("tap_service", "status", "ACTIVE"),
+    ("tap_flow", "description", "second"),
+    ("tap_flow", "status", "ACTIVE"),
 )
 COLLECTIONS = (
     "networks",
@@ -349,6 +369,8 @@ COLLECTIONS = (
     "segments",
     "trunks",
     "metering/metering-labels",
+    "taas/tap_services",
+    "taas/tap_flows",
 )
 
 
@@ -359,7 +381,8 @@ def template(cases: dict[str, Case], project: str, *, changed: bool) -> Json:
         properties = {**case.properties, **(case.changed if changed else {})}
         properties = {key: project if value == "QUOTA" else value for key, value in properties.items()}
         properties = {key: value for key, value in properties.items() if value is not None}
-        resources[name] = {"type": PREFIX + case.type, "properties": properties}
+        type_ = case.type if case.type.startswith("OS::") else PREFIX + case.type
+        resources[name] = {"type": type_, "properties": properties}
         if case.depends_on:
             resources[name]["depends_on"] = list(case.depends_on)
     return {"heat_template_version": "2021-04-16", "resources": resources}
