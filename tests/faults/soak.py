@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import random
+import shutil
 import signal
 import sqlite3
 import statistics
@@ -272,7 +273,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="write the samples to this file, as JSON")
+    parser.add_argument(
+        "--out", type=Path, help="write the samples to this file, as JSON, and logs beside it if it fails"
+    )
     parser.add_argument("--images", type=Path, help="write the charts to this directory")
     args = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as by Ctrl-C: the lab is removed
@@ -291,6 +294,8 @@ def main(argv: list[str]) -> int:
                 soak.run(args.minutes)
             except LabError as error:
                 problem = str(error)
+                if args.out is not None:  # the lab's directory is removed
+                    shutil.copytree(lab.paths.logs, args.out.with_suffix(".logs"), dirs_exist_ok=True)
             finally:
                 probe.end()
     if not soak.samples:

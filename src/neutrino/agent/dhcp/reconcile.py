@@ -64,7 +64,7 @@ class Reconciler:
         desired = render(network, self.settings, self.extensions)
         action, _ = plan_service(self._service(network, desired, complete=True), self.processes)
         lines = [
-            *(f"unplug {name}" for name in self._stale_ports(network.id, desired)),
+            *(f"network {network.id}: unplug {name}" for name in self._stale_ports(network.id, desired)),
             *self.services.find(desired.namespace),
             *([f"{action.value} {desired.daemon.name}"] if action is not Action.NOTHING else []),
         ]
