@@ -303,7 +303,7 @@ CASES: dict[str, Case] = {
     ),
     "label": Case("MeteringLabel", {"name": "heat-label", "description": "of the stack"}),
     "label_rule": Case(
-        "MeteringRule", {"metering_label": ref("label"), "remote_ip_prefix": "10.80.0.0/24", "direction": "egress"}
+        "MeteringRule", {"metering_label_id": ref("label"), "remote_ip_prefix": "10.80.0.0/24", "direction": "egress"}
     ),
     # Heat waits until taps are ACTIVE, so their ports need a running instance.
     "tapped_net": Case("Net", {"name": "heat-tapped"}),
