@@ -27,7 +27,6 @@ ON_REQUEST = ("tempest",)
 DEFAULT_CHECKS = tuple(name for name in ALL_CHECKS if name not in ON_REQUEST)
 # The services of the cloud that a check needs, if not all.
 NEEDS: dict[str, tuple[str, ...]] = {
-    "heat": NETWORKING,
     "octavia": NETWORKING,
     "ironic": NETWORKING,
     "horizon": NETWORKING,
