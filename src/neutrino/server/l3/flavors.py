@@ -23,16 +23,16 @@ from neutrino.server.db.view import View
 from neutrino.server.query import Query
 from neutrino.server.view_collection import ViewCollection
 
-_c, _sp, _b, _r = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c
+_c, _sp, _b, _r, _v = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c, t.vpnservices.c
 FLAVORS = View(t.flavors, scope=sa.true(), not_found=errors.FlavorNotFound)
 PROFILES = View(t.service_profiles, scope=sa.true(), not_found=errors.ServiceProfileNotFound)
 PROVIDERS = ("single_node", "ha", "dvr", "dvrha")
 
 
-def check_flavor(connection: Connection, key: str) -> None:
-    """Refuse a flavor for a new router that does not exist, is not for routers, or is disabled."""
+def check_flavor(connection: Connection, key: str, service_type: str = L3_ROUTER_NAT) -> None:
+    """Refuse a flavor for a new router that does not exist, is not for routers, or is disabled; or of another service."""
     row = connection.execute(sa.select(_c.service_type, _c.enabled).where(_c.id == key)).first()
-    if row is None or row.service_type != L3_ROUTER_NAT:
+    if row is None or row.service_type != service_type:
         raise errors.FlavorNotFound(id=key)
     if not row.enabled:
         raise errors.FlavorDisabled()
@@ -138,7 +138,7 @@ class ServiceProviders:
 
 
 def _check_unused(connection: Connection, flavor_id: str) -> None:
-    if exists(connection, _r.flavor_id == flavor_id):
+    if exists(connection, _r.flavor_id == flavor_id) or exists(connection, _v.flavor_id == flavor_id):
         raise errors.FlavorInUse(flavor_id=flavor_id)
 
 
