@@ -35,6 +35,7 @@ from neutrino.agent.l3.parts.ndp_proxy import NdpProxies
 from neutrino.agent.l3.parts.qos import RouterQos
 from neutrino.agent.l3.parts.ra import RouterAdvertisements
 from neutrino.agent.l3.parts.scopes import AddressScopes
+from neutrino.agent.l3.parts.vpn import Vpn
 from neutrino.agent.namespaces import DesiredNamespace
 from neutrino.agent.role import RoleFeed
 from neutrino.dataplane.nft.api import Chain, Table
@@ -45,6 +46,7 @@ BUILT_IN: tuple[L3Extension, ...] = (
     Devices(),
     RouterAdvertisements(),
     FurtherGateways(),
+    Vpn(),  # before `Nat`: its packets are not translated
     Nat(),
     RouterQos(),
     Metadata(),

@@ -23,7 +23,7 @@ from neutrino.server.vpn.views import CONNECTIONS, ENDPOINT_GROUPS, IKE_POLICIES
 _v = t.vpnservices.c
 # What hosts apply of a connection: a change of another attribute does not make it PENDING.
 APPLIED = (
-    *("peer_address", "peer_id", "local_id", "peer_cidrs", "local_ep_group_id", "peer_ep_group_id", "psk", "mtu"),
+    *("peer_address", "peer_id", "local_id", "peer_cidrs", "local_ep_group_id", "peer_ep_group_id", "psk"),
     *("initiator", "dpd", "admin_state_up"),
 )
 
@@ -64,10 +64,10 @@ class IpsecSiteConnections(VpnCollection):
             raise errors.VPNPeerAddressNotResolved(peer_address=text) from None
 
     def check(self, connection: Connection, context: Context, after: Object, before: Object | None) -> None:
-        visible = {"project": context.project_id, "everyone": context.is_admin}
-        service = SERVICES.get(connection, after["vpnservice_id"], **visible)
-        IKE_POLICIES.get(connection, after["ikepolicy_id"], **visible)
-        IPSEC_POLICIES.get(connection, after["ipsecpolicy_id"], **visible)
+        project, everyone = context.project_id, context.is_admin
+        service = SERVICES.get(connection, after["vpnservice_id"], project, everyone=everyone)
+        IKE_POLICIES.get(connection, after["ikepolicy_id"], project, everyone=everyone)
+        IPSEC_POLICIES.get(connection, after["ipsecpolicy_id"], project, everyone=everyone)
         checks.check_endpoints(after, service["subnet_id"])
         if service["subnet_id"] is not None:
             local = set(ip_versions(connection, [service["subnet_id"]]).values())

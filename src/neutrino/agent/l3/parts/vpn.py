@@ -1,0 +1,63 @@
+"""Packets of VPN connections in a router: neither translated nor sent in clear. Pure.
+
+A packet from an instance to a subnet of a peer: the router forwards it into the tunnel. Where the kernel encrypts
+(XFRM), that is by the gateway's device, and `postrouting_snat` would give it the gateway's address: it is accepted there
+before. Where charon encrypts (`[vpn] ipsec = userspace`), it leaves by charon's TUN device `ipsec0`.
+
+While there is no tunnel, because the peer is down or the connection is disabled, the packet would leave by the gateway in
+clear: `vpn_forward` drops it. In the same way a packet from outside that pretends to be of a peer's subnet is dropped,
+unless it has come by a tunnel.
+
+In `qrouter-…` of a distributed router the same is true of `rfp-…`: an instance with a floating IP of this host does not
+reach peers, as its packets do not pass the namespace that ends tunnels.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from neutrino.agent.l3.extension_api import SNAT, Contribution, L3Extension, RouterNamespace, quoted
+from neutrino.dataplane.nft.api import Chain, Hook, Table
+from neutrino.model.vpn import VpnConnection
+
+_FORWARD: Final = Hook("filter", "forward", -5)  # before the other filters
+
+
+class Vpn(L3Extension):
+    name = "vpn"
+
+    def render(self, namespace: RouterNamespace) -> Contribution:
+        tunnels = [each for service in namespace.router.vpn_services for each in service.connections]
+        if not tunnels or not namespace.outsides:
+            return Contribution()
+        exempt = SNAT.chain(_exempt(tunnels))
+        drops = Chain("vpn_forward", tuple(_drops(namespace, tunnels)), _FORWARD)
+        tables = (Table((exempt,), family="ip"),) if exempt.rules else ()
+        return Contribution(tables=(*tables, Table((drops,))))
+
+
+def _exempt(tunnels: Iterable[VpnConnection]) -> Iterator[str]:
+    """IPv6 is not translated."""
+    for match in sorted({_between(each.local_cidrs, each.peer_cidrs) for each in tunnels}):
+        if not match.startswith("ip6"):
+            yield f"{match} accept"
+
+
+def _drops(namespace: RouterNamespace, tunnels: Iterable[VpnConnection]) -> Iterator[str]:
+    outside, userspace = quoted(namespace.outsides), namespace.options.vpn_userspace
+    # Where the kernel encrypts, packets of tunnels pass the same devices.
+    out_of_tunnel, in_no_tunnel = ("", "") if userspace else (" rt ipsec missing", " meta ipsec missing")
+    pairs = sorted({(each.local_cidrs, each.peer_cidrs) for each in tunnels})
+    for here, there in pairs:
+        yield f"oifname {outside} {_between(here, there)}{out_of_tunnel} drop"
+        yield f"iifname {outside} {_between(there, here)}{in_no_tunnel} drop"
+
+
+def _between(sources: Iterable[str], destinations: Iterable[str]) -> str:
+    source, destination = _one_of(sources), _one_of(destinations)
+    family = "ip6" if ":" in source else "ip"
+    return f"{family} saddr {source} {family} daddr {destination}"
+
+
+def _one_of(prefixes: Iterable[str]) -> str:
+    found = sorted(prefixes)
+    return found[0] if len(found) == 1 else f"{{ {', '.join(found)} }}"
