@@ -19,6 +19,7 @@ from neutrino.agent.l3.extension_api import SNAT, Contribution, L3Extension, Rou
 from neutrino.dataplane.nft.api import Chain, Hook, Table
 from neutrino.model.vpn import VpnConnection
 
+CHARON_TABLE: Final = 220  # charon's default: its routes into tunnels
 _FORWARD: Final = Hook("filter", "forward", -5)  # before the other filters
 
 
@@ -32,7 +33,7 @@ class Vpn(L3Extension):
         exempt = SNAT.chain(_exempt(tunnels))
         drops = Chain("vpn_forward", tuple(_drops(namespace, tunnels)), _FORWARD)
         tables = (Table((exempt,), family="ip"),) if exempt.rules else ()
-        return Contribution(tables=(*tables, Table((drops,))))
+        return Contribution(tables=(*tables, Table((drops,))), others_tables=(CHARON_TABLE,))
 
 
 def _exempt(tunnels: Iterable[VpnConnection]) -> Iterator[str]:
