@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from neutrino.lab.api_client import Object
@@ -79,10 +80,14 @@ class Site:
         return Capture(start, f"qg-{port['id']}"[:14], "ip")
 
 
-def make_site(lab: Lab, out: Object, name: str, number: int, host: str, **router: Any) -> Site:
+def make_site(
+    lab: Lab, out: Object, name: str, number: int, host: str | Callable[[Object], str], **router: Any
+) -> Site:
+    """`host`: of the instance; or a function that chooses it when the router is there."""
     network = tenant_network(lab, name, number, six=False)
     made_router = make_router(lab, out, network, name=name, **router)
     subnet = network["by_version"][4]
-    lab.vm(name, network=network["id"], host=host, security_groups=[open_group(lab)])
+    chosen = host if isinstance(host, str) else host(made_router)
+    lab.vm(name, network=network["id"], host=chosen, security_groups=[open_group(lab)])
     service = made(lab, "vpnservices", "vpnservice", router_id=made_router["id"], subnet_id=subnet["id"])
-    return Site(lab, name, made_router, subnet, service, host)
+    return Site(lab, name, made_router, subnet, service, chosen)

@@ -228,5 +228,17 @@ def test_a_path_that_is_too_long_for_a_socket_is_a_problem(tmp_path: Path) -> No
         made = Host(tmp_path / ("x" * 100))
         (problem,) = await made.ensure(with_vpn())
         assert "too long" in problem
+        assert made.newest("c1") == "ERROR"
+
+    run(test())
+
+
+def test_a_host_without_strongswan_reports_an_error(state: Path) -> None:
+    async def test() -> None:
+        made = Host(state)
+        made.processes.broken.add("charon-systemd")
+        (problem,) = await made.ensure(with_vpn())
+        assert "cannot be started" in problem
+        assert made.newest("c1") == "ERROR"
 
     run(test())

@@ -13,9 +13,10 @@ import contextlib
 import logging
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from neutrino import private
 from neutrino.agent.l3.config import L3Options
@@ -35,6 +36,7 @@ DIRECTORY = "vpn"
 CONFIGURATION, SECRET = "strongswan.conf", "secret"
 EVENTS = ("ike-updown", "child-updown")
 RETRY_SECONDS = 10.0  # before a connection without a tunnel is initiated again
+NOTHING: Mapping[str, str] = MappingProxyType({})
 MAX_SOCKET_PATH = 107  # of a Unix socket
 
 
@@ -85,6 +87,7 @@ class Tunnels:
         try:
             return await self._start(router, complete=complete)
         except (ProcessError, ViciError, OSError) as error:  # of tunnels alone: the router works without them
+            self._report(router, frozenset(), {each.id: str(error) for each in served(router)})
             return [f"VPN: {error}"]
 
     async def stop(self, router_id: str) -> None:
@@ -186,7 +189,7 @@ class Tunnels:
                 charon.changed.clear()
                 try:
                     associations = await vici.stream("list-sas", "list-sa", {"noblock": "yes"})
-                    self._report(charon.router, installed(associations))
+                    self._report(charon.router, installed(associations), charon.refused)
                     await self._wait_changed(charon, vici, waiting_closed, associations)
                 except ViciError as error:
                     LOG.info("charon of router %s: %s", router_id, error)
@@ -213,10 +216,9 @@ class Tunnels:
 
     # --- statuses ---------------------------------------------------------------------------------------------------
 
-    def _report(self, router: Router, names: frozenset[str]) -> None:
+    def _report(self, router: Router, names: frozenset[str], refused: Mapping[str, str] = NOTHING) -> None:
+        """`names`: of connections with a tunnel; `refused`: why others cannot have one, by their ids."""
         known = self._reported.setdefault(router.id, {})
-        charon = self._charons.get(router.id)
-        refused = charon.refused if charon is not None else {}
         objects = {each.id: each for service in router.vpn_services for each in service.connections}
         found = statuses(router, names, refused)
         for service in router.vpn_services:
