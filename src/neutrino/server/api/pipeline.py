@@ -115,7 +115,7 @@ class Pipeline:
         visibility = self._visibility(resource, context)
         shown = [visible.present_own(resource, one, visibility) for one in made]
         answer = {resource.collection: shown} if several else {resource.name: shown[0]}
-        self.notify(f"{resource.name}.create.end", answer, context)
+        self.notify(f"{resource.name}.create.end", _masked(resource, answer), context)
         return Reply(201, answer)
 
     def update(self, served: Served, request: Request) -> Reply:
@@ -131,7 +131,7 @@ class Pipeline:
         revision = _expected_revision(request.if_match, found)
         changed = served.update(context, *_parent(request), request.key, item.values, revision)
         answer = {resource.name: visible.present_own(resource, changed, visibility)}
-        self.notify(f"{resource.name}.update.end", answer, context)
+        self.notify(f"{resource.name}.update.end", _masked(resource, answer), context)
         return Reply(200, answer)
 
     def delete(self, served: Served, request: Request) -> Reply:
@@ -141,7 +141,7 @@ class Pipeline:
         revision = _expected_revision(request.if_match, found)
         served.delete(context, *_parent(request), request.key, revision)
         payload = {f"{resource.name}_id": request.key, resource.name: visible.present_own(resource, found, visibility)}
-        self.notify(f"{resource.name}.delete.end", payload, context)
+        self.notify(f"{resource.name}.delete.end", _masked(resource, payload), context)
         return Reply(204)
 
     def act(self, served: Served, action: str, request: Request) -> Reply:
@@ -238,7 +238,7 @@ def _parent(request: Request) -> tuple[str, ...]:
 
 
 def _masked(resource: Resource, body: Any) -> Any:
-    """The body of a create or update without its secrets, for notifications."""
+    """A body or an answer without its secrets, for notifications: others read these than who may see the object."""
     secrets = {attribute.name for attribute in resource.attributes if attribute.secret}
     if not secrets:
         return body
