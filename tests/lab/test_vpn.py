@@ -12,6 +12,7 @@ from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.processes import is_alive
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab
+from tests.support.lab_trace import trace
 from tests.support.routing_lab import (
     SOON,
     can_ping,
@@ -37,6 +38,12 @@ class Sites:
     def wait_for(self, status: str) -> None:
         self.left.wait_for(self.connections[0], status)
         self.right.wait_for(self.connections[1], status)
+
+    @property
+    def packet(self) -> dict[str, str]:
+        """The request of a trace from one instance to the other."""
+        (port,) = self.lab.api.list("port", fixed_ips=f"ip_address={self.left.instance}")
+        return {"source_port_id": port["id"], "destination_address": self.right.instance, "protocol": "icmp"}
 
     def charon(self, site: Site) -> int:
         return int((self.lab.paths.host(HOST) / "vpn" / site.router["id"] / "pid").read_text())
@@ -69,6 +76,8 @@ def test_instances_reach_each_other_by_the_tunnel_alone(sites: Sites) -> None:
     assert left.instance not in wire.text
     assert right.instance not in wire.text
     assert (left.status, right.status) == ("ACTIVE", "ACTIVE")
+    traced = trace(sites.lab, **sites.packet)
+    assert (traced["verdict"], traced["agreement"]) == ("delivered", True), traced
     assert drift_on(sites.lab, HOST) == ""
 
 
@@ -112,6 +121,8 @@ def test_without_a_tunnel_packets_are_dropped_and_not_sent_in_clear(sites: Sites
         assert reaches(sites.lab, "left", "203.0.113.1")  # other packets leave, translated
         wire.wait_for("203.0.113.1: ICMP echo request")
     assert right.instance not in wire.text
+    traced = trace(sites.lab, **sites.packet)
+    assert (traced["verdict"], traced["cause"], traced["agreement"]) == ("dropped", "vpn-down", True), traced
     left.update(sites.connections[0], admin_state_up=True)
     wait_until_reachable(sites.lab, "left", right.instance)
     sites.wait_for("ACTIVE")
