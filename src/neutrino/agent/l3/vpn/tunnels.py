@@ -145,6 +145,8 @@ class Tunnels:
     async def _connect(self, router_id: str, charon: _Charon) -> None:
         if charon.watching is not None:
             charon.watching.cancel()
+        if charon.vici is not None:
+            await charon.vici.close()
         charon.vici = await Vici.open(self._base / router_id / SOCKET, lambda event: charon.changed.set())
         await charon.vici.register(*EVENTS)
         charon.watching = asyncio.create_task(self._watch(router_id, charon, charon.vici), name=f"vpn {router_id}")
