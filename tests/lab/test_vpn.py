@@ -18,6 +18,7 @@ from tests.support.routing_lab import (
     can_ping,
     drift_on,
     external_network,
+    gateway_address,
     reaches,
     routed_lab,
     wait_until_reachable,
@@ -72,7 +73,7 @@ def test_instances_reach_each_other_by_the_tunnel_alone(sites: Sites) -> None:
     with left.wire() as wire:
         assert reaches(sites.lab, "left", right.instance)
         assert reaches(sites.lab, "right", left.instance)
-        wire.wait_for("UDP-encap: ESP")
+        wire.wait_for(f"{left.external}.4500 > {right.external}.4500: UDP-encap: ESP")
     assert left.instance not in wire.text
     assert right.instance not in wire.text
     assert (left.status, right.status) == ("ACTIVE", "ACTIVE")
@@ -135,6 +136,29 @@ def test_both_sides_need_the_same_key(sites: Sites) -> None:
     sites.left.update(sites.connections[0], psk=KEY)
     sites.wait_for("ACTIVE")
     wait_until_reachable(sites.lab, "left", sites.right.instance)
+
+
+def test_ipv6_by_endpoint_groups_to_a_peer_with_ipv6(sites: Sites) -> None:
+    lab, pair = sites.lab, (sites.left, sites.right)
+    ike, ipsec = made(lab, "ikepolicies", "ikepolicy", ike_version="v2"), made(lab, "ipsecpolicies", "ipsecpolicy")
+    connections, services = [], []
+    for here, there in (pair, pair[::-1]):
+        service = made(lab, "vpnservices", "vpnservice", router_id=here.router["id"])
+        local = made(lab, "endpoint-groups", "endpoint_group", type="subnet", endpoints=[here.subnet6["id"]])
+        peer = made(lab, "endpoint-groups", "endpoint_group", type="cidr", endpoints=[there.subnet6["cidr"]])
+        groups = {"local_ep_group_id": local["id"], "peer_ep_group_id": peer["id"], "peer_cidrs": []}
+        outside = gateway_address(lab, there.router, 6)
+        given = {"vpnservice_id": service["id"], "peer_address": outside, "peer_id": outside, **groups}
+        connections.append(here.connect(there, ike, ipsec, **given))
+        services.append(service)
+    for site, connection in zip(pair, connections, strict=True):
+        site.wait_for(connection, "ACTIVE")
+    assert reaches(lab, "left", sites.right.instance6)
+    assert reaches(lab, "left", sites.right.instance)  # the other tunnel stays
+    for connection, service in zip(connections, services, strict=True):
+        lab.api.request("DELETE", f"{CONNECTIONS}/{connection['id']}")
+        lab.api.request("DELETE", f"{SERVICES}/{service['id']}")
+    assert reaches(lab, "left", sites.right.instance)
 
 
 def test_what_is_deleted_leaves_nothing_and_ikev1_works_too(sites: Sites) -> None:

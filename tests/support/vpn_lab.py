@@ -29,6 +29,7 @@ class Site:
     subnet: Object
     service: Object
     host: str
+    subnet6: Object
 
     @property
     def external(self) -> str:
@@ -37,6 +38,10 @@ class Site:
     @property
     def instance(self) -> str:
         return address(self.lab, self.name)
+
+    @property
+    def instance6(self) -> str:
+        return address(self.lab, self.name, 6)
 
     def connect(self, other: Site, ike: Object, ipsec: Object, **values: Any) -> Object:
         wanted = {
@@ -84,10 +89,10 @@ def make_site(
     lab: Lab, out: Object, name: str, number: int, host: str | Callable[[Object], str], **router: Any
 ) -> Site:
     """`host`: of the instance; or a function that chooses it when the router is there."""
-    network = tenant_network(lab, name, number, six=False)
+    network = tenant_network(lab, name, number)
     made_router = make_router(lab, out, network, name=name, **router)
     subnet = network["by_version"][4]
     chosen = host if isinstance(host, str) else host(made_router)
     lab.vm(name, network=network["id"], host=chosen, security_groups=[open_group(lab)])
     service = made(lab, "vpnservices", "vpnservice", router_id=made_router["id"], subnet_id=subnet["id"])
-    return Site(lab, name, made_router, subnet, service, chosen)
+    return Site(lab, name, made_router, subnet, service, chosen, network["by_version"][6])

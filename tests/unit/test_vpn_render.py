@@ -147,8 +147,9 @@ def chain(wanted: Router, options: L3Options, name: str, **values: Any) -> tuple
 
 
 def test_packets_of_tunnels_keep_their_source_and_never_leave_in_clear() -> None:
-    first, *_ = chain(with_vpn(), USERSPACE, SNAT.name)
-    assert first == f"ip saddr {HERE} ip daddr {THERE} accept"
+    own, between, *_ = chain(with_vpn(), USERSPACE, SNAT.name)
+    assert own == "meta mark == 0x42 accept"  # IKE, whose ports stay
+    assert between == f"ip saddr {HERE} ip daddr {THERE} accept"
     assert chain(with_vpn(), USERSPACE, "vpn_forward") == (
         f'oifname "{QG}" ip saddr {HERE} ip daddr {THERE} drop',
         f'iifname "{QG}" ip saddr {THERE} ip daddr {HERE} drop',

@@ -20,6 +20,7 @@ from neutrino.dataplane.nft.api import Chain, Hook, Table
 from neutrino.model.vpn import VpnConnection
 
 CHARON_TABLE: Final = 220  # charon's default: its routes into tunnels
+CHARON_MARK: Final = 0x42  # of packets of charon's own sockets: they are not sent into a tunnel again
 _FORWARD: Final = Hook("filter", "forward", -5)  # before the other filters
 
 
@@ -32,12 +33,13 @@ class Vpn(L3Extension):
             return Contribution()
         exempt = SNAT.chain(_exempt(tunnels))
         drops = Chain("vpn_forward", tuple(_drops(namespace, tunnels)), _FORWARD)
-        tables = (Table((exempt,), family="ip"),) if exempt.rules else ()
-        return Contribution(tables=(*tables, Table((drops,))), others_tables=(CHARON_TABLE,))
+        return Contribution(tables=(Table((exempt,), family="ip"), Table((drops,))), others_tables=(CHARON_TABLE,))
 
 
 def _exempt(tunnels: Iterable[VpnConnection]) -> Iterator[str]:
-    """IPv6 is not translated."""
+    """What is not translated; IPv6 is not in any case."""
+    # IKE has to come from port 500 or 4500: the gateway's rule would choose another one.
+    yield f"meta mark == {CHARON_MARK:#x} accept"
     for match in sorted({_between(each.local_cidrs, each.peer_cidrs) for each in tunnels}):
         if not match.startswith("ip6"):
             yield f"{match} accept"

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from neutrino.agent.l3.parts.vpn import CHARON_MARK
 from neutrino.model.routing import Router
 from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection
 
 CHARON: Final = "charon-systemd"  # unlike charon it has no pid file of its own, so that several run on one host
 SOCKET: Final = "vici"
-_MARK: Final = 0x42  # of packets of charon's own sockets: they are not sent into a tunnel again
 _PLUGINS: Final = (
     *("random", "nonce", "aes", "sha1", "sha2", "hmac", "kdf", "xcbc", "cmac", "ctr", "ccm", "gcm", "curve25519"),
     *("gmp", "openssl", "vici", "socket-default"),
@@ -189,10 +189,10 @@ def render_charon(directory: str, router: Router, *, userspace: bool) -> str:
       socket = unix://{directory}/{SOCKET}
     }}
     kernel-netlink {{
-      fwmark = !{_MARK:#x}
+      fwmark = !{CHARON_MARK:#x}
     }}
     socket-default {{
-      fwmark = {_MARK:#x}
+      fwmark = {CHARON_MARK:#x}
     }}
   }}
   journal {{
