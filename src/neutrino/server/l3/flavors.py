@@ -1,4 +1,4 @@
-"""Router flavors, their service profiles, and the list of service providers.
+"""Flavors of routers and VPN services, their service profiles, and the list of service providers.
 
 There is one implementation of routers, so a flavor is stored with a router and changes nothing about it; the API is there
 for clients that set flavors or list providers.
@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources import flavor as resources
-from neutrino.server.api.resources.flavor import L3_ROUTER_NAT
+from neutrino.server.api.resources.flavor import L3_ROUTER_NAT, VPN
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, encode, exists, new_id
@@ -48,12 +48,12 @@ class Flavors:
         Extension("service-type", "Neutron Service Type Management", "The providers of services."),
     )
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, *, has_vpn: bool = False) -> None:
         self.collections = (
             (resources.FLAVOR, FlavorCollection(db, FLAVORS)),
             (resources.SERVICE_PROFILE, ServiceProfiles(db, PROFILES)),
             (resources.FLAVOR_SERVICE_PROFILE, FlavorServiceProfiles(db)),
-            (resources.SERVICE_PROVIDER, ServiceProviders()),
+            (resources.SERVICE_PROVIDER, ServiceProviders(has_vpn)),
         )
 
 
@@ -129,11 +129,16 @@ class FlavorServiceProfiles:
             return FLAVORS.get(connection, key)
 
 
+@dataclass(frozen=True)
 class ServiceProviders:
+    has_vpn: bool = False
+
     def index(self, context: Context, query: Query) -> list[Object]:
         if query.marker is not None:  # all providers are one page, whatever the limit: there is no next one
             return []
         rows = [{"service_type": L3_ROUTER_NAT, "name": name, "default": name == PROVIDERS[0]} for name in PROVIDERS]
+        if self.has_vpn:
+            rows.append({"service_type": VPN, "name": "strongswan", "default": True})
         return rows if query.fields is None else [{n: row[n] for n in query.fields if n in row} for row in rows]
 
 
