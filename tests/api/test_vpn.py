@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from neutrino.server.main import Server
 from neutrino.server.vpn import connections
 from tests.api.client import Api
 from tests.api.l3 import attach, detach, gateway, inside
+from tests.api.races import before_next_transaction, before_next_write
 from tests.api.vpn import CONNECTIONS, GROUPS, IKE, IPSEC, SERVICES, Site, site
 
 NOBODY = "11111111-2222-3333-4444-555555555555"
@@ -126,6 +128,32 @@ def test_a_router_with_a_service_keeps_its_gateway_and_its_subnet(admin: Api, he
     here.api.delete(router).refused(409, "RouterInUse")
     here.api.delete(f"{SERVICES}/{service['id']}").expect(204)
     here.api.delete(router).expect(204)
+
+
+@pytest.mark.every_database
+def test_a_gateway_that_is_removed_meanwhile(
+    server: Server, admin: Api, here: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/routers/{here.router['id']}"
+    without = {"router": {"external_gateway_info": {}}}
+    before_next_transaction(server, monkeypatch, lambda: here.api.put(path, without).expect(200))
+    here.api.post(SERVICES, {"vpnservice": {"router_id": here.router["id"]}}).refused(400, "RouterIsNotExternal")
+    admin.change("router", here.router["id"], external_gateway_info=gateway(here.external))
+    before_next_write(server, monkeypatch, here.service)
+    here.api.put(path, without).refused(409, "RouterInUse")
+
+
+@pytest.mark.every_database
+def test_an_interface_that_is_removed_while_a_connection_needs_it(
+    server: Server, here: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = here.api.make("endpoint_group", type="subnet", endpoints=[here.subnet["id"]])
+    peer = here.api.make("endpoint_group", type="cidr", endpoints=["10.9.0.0/24"])
+    groups = {"local_ep_group_id": local["id"], "peer_ep_group_id": peer["id"], "peer_cidrs": []}
+    body = here.connection(here.service(subnet_id=None), **groups)
+    before_next_write(server, monkeypatch, lambda: here.api.make("ipsec_site_connection", **body))
+    refused = detach(here.api, here.router, subnet_id=here.subnet["id"])
+    refused.refused(409, "SubnetInUseByIPsecSiteConnection")
 
 
 def test_a_connection_has_neutrons_attributes_and_defaults(here: Site) -> None:

@@ -17,7 +17,7 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.vpn import checks
 from neutrino.server.vpn.collection import VpnCollection
-from neutrino.server.vpn.services import PENDING_CREATE, PENDING_UPDATE, ip_versions, is_connected
+from neutrino.server.vpn.services import PENDING_CREATE, PENDING_UPDATE, change_router, ip_versions, is_connected
 from neutrino.server.vpn.views import CONNECTIONS, ENDPOINT_GROUPS, IKE_POLICIES, IPSEC_POLICIES, SERVICES
 
 _v = t.vpnservices.c
@@ -87,7 +87,7 @@ class IpsecSiteConnections(VpnCollection):
         assert connection is not None, "a write is of some connection"
         router = tx.execute(sa.select(_v.router_id).where(_v.id == connection["vpnservice_id"])).scalar()
         if router is not None:  # else the transaction fails: the service has been deleted
-            tx.record("router", router)  # hosts get it as a part of the service's router
+            change_router(tx, router, is_needed=before is None)
 
 
 def _group_versions(

@@ -20,7 +20,7 @@ from neutrino.server.vpn.collection import VpnCollection
 from neutrino.server.vpn.views import SERVICES
 
 PENDING_CREATE, PENDING_UPDATE, ACTIVE, DOWN, ERROR = "PENDING_CREATE", "PENDING_UPDATE", "ACTIVE", "DOWN", "ERROR"
-_c, _rp, _al, _s = t.ipsec_site_connections.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c
+_c, _rp, _al, _s, _r = t.ipsec_site_connections.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.routers.c
 
 
 class VpnServices(VpnCollection):
@@ -56,7 +56,19 @@ class VpnServices(VpnCollection):
     def written(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
         service = after or before
         assert service is not None, "a write is of some service"
-        tx.record("router", service["router_id"])  # hosts get it as a part of the router
+        change_router(tx, service["router_id"], is_needed=before is None)
+
+
+def change_router(tx: Transaction, router_id: str, *, is_needed: bool) -> None:
+    """Hosts get services and connections as parts of the router.
+
+    `is_needed`: a new one needs the router's gateway and interfaces. A request that removes one of these has the router's
+    revision as its condition: with another revision it is decided again, and refused.
+    """
+    tx.record("router", router_id)
+    if is_needed:
+        next_one = {"revision_number": _r.revision_number + 1}
+        tx.change(sa.update(t.routers).where(_r.id == router_id, _r.gw_network_id.is_not(None)).values(next_one))
 
 
 def is_connected(connection: Connection, router_id: str, subnet_id: str) -> bool:
