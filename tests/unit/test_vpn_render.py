@@ -166,10 +166,11 @@ def test_packets_of_tunnels_keep_their_source_and_never_leave_in_clear() -> None
 
 
 def test_several_subnets_and_ipv6() -> None:
-    several = tunnel(local_cidrs=("10.0.2.0/24", HERE), peer_cidrs=(THERE, "10.8.0.0/24"))
+    several = tunnel(local_cidrs=("10.0.3.0/24", HERE), peer_cidrs=(THERE, "10.7.0.0/24", "10.7.0.128/25"))
     six = tunnel("c2", local_cidrs=("fd00::/64",), peer_cidrs=("fd01::/64",))
     found = chain(with_vpn(several, six), USERSPACE, "vpn_forward")
-    assert f'oifname "{QG}" ip saddr {{ {HERE}, 10.0.2.0/24 }} ip daddr {{ 10.8.0.0/24, {THERE} }} drop' in found
+    # Prefixes that overlap are joined: nft refuses a set with such.
+    assert f'oifname "{QG}" ip saddr {{ {HERE}, 10.0.3.0/24 }} ip daddr {{ 10.7.0.0/24, {THERE} }} drop' in found
     assert f'iifname "{QG}" ip6 saddr fd01::/64 ip6 daddr fd00::/64 drop' in found
     assert not any("ip6" in rule for rule in chain(with_vpn(six), USERSPACE, SNAT.name))
 

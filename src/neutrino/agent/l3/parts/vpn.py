@@ -12,7 +12,9 @@ In `qrouter-…` of a distributed router the same is true of `rfp-…`: an insta
 reach peers, as its packets do not pass the namespace that ends tunnels.
 """
 
+import ipaddress
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final
 
 from neutrino.agent.l3.extension_api import SNAT, Contribution, L3Extension, RouterNamespace, quoted
@@ -40,7 +42,7 @@ def _exempt(tunnels: Iterable[VpnConnection]) -> Iterator[str]:
     """What is not translated; IPv6 is not in any case."""
     # IKE has to come from port 500 or 4500: the gateway's rule would choose another one.
     yield f"meta mark == {CHARON_MARK:#x} accept"
-    for match in sorted({_between(each.local_cidrs, each.peer_cidrs) for each in tunnels}):
+    for match in sorted({match for each in tunnels for match in _between(each.local_cidrs, each.peer_cidrs)}):
         if not match.startswith("ip6"):
             yield f"{match} accept"
 
@@ -49,18 +51,26 @@ def _drops(namespace: RouterNamespace, tunnels: Iterable[VpnConnection]) -> Iter
     outside, userspace = quoted(namespace.outsides), namespace.options.vpn_userspace
     # Where the kernel encrypts, packets of tunnels pass the same devices.
     out_of_tunnel, in_no_tunnel = ("", "") if userspace else (" rt ipsec missing", " meta ipsec missing")
-    pairs = sorted({(each.local_cidrs, each.peer_cidrs) for each in tunnels})
-    for here, there in pairs:
-        yield f"oifname {outside} {_between(here, there)}{out_of_tunnel} drop"
-        yield f"iifname {outside} {_between(there, here)}{in_no_tunnel} drop"
+    for here, there in sorted({(each.local_cidrs, each.peer_cidrs) for each in tunnels}):
+        yield from (f"oifname {outside} {match}{out_of_tunnel} drop" for match in _between(here, there))
+        yield from (f"iifname {outside} {match}{in_no_tunnel} drop" for match in _between(there, here))
 
 
-def _between(sources: Iterable[str], destinations: Iterable[str]) -> str:
-    source, destination = _one_of(sources), _one_of(destinations)
-    family = "ip6" if ":" in source else "ip"
-    return f"{family} saddr {source} {family} daddr {destination}"
+def _between(sources: Iterable[str], destinations: Iterable[str]) -> Iterator[str]:
+    """The match of each IP version that both have."""
+    by_version = [_by_version(each) for each in (sources, destinations)]
+    for family in ("ip", "ip6"):
+        source, destination = (found.get(family) for found in by_version)
+        if source and destination:
+            yield f"{family} saddr {source} {family} daddr {destination}"
 
 
-def _one_of(prefixes: Iterable[str]) -> str:
-    found = sorted(prefixes)
-    return found[0] if len(found) == 1 else f"{{ {', '.join(found)} }}"
+def _by_version(prefixes: Iterable[str]) -> dict[str, str]:
+    several = (ipaddress.ip_network(prefix, strict=False) for prefix in prefixes)
+    networks = sorted(several, key=lambda each: (each.version, each))
+    found = {}
+    for version, same in groupby(networks, key=lambda each: each.version):
+        # nft refuses a set whose prefixes overlap.
+        texts = [str(each) for each in ipaddress.collapse_addresses(same)]  # type: ignore[type-var]
+        found["ip" if version == 4 else "ip6"] = texts[0] if len(texts) == 1 else f"{{ {', '.join(texts)} }}"
+    return found

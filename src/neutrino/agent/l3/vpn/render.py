@@ -22,26 +22,29 @@ _PLUGINS: Final = (
     *("gmp", "openssl", "vici", "socket-default"),
 )
 _GROUPS: Final = {
-    2: "modp1024",
-    5: "modp1536",
-    14: "modp2048",
-    15: "modp3072",
-    16: "modp4096",
-    17: "modp6144",
-    18: "modp8192",
-    19: "ecp256",
-    20: "ecp384",
-    21: "ecp521",
-    22: "modp1024s160",
-    23: "modp2048s224",
-    24: "modp2048s256",
-    25: "ecp192",
-    26: "ecp224",
-    27: "ecp224bp",
-    28: "ecp256bp",
-    29: "ecp384bp",
-    30: "ecp512bp",
-    31: "curve25519",
+    f"group{number}": name
+    for number, name in {
+        2: "modp1024",
+        5: "modp1536",
+        14: "modp2048",
+        15: "modp3072",
+        16: "modp4096",
+        17: "modp6144",
+        18: "modp8192",
+        19: "ecp256",
+        20: "ecp384",
+        21: "ecp521",
+        22: "modp1024s160",
+        23: "modp2048s224",
+        24: "modp2048s256",
+        25: "ecp192",
+        26: "ecp224",
+        27: "ecp224bp",
+        28: "ecp256bp",
+        29: "ecp384bp",
+        30: "ecp512bp",
+        31: "curve25519",
+    }.items()
 }
 _DPD: Final = {"hold": "restart", "restart": "restart", "restart-by-peer": "restart", "clear": "clear"}
 
@@ -168,7 +171,7 @@ def _word(algorithm: str) -> str:
 
 
 def _group(pfs: str) -> str:
-    return _GROUPS.get(int(pfs.removeprefix("group")), pfs)
+    return _GROUPS.get(pfs, pfs)  # charon refuses one that it does not know
 
 
 # --- strongswan.conf --------------------------------------------------------------------------------------------------
