@@ -162,15 +162,16 @@ def test_a_charon_that_exits_is_given_its_connections_again(state: Path) -> None
 
 
 def test_a_connection_without_a_tunnel_is_initiated_again(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.1)
 
     async def test() -> None:
         async with host(state) as here:
-            await here.ensure(with_vpn(tunnel("c1"), tunnel("c2", initiates=False)))
+            wanted = with_vpn(tunnel("c1"), tunnel("c2", initiates=False))
+            await here.ensure(wanted)
             name = next(name for name in here.charon.connections if name.startswith("c1."))
             async with asyncio.timeout(10):
                 while len(here.charon.initiated) < 2:
-                    await asyncio.sleep(0.001)
+                    await here.ensure(wanted)  # more often than it is retried
             assert set(here.charon.initiated) == {(name, "net-0")}
 
     run(test())

@@ -185,36 +185,35 @@ class Tunnels:
 
     async def _watch(self, router_id: str, charon: _Charon, vici: Vici) -> None:
         """Reports statuses when charon tells of a change, and initiates connections that have no tunnel."""
-        waiting_closed = asyncio.create_task(vici.wait_closed())
+        closed = asyncio.create_task(vici.wait_closed())
+        retry_at: float | None = None  # not anew with each change: the router may be reconciled more often
         try:
             while not vici.is_closed:
                 charon.changed.clear()
-                try:
-                    associations = await vici.stream("list-sas", "list-sa", {"noblock": "yes"})
-                    self._report(charon.router, installed(associations), charon.refused)
-                    await self._wait_changed(charon, vici, waiting_closed, associations)
-                except ViciError as error:
-                    LOG.info("charon of router %s: %s", router_id, error)
-                    break
+                associations = await vici.stream("list-sas", "list-sa", {"noblock": "yes"})
+                self._report(charon.router, installed(associations), charon.refused)
+                retry_at = await self._retry(charon, vici, associations, retry_at)
+                await _wait_until(charon.changed, closed, retry_at)
+        except ViciError as error:
+            LOG.info("charon of router %s: %s", router_id, error)
         finally:
-            waiting_closed.cancel()
+            closed.cancel()
         self._report(charon.router, frozenset())
         self.queue(router_id)
 
-    async def _wait_changed(
-        self, charon: _Charon, vici: Vici, closed: asyncio.Task[None], associations: list[Message]
-    ) -> None:
-        changed = asyncio.create_task(charon.changed.wait())
-        down = list(to_initiate(charon.desired, associations))
-        complete = charon.desired.keys() <= installed(associations)
-        done, _ = await asyncio.wait(
-            [changed, closed], timeout=None if complete else RETRY_SECONDS, return_when=asyncio.FIRST_COMPLETED
-        )
-        changed.cancel()
-        if not done:
-            for name, child in down:
-                LOG.info("VPN connection %s has no tunnel yet: it is initiated again", connection_id(name))
-                await vici.command("initiate", {"ike": name, "child": child, "timeout": "-1"})
+    async def _retry(
+        self, charon: _Charon, vici: Vici, associations: list[Message], retry_at: float | None
+    ) -> float | None:
+        """Initiate what has no tunnel, if it is time; gives the next time, or None if all have one."""
+        if charon.desired.keys() <= installed(associations):
+            return None
+        now = asyncio.get_running_loop().time()
+        if retry_at is None or now < retry_at:
+            return now + RETRY_SECONDS if retry_at is None else retry_at
+        for name, child in to_initiate(charon.desired, associations):
+            LOG.info("VPN connection %s has no tunnel yet: it is initiated again", connection_id(name))
+            await vici.command("initiate", {"ike": name, "child": child, "timeout": "-1"})
+        return now + RETRY_SECONDS
 
     # --- statuses ---------------------------------------------------------------------------------------------------
 
@@ -260,3 +259,13 @@ class Tunnels:
             log_file=str(directory / "log"),
             environment={"STRONGSWAN_CONF": str(directory / CONFIGURATION)},
         )
+
+
+async def _wait_until(changed: asyncio.Event, closed: asyncio.Task[None], at: float | None) -> None:
+    """Until charon has told of a change or has closed the connection, or until the time."""
+    waiting = asyncio.create_task(changed.wait())
+    timeout = None if at is None else max(at - asyncio.get_running_loop().time(), 0.0)
+    try:
+        await asyncio.wait([waiting, closed], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
