@@ -110,7 +110,10 @@ PACKAGES = (
         "metadata. It starts once the host has a credential in /etc/neutrino/credential.",
         depends=(SAME, CLI, "init-system-helpers (>= 1.54~)", TMPFILES, *AGENT_PROGRAMS),
         recommends=("logrotate",),
-        suggests=("dibbler-client", "frr", "isc-dhcp-client"),
+        suggests=(
+            *("charon-systemd", "dibbler-client", "frr", "isc-dhcp-client"),
+            *("libcharon-extra-plugins", "libstrongswan-extra-plugins", "libstrongswan-standard-plugins"),
+        ),
         files={
             "/usr/lib/systemd/system/neutrino-agent.service": "systemd/neutrino-agent.service",
             "/usr/lib/tmpfiles.d/neutrino-agent.conf": "files/tmpfiles-agent.conf",

@@ -187,4 +187,9 @@ PLURALS = {
     "tap_service": "taas/tap_services",
     "tap_flow": "taas/tap_flows",
     "tap_mirror": "taas/tap_mirrors",
+    "ikepolicy": "vpn/ikepolicies",
+    "ipsecpolicy": "vpn/ipsecpolicies",
+    "endpoint_group": "vpn/endpoint-groups",
+    "vpnservice": "vpn/vpnservices",
+    "ipsec_site_connection": "vpn/ipsec-site-connections",
 }

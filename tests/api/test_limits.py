@@ -101,6 +101,24 @@ def routes(n: int, hop: str) -> list[Object]:
     return [{"destination": f"{address(i, '11')}/32", "nexthop": hop} for i in range(n)]
 
 
+def tunnel(setup: LimitSetup, **values: Any) -> Object:
+    """A VPN connection of a new router."""
+    router, make = routed(setup), setup.admin.make
+    setup.admin.change("router", router["id"], external_gateway_info=gateway(setup.external))
+    owned = {"device_id": router["id"], "device_owner": "network:router_interface"}
+    (port,) = setup.admin.all("/ports", owned)
+    service = make("vpnservice", router_id=router["id"], subnet_id=port["fixed_ips"][0]["subnet_id"])
+    return {
+        "vpnservice_id": service["id"],
+        "ikepolicy_id": make("ikepolicy")["id"],
+        "ipsecpolicy_id": make("ipsecpolicy")["id"],
+        "peer_address": "192.0.2.9",
+        "peer_id": "192.0.2.9",
+        "psk": "key",
+        **values,
+    }
+
+
 Fill = Callable[[LimitSetup, int], tuple[str, Object]]
 FILLS: dict[str, Fill] = {
     "network.availability_zone_hints": lambda setup, n: (
@@ -151,6 +169,14 @@ FILLS: dict[str, Fill] = {
     "flavor.service_profiles": lambda setup, n: (
         "/flavors",
         {"flavor": {"name": "f", "service_type": "L3_ROUTER_NAT", "service_profiles": (setup.profiles * 20)[:n]}},
+    ),
+    "endpoint_group.endpoints": lambda setup, n: (
+        "/vpn/endpoint-groups",
+        {"endpoint_group": {"type": "cidr", "endpoints": [f"{address(i * 512)}/24" for i in range(n)]}},
+    ),
+    "ipsec_site_connection.peer_cidrs": lambda setup, n: (
+        "/vpn/ipsec-site-connections",
+        {"ipsec_site_connection": tunnel(setup, peer_cidrs=[f"{address(i * 512, '11')}/24" for i in range(n)])},
     ),
     "firewall_policy.firewall_rules": lambda setup, n: (
         "/fwaas/firewall_policies",

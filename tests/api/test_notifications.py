@@ -10,6 +10,7 @@ import pytest
 from neutrino.server.events.delivery import DeliveryQueue
 from tests.api.client import Api
 from tests.api.l3 import attach, inside
+from tests.api.vpn import site
 
 
 @pytest.fixture
@@ -118,3 +119,16 @@ def test_a_cascade_notifies_of_each_object(another_server: Any, sent: list[dict[
     assert payloads[3] == {"port_id": port["id"], "port": port}
     assert payloads[4]["subnet"]["cidr"] == subnet["cidr"]
     assert payloads[5]["network_id"] == network["id"]
+
+
+def test_a_key_that_its_owner_sees_is_masked(another_server: Any, sent: list[dict[str, Any]]) -> None:
+    admin = Api(another_server({"oslo_messaging_notifications": {"driver": "messagingv2"}}).app).as_admin()
+    here = site(admin, admin)
+    made = admin.make("ipsec_site_connection", **here.connection(here.service()))
+    assert made["psk"] == "s3cret"
+    admin.change("ipsec_site_connection", made["id"], psk="s3cret2")
+    admin.delete(f"/vpn/ipsec-site-connections/{made['id']}").expect(204)
+    ended = {m["event_type"]: m["payload"] for m in sent if m["event_type"].startswith("ipsec_site_connection.")}
+    assert len(ended) == 6
+    assert ended["ipsec_site_connection.create.end"]["ipsec_site_connection"] == {**made, "psk": "***"}
+    assert "s3cret" not in json.dumps(sent)

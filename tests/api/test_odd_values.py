@@ -99,7 +99,8 @@ def routed(one: Api, network: dict[str, Any]) -> dict[str, str]:
     outside = one.network(router__external=True)
     one.subnet(outside, "172.16.0.0/16", enable_dhcp=False)
     router = one.make("router", external_gateway_info={"network_id": outside["id"]})
-    one.put(f"/routers/{router['id']}/add_router_interface", {"subnet_id": network_subnet(one, network)}).expect(200)
+    subnet = network_subnet(one, network)
+    one.put(f"/routers/{router['id']}/add_router_interface", {"subnet_id": subnet}).expect(200)
     return {
         "outside": outside["id"],
         "router": router["id"],
@@ -109,6 +110,9 @@ def routed(one: Api, network: dict[str, Any]) -> dict[str, str]:
         "policy": one.make("policy")["id"],
         "label": one.make("metering_label")["id"],
         **proxying(one),
+        "vpnservice_id": one.make("vpnservice", router_id=router["id"], subnet_id=subnet)["id"],
+        "ikepolicy_id": one.make("ikepolicy")["id"],
+        "ipsecpolicy_id": one.make("ipsecpolicy")["id"],
         "local_ip": one.make("local_ip", network_id=network["id"])["id"],
         "tap_service": one.make("tap_service", port_id=one.port(network)["id"])["id"],
     }
@@ -179,6 +183,15 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
         },
         "bgp_speaker": {"local_as": n, "ip_version": 4},
         "bgp_peer": {"peer_ip": ids["address"], "remote_as": n, "auth_type": "none"},
+        "vpnservice": {"router_id": ids["router"]},
+        "endpoint_group": {"type": "cidr", "endpoints": [cidr]},
+        "ipsec_site_connection": {
+            **{name: ids[name] for name in ("vpnservice_id", "ikepolicy_id", "ipsecpolicy_id")},
+            "peer_address": "192.0.2.9",
+            "peer_id": "peer",
+            "peer_cidrs": [cidr],
+            "psk": "key",
+        },
         "ndp_proxy": {"router_id": ids["ndp_router"], "port_id": ids["ndp_port"]},
         "flavor": {"service_type": "L3_ROUTER_NAT"},
         "service_profile": {"id": ids["service_profile"]} if resource.parent else {"metainfo": "{}"},

@@ -240,7 +240,7 @@ def test_flavors(cloud: Any) -> None:
     admin.delete(f"/flavors/{flavor['id']}").expect(204)
     admin.delete(f"/service_profiles/{profile['id']}").expect(204)
     providers = api.get("/service-providers").expect(200).body["service_providers"]
-    assert [p["name"] for p in providers if p["default"]] == ["single_node"]
+    assert [p["name"] for p in providers if p["default"]] == ["single_node", "strongswan"]
 
 
 def test_service_type(cloud: Any) -> None:

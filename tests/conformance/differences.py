@@ -71,6 +71,7 @@ DIFFERENCES: dict[str, str] = {
     "firewall_rules.position: absent": "Neutron does not show it either: a rule may be in several policies.",
     "firewall_policies.firewall_rules: default": _FIREWALL_LIST,
     "firewall_groups.ports: default": _FIREWALL_LIST,
+    "ipsec_site_connections.peer_cidrs: default": _FIREWALL_LIST,
     "trunks.*: ours": "The standard attributes and tags, as Neutron shows them (exchange 687), not in neutron-lib.",
     **{f"{kind}.*: filter": _BGP_LISTS for kind in ("bgp_speakers", "bgp_peers")},
     **{f"{kind}.*: sort": _BGP_LISTS for kind in ("bgp_speakers", "bgp_peers")},

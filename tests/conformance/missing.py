@@ -12,6 +12,4 @@ OTHERS = """
     bgpvpn bgpvpn-routes-control bgpvpn-vni rbac-bgpvpn standard-attr-bgpvpn
     standard-attr-bgpvpn-network-association standard-attr-bgpvpn-port-association
     standard-attr-bgpvpn-router-association evpn ovn-bgp flow_classifier sfc
-    vpnaas vpn-aes-ccm-gcm vpn-aes-ctr vpn-endpoint-groups
-    vpn-flavors vpn-no-sha1-3des
 """

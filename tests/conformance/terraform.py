@@ -53,6 +53,13 @@ NEEDED: dict[str, Managed] = {
     ),
     "policy": Managed("qos/policies", "policy", {"name": "needed"}),
     "firewall_policy": Managed("fwaas/firewall_policies", "firewall_policy", {"name": "needed"}),
+    "vpn_service": Managed("vpn/vpnservices", "vpnservice", {"router_id": "{gateway}"}, needs=("gateway",)),
+    "ike_policy": Managed("vpn/ikepolicies", "ikepolicy", {"ike_version": "v2"}),
+    "ipsec_policy": Managed("vpn/ipsecpolicies", "ipsecpolicy", {}),
+    "peer_group": Managed("vpn/endpoint-groups", "endpoint_group", {"type": "cidr", "endpoints": ["10.32.0.0/24"]}),
+    "local_group": Managed(
+        "vpn/endpoint-groups", "endpoint_group", {"type": "subnet", "endpoints": ["{subnet}"]}, needs=("subnet",)
+    ),
     "provider_network": Managed(
         *("networks", "network"),
         {"provider:network_type": "vlan", "provider:physical_network": "physnet1", "provider:segmentation_id": 3990},
@@ -245,12 +252,65 @@ MANAGED: dict[str, Managed] = {
         {"name": "b", "description": "d"},
         needs=("port",),
     ),
+    "openstack_vpnaas_ike_policy_v2": Managed(
+        *("vpn/ikepolicies", "ikepolicy"),
+        {
+            "name": "a",
+            "auth_algorithm": "sha256",
+            "encryption_algorithm": "aes-256",
+            "pfs": "group14",
+            "phase1_negotiation_mode": "main",
+            "ike_version": "v2",
+            "lifetime": {"units": "seconds", "value": 7200},
+        },
+        {"name": "b", "description": "d", "lifetime": {"units": "seconds", "value": 3600}},
+    ),
+    "openstack_vpnaas_ipsec_policy_v2": Managed(
+        *("vpn/ipsecpolicies", "ipsecpolicy"),
+        {
+            "name": "a",
+            "auth_algorithm": "sha256",
+            "encapsulation_mode": "tunnel",
+            "encryption_algorithm": "aes-128",
+            "pfs": "group5",
+            "transform_protocol": "esp",
+        },
+        {"name": "b", "pfs": "group14"},
+    ),
+    "openstack_vpnaas_endpoint_group_v2": Managed(
+        *("vpn/endpoint-groups", "endpoint_group"),
+        {"name": "a", "type": "cidr", "endpoints": ["10.2.0.0/24", "10.3.0.0/24"]},
+        {"name": "b", "description": "d"},
+    ),
+    "openstack_vpnaas_service_v2": Managed(
+        *("vpn/vpnservices", "vpnservice"),
+        {"name": "a", "router_id": "{gateway}", "admin_state_up": True},
+        {"name": "b", "description": "d", "admin_state_up": False},
+        needs=("gateway",),
+    ),
+    "openstack_vpnaas_site_connection_v2": Managed(
+        *("vpn/ipsec-site-connections", "ipsec_site_connection"),
+        {
+            "name": "a",
+            "vpnservice_id": "{vpn_service}",
+            "ikepolicy_id": "{ike_policy}",
+            "ipsecpolicy_id": "{ipsec_policy}",
+            "local_ep_group_id": "{local_group}",
+            "peer_ep_group_id": "{peer_group}",
+            "peer_address": "192.0.2.77",
+            "peer_id": "192.0.2.77",
+            "psk": "secret",
+            "mtu": 1400,
+            "dpd": {"action": "restart", "interval": 42, "timeout": 84},
+        },
+        {"name": "b", "psk": "other", "initiator": "response-only", "admin_state_up": False},
+        needs=("connected port", "vpn_service", "ike_policy", "ipsec_policy", "local_group", "peer_group"),
+    ),
 }
 
 # Types of the provider whose API is not here.
 NOT_HERE = {
     "openstack_bgpvpn_network_associate_v2, …_port_associate_v2, …_router_associate_v2, openstack_bgpvpn_v2": "BGP VPNs",
-    "openstack_vpnaas_endpoint_group_v2, …_ike_policy_v2, …_ipsec_policy_v2, …_service_v2, …_site_connection_v2": "VPNaaS",
 }
 
 

@@ -38,12 +38,13 @@ _NEEDED = """
     subnet-segmentid-writable subnet-segmentid-enforce network-segment-range metering
     metering_source_and_destination_fields l3-ndp-proxy l3-ext-ndp-proxy taas taas-vlan-filter tap-mirror
     tap-mirror-both-direction bgp bgp_4byte_asn bgp_dragent_scheduler network-cascade-delete
+    vpnaas vpn-endpoint-groups vpn-aes-ccm-gcm vpn-aes-ctr vpn-no-sha1-3des vpn-flavors
 """
 NEEDED = _NEEDED.split()
 
 
 # Advertising one of these would make clients use a missing feature.
-NOT_HERE = ("bgpvpn", "vpnaas")
+NOT_HERE = ("bgpvpn",)
 
 
 NOT_SHOWN = {

@@ -24,6 +24,7 @@ from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, one_word
 from neutrino.server.feed.reports.traffic import Send, TrafficReports
+from neutrino.server.feed.reports.vpn_status import VpnStatus
 from neutrino.server.feed.server import FeedOptions, FeedServer
 from neutrino.server.feed.stores import ServedKind
 from neutrino.server.hosts.queries import OpenQueries
@@ -79,6 +80,7 @@ async def serving(
         "floatingip": one_word(partial(set_floating_ip_status, server.db)),
         "subnet": one_word(delegation.set_prefix),
         "firewall_group": FirewallStatus(server.db).take,
+        **dict.fromkeys(("vpnservice", "ipsec_site_connection"), VpnStatus(server.db).take),
     }
     answered = OpenQueries(server.db).take_answer
     traffic = TrafficReports(server.db, metered).take

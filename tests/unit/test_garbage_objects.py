@@ -32,6 +32,7 @@ from neutrino.model.packet_log import PacketLog
 from neutrino.model.qos import BandwidthLimit, MinimumBandwidth, PacketRateLimit, QosPolicy
 from neutrino.model.routing import ConntrackHelper, Delegation, PortForwarding, Router, RouterRoute
 from neutrino.model.taps import Tap, TapMirror, TapOrigin, Taps
+from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection, VpnService
 from tests.support import dhcp
 from tests.support.dhcp_fakes import DhcpHost
 from tests.support.l2 import OPEN, group, network, port, rule
@@ -54,6 +55,22 @@ FORWARDING = PortForwarding(
     internal_port_first=8080,
     internal_port_last=8080,
     qos_policy_id="gold",
+)
+VPN = VpnService(
+    id="service",
+    connections=(
+        VpnConnection(
+            id="connection",
+            peer_address="198.51.100.7",
+            peer_id="peer",
+            local_id="here",
+            psk="key",
+            local_cidrs=("10.0.1.0/24",),
+            peer_cidrs=("10.9.0.0/24",),
+            ike=IkePolicy(version=2, pfs="group14"),
+            ipsec=IpsecPolicy(pfs="group14"),
+        ),
+    ),
 )
 GOOD: dict[str, state.Object] = {
     "qos_policy": QosPolicy(
@@ -131,6 +148,7 @@ GOOD: dict[str, state.Object] = {
         port_forwardings=(FORWARDING,),
         conntrack_helpers=(ConntrackHelper("tcp", 21, "ftp"),),
         delegations=(Delegation(SUBNET),),
+        vpn_services=(VPN,),
         ha=membership(),
     ),
     "bgp_speaker": BgpSpeaker(

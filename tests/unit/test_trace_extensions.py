@@ -10,6 +10,7 @@ import pytest
 from neutrino.dataplane.openflow.trace import parse_trace
 from neutrino.model.routing import FloatingIp, NdpProxy
 from neutrino.model.trace import Exit, HostAnswer, Point, PointKind, Question
+from neutrino.model.vpn import VpnConnection, VpnService
 from neutrino.server.context import Context
 from neutrino.server.trace.collect import Asked, Collected, chosen_gateways
 from neutrino.server.trace.path import compute
@@ -235,3 +236,31 @@ def test_of_several_default_routes_the_host_has_chosen(gateways: Gateways, flag:
     assert (again.end_network_id, again.packet.source) == ("two", "172.24.2.9")
     cloud.change_router("r", **{flag: False})
     assert chosen_gateways(cloud.snapshot(), collected) == frozenset()
+
+
+# --- VPN --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_packet_to_a_peers_subnet_is_encrypted_or_dropped() -> None:
+    def service(**values: bool) -> tuple[VpnService, ...]:
+        tunnel = VpnConnection(
+            id="c",
+            peer_address="198.51.100.7",
+            peer_id="peer",
+            local_cidrs=("10.0.0.0/24",),
+            peer_cidrs=("10.9.0.0/24",),
+            **values,
+        )
+        return (VpnService(id="s", connections=(tunnel,)),)
+
+    cloud = Cloud()
+    cloud.network("blue", "10.0.0.0/24")
+    cloud.network("ext", "203.0.113.0/24", kind="flat", external=True, project_id="admin")
+    cloud.port("a", "blue", "10.0.0.10")
+    cloud.router("r", "blue", outside="ext", vpn_services=service())
+    encrypted = cloud.trace("a", "10.9.0.5")
+    assert (encrypted.verdict, encrypted.there.end_router_id) == (DELIVERED, "r"), encrypted.texts
+    assert "snat change" not in encrypted.texts
+    assert cloud.trace("a", "10.8.0.5").there.end_network_id == "ext"
+    cloud.change_router("r", vpn_services=service(admin_state_up=False))
+    assert cloud.trace("a", "10.9.0.5").verdict == ("dropped", "vpn-down")

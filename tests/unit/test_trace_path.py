@@ -12,6 +12,7 @@ from neutrino.model.qos import BandwidthLimit, QosPolicy
 from neutrino.model.routing import NdpProxy
 from neutrino.model.state import AddressGroup, Member
 from neutrino.model.trace import Cause, PointKind
+from neutrino.model.vpn import VpnConnection, VpnService
 from neutrino.server.trace.values import Placement
 from tests.support.traced_cloud import Cloud, Traced, firewall_rule, pair, rule
 
@@ -456,6 +457,16 @@ def address_without_ndp_proxy() -> Traced:
     cloud.router("r", "blue", outside="ext", enable_ndp_proxy=True, ndp_proxies=(NdpProxy("n", "2001:db8:1::11"),))
     assert cloud.from_outside("ext", "2001:db8:1::11").verdict == DELIVERED
     return cloud.from_outside("ext", "2001:db8:1::10")
+
+
+@case(Cause.VPN_DOWN)
+def disabled_vpn_connection() -> Traced:
+    cloud = two_ports()
+    cloud.network("ext", "172.24.0.0/24", kind="flat", external=True, project_id="admin")
+    peer = {"peer_address": "198.51.100.7", "peer_id": "peer", "peer_cidrs": ("10.9.0.0/24",)}
+    disabled = VpnConnection(id="c", local_cidrs=("10.0.0.0/24",), admin_state_up=False, **peer)  # type: ignore[arg-type]
+    cloud.router("r", "blue", outside="ext", vpn_services=(VpnService(id="s", connections=(disabled,)),))
+    return cloud.trace("a", "10.9.0.5")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -169,6 +169,7 @@ GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
     ("securitygroup", SECURITYGROUP),
     ("network_log", NETWORK_LOG),
     ("bgp", bgp.OPTIONS),
+    ("vpn", l3.VPN_OPTIONS),
     ("ml2", ML2),
     ("metrics", metrics_options("127.0.0.1:9698")),
 )

@@ -85,6 +85,8 @@ class DesiredNamespace:
     """Prefixes of our devices' names: such a device that is not desired is deleted."""
     others_addresses: frozenset[str] = frozenset()
     """Devices on which a daemon sets addresses, as keepalived does: undesired ones stay."""
+    others_tables: frozenset[int] = frozenset()
+    """Routing tables that a daemon fills, as charon does: their routes and rules stay."""
     tc: tuple[TcItem, ...] = ()
     plugs: tuple[Plug, ...] = ()
     tables: tuple[Table, ...] = ()  # of nft; planned by themselves (`service_namespaces.plan_tables`)
@@ -264,7 +266,7 @@ def _plan_contents(
     # These devices have no IPv4 address, for a moment or for good: the kernel drops their IPv4 routes and neighbours.
     unnumbered = {each.device for each in first}
     routes, stale_routes = _plan_routes(desired, actual, usable, present, unnumbered)
-    stale_rules = (each for each in actual.rules - desired.rules if each.protocol in REMOVABLE)
+    stale_rules = (each for each in actual.rules - desired.rules if _is_removable(each, desired))
     wanted = {(each.device, each.address): each for each in desired.neighbours if each.device in usable}
     known = {
         each
@@ -331,7 +333,11 @@ def _plan_routes(
         if not any(_matches(found, route) for found in existing.get(route.key, ()))
     ]
     stale = (each for key, found in sorted(existing.items()) for each in _superfluous(found, wanted.get(key)))
-    return add, [each for each in stale if each.protocol in REMOVABLE]
+    return add, [each for each in stale if _is_removable(each, desired)]
+
+
+def _is_removable(each: Route | Rule, desired: DesiredNamespace) -> bool:
+    return each.protocol in REMOVABLE and each.table not in desired.others_tables
 
 
 def _matches(found: Route, wanted: Route) -> bool:

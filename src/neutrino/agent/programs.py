@@ -1,6 +1,6 @@
 """Programs that the roles require, with their Debian packages, and the required capability.
 
-keepalived, radvd and dibbler are optional: a host without them serves every router that needs none of them.
+keepalived, radvd, dibbler and charon are optional: a host without them serves every router that needs none of them.
 """
 
 from collections.abc import Iterable, Mapping

@@ -16,6 +16,7 @@ from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
 from neutrino.agent.l3 import bfd, fip, routers
 from neutrino.agent.l3.names import fip_namespace, router_namespace, snat_namespace
+from neutrino.agent.l3.vpn import tunnels
 from neutrino.agent.supervisor import list_directory
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.real import RealProcesses
@@ -34,7 +35,7 @@ def tear_down(conf: cfg.ConfigOpts) -> None:
     for name in _recorded(Path(conf.state_path), dnsmasq):
         if name in existing:
             namespaces.delete(name)  # deletes the inner ends of veth pairs, and with them the outer ones
-    for directory in (bgp.DIRECTORY, bfd.DIRECTORY):
+    for directory in (bgp.DIRECTORY, bfd.DIRECTORY, tunnels.DIRECTORY):
         shutil.rmtree(Path(conf.state_path) / directory, ignore_errors=True)
     for records in (routers.RECORDS, fip.RECORDS):
         for name in list_directory(Path(conf.state_path) / records):

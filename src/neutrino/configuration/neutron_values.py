@@ -74,6 +74,7 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron_dynamic_routing.services.bgp.bgp_plugin.BgpPlugin": "bgp",
             "neutron_taas.services.taas.taas_plugin.TaasPlugin": "taas",
             "neutron_taas.services.taas.tap_mirror_plugin.TapMirrorPlugin": "tapmirror",
+            "neutron_vpnaas.services.vpn.plugin.VPNDriverPlugin": "vpnaas",
             **dict.fromkeys(
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),
@@ -96,7 +97,7 @@ TABLE: dict[tuple[str, str], Names] = {
                 (
                     *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
                     *("pvlan", "neutron.services.pvlan.pvlan_plugin.PVLANPlugin"),
-                    *("firewall", "vpnaas", "sfc", "flow_classifier", "bgpvpn"),
+                    *("firewall", "sfc", "flow_classifier", "bgpvpn"),
                 ),
                 _NOT_HERE,
             ),

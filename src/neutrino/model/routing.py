@@ -6,6 +6,7 @@ import msgspec
 
 from neutrino.model import fields
 from neutrino.model.state import Object
+from neutrino.model.vpn import VpnService
 
 VrrpNumber = Annotated[int, fields.within(1, 255)]
 
@@ -145,6 +146,7 @@ class Router(Object, frozen=True, kw_only=True, omit_defaults=True):
     enable_ndp_proxy: bool = False
     ndp_proxies: tuple[NdpProxy, ...] = ()
     metering_labels: tuple[MeteringLabel, ...] = ()
+    vpn_services: tuple[VpnService, ...] = ()
     agent_gateway: RouterInterface | None = None  # this host's own port on the external network, for floating IPs here
     direct_prefixes: fields.Prefixes = ()  # subnets that this host routes by that port, in both directions, without NAT
 

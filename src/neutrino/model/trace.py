@@ -52,6 +52,7 @@ class Cause(StrEnum):
     NO_FLOATING_IP = "no-floating-ip"  # from outside, and no floating IP or port forwarding leads to the port
     FLOATING_IP_DOWN = "floating-ip-down"
     NO_NDP_PROXY = "no-ndp-proxy"  # from outside to a router with NDP proxies, and none is for the address
+    VPN_DOWN = "vpn-down"  # to a subnet of a VPN connection that has no tunnel: it is not sent in clear
     TTL_EXPIRED = "ttl-expired"  # a routing loop
     # hosts
     HOST_DOWN = "host-down"  # its agents do not report

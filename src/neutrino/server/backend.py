@@ -21,6 +21,7 @@ from neutrino.server.feed.reports.reports import Reports, TakeStatus, one_word
 from neutrino.server.feed.reports.tap_status import TapStatus
 from neutrino.server.feed.reports.traffic import Send, TrafficReports
 from neutrino.server.feed.reports.trunk_status import TrunkStatus
+from neutrino.server.feed.reports.vpn_status import VpnStatus
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.plugin import build_services
@@ -86,6 +87,8 @@ def host_reports(backend: Backend, metered: Send = lambda event, payload, host: 
         statuses["trunk"] = TrunkStatus(db).take
     if "taas" in plugins:
         statuses |= dict.fromkeys(("tap_service", "tap_flow"), TapStatus(db).take)
+    if "vpnaas" in plugins:
+        statuses |= dict.fromkeys(("vpnservice", "ipsec_site_connection"), VpnStatus(db).take)
 
     speakers = build_scheduler(services) if "bgp" in plugins else None
 

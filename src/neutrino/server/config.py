@@ -44,6 +44,11 @@ QUOTAS = {
     "tap_service": -1,
     "tap_flow": -1,
     "tap_mirror": -1,
+    "ikepolicy": -1,
+    "ipsecpolicy": -1,
+    "endpoint_group": -1,
+    "vpnservice": -1,
+    "ipsec_site_connection": -1,
 }
 
 
@@ -108,7 +113,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             type=list_type("DEFAULT", "service_plugins"),
             default=[
                 *("router", "qos", "firewall_v2", "segments", "network_segment_range", "trunk"),
-                *("metering", "log", "local_ip", "bgp", "taas", "tapmirror"),
+                *("metering", "log", "local_ip", "bgp", "taas", "tapmirror", "vpnaas"),
             ],
             help="Entry points of further plugins, each with resources of its own.",
         ),

@@ -76,6 +76,7 @@ from tests.conformance.probes.routers import (
     supervised_next_hops,
     typed_router,
 )
+from tests.conformance.probes.vpn import ciphers, endpoints, flavored_service, no_weak_algorithms, site_connection
 
 PROBES: dict[str, Probe] = {
     "security-groups-default-rules": templates_of_rules,
@@ -121,6 +122,12 @@ PROBES: dict[str, Probe] = {
     "bgp": speaker_with_peer_and_network,
     "bgp_4byte_asn": long_as_numbers,
     "bgp_dragent_scheduler": speakers_of_agents,
+    "vpnaas": site_connection,
+    "vpn-endpoint-groups": endpoints,
+    "vpn-aes-ccm-gcm": ciphers("ccm-8", "ccm-12", "ccm-16", "gcm-8", "gcm-12", "gcm-16"),
+    "vpn-aes-ctr": ciphers("ctr"),
+    "vpn-no-sha1-3des": no_weak_algorithms,
+    "vpn-flavors": flavored_service,
     "standard-attr-segment": segment_revisions,
     "segments-peer-subnet-host-routes": peer_routes,
     "subnet-segmentid-writable": set_segment,

@@ -160,6 +160,7 @@ def sample_objects(server: LiveServer) -> Shown:
         "bgp_speakers": made("bgp-speakers", "bgp_speaker", name="speaker", local_as=64512, ip_version=4),
         "bgp_peers": made("bgp-peers", "bgp_peer", peer_ip="192.0.2.9", remote_as=65000, auth_type="none"),
         "ndp_proxies": ndp_proxy(server, made),
+        **vpn(server, made),
         "flavors": flavor,
         "service_profiles": profile,
         "service_providers": server.ask("GET", "/v2.0/service-providers")["service_providers"][0],
@@ -194,3 +195,24 @@ def ndp_proxy(server: LiveServer, made: Callable[..., Object]) -> Object:
     server.ask("PUT", f"/v2.0/routers/{router['id']}/add_router_interface", {"subnet_id": subnets[1]["id"]})
     port = made("ports", "port", network_id=inside["id"])
     return made("ndp_proxies", "ndp_proxy", router_id=router["id"], port_id=port["id"])
+
+
+def vpn(server: LiveServer, made: Callable[..., Object]) -> dict[str, Object]:
+    """A VPN connection with its policies and its service, on a router of its own."""
+    out = made("networks", "network", name="out-vpn", **{"router:external": True})
+    made("subnets", "subnet", network_id=out["id"], ip_version=4, cidr="198.19.0.0/24")
+    inside = made("networks", "network", name="in-vpn")
+    subnet = made("subnets", "subnet", network_id=inside["id"], ip_version=4, cidr="10.98.0.0/24")
+    router = made("routers", "router", name="vpn", external_gateway_info={"network_id": out["id"]})
+    server.ask("PUT", f"/v2.0/routers/{router['id']}/add_router_interface", {"subnet_id": subnet["id"]})
+    ike, ipsec = made("vpn/ikepolicies", "ikepolicy"), made("vpn/ipsecpolicies", "ipsecpolicy")
+    service = made("vpn/vpnservices", "vpnservice", router_id=router["id"], subnet_id=subnet["id"])
+    policies = {"ikepolicy_id": ike["id"], "ipsecpolicy_id": ipsec["id"], "vpnservice_id": service["id"]}
+    peer = {"peer_address": "192.0.2.7", "peer_id": "192.0.2.7", "peer_cidrs": ["10.99.0.0/24"], "psk": "key"}
+    return {
+        "ikepolicies": ike,
+        "ipsecpolicies": ipsec,
+        "vpnservices": service,
+        "ipsec_site_connections": made("vpn/ipsec-site-connections", "ipsec_site_connection", **policies, **peer),
+        "endpoint_groups": made("vpn/endpoint-groups", "endpoint_group", type="cidr", endpoints=["10.99.0.0/24"]),
+    }

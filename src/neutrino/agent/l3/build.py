@@ -13,6 +13,7 @@ from neutrino.agent.l3.meters import MeterReports, Meters
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import BUILT_IN, DesiredRouters
 from neutrino.agent.l3.routers import Routers
+from neutrino.agent.l3.vpn.tunnels import Tunnels
 from neutrino.agent.leftovers.build import leftovers
 from neutrino.agent.options import read_settings
 from neutrino.agent.service_namespaces import ServiceNamespaces
@@ -51,5 +52,6 @@ def build(context: RoleContext) -> L3Role:
         repair=lambda: context.intervals.repair,
         report_soon=context.report_soon,
         meters=MeterReports(meters, feed, read_settings(MeterOptions, conf), desired.served),
+        tunnels=Tunnels(supervisor, options, feed),
         port_holds=port_holds if "l2" in conf.roles else None,  # only the L2 role reports ports as wired
     )

@@ -6,6 +6,7 @@ import ipaddress
 from oslo_config import cfg
 
 from neutrino.agent.options import option, options_of, read_settings
+from neutrino.dataplane.xfrm import has_esp
 from neutrino.model import agents
 from neutrino.model.routing import Router
 
@@ -25,6 +26,8 @@ class L3Options:
     pd_confs: str = ""
     ha_confs_path: str = ""
     ra_confs: str = ""
+    vpn_userspace: bool = False  # charon encrypts tunnels, not the kernel
+    charon: str = "charon-systemd"
     agent_mode: str = option("legacy", "Which part of distributed routers this host takes.", choices=MODES)
     handle_internal_only_routers: bool = option(True, "Serve routers without a gateway.")
     gateway_external_network_id: str = option("", "Serve only routers whose gateway is on this network.")
@@ -72,6 +75,22 @@ OPTIONS = [
 ]
 
 
+VPN_OPTIONS = [
+    cfg.StrOpt(
+        "ipsec",
+        choices=["auto", "kernel", "userspace"],
+        default="auto",
+        help="What encrypts tunnels: the kernel, or charon itself, which needs no ESP in the kernel and is slower; auto: "
+        "the kernel, if it can.",
+    ),
+    cfg.StrOpt("charon", default="/usr/sbin/charon-systemd", help="The program charon-systemd of strongSwan."),
+]
+
+
+def vpn_userspace(ipsec: str) -> bool:
+    return ipsec == "userspace" or (ipsec == "auto" and not has_esp())
+
+
 def l3_options(conf: cfg.ConfigOpts) -> L3Options:
     return read_settings(
         L3Options,
@@ -84,6 +103,8 @@ def l3_options(conf: cfg.ConfigOpts) -> L3Options:
         pd_confs=conf.pd_confs,
         ha_confs_path=conf.ha_confs_path,
         ra_confs=conf.ra_confs,
+        vpn_userspace=vpn_userspace(conf.vpn.ipsec),
+        charon=conf.vpn.charon,
     )
 
 

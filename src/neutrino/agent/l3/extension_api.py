@@ -117,6 +117,7 @@ class Contribution:
     rules: tuple[Rule, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     proxies: tuple[ProxyNeighbour, ...] = ()  # with HA only on the active host
+    others_tables: tuple[int, ...] = ()  # routing tables that a daemon fills: their routes and rules stay
     devices: tuple[DesiredDevice, ...] = ()
     plugs: tuple[Plug, ...] = ()  # of devices, into a bridge
     device_prefixes: tuple[str, ...] = ()  # contributed always: devices named so that are not contributed are deleted

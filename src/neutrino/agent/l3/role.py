@@ -19,6 +19,7 @@ from neutrino.agent.l3.meters import MeterReports
 from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, ROUTER, RenderError
 from neutrino.agent.l3.routers import Applied, Routers
+from neutrino.agent.l3.vpn.tunnels import Tunnels
 from neutrino.agent.measures import Measure, of_daemons
 from neutrino.agent.namespaces import SERVICE
 from neutrino.agent.queue import URGENT, USUAL
@@ -56,6 +57,7 @@ class L3Role:
     report_soon: Callable[[], None] = lambda: None
     port_holds: PortHolds | None = None
     meters: MeterReports | None = None
+    tunnels: Tunnels | None = None
     name: str = field(default="l3", init=False)
     _applied: dict[str, Router] = field(default_factory=dict, init=False)  # as last applied here
     _last_repair: dict[str, object] = field(default_factory=dict, init=False)
@@ -85,6 +87,8 @@ class L3Role:
         self._floating_ips = FloatingIpReports(self._feed)
         self._statuses = StatusReports(self._feed, L3)
         self._ha_conflicts = HaConflicts(self.description.host)
+        if self.tunnels is not None:
+            self.tunnels.queue = self._loop.put
 
     # --- called by the agent ----------------------------------------------------------------------------------------
 
@@ -144,6 +148,7 @@ class L3Role:
         active, failover = self.routers.is_active(router), self.routers.failover(router)
         lines = [*self.routers.find(router), *self.daemons.find(router, failover, active=active)]
         lines += self.delegations.find(router, active=active)
+        lines += self.tunnels.find(router, active=active) if self.tunnels is not None else []
         return [*lines, *self.bfd.find(router, active=active)], ""
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -164,6 +169,8 @@ class L3Role:
                 if self.meters is not None:
                     group.create_task(self.meters.run())
         finally:
+            if self.tunnels is not None:
+                await self.tunnels.close()
             for fifo in (*fifos, *self._ha_fifos.values()):
                 fifo.close()
 
@@ -251,6 +258,9 @@ class L3Role:
         standby = router.ha is not None and had_keepalived and not self._is_active(router)
         problems = await self.delegations.ensure(router, active=self._is_active(router), complete=synced or standby)
         problems += await self.bfd.ensure(router, active=self._is_active(router), complete=synced or standby)
+        if self.tunnels is not None:
+            active = self._is_active(router)
+            problems += await self.tunnels.ensure(router, active=active, complete=synced or standby)
         self._applied[router_id] = router
         if applied.changes:
             self._log_changes(router_id, applied.changes)
@@ -271,6 +281,8 @@ class L3Role:
     async def _remove(self, router_id: str) -> list[str]:
         self._forget_ha(router_id)
         await self.delegations.stop(router_id)  # first: it uses the gateway port, which may be another host's by now
+        if self.tunnels is not None:
+            await self.tunnels.stop(router_id)  # while its gateway can still send: peers are told
         await self.daemons.stop(router_id)
         await self.bfd.stop(router_id)
         async with self._metering(router_id, None):

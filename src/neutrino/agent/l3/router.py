@@ -36,6 +36,7 @@ from neutrino.agent.l3.parts.ndp_proxy import NdpProxies
 from neutrino.agent.l3.parts.qos import RouterQos
 from neutrino.agent.l3.parts.ra import RouterAdvertisements
 from neutrino.agent.l3.parts.scopes import AddressScopes
+from neutrino.agent.l3.parts.vpn import Vpn
 from neutrino.agent.namespaces import DesiredNamespace
 from neutrino.agent.role import RoleFeed
 from neutrino.dataplane.nft.api import Chain, Table
@@ -47,6 +48,7 @@ BUILT_IN: tuple[L3Extension, ...] = (
     RouterAdvertisements(),
     FurtherGateways(),
     BfdPackets(),
+    Vpn(),  # before `Nat`: its packets are not translated
     Nat(),
     RouterQos(),
     Metadata(),
@@ -182,6 +184,7 @@ def render(
             sysctls={name: value for each in parts for name, value in each.sysctls.items()},
             device_prefixes=tuple(prefix for each in parts for prefix in each.device_prefixes),
             others_addresses=frozenset(names if ha else ()) - {"lo"},  # keepalived sets addresses on any of them
+            others_tables=frozenset(table for each in parts for table in each.others_tables),
             tc=tuple(item for each in parts for item in each.tc),
             plugs=tuple(sorted((plug for each in parts for plug in each.plugs), key=lambda each: each.name)),
             tables=_tables(namespace.name, [table for each in parts for table in each.tables]),

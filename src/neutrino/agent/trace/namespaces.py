@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from neutrino.agent.l3.parts.vpn import CHARON_TABLE
 from neutrino.agent.trace.netfilter import nft
 from neutrino.agent.trace.netfilter.connections import TracedConnections, choose
 from neutrino.agent.trace.owners import NOBODY, Owner
@@ -32,7 +33,11 @@ _NAT_PRIORITY: Final = {"prerouting": -100, "postrouting": 100}
 _FORWARDING: Final = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 _OWNERS: Final = {"qrouter-": "router", "snat-": "router", "fip-": "network", "qdhcp-": "network"}
 _OUTSIDE: Final = ("qg-", "fg-")
-_CAUSES: Final = {"forward_filter": Cause.ADDRESS_SCOPE, "forward_ndp": Cause.NO_NDP_PROXY}
+_CAUSES: Final = {
+    "forward_filter": Cause.ADDRESS_SCOPE,
+    "forward_ndp": Cause.NO_NDP_PROXY,
+    "vpn_forward": Cause.VPN_DOWN,
+}
 _SYN, _ACK = 2, 16
 OURS: Final = "neutrino"  # name of our tables
 
@@ -278,6 +283,9 @@ class NamespaceWalk:
             return []
         self._remember(passage)
         passage.packet = msgspec.structs.replace(passage.packet, ttl=packet.ttl - 1)
+        if device.kind == "tun" and route.table == CHARON_TABLE:
+            trail.consume(passage.packet, f"encrypted by charon in {where}, which has it from {device.name}")
+            return []
         return self._leave(passage, device, route.via or packet.destination, switch)
 
     def _remember(self, passage: _Passage) -> None:

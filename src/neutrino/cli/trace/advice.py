@@ -30,6 +30,7 @@ ADVICE: Final[Mapping[str, str]] = {
     Cause.ADDRESS_SCOPE: "the networks are in different address scopes: use a floating IP, or subnets of one scope",
     Cause.NO_FLOATING_IP: "create a floating IP or a port forwarding for the port",
     Cause.FLOATING_IP_DOWN: "the floating IP is not active: check the L3 agent that serves its router",
+    Cause.VPN_DOWN: "`openstack vpn ipsec site connection show` has its status; the log of charon is on the gateway's host",
     Cause.NO_NDP_PROXY: "create an NDP proxy for the port's address, or disable enable_ndp_proxy of the router",
     Cause.TTL_EXPIRED: "the routes form a loop: check extra routes of the routers on the path",
     Cause.HOST_DOWN: "start the agent of the host, or the host itself: `neutrino status` lists the hosts",

@@ -117,7 +117,7 @@ class Pipeline:
         visibility = self._visibility(resource, context)
         shown = [visible.present_own(resource, one, visibility) for one in made]
         answer = {resource.collection: shown} if several else {resource.name: shown[0]}
-        self.notify(f"{resource.name}.create.end", answer, context)
+        self.notify(f"{resource.name}.create.end", _masked(resource, answer), context)
         return Reply(201, answer)
 
     def update(self, served: Served, request: Request) -> Reply:
@@ -133,7 +133,7 @@ class Pipeline:
         revision = _expected_revision(request.if_match, found)
         changed = served.update(context, *_parent(request), request.key, item.values, revision)
         answer = {resource.name: visible.present_own(resource, changed, visibility)}
-        self.notify(f"{resource.name}.update.end", answer, context)
+        self.notify(f"{resource.name}.update.end", _masked(resource, answer), context)
         return Reply(200, answer)
 
     def delete(self, served: Served, request: Request) -> Reply:
@@ -229,7 +229,7 @@ class Pipeline:
             return
         shown = visible.present_own(resource, removed.object, self._visibility(resource, context))
         payload = {f"{name}_id": key or removed.object[resource.key], name: shown}
-        self.notify(f"{name}.delete.end", payload, context)
+        self.notify(f"{name}.delete.end", _masked(resource, payload), context)
 
     def _authorize_create(self, served: Served, request: Request, items: Sequence[bodies.Item]) -> None:
         resource, context = served.resource, request.context
@@ -260,7 +260,7 @@ def _parent(request: Request) -> tuple[str, ...]:
 
 
 def _masked(resource: Resource, body: Any) -> Any:
-    """The body of a create or update without its secrets, for notifications."""
+    """A body or an answer without its secrets, for notifications: others read these than who may see the object."""
     secrets = {attribute.name for attribute in resource.attributes if attribute.secret}
     if not secrets:
         return body

@@ -1,4 +1,4 @@
-"""Router flavors, their service profiles, and the list of service providers.
+"""Flavors of routers and VPN services, their service profiles, and the list of service providers.
 
 There is one implementation of routers, so a flavor is stored with a router and changes nothing about it; the API is there
 for clients that set flavors or list providers.
@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources import flavor as resources
-from neutrino.server.api.resources.flavor import L3_ROUTER_NAT
+from neutrino.server.api.resources.flavor import L3_ROUTER_NAT, VPN
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, encode, exists, new_id
@@ -23,16 +23,16 @@ from neutrino.server.db.view import View
 from neutrino.server.query import Query
 from neutrino.server.view_collection import ViewCollection
 
-_c, _sp, _b, _r = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c
+_c, _sp, _b, _r, _v = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c, t.vpnservices.c
 FLAVORS = View(t.flavors, scope=sa.true(), not_found=errors.FlavorNotFound)
 PROFILES = View(t.service_profiles, scope=sa.true(), not_found=errors.ServiceProfileNotFound)
 PROVIDERS = ("single_node", "ha", "dvr", "dvrha")
 
 
-def check_flavor(connection: Connection, key: str) -> None:
-    """Refuse a flavor for a new router that does not exist, is not for routers, or is disabled."""
+def check_flavor(connection: Connection, key: str, service_type: str = L3_ROUTER_NAT) -> None:
+    """Refuse a flavor for a new router that does not exist, is not for routers, or is disabled; or of another service."""
     row = connection.execute(sa.select(_c.service_type, _c.enabled).where(_c.id == key)).first()
-    if row is None or row.service_type != L3_ROUTER_NAT:
+    if row is None or row.service_type != service_type:
         raise errors.FlavorNotFound(id=key)
     if not row.enabled:
         raise errors.FlavorDisabled()
@@ -48,12 +48,12 @@ class Flavors:
         Extension("service-type", "Neutron Service Type Management", "The providers of services."),
     )
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, *, has_vpn: bool = False) -> None:
         self.collections = (
             (resources.FLAVOR, FlavorCollection(db, FLAVORS)),
             (resources.SERVICE_PROFILE, ServiceProfiles(db, PROFILES)),
             (resources.FLAVOR_SERVICE_PROFILE, FlavorServiceProfiles(db)),
-            (resources.SERVICE_PROVIDER, ServiceProviders()),
+            (resources.SERVICE_PROVIDER, ServiceProviders(has_vpn)),
         )
 
 
@@ -129,16 +129,21 @@ class FlavorServiceProfiles:
             return FLAVORS.get(connection, key)
 
 
+@dataclass(frozen=True)
 class ServiceProviders:
+    has_vpn: bool = False
+
     def index(self, context: Context, query: Query) -> list[Object]:
         if query.marker is not None:  # all providers are one page, whatever the limit: there is no next one
             return []
         rows = [{"service_type": L3_ROUTER_NAT, "name": name, "default": name == PROVIDERS[0]} for name in PROVIDERS]
+        if self.has_vpn:
+            rows.append({"service_type": VPN, "name": "strongswan", "default": True})
         return rows if query.fields is None else [{n: row[n] for n in query.fields if n in row} for row in rows]
 
 
 def _check_unused(connection: Connection, flavor_id: str) -> None:
-    if exists(connection, _r.flavor_id == flavor_id):
+    if exists(connection, _r.flavor_id == flavor_id) or exists(connection, _v.flavor_id == flavor_id):
         raise errors.FlavorInUse(flavor_id=flavor_id)
 
 

@@ -213,7 +213,7 @@ def build(services: Services) -> RouterPlugin:
         (CONNTRACK_HELPER, ConntrackHelpers(db, _helpers(conf.allowed_conntrack_helpers))),
         (NDP_PROXY, ndp_proxies.NdpProxies(db), RowUpdates(db, ndp_proxies.VIEW)),
     )
-    companions = [Flavors(db), AutoTopology(db, core, routers, interfaces)]
+    companions = [Flavors(db, has_vpn="vpnaas" in conf.service_plugins), AutoTopology(db, core, routers, interfaces)]
     return RouterPlugin(db, agent_view(services.registry), l3.scheduler, l3.dvr, collections, companions)
 
 

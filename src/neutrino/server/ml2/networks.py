@@ -68,6 +68,7 @@ class Networks:
     unused_port_finders: list[Callable[[Connection, Object], UnusedPorts | None]] = field(default_factory=list)
     # Called with the id of a segment that was created on an existing network, or deleted.
     segment_hooks: list[Callable[[str], None]] = field(default_factory=list)
+    subnet_checks: list[Callable[[Connection, str], None]] = field(default_factory=list)  # before one is deleted
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("network", NETWORKS.with_hidden(self.vlan_tags.names))
@@ -275,6 +276,8 @@ class Networks:
         ports = [port for port in found if port.id not in deleted]
         of_subnets = sa.select(_s.id, _s.project_id, _s.revision_number).where(_s.network_id == key)
         subnets = connection.execute(of_subnets).all()
+        for subnet in subnets:
+            self.check_subnet_unused(connection, subnet.id)
         unused = self.unused_ports(connection, before)
         ignored = {port.id for one in unused for port in one.ports}
         # A port created since it was read makes the delete fail on its foreign key, and this is decided again.
@@ -293,6 +296,11 @@ class Networks:
             tx.after_commit(self.segments_changed, [segment.id for segment in segments])
 
         return PendingWrite(DriverContext("delete", "network", before, segments=segments), write)
+
+    def check_subnet_unused(self, connection: Connection, subnet_id: str) -> None:
+        """Refuse to delete a subnet that a service needs, other than by a port."""
+        for check in self.subnet_checks:
+            check(connection, subnet_id)
 
     def segments_changed(self, segment_ids: Sequence[str]) -> None:
         for hook in self.segment_hooks:

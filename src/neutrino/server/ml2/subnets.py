@@ -258,6 +258,7 @@ class Subnets:
             before = self.view.get(connection, key, revision=revision)
             network = self.networks.view.get(connection, before["network_id"])
             deleted, readdressed = _ports_on(connection, before)
+            self.networks.check_subnet_unused(connection, key)
             siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
             writes = self._prepare(connection, network["id"], siblings)
         values: Object = {"subnets": [s for s in network["subnets"] if s != key]}

@@ -321,6 +321,17 @@ TAAS = {
     **crud("tap_mirror", ADMIN_OR_MEMBER, ADMIN_OR_READER),
 }
 
+
+def _vpn(name: str) -> dict[str, str]:
+    return {**crud(name, "rule:admin_or_owner", "rule:admin_or_owner"), f"create_{name}": "rule:regular_user"}
+
+
+VPN = {
+    rule: check
+    for name in ("ikepolicy", "ipsecpolicy", "endpoint_group", "vpnservice", "ipsec_site_connection")
+    for rule, check in _vpn(name).items()
+}
+
 HISTORY = {"get_change": ADMIN_OR_READER}
 
 DEFAULTS = (
@@ -344,5 +355,6 @@ DEFAULTS = (
     | LOCAL_IP
     | BGP
     | TAAS
+    | VPN
     | HISTORY
 )

@@ -6,7 +6,8 @@ from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creata
 from neutrino.server.api.resources.common import ID, NAME
 
 L3_ROUTER_NAT = "L3_ROUTER_NAT"
-SERVICE_TYPES = (L3_ROUTER_NAT, "FLAVORS")  # Neutron's names
+VPN = "VPN"
+SERVICE_TYPES = (L3_ROUTER_NAT, "FLAVORS", VPN)  # Neutron's names
 _DESCRIPTION = writable("description", t.Nullable(t.Text(1024)), default="", searchable=True)
 _ENABLED = writable("enabled", t.Bool(), default=True, searchable=True)
 

@@ -11,6 +11,13 @@ from neutrino.server.db.tables.routers import floatingips, port_forwardings, rou
 from neutrino.server.db.tables.security_groups import address_groups, security_group_rules, security_groups
 from neutrino.server.db.tables.tap_services import tap_flows, tap_mirrors, tap_services
 from neutrino.server.db.tables.trunks import trunks
+from neutrino.server.db.tables.vpn import (
+    ikepolicies,
+    ipsec_site_connections,
+    ipsecpolicies,
+    vpn_endpoint_groups,
+    vpnservices,
+)
 
 # The tables whose rows count against a project's quota, by the quota's name. Plugins add theirs.
 COUNTED: dict[str, sa.FromClause] = {
@@ -36,6 +43,11 @@ COUNTED: dict[str, sa.FromClause] = {
     "tap_service": tap_services,
     "tap_flow": tap_flows,
     "tap_mirror": tap_mirrors,
+    "ikepolicy": ikepolicies,
+    "ipsecpolicy": ipsecpolicies,
+    "endpoint_group": vpn_endpoint_groups,
+    "vpnservice": vpnservices,
+    "ipsec_site_connection": ipsec_site_connections,
 }
 # The same by table: rows are counted as they are inserted and deleted.
 QUOTAS = {table: name for name, table in COUNTED.items()}

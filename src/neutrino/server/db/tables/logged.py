@@ -15,6 +15,13 @@ from neutrino.server.db.tables.routers import floatingips, port_forwardings, rou
 from neutrino.server.db.tables.security_groups import address_groups, security_group_rules, security_groups
 from neutrino.server.db.tables.tap_services import tap_flows, tap_mirrors, tap_services
 from neutrino.server.db.tables.trunks import trunks
+from neutrino.server.db.tables.vpn import (
+    ikepolicies,
+    ipsec_site_connections,
+    ipsecpolicies,
+    vpn_endpoint_groups,
+    vpnservices,
+)
 
 # The tables whose objects hosts get, with their kind in the change log: writes of their rows are logged.
 LOGGED: dict[sa.Table, str] = {
@@ -46,5 +53,10 @@ HISTORY: dict[sa.Table, str] = LOGGED | {
     tap_services: "tap_service",
     tap_flows: "tap_flow",
     tap_mirrors: "tap_mirror",
+    ikepolicies: "ikepolicy",
+    ipsecpolicies: "ipsecpolicy",
+    vpn_endpoint_groups: "endpoint_group",
+    vpnservices: "vpnservice",
+    ipsec_site_connections: "ipsec_site_connection",
 }
 HISTORY_ONLY = frozenset(HISTORY.values()) - frozenset(LOGGED.values())

@@ -32,6 +32,8 @@ STATUSES: Final[Mapping[str, frozenset[str]]] = {
     "trunk": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
     "tap_service": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
     "tap_flow": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
+    "vpnservice": frozenset({"ACTIVE", "DOWN", "ERROR"}),
+    "ipsec_site_connection": frozenset({"ACTIVE", "DOWN", "ERROR"}),
 }
 # The roles that report the status of a kind, if others than L3: any of them.
 REPORTERS: Final[Mapping[str, frozenset[str]]] = {

@@ -39,6 +39,7 @@ from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPo
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, read_ports, reading_agents, reading_ports
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
+from neutrino.server.l3.routers.vpn import check_router_unused
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.ml2.views import SUBNETS, reading_subnets_of
@@ -329,6 +330,7 @@ class Routers:
             interfaces = [port.id for port in ports if port.is_interface]
             if interfaces:
                 raise errors.RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")
+            check_router_unused(connection, key)
             for network_id in {port.network_id for port in gateway_ports(before, ports)}:
                 check_unused(connection, key, network_id)
             writes: Writes = ()
@@ -359,6 +361,7 @@ def _check_gateway(
     if router["gw_network_id"] != request.network_id:
         # Floating IPs are addresses of the old network: without its gateway they are unreachable.
         if router["gw_port_id"] is not None:
+            check_router_unused(connection, router["id"])
             check_unused(connection, router["id"], router["gw_network_id"])
         if request.network_id is not None:
             check_overlap(inside, request.subnets)

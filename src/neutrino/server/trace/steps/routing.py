@@ -1,7 +1,7 @@
 """A packet inside a part of a router: routes, address scopes, firewall groups, translation, in this order. Pure.
 
-destination translated → router's own address, metadata → route → address scopes → NDP proxy → firewall groups
-→ source translated → MTU → next hop
+destination translated → router's own address, metadata → VPN connection → route → address scopes → NDP proxy
+→ firewall groups → source translated → MTU → next hop
 
 Of several gateways, a translated connection leaves by the one that has its external address; all else by the first, or
 with ECMP by the one that the kernel chooses, with BFD by one that is not lost: the first here, unless a host has answered
@@ -18,6 +18,7 @@ from neutrino.server.trace.steps import nat
 from neutrino.server.trace.steps.filters import EGRESS, INGRESS, TCP, firewall_group
 from neutrino.server.trace.steps.parts import SNAT, Part, central_part, check_agent
 from neutrino.server.trace.steps.switching import check_mtu, switch_to
+from neutrino.server.trace.steps.vpn import drop_in_clear, enters_tunnel
 from neutrino.server.trace.steps.walk import Subject, Walk, contains, of_port, of_router, same
 
 METADATA = ("169.254.169.254", "fe80::a9fe:a9fe")
@@ -52,6 +53,9 @@ def cross(walk: Walk, part: Part, entry: RouterInterface | None) -> Onward | Non
         return None
     if entry is not None and not entry.admin_state_up:
         _drop_interface(walk, entry)
+    if entry is not None and not part.local and enters_tunnel(walk, part):
+        walk.end_router_id = part.router.id
+        return None
     marked = nat.marked_gateway(walk, part, entry)
     route = find_route(part, walk.packet.destination, marked, walk.chosen)
     if route is None and part.local:
@@ -160,6 +164,7 @@ def _outward(walk: Walk, part: Part, entry: RouterInterface | None, translated: 
     reaches = known is not None and known.agent_mode in EXTERNAL_MODES
     is_direct = reaches and any(contains(cidr, walk.packet.source) for cidr in base.direct_prefixes)
     if (has_fip or is_direct) and part.outside is not None:
+        drop_in_clear(walk, part)
         what = "the floating IP is translated" if has_fip else "its subnet is announced by BGP, and leaves untranslated"
         text = f"{subject.title} is distributed: {what} on host {part.host}."
         public = f"{subject.title} is distributed: {what} on the host of its port."

@@ -1,0 +1,78 @@
+"""VPN services, their policies, endpoint groups and IPsec site connections.
+
+These objects have neither timestamps nor tags in the API. `revision_number` is not shown: concurrent changes of an object
+exclude each other by it.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from neutrino.server.db.tables.columns import (
+    flags,
+    integers,
+    json,
+    optional_ids,
+    owner,
+    primary_id,
+    reference,
+    table,
+    text,
+)
+
+
+def _object(name: str, *parts: Any) -> sa.Table:
+    return table(
+        name,
+        primary_id(),
+        text(255, "project_id", index=True),
+        text(255, "name", "description", default=""),
+        integers("revision_number", default=0),
+        *parts,
+    )
+
+
+ikepolicies = _object(
+    "ikepolicies",
+    text(32, "auth_algorithm", "encryption_algorithm", "phase1_negotiation_mode", "ike_version", "pfs"),
+    json("lifetime", empty="{}"),
+)
+
+ipsecpolicies = _object(
+    "ipsecpolicies",
+    text(32, "transform_protocol", "auth_algorithm", "encryption_algorithm", "encapsulation_mode", "pfs"),
+    json("lifetime", empty="{}"),
+)
+
+vpn_endpoint_groups = _object("vpn_endpoint_groups", text(16, "type"), json("endpoints"))
+
+# The same endpoints as rows, for those that are subnets: a subnet of a group cannot be deleted.
+vpn_endpoint_subnets = table(
+    "vpn_endpoint_subnets",
+    owner("endpoint_group_id", "vpn_endpoint_groups"),
+    reference("subnet_id", "subnets", primary_key=True),
+)
+
+vpnservices = _object(
+    "vpnservices",
+    reference("router_id", "routers"),
+    reference("subnet_id", "subnets", nullable=True),
+    optional_ids("flavor_id"),
+    flags("admin_state_up", default=True),
+    text(16, "status"),
+)
+
+ipsec_site_connections = _object(
+    "ipsec_site_connections",
+    reference("vpnservice_id", "vpnservices"),
+    reference("ikepolicy_id", "ikepolicies"),
+    reference("ipsecpolicy_id", "ipsecpolicies"),
+    reference("local_ep_group_id", "vpn_endpoint_groups", nullable=True),
+    reference("peer_ep_group_id", "vpn_endpoint_groups", nullable=True),
+    text(255, "peer_address", "peer_id", "local_id", "psk"),
+    json("peer_cidrs"),
+    json("dpd", empty="{}"),
+    integers("mtu"),
+    text(16, "initiator", "auth_mode", "route_mode", "status"),
+    flags("admin_state_up", default=True),
+)

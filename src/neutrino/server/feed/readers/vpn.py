@@ -1,0 +1,98 @@
+"""Reads the VPN services of routers with their connections. Changes are logged with the router."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection, VpnService
+from neutrino.server.api.resources.vpn import BI_DIRECTIONAL
+from neutrino.server.db import tables as t
+from neutrino.server.feed.readers.rows import Ids, grouped, read_rows, texts
+
+_v, _c, _ike, _ipsec = t.vpnservices.c, t.ipsec_site_connections.c, t.ikepolicies.c, t.ipsecpolicies.c
+_g, _es, _s = t.vpn_endpoint_groups.c, t.vpn_endpoint_subnets.c, t.subnets.c
+
+
+def _labelled(table: sa.Table, prefix: str) -> Iterable[Any]:
+    return (column.label(f"{prefix}_{column.name}") for column in table.c)
+
+
+_SERVICES = (
+    sa.select(_v.id, _v.router_id, _v.admin_state_up, _s.cidr)
+    .outerjoin(t.subnets, _s.id == _v.subnet_id)
+    .order_by(_v.id)
+)
+_CONNECTIONS = (
+    sa.select(t.ipsec_site_connections, _g.endpoints.label("peer_endpoints"))
+    .add_columns(*_labelled(t.ikepolicies, "ike"), *_labelled(t.ipsecpolicies, "ipsec"))
+    .join(t.ikepolicies, _ike.id == _c.ikepolicy_id)
+    .join(t.ipsecpolicies, _ipsec.id == _c.ipsecpolicy_id)
+    .outerjoin(t.vpn_endpoint_groups, _g.id == _c.peer_ep_group_id)
+    .order_by(_c.id)
+)
+_LOCAL_CIDRS = sa.select(_es.endpoint_group_id, _s.cidr).join(t.subnets, _s.id == _es.subnet_id).order_by(_s.cidr)
+_dictionary = msgspec.json.Decoder(dict[str, Any])
+
+
+def read_vpn(connection: Connection, routers: Ids) -> Mapping[str, tuple[VpnService, ...]]:
+    """The VPN services of these routers; of a router without any, an empty tuple."""
+    found: defaultdict[str, tuple[VpnService, ...]] = defaultdict(tuple)
+    services = list(read_rows(connection, _SERVICES, _v.router_id, routers))
+    if not services:
+        return found
+    rows = grouped(connection, _CONNECTIONS, _c.vpnservice_id, [row.id for row in services], lambda row: row)
+    groups = sorted({row.local_ep_group_id for each in rows.values() for row in each} - {None})
+    local = grouped(connection, _LOCAL_CIDRS, _es.endpoint_group_id, groups, lambda row: row.cidr)
+    for service in services:
+        connections = tuple(_connection(row, service, local) for row in rows[service.id])
+        found[service.router_id] += (VpnService(id=service.id, connections=connections),)
+    return found
+
+
+def _connection(row: Any, service: Any, local: Mapping[str, list[str]]) -> VpnConnection:
+    in_group = row.local_ep_group_id is not None
+    dpd = _dictionary.decode(row.dpd)
+    return VpnConnection(
+        id=row.id,
+        peer_address=row.peer_address,
+        peer_id=row.peer_id or row.peer_address,
+        local_id=row.local_id,
+        psk=row.psk,
+        local_cidrs=tuple(local[row.local_ep_group_id]) if in_group else (service.cidr,),
+        peer_cidrs=texts.decode(row.peer_endpoints if in_group else row.peer_cidrs),
+        initiates=row.initiator == BI_DIRECTIONAL,
+        dpd_action=dpd["action"],
+        dpd_interval=dpd["interval"],
+        dpd_timeout=dpd["timeout"],
+        admin_state_up=row.admin_state_up and service.admin_state_up,
+        ike=IkePolicy(
+            auth_algorithm=row.ike_auth_algorithm,
+            encryption_algorithm=row.ike_encryption_algorithm,
+            pfs=row.ike_pfs,
+            lifetime=_dictionary.decode(row.ike_lifetime)["value"],
+            version=2 if row.ike_ike_version == "v2" else 1,
+            aggressive=row.ike_phase1_negotiation_mode == "aggressive",
+        ),
+        ipsec=IpsecPolicy(
+            auth_algorithm=row.ipsec_auth_algorithm,
+            encryption_algorithm=row.ipsec_encryption_algorithm,
+            pfs=row.ipsec_pfs,
+            lifetime=_dictionary.decode(row.ipsec_lifetime)["value"],
+            protocol=row.ipsec_transform_protocol,
+            mode=row.ipsec_encapsulation_mode,
+        ),
+    )
+
+
+def without_keys(services: Iterable[VpnService]) -> tuple[VpnService, ...]:
+    """For hosts that have a part of a distributed router, but not the one that ends its tunnels."""
+    return tuple(
+        msgspec.structs.replace(
+            each, connections=tuple(msgspec.structs.replace(tunnel, psk="") for tunnel in each.connections)
+        )
+        for each in services
+    )

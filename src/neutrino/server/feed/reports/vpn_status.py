@@ -1,0 +1,49 @@
+"""Statuses of IPsec site connections and VPN services, from the reports of the hosts that serve their routers."""
+
+import logging
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from neutrino.feed.messages import Status
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database, retried
+
+LOG = logging.getLogger(__name__)
+_v, _c, _ra, _a = t.vpnservices.c, t.ipsec_site_connections.c, t.router_l3_agents.c, t.agents.c
+_KEY, _HOST = sa.bindparam("key", type_=sa.String), sa.bindparam("on_host", type_=sa.String)
+_SERVED = (
+    sa.exists()
+    .select_from(t.router_l3_agents.join(t.agents, _a.id == _ra.agent_id))
+    .where(_ra.router_id == _v.router_id, _a.host == _HOST)
+    .correlate(t.vpnservices)
+)
+_TABLES = {"vpnservice": t.vpnservices, "ipsec_site_connection": t.ipsec_site_connections}
+_CURRENT = {
+    "vpnservice": sa.select(_v.status).where(_v.id == _KEY, _SERVED),
+    "ipsec_site_connection": sa.select(_c.status)
+    .join(t.vpnservices, _v.id == _c.vpnservice_id)
+    .where(_c.id == _KEY, _SERVED),
+}
+
+
+@dataclass(frozen=True)
+class VpnStatus:
+    db: Database
+
+    @retried
+    def take(self, host: str, message: Status) -> bool:
+        """Store the status that a host of the router reports; whether it is new."""
+        with self.db.read() as connection:
+            known = connection.execute(_CURRENT[message.kind], {"key": message.id, "on_host": host}).first()
+        if known is None or known.status == message.status:
+            return False
+        if message.status == "ERROR":
+            reason = " ".join(message.reason.split())
+            LOG.warning("host %s: %s %s has an error: %s", host, message.kind, message.id, reason)
+        table = _TABLES[message.kind]
+        with self.db.transaction() as tx:
+            # Not a new revision: nothing that the API lets clients change has changed.
+            tx.write(sa.update(table).where(table.c.id == message.id).values(status=message.status))
+            tx.log(table, {"id": message.id})
+        return True

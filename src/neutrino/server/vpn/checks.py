@@ -1,0 +1,41 @@
+"""Which combinations of a connection's attributes are possible. Pure."""
+
+import ipaddress
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from neutrino.server import errors
+
+MIN_MTU: Final = {4: 68, 6: 1280}
+DEFAULT_DPD: Final = {"action": "hold", "interval": 30, "timeout": 120}
+_GROUPS: Final = ("local", "peer")
+
+
+def check_endpoints(connection: Mapping[str, Any], service_subnet: str | None) -> None:
+    """A service with a subnet needs CIDRs of the peer and no groups; one without needs both groups and no CIDRs."""
+    given = [side for side in _GROUPS if connection[f"{side}_ep_group_id"] is not None]
+    if service_subnet is not None:
+        if not connection["peer_cidrs"]:
+            raise errors.MissingPeerCidrs()
+        if given:
+            raise errors.InvalidEndpointGroup(which=" and ".join(given))
+        return
+    if connection["peer_cidrs"]:
+        raise errors.PeerCidrsInvalid()
+    missing = [side for side in _GROUPS if side not in given]
+    if missing:
+        raise errors.MissingRequiredEndpointGroup(which=" and ".join(missing))
+
+
+def versions(cidrs: Collection[str]) -> set[int]:
+    return {ipaddress.ip_network(cidr).version for cidr in cidrs}
+
+
+def check_dpd(dpd: Mapping[str, Any]) -> None:
+    if dpd["timeout"] <= dpd["interval"]:
+        raise errors.IPsecSiteConnectionDpdIntervalValueError(attr="dpd_timeout")
+
+
+def check_mtu(mtu: int, ip_version: int) -> None:
+    if mtu and mtu < MIN_MTU[ip_version]:
+        raise errors.IPsecSiteConnectionMtuError(mtu=mtu, version=ip_version)

@@ -1,0 +1,83 @@
+"""VPN services: the API. A service is the place of IPsec site connections: a router, whose gateway ends their tunnels."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.api.resources.flavor import VPN
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, exists
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.l3.flavors import check_flavor
+from neutrino.server.l3.routers import view as router_view
+from neutrino.server.l3.routers.port_layout import INTERFACES
+from neutrino.server.quota.quotas import Quotas
+from neutrino.server.vpn.collection import VpnCollection
+from neutrino.server.vpn.views import SERVICES
+
+PENDING_CREATE, PENDING_UPDATE, ACTIVE, DOWN, ERROR = "PENDING_CREATE", "PENDING_UPDATE", "ACTIVE", "DOWN", "ERROR"
+_c, _rp, _al, _s, _r = t.ipsec_site_connections.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.routers.c
+
+
+class VpnServices(VpnCollection):
+    kind = "vpnservice"
+
+    def __init__(self, db: Database, quotas: Quotas) -> None:
+        super().__init__(db, SERVICES, quotas)
+
+    def prepared(self, context: Context, values: Object, before: Object | None = None) -> Object:
+        if before is None:
+            values["status"] = PENDING_CREATE
+        return values
+
+    def check(self, connection: Connection, context: Context, after: Object, before: Object | None) -> None:
+        if before is not None:
+            return
+        router_id, subnet_id = after["router_id"], after["subnet_id"]
+        router = router_view.VIEW.get(connection, router_id, context.project_id, everyone=context.is_admin)
+        if router["gw_network_id"] is None:
+            raise errors.RouterIsNotExternal(router_id=router_id)
+        if subnet_id is not None and not is_connected(connection, router_id, subnet_id):
+            raise errors.SubnetIsNotConnectedToRouter(subnet_id=subnet_id, router_id=router_id)
+        if after["flavor_id"] is not None:
+            check_flavor(connection, after["flavor_id"], VPN)
+        addresses = sorted(fixed["ip_address"] for fixed in router["gateway_ips"])
+        after["external_v4_ip"] = next((each for each in addresses if ":" not in each), None)
+        after["external_v6_ip"] = next((each for each in addresses if ":" in each), None)
+
+    def check_delete(self, connection: Connection, before: Object) -> None:
+        if exists(connection, _c.vpnservice_id == before["id"]):
+            raise errors.VPNServiceInUse(id=before["id"])
+
+    def written(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
+        service = after or before
+        assert service is not None, "a write is of some service"
+        change_router(tx, service["router_id"], is_needed=before is None)
+
+
+def change_router(tx: Transaction, router_id: str, *, is_needed: bool) -> None:
+    """Hosts get services and connections as parts of the router.
+
+    `is_needed`: a new one needs the router's gateway and interfaces. A request that removes one of these has the router's
+    revision as its condition: with another revision it is decided again, and refused.
+    """
+    tx.record("router", router_id)
+    if is_needed:
+        next_one = {"revision_number": _r.revision_number + 1}
+        tx.change(sa.update(t.routers).where(_r.id == router_id, _r.gw_network_id.is_not(None)).values(next_one))
+
+
+def is_connected(connection: Connection, router_id: str, subnet_id: str) -> bool:
+    """Whether the router has an interface on the subnet."""
+    interface = _rp.router_id == router_id, _rp.port_type.in_(INTERFACES)
+    return exists(connection, *interface, _al.port_id == _rp.port_id, _al.subnet_id == subnet_id)
+
+
+def ip_versions(connection: Connection, subnets: Sequence[str]) -> dict[str, int]:
+    """The IP versions of subnets by their ids."""
+    rows = connection.execute(sa.select(_s.id, _s.ip_version).where(_s.id.in_(subnets)))
+    return {row.id: row.ip_version for row in rows}

@@ -1,0 +1,37 @@
+"""Reading VPN objects: the views of the API, and the addresses of a router's gateway, from which tunnels are set up."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from neutrino.server import errors
+from neutrino.server.db import tables as t
+from neutrino.server.db.view import View
+
+_HIDDEN = ("revision_number",)
+_v, _r, _al, _s = t.vpnservices.c, t.routers.c, t.ip_allocations.c, t.subnets.c
+
+
+def gateway_address(ip_version: int) -> sa.ScalarSelect[Any]:
+    """The address of the gateway of a VPN service's router. Not stored: the gateway may get other addresses."""
+    return (
+        sa.select(sa.func.min(_al.ip_address))
+        .select_from(
+            t.routers.join(t.ip_allocations, _al.port_id == _r.gw_port_id).join(t.subnets, _s.id == _al.subnet_id)
+        )
+        .where(_r.id == _v.router_id, _s.ip_version == ip_version)
+        .correlate(t.vpnservices)
+        .scalar_subquery()
+    )
+
+
+IKE_POLICIES = View(t.ikepolicies, hidden=_HIDDEN, not_found=errors.IKEPolicyNotFound)
+IPSEC_POLICIES = View(t.ipsecpolicies, hidden=_HIDDEN, not_found=errors.IPsecPolicyNotFound)
+ENDPOINT_GROUPS = View(t.vpn_endpoint_groups, hidden=_HIDDEN, not_found=errors.VPNEndpointGroupNotFound)
+SERVICES = View(
+    t.vpnservices,
+    computed={"external_v4_ip": gateway_address(4), "external_v6_ip": gateway_address(6)},
+    hidden=_HIDDEN,
+    not_found=errors.VPNServiceNotFound,
+)
+CONNECTIONS = View(t.ipsec_site_connections, hidden=_HIDDEN, not_found=errors.IPsecSiteConnectionNotFound)

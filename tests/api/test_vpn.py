@@ -1,0 +1,297 @@
+"""VPN as a service: attributes, defaults and refusals of neutron-vpnaas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from neutrino.server.main import Server
+from neutrino.server.vpn import connections
+from tests.api.client import Api
+from tests.api.l3 import attach, detach, gateway, inside
+from tests.api.races import before_next_transaction, before_next_write
+from tests.api.vpn import CONNECTIONS, GROUPS, IKE, IPSEC, SERVICES, Site, site
+
+NOBODY = "11111111-2222-3333-4444-555555555555"
+HOUR = {"units": "seconds", "value": 3600}
+
+
+@pytest.fixture
+def member(admin: Api) -> Api:
+    return admin.as_stranger()
+
+
+@pytest.fixture
+def here(admin: Api, member: Api) -> Site:
+    return site(admin, member)
+
+
+def test_policies_have_neutrons_attributes_and_defaults(member: Api) -> None:
+    made = member.make("ikepolicy", name="p")
+    identity = {"id": made["id"], "project_id": member.project, "tenant_id": member.project}
+    common = {"name": "p", "description": "", "auth_algorithm": "sha256", "encryption_algorithm": "aes-128"}
+    common |= {"pfs": "group5", "lifetime": HOUR}
+    assert made == {**identity, **common, "phase1_negotiation_mode": "main", "ike_version": "v1"}
+    assert member.show("ikepolicy", made["id"]) == made
+    changed = member.change("ikepolicy", made["id"], ike_version="v2", lifetime={"value": 60})
+    assert changed == {**made, "ike_version": "v2", "lifetime": {"units": "seconds", "value": 60}}
+    assert member.all(IKE, {"ike_version": "v2"}) == [changed]
+    other = member.make("ipsecpolicy", name="p")
+    assert other == {
+        **identity,
+        **common,
+        "id": other["id"],
+        "transform_protocol": "esp",
+        "encapsulation_mode": "tunnel",
+    }
+    member.delete(f"{IKE}/{made['id']}").expect(204)
+    member.get(f"{IKE}/{made['id']}").refused(404, "IKEPolicyNotFound")
+    member.get(f"{IPSEC}/{NOBODY}").refused(404, "IPsecPolicyNotFound")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *({"auth_algorithm": "sha1"}, {"auth_algorithm": "md5"}, {"encryption_algorithm": "3des"}, {"pfs": "group1"}),
+        *({"ike_version": "v3"}, {"lifetime": {"value": 59}}, {"lifetime": {"units": "kilobytes"}}, {"lifetime": 5}),
+        *({"phase1_negotiation_mode": "quick"}, {"lifetime": {"other": 1}}),
+    ],
+)
+def test_ike_policies_that_are_refused(member: Api, bad: dict[str, Any]) -> None:
+    assert next(iter(bad)) in member.post(IKE, {"ikepolicy": bad}).expect(400).message
+
+
+def test_every_algorithm_is_accepted(member: Api) -> None:
+    for mode in ("", "-ccm-8", "-ccm-12", "-ccm-16", "-gcm-8", "-gcm-12", "-gcm-16", "-ctr"):
+        for size in (128, 192, 256):
+            member.make("ipsecpolicy", encryption_algorithm=f"aes-{size}{mode}")
+    for group in (2, 5, *range(14, 32)):
+        member.make("ikepolicy", pfs=f"group{group}")
+    for algorithm in ("sha384", "sha512", "aes-xcbc", "aes-cmac"):
+        member.make("ikepolicy", auth_algorithm=algorithm)
+    member.post(IPSEC, {"ipsecpolicy": {"transform_protocol": "ah-esp"}}).refused(400, "IpsecValidationFailure")
+
+
+def test_a_service_has_the_addresses_of_its_routers_gateway(admin: Api, here: Site) -> None:
+    address = here.router["external_gateway_info"]["external_fixed_ips"][0]["ip_address"]
+    made = here.service(name="s")
+    assert made == {
+        "id": made["id"],
+        "name": "s",
+        "description": "",
+        "project_id": here.api.project,
+        "tenant_id": here.api.project,
+        "router_id": here.router["id"],
+        "subnet_id": here.subnet["id"],
+        "flavor_id": None,
+        "admin_state_up": True,
+        "external_v4_ip": address,
+        "external_v6_ip": None,
+        "status": "PENDING_CREATE",
+    }
+    assert here.api.show("vpnservice", made["id"]) == made
+    assert here.api.all(SERVICES, {"external_v4_ip": address}) == [made]
+    assert here.api.change("vpnservice", made["id"], name="t") == {**made, "name": "t"}
+    here.api.put(f"{SERVICES}/{made['id']}", {"vpnservice": {"router_id": NOBODY}}).refused(400, "HTTPBadRequest")
+    moved = gateway(here.external, external_fixed_ips=[{"ip_address": "172.24.0.99"}])
+    admin.change("router", here.router["id"], external_gateway_info=moved)
+    assert here.api.show("vpnservice", made["id"])["external_v4_ip"] == "172.24.0.99"
+    here.api.as_stranger().get(f"{SERVICES}/{made['id']}").refused(404, "VPNServiceNotFound")
+
+
+def test_services_that_are_refused(admin: Api, here: Site) -> None:
+    api, router = here.api, here.router["id"]
+    without = api.make("router")["id"]
+    _, other = inside(api, "10.5.0.0/24")
+    for body, status, error in (
+        ({"router_id": without}, 400, "RouterIsNotExternal"),
+        ({"router_id": NOBODY}, 404, "RouterNotFound"),
+        ({"router_id": router, "subnet_id": other["id"]}, 400, "SubnetIsNotConnectedToRouter"),
+        ({"router_id": router, "flavor_id": NOBODY}, 404, "FlavorNotFound"),
+    ):
+        api.post(SERVICES, {"vpnservice": body}).refused(status, error)
+    api.as_stranger().post(SERVICES, {"vpnservice": {"router_id": router}}).refused(404, "RouterNotFound")
+    flavor = admin.make("flavor", name="vpn", service_type="VPN")
+    assert here.service(flavor_id=flavor["id"])["flavor_id"] == flavor["id"]
+    admin.delete(f"/flavors/{flavor['id']}").refused(409, "FlavorInUse")
+
+
+def test_a_router_with_a_service_keeps_its_gateway_and_its_subnet(admin: Api, here: Site) -> None:
+    service = here.service()
+    router = f"/routers/{here.router['id']}"
+    here.api.put(router, {"router": {"external_gateway_info": {}}}).refused(409, "RouterInUse")
+    detach(here.api, here.router, subnet_id=here.subnet["id"]).refused(409, "SubnetInUseByVPNService")
+    here.api.delete(f"{SERVICES}/{service['id']}").expect(204)
+    detach(here.api, here.router, subnet_id=here.subnet["id"]).expect(200)
+    service = here.service(subnet_id=None)
+    here.api.delete(router).refused(409, "RouterInUse")
+    here.api.delete(f"{SERVICES}/{service['id']}").expect(204)
+    here.api.delete(router).expect(204)
+
+
+@pytest.mark.every_database
+def test_a_gateway_that_is_removed_meanwhile(
+    server: Server, admin: Api, here: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/routers/{here.router['id']}"
+    without = {"router": {"external_gateway_info": {}}}
+    before_next_transaction(server, monkeypatch, lambda: here.api.put(path, without).expect(200))
+    here.api.post(SERVICES, {"vpnservice": {"router_id": here.router["id"]}}).refused(400, "RouterIsNotExternal")
+    admin.change("router", here.router["id"], external_gateway_info=gateway(here.external))
+    before_next_write(server, monkeypatch, here.service)
+    here.api.put(path, without).refused(409, "RouterInUse")
+
+
+@pytest.mark.every_database
+def test_an_interface_that_is_removed_while_a_connection_needs_it(
+    server: Server, here: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = here.api.make("endpoint_group", type="subnet", endpoints=[here.subnet["id"]])
+    peer = here.api.make("endpoint_group", type="cidr", endpoints=["10.9.0.0/24"])
+    groups = {"local_ep_group_id": local["id"], "peer_ep_group_id": peer["id"], "peer_cidrs": []}
+    body = here.connection(here.service(subnet_id=None), **groups)
+    before_next_write(server, monkeypatch, lambda: here.api.make("ipsec_site_connection", **body))
+    refused = detach(here.api, here.router, subnet_id=here.subnet["id"])
+    refused.refused(409, "SubnetInUseByIPsecSiteConnection")
+
+
+def test_a_connection_has_neutrons_attributes_and_defaults(here: Site) -> None:
+    body = here.connection(here.service())
+    made = here.api.make("ipsec_site_connection", **body)
+    assert made == {
+        **body,
+        "id": made["id"],
+        "name": "",
+        "description": "",
+        "project_id": here.api.project,
+        "tenant_id": here.api.project,
+        "local_id": "",
+        "local_ep_group_id": None,
+        "peer_ep_group_id": None,
+        "mtu": 1500,
+        "initiator": "bi-directional",
+        "dpd": {"action": "hold", "interval": 30, "timeout": 120},
+        "admin_state_up": True,
+        "auth_mode": "psk",
+        "route_mode": "static",
+        "status": "PENDING_CREATE",
+    }
+    assert here.api.show("ipsec_site_connection", made["id"]) == made  # the key is shown to its owner, as in Neutron
+    changed = here.api.change("ipsec_site_connection", made["id"], dpd={"timeout": 60}, peer_cidrs="10.8.0.0/16")
+    assert changed["dpd"] == {"action": "hold", "interval": 30, "timeout": 60}
+    assert (changed["peer_cidrs"], changed["status"]) == (["10.8.0.0/16"], "PENDING_UPDATE")
+    for path, error in (
+        (f"{SERVICES}/{made['vpnservice_id']}", "VPNServiceInUse"),
+        (f"{IKE}/{made['ikepolicy_id']}", "IKEPolicyInUse"),
+        (f"{IPSEC}/{made['ipsecpolicy_id']}", "IPsecPolicyInUse"),
+    ):
+        here.api.delete(path).refused(409, error)
+    here.api.put(f"{IKE}/{made['ikepolicy_id']}", {"ikepolicy": {"name": "n"}}).refused(409, "IKEPolicyInUse")
+    here.api.delete(f"{CONNECTIONS}/{made['id']}").expect(204)
+    here.api.get(f"{CONNECTIONS}/{made['id']}").refused(404, "IPsecSiteConnectionNotFound")
+    here.api.delete(f"{IKE}/{made['ikepolicy_id']}").expect(204)
+
+
+def test_connections_that_are_refused(here: Site) -> None:
+    body = here.connection(here.service())
+    for bad, status, error in (
+        ({"vpnservice_id": NOBODY}, 404, "VPNServiceNotFound"),
+        ({"ikepolicy_id": NOBODY}, 404, "IKEPolicyNotFound"),
+        ({"ipsecpolicy_id": NOBODY}, 404, "IPsecPolicyNotFound"),
+        ({"peer_cidrs": []}, 400, "MissingPeerCidrs"),
+        ({"peer_cidrs": ["10.9.0.0/24", "2001:db8::/64"]}, 400, "MixedIPVersionsForPeerCidrs"),
+        ({"peer_cidrs": ["2001:db8::/64"]}, 400, "MixedIPVersionsForIPSecConnection"),
+        ({"peer_cidrs": ["10.9.0.1/24"]}, 400, "HTTPBadRequest"),
+        ({"local_ep_group_id": NOBODY}, 400, "InvalidEndpointGroup"),
+        ({"dpd": {"interval": 30, "timeout": 30}}, 400, "IPsecSiteConnectionDpdIntervalValueError"),
+        ({"dpd": {"action": "ignore"}}, 400, "HTTPBadRequest"),
+        ({"mtu": 67}, 400, "IPsecSiteConnectionMtuError"),
+        ({"initiator": "nobody"}, 400, "HTTPBadRequest"),
+        ({"peer_address": "-not-a-name-"}, 400, "VPNPeerAddressNotResolved"),
+        ({"peer_address": "2001:db8::7"}, 400, "ExternalNetworkHasNoSubnet"),
+        ({"peer_id": "a\nb"}, 400, "HTTPBadRequest"),
+        ({"auth_mode": "psk"}, 400, "HTTPBadRequest"),
+    ):
+        here.api.post(CONNECTIONS, {"ipsec_site_connection": {**body, **bad}}).refused(status, error)
+    for key in ("", "x" * 256, 5):
+        refused = here.api.post(CONNECTIONS, {"ipsec_site_connection": {**body, "psk": key}}).expect(400)
+        assert "psk" in refused.message
+        assert "xxxx" not in refused.message  # a key is in no message
+    made = here.api.make("ipsec_site_connection", **body)
+    path = f"{CONNECTIONS}/{made['id']}"
+    here.api.put(path, {"ipsec_site_connection": {"mtu": 1}}).refused(400, "IPsecSiteConnectionMtuError")
+    here.api.as_stranger().get(path).refused(404, "IPsecSiteConnectionNotFound")
+    foreign = here.api.as_stranger()
+    foreign.post(CONNECTIONS, {"ipsec_site_connection": body}).refused(404, "VPNServiceNotFound")
+
+
+def test_endpoint_groups(here: Site) -> None:
+    api = here.api
+    for bad, error in (
+        ({"type": "cidr"}, "MissingEndpointForEndpointGroup"),
+        ({"type": "cidr", "endpoints": ["10.0.0.0"]}, "InvalidEndpointInEndpointGroup"),
+        ({"type": "subnet", "endpoints": ["10.0.0.0/24"]}, "InvalidEndpointInEndpointGroup"),
+        ({"type": "subnet", "endpoints": [NOBODY]}, "NonExistingSubnetInEndpointGroup"),
+        ({"type": "host", "endpoints": ["a"]}, "HTTPBadRequest"),
+        ({"type": "cidr", "endpoints": [5]}, "HTTPBadRequest"),
+    ):
+        api.post(GROUPS, {"endpoint_group": bad}).refused(400, error)
+    _, extra = inside(api, "10.1.0.0/24")
+    local = api.make("endpoint_group", name="l", type="subnet", endpoints=[here.subnet["id"], extra["id"]])
+    peer = api.make("endpoint_group", type="cidr", endpoints="10.9.0.0/24")
+    assert peer["endpoints"] == ["10.9.0.0/24"]
+    assert local == {
+        "id": local["id"],
+        "name": "l",
+        "description": "",
+        "type": "subnet",
+        "endpoints": [here.subnet["id"], extra["id"]],
+        "project_id": api.project,
+        "tenant_id": api.project,
+    }
+    assert api.change("endpoint_group", local["id"], name="m")["name"] == "m"
+    api.put(f"{GROUPS}/{local['id']}", {"endpoint_group": {"endpoints": []}}).refused(400, "HTTPBadRequest")
+    service = here.service(subnet_id=None)
+    body = here.connection(service, peer_cidrs=[], local_ep_group_id=local["id"], peer_ep_group_id=peer["id"])
+    for bad, error in (
+        ({"peer_cidrs": ["10.9.0.0/24"]}, "PeerCidrsInvalid"),
+        ({"local_ep_group_id": None}, "MissingRequiredEndpointGroup"),
+        ({"local_ep_group_id": peer["id"]}, "WrongEndpointGroupType"),
+        ({}, "SubnetIsNotConnectedToRouter"),
+    ):
+        api.post(CONNECTIONS, {"ipsec_site_connection": {**body, **bad}}).refused(400, error)
+    attach(api, here.router, subnet_id=extra["id"]).expect(200)
+    made = api.make("ipsec_site_connection", **body)
+    api.delete(f"{GROUPS}/{local['id']}").refused(400, "EndpointGroupInUse")
+    detach(api, here.router, subnet_id=extra["id"]).refused(409, "SubnetInUseByIPsecSiteConnection")
+    api.delete(f"{CONNECTIONS}/{made['id']}").expect(204)
+    detach(api, here.router, subnet_id=extra["id"]).expect(200)
+    api.delete(f"/subnets/{extra['id']}").refused(409, "SubnetInUseByEndpointGroup")
+    api.delete(f"/networks/{extra['network_id']}").refused(409, "SubnetInUseByEndpointGroup")
+    api.delete(f"{GROUPS}/{local['id']}").expect(204)
+    api.delete(f"/networks/{extra['network_id']}").expect(204)
+
+
+def test_a_peer_may_be_given_by_its_name(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"vpn.example.org": [(2, 1, 6, "", ("192.0.2.8", 0))]}
+    monkeypatch.setattr(connections.socket, "getaddrinfo", lambda name, _: found[name])
+    made = here.api.make("ipsec_site_connection", **here.connection(here.service(), peer_address="vpn.example.org"))
+    assert made["peer_address"] == "192.0.2.8"
+
+
+def test_quotas_of_vpn_objects(admin: Api, here: Site) -> None:
+    names = ("ikepolicy", "ipsecpolicy", "endpoint_group", "vpnservice", "ipsec_site_connection")
+    admin.put(f"/quotas/{here.api.project}", {"quota": dict.fromkeys(names, 1)}).expect(200)
+    body = here.connection(here.service())
+    here.api.make("ipsec_site_connection", **body)
+    here.api.make("endpoint_group", type="cidr", endpoints=["10.9.0.0/24"])
+    again = {
+        IKE: {"ikepolicy": {}},
+        IPSEC: {"ipsecpolicy": {}},
+        GROUPS: {"endpoint_group": {"type": "cidr", "endpoints": ["10.9.0.0/24"]}},
+        SERVICES: {"vpnservice": {"router_id": here.router["id"]}},
+        CONNECTIONS: {"ipsec_site_connection": body},
+    }
+    for path, new in again.items():
+        here.api.post(path, new).refused(409, "OverQuota")

@@ -1,0 +1,97 @@
+"""A charon that speaks VICI on a socket: connections, keys and tunnels as values, without packets."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from neutrino.dataplane.vici.protocol import Packet, Type, decode, encode
+
+
+class FakeCharon:
+    """`up`: the names of connections with a tunnel; `refuses`: a text in what it does not take."""
+
+    def __init__(self) -> None:
+        self.connections: dict[str, Mapping[str, Any]] = {}
+        self.keys: dict[str, Mapping[str, Any]] = {}
+        self.up: set[str] = set()
+        self.initiated: list[tuple[str, str]] = []
+        self.terminated: list[str] = []
+        self.refuses = ""
+        self._writers: list[asyncio.StreamWriter] = []
+        self._registered: set[str] = set()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._server = await asyncio.start_unix_server(self._serve, str(path))
+
+    async def exit(self) -> None:
+        """It forgets what it had, as a process does."""
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+        self._writers.clear()
+        self.connections.clear()
+        self.keys.clear()
+        self.up.clear()
+
+    def tunnel(self, name: str, *, up: bool) -> None:
+        """A tunnel comes up or goes down, which charon tells."""
+        (self.up.add if up else self.up.discard)(name)
+        for writer in self._writers:
+            writer.write(encode(Packet(Type.EVENT, "child-updown", {"up": "yes" if up else "no"})))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        try:
+            while True:
+                (size,) = struct.unpack("!I", await reader.readexactly(4))
+                for answer in self._answers(decode(await reader.readexactly(size))):
+                    writer.write(encode(answer))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    def _answers(self, packet: Packet) -> list[Packet]:
+        if packet.type in (Type.REGISTER, Type.UNREGISTER):
+            return [Packet(Type.CONFIRM)]
+        if packet.name == "list-sas":
+            return [
+                *(Packet(Type.EVENT, "list-sa", self._association(name)) for name in self.up),
+                Packet(Type.RESPONSE),
+            ]
+        return [Packet(Type.RESPONSE, "", self._command(packet.name, packet.message))]
+
+    def _association(self, name: str) -> Mapping[str, Any]:
+        return {name: {"state": "ESTABLISHED", "child-sas": {"net-0-1": {"name": "net-0", "state": "INSTALLED"}}}}
+
+    def _command(self, name: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.refuses and self.refuses in str(message):
+            return {"success": "no", "errmsg": "invalid value"}
+        match name:
+            case "get-conns":
+                return {"conns": list(self.connections)}
+            case "load-conn":
+                self.connections |= message
+            case "load-shared":
+                self.keys[message["id"]] = message
+            case "unload-conn":
+                del self.connections[message["name"]]
+            case "unload-shared":
+                del self.keys[message["id"]]
+            case "initiate":
+                self.initiated.append((message["ike"], message["child"]))
+            case "terminate":
+                self.terminated.append(message["ike"])
+                if message["ike"] not in self.up:
+                    return {"success": "no", "errmsg": "no matching SAs to terminate found"}
+                self.up.discard(message["ike"])
+            case _:
+                raise AssertionError(f"charon has no command {name}")
+        return {"success": "yes"}
