@@ -218,10 +218,10 @@ class _PostgresPipeline:
                 try:
                     others = connection.cursor()  # for all: their results are not needed
                     for one in before:
-                        _run(others, one)
-                    _run(cursor, last)
+                        _run(others, one, others.queue)
+                    _run(cursor, last, cursor.execute)  # sends all so far
                     for result, read in zip(found, reads, strict=True):
-                        result.execute(read.text, read.parameters)
+                        result.queue(read.text, read.parameters)
                 except self._error as error:  # not past the pipeline, which would log a warning about what follows
                     failed = error
         except self._error as error:
@@ -240,7 +240,8 @@ class _PostgresPipeline:
         return getattr(error.orig, "sqlstate", None) == _STALE_POSTGRESQL
 
 
-def _run(cursor: Any, statement: Statement) -> None:
+def _run(cursor: Any, statement: Statement, execute: Callable[[str, Any], object]) -> None:
+    """`execute`: the cursor's method of that name, or `queue` (`cursors.py`)."""
     if statement.many:
         rows = statement.parameters
         # A few rows in one statement, as of the change log; each number of rows is a statement that is prepared.
@@ -248,13 +249,11 @@ def _run(cursor: Any, statement: Statement) -> None:
         if together is None:
             cursor.executemany(statement.text, rows)
         else:
-            cursor.execute(
-                together, {f"{name}_{i}": value for i, row in enumerate(rows) for name, value in row.items()}
-            )
+            execute(together, {f"{name}_{i}": value for i, row in enumerate(rows) for name, value in row.items()})
     elif statement.rows is None:
-        cursor.execute(statement.text, statement.parameters)
+        execute(statement.text, statement.parameters)
     else:
-        cursor.execute(_checked(statement.text, statement.rows), statement.parameters)
+        execute(_checked(statement.text, statement.rows), statement.parameters)
 
 
 @lru_cache(1000)

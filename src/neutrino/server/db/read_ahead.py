@@ -151,8 +151,9 @@ def _fetch_from_postgresql(cursor: Any, reads: Sequence[Captured]) -> Sequence[A
     connection = cursor.connection
     found = [connection.cursor() for _ in reads]
     with connection.pipeline():
-        for one, read in zip(found, reads, strict=True):
-            one.execute(read.text, read.parameters)
+        for one, read in zip(found[:-1], reads[:-1], strict=True):
+            one.queue(read.text, read.parameters)
+        found[-1].execute(reads[-1].text, reads[-1].parameters)  # sends all
     return found
 
 
