@@ -10,11 +10,11 @@ everything is read again. What a request reads after its transaction is announce
 and sent along with COMMIT. SQLite is a library: nothing is read ahead.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Connection, Engine, IteratorResult
 
 from neutrino import request_ids
 from neutrino.server.db.compiled import Statements
@@ -105,6 +105,16 @@ class ReadAhead:
     def clear(self) -> None:
         self._results = {}
 
+    def take(self, statement: sa.Executable, parameters: Mapping[str, Any]) -> sa.Result[Any] | None:
+        """The result of an announced statement; None if SQLAlchemy has to execute it, which is more work."""
+        if not self._results or self._request != request_ids.get():
+            return None
+        text = self._statements.known(statement, parameters)
+        if text is None or text.columns is None:
+            return None
+        cursor = self._results.pop(Captured(text.text, text.parameters(parameters)).key, None)
+        return None if cursor is None else IteratorResult(text.columns, iter(cursor.fetchall()))
+
     def execute(self, cursor: Any, text: str, parameters: Any, context: Any) -> bool:
         """Called by SQLAlchemy in place of the driver; False: the driver executes as usual."""
         if self._captured is not None:
@@ -137,7 +147,7 @@ def install(engine: Engine) -> Callable[[Connection], Connection]:
         return ahead is not None and ahead.execute(cursor, text, parameters, context)
 
     sa.event.listen(engine, "do_execute", execute)
-    statements = Statements(engine.dialect)
+    statements: Statements = engine.statements  # type: ignore[attr-defined]
     return lambda connection: connection.execution_options(**{_OPTION: ReadAhead(fetch, statements)})
 
 

@@ -416,6 +416,7 @@ def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
         sa.event.listen(engine, "connect", prepare)
     # IMMEDIATE takes the write lock at once: a transaction that begins with a read and then writes could fail as stale.
     sa.event.listen(writes, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    compiled.install(reads)
     return reads, writes
 
 
@@ -447,7 +448,7 @@ def _server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int 
         if url.get_driver_name() == "pymysql":
             sa.event.listen(engine, "do_connect", _mariadb_connect(cursors.mariadb_connection()))
     reads.outage = outage  # type: ignore[attr-defined]
-    reads._connection_cls = ReadConnection
+    compiled.install(reads, ReadConnection)
     return reads, writes
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import exists
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.ipam.ranges import LARGE, pick_free, random_number, size
@@ -29,13 +30,15 @@ ROUTER_OWNERS = (
 )
 DHCP_OWNER = "network:dhcp"
 _a = t.ip_allocations.c
-_ALLOCATED_AMONG = sa.select(_a.ip_address).where(
-    _a.subnet_id == sa.bindparam("subnet"), _a.ip_address.in_(sa.bindparam("addresses", expanding=True))
-)
+_ALLOCATED = sa.select(_a.ip_address).where(_a.subnet_id == sa.bindparam("subnet"))
+_ALLOCATED_ONE = kept(_ALLOCATED.where(_a.ip_address == sa.bindparam("address")))
+_ALLOCATED_AMONG = _ALLOCATED.where(_a.ip_address.in_(sa.bindparam("addresses", expanding=True)))
 
 
 def reading_allocated(subnet_id: str, addresses: Sequence[str]) -> Read:
     """What is read to find out which of these addresses are taken."""
+    if len(addresses) == 1:
+        return Read(_ALLOCATED_ONE, {"subnet": subnet_id, "address": addresses[0]})
     return Read(_ALLOCATED_AMONG, {"subnet": subnet_id, "addresses": list(addresses)})
 
 
