@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from neutrino.server.db.compiled import Statements
+from neutrino.server.db.compiled import Statements, driver_cursor
 from neutrino.server.db.read_ahead import Captured, Rows
 
 _OPTION = "neutrino_batch"  # the connection's execution option that has the batch of its transaction
@@ -43,6 +43,9 @@ class Statement(NamedTuple):
     parameters: Any
     many: bool  # parameters of several executions
     rows: int | None  # it must change so many rows
+
+
+_COMMIT = Statement("COMMIT", None, False, None)
 
 
 class Sender(Protocol):
@@ -78,7 +81,6 @@ class Batch:
         self._is_empty = True  # nothing but BEGIN is deferred
         self._rows: int | None = None
         self._is_deferring = False
-        self._reads: Sequence[Captured] = ()
         self.results: Sequence[Any] = ()  # of the reads that were sent with COMMIT; empty: they were not, or failed
         if sender is not None:
             connection.execution_options(**{_OPTION: self})
@@ -137,9 +139,12 @@ class Batch:
 
     def commit(self, reads: Sequence[Captured] = ()) -> None:
         """Send what is deferred with COMMIT and these reads; without anything deferred the connection's commit does."""
-        if not self._is_empty:
-            self._reads = reads
-            self._connection.exec_driver_sql("COMMIT")
+        if self._is_empty:
+            return
+        assert self._sender is not None
+        with driver_cursor(self._connection, _COMMIT.text) as cursor:
+            before, self._deferred, self._is_empty = self._deferred, [], True
+            self.results = self._sender.send(cursor, before, _COMMIT, reads)
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -162,7 +167,7 @@ class Batch:
         if not self._deferred:
             return False
         before, self._deferred, self._is_empty = self._deferred, [], True
-        self.results = self._sender.send(cursor, before, statement, self._reads)
+        self._sender.send(cursor, before, statement, ())
         return True
 
 
@@ -296,7 +301,7 @@ class _MariaPackets:
                 texts.append(_check(one.rows))
         texts += _with_parameters(cursor, last)
         found = _run_packet(cursor, texts, [cursor.mogrify(read.text, read.parameters) for read in reads])
-        cursor.connection.is_committed = last.text == "COMMIT"  # see `cursors.py`
+        cursor.connection.is_committed = last is _COMMIT  # see `cursors.py`
         return found
 
     def is_stale(self, error: sa.exc.DBAPIError) -> bool:

@@ -5,7 +5,8 @@ execution: more work than the driver's own. Where no result is needed, or it com
 statement is kept, the driver executes it, with the columns of the first result, which SQLAlchemy has made.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -79,6 +80,18 @@ class Statements:
         return Text(str(compiled), ordered, constants, processors, compiled.positional)
 
 
+@contextmanager
+def driver_cursor(connection: Connection, text: str) -> Iterator[Any]:
+    """A cursor of the driver. Its errors are raised as SQLAlchemy's, with this text, and a lost connection is noticed."""
+    cursor = connection.connection.cursor()
+    try:
+        yield cursor
+    except connection.dialect.loaded_dbapi.Error as error:
+        connection._handle_dbapi_exception(error, text, None, cursor, None)
+    finally:
+        cursor.close()
+
+
 class DirectConnection(Connection):
     """A connection for reads, in autocommit. The driver executes kept statements, but for their first time."""
 
@@ -102,14 +115,9 @@ class DirectConnection(Connection):
         text = self.statements.get(statement, parameters)
         if text is None or text.columns is None:
             return None
-        cursor = self.connection.cursor()
-        try:
+        with driver_cursor(self, text.text) as cursor:
             cursor.execute(text.text, text.parameters(parameters))
             return IteratorResult(text.columns, iter(cursor.fetchall()))
-        except self.dialect.loaded_dbapi.Error as error:
-            self._handle_dbapi_exception(error, text.text, parameters, cursor, None)
-        finally:
-            cursor.close()
 
     @property
     def statements(self) -> Statements:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, IteratorResult
 
 from neutrino import request_ids
-from neutrino.server.db.compiled import Statements
+from neutrino.server.db.compiled import Statements, driver_cursor
 
 _OPTION = "neutrino_read_ahead"  # the connection's execution option with its ReadAhead
 Key = tuple[Any, ...]  # text and parameters of a statement
@@ -56,7 +56,6 @@ class ReadAhead:
         self._results: dict[Key, Any] = {}
         self._request = ""
         self._captured: dict[Key, Captured] | None = None  # None: statements are executed
-        self._sending: dict[Key, Captured] | None = None
 
     def read(self, connection: Connection, reads: Sequence[Read]) -> None:
         """Send these together. What an earlier announcement of the request has read stays."""
@@ -65,11 +64,8 @@ class ReadAhead:
         captured = self.capture(connection, reads)
         if len(captured) < 2:  # a single one need not be sent ahead
             return
-        self._sending = captured
-        try:
-            connection.exec_driver_sql("READ AHEAD")  # arrives in `execute`, which sends these instead
-        finally:
-            self._sending = None
+        with driver_cursor(connection, "READ AHEAD") as cursor:
+            self._results |= zip(captured, self._fetch(cursor, list(captured.values())), strict=True)
 
     def capture(self, connection: Connection, reads: Sequence[Read]) -> dict[Key, Captured]:
         """The statements as the driver takes them, without those that have a result already."""
@@ -119,9 +115,6 @@ class ReadAhead:
         """Called by SQLAlchemy in place of the driver; False: the driver executes as usual."""
         if self._captured is not None:
             self._capture(Captured(text, parameters))
-            return True
-        if self._sending is not None:
-            self._results |= zip(self._sending, self._fetch(cursor, list(self._sending.values())), strict=True)
             return True
         if not self._results or self._request != request_ids.get():
             return False
