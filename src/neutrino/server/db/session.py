@@ -415,9 +415,14 @@ def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
         sa.event.listen(engine, "do_connect", lambda *_: _restrict_permissions(url.database or ""))
         sa.event.listen(engine, "connect", prepare)
     # IMMEDIATE takes the write lock at once: a transaction that begins with a read and then writes could fail as stale.
-    sa.event.listen(writes, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    sa.event.listen(writes, "begin", _begin_immediate)
     compiled.install(reads)
     return reads, writes
+
+
+def _begin_immediate(connection: Connection) -> None:
+    with compiled.driver_cursor(connection, "BEGIN IMMEDIATE") as cursor:
+        cursor.execute("BEGIN IMMEDIATE")
 
 
 def _restrict_permissions(path: str) -> None:
