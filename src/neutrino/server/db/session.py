@@ -442,7 +442,8 @@ def _server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int 
     options["pool_reset_on_return"] = None
     options["connect_args"] = connect_args(url)
     if url.get_driver_name() == "psycopg":
-        options["connect_args"] = {**options["connect_args"], "cursor_factory": cursors.postgres_cursor()}
+        # Prepared on the third execution: nearly all statements are executed again and again. The driver's default is five.
+        options["connect_args"] |= {"cursor_factory": cursors.postgres_cursor(), "prepare_threshold": 2}
     writes = sa.create_engine(url, isolation_level=batch.isolation_level(url), **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     for engine in (reads, writes):
