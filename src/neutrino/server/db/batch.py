@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from neutrino.server.db.compiled import Statements
+from neutrino.server.db.compiled import Statements, driver_cursor
 from neutrino.server.db.read_ahead import Captured, Rows
 
 _OPTION = "neutrino_batch"  # the connection's execution option that has the batch of its transaction
@@ -43,6 +43,9 @@ class Statement(NamedTuple):
     parameters: Any
     many: bool  # parameters of several executions
     rows: int | None  # it must change so many rows
+
+
+_COMMIT = Statement("COMMIT", None, False, None)
 
 
 class Sender(Protocol):
@@ -78,7 +81,6 @@ class Batch:
         self._is_empty = True  # nothing but BEGIN is deferred
         self._rows: int | None = None
         self._is_deferring = False
-        self._reads: Sequence[Captured] = ()
         self.results: Sequence[Any] = ()  # of the reads that were sent with COMMIT; empty: they were not, or failed
         if sender is not None:
             connection.execution_options(**{_OPTION: self})
@@ -137,9 +139,12 @@ class Batch:
 
     def commit(self, reads: Sequence[Captured] = ()) -> None:
         """Send what is deferred with COMMIT and these reads; without anything deferred the connection's commit does."""
-        if not self._is_empty:
-            self._reads = reads
-            self._connection.exec_driver_sql("COMMIT")
+        if self._is_empty:
+            return
+        assert self._sender is not None
+        with driver_cursor(self._connection, _COMMIT.text) as cursor:
+            before, self._deferred, self._is_empty = self._deferred, [], True
+            self.results = self._sender.send(cursor, before, _COMMIT, reads)
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -162,7 +167,7 @@ class Batch:
         if not self._deferred:
             return False
         before, self._deferred, self._is_empty = self._deferred, [], True
-        self.results = self._sender.send(cursor, before, statement, self._reads)
+        self._sender.send(cursor, before, statement, ())
         return True
 
 
@@ -218,10 +223,10 @@ class _PostgresPipeline:
                 try:
                     others = connection.cursor()  # for all: their results are not needed
                     for one in before:
-                        _run(others, one)
-                    _run(cursor, last)
+                        _run(others, one, others.queue)
+                    _run(cursor, last, cursor.execute)  # sends all so far
                     for result, read in zip(found, reads, strict=True):
-                        result.execute(read.text, read.parameters)
+                        result.queue(read.text, read.parameters)
                 except self._error as error:  # not past the pipeline, which would log a warning about what follows
                     failed = error
         except self._error as error:
@@ -240,7 +245,8 @@ class _PostgresPipeline:
         return getattr(error.orig, "sqlstate", None) == _STALE_POSTGRESQL
 
 
-def _run(cursor: Any, statement: Statement) -> None:
+def _run(cursor: Any, statement: Statement, execute: Callable[[str, Any], object]) -> None:
+    """`execute`: the cursor's method of that name, or `queue` (`cursors.py`)."""
     if statement.many:
         rows = statement.parameters
         # A few rows in one statement, as of the change log; each number of rows is a statement that is prepared.
@@ -248,13 +254,11 @@ def _run(cursor: Any, statement: Statement) -> None:
         if together is None:
             cursor.executemany(statement.text, rows)
         else:
-            cursor.execute(
-                together, {f"{name}_{i}": value for i, row in enumerate(rows) for name, value in row.items()}
-            )
+            execute(together, {f"{name}_{i}": value for i, row in enumerate(rows) for name, value in row.items()})
     elif statement.rows is None:
-        cursor.execute(statement.text, statement.parameters)
+        execute(statement.text, statement.parameters)
     else:
-        cursor.execute(_checked(statement.text, statement.rows), statement.parameters)
+        execute(_checked(statement.text, statement.rows), statement.parameters)
 
 
 @lru_cache(1000)
@@ -297,7 +301,7 @@ class _MariaPackets:
                 texts.append(_check(one.rows))
         texts += _with_parameters(cursor, last)
         found = _run_packet(cursor, texts, [cursor.mogrify(read.text, read.parameters) for read in reads])
-        cursor.connection.is_committed = last.text == "COMMIT"  # see `cursors.py`
+        cursor.connection.is_committed = last is _COMMIT  # see `cursors.py`
         return found
 
     def is_stale(self, error: sa.exc.DBAPIError) -> bool:

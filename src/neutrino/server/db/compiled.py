@@ -1,18 +1,30 @@
 """Statements compiled once: text and parameters as the driver takes them.
 
 SQLAlchemy keeps compiled statements too, but looks each up by its structure, and makes a cursor and a result for each
-execution: more work than the driver's own. Where no result is needed, or it comes later, this does without.
+execution: more work than the driver's own. Where no result is needed, or it comes later, this does without. Where the
+statement is kept, the driver executes it, with the columns of the first result, which SQLAlchemy has made.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine.result import IteratorResult, ResultMetaData
 
-MAX_STATEMENTS = 1000
+_KEPT = "neutrino_kept"  # execution option of statements that live as long as the process
 
 
-class Text(NamedTuple):
+def kept(statement: sa.Select[Any]) -> sa.Select[Any]:
+    """Mark a statement that lives as long as the process, and is executed with parameters: it is compiled once."""
+    return statement.execution_options(**{_KEPT: True})
+
+
+@dataclass(slots=True, eq=False)
+class Text:
     """A statement for the driver; the parameters have its style."""
 
     text: str
@@ -20,6 +32,7 @@ class Text(NamedTuple):
     constants: Mapping[str, Any]  # values of the statement itself, and defaults of columns
     processors: tuple[tuple[str, Any], ...]  # functions that convert a parameter for the driver
     is_positional: bool
+    columns: ResultMetaData | None = None  # of its results, once SQLAlchemy has executed it
 
     def parameters(self, given: Mapping[str, Any]) -> Any:
         values = {**self.constants, **given}
@@ -33,21 +46,25 @@ class Text(NamedTuple):
 class Statements:
     """Compiled statements of one dialect, by the statement and the names of its parameters.
 
-    Only for statements that live as long as the process, such as those of modules and views: they are found by identity.
+    For statements that are kept elsewhere, such as those of modules and views: they are found by identity, and forgotten
+    with the statement.
     """
 
     def __init__(self, dialect: sa.Dialect) -> None:
         self._dialect = dialect
-        self._texts: dict[tuple[sa.Executable, tuple[str, ...]], Text | None] = {}
+        self._texts: WeakKeyDictionary[sa.Executable, dict[tuple[str, ...], Text | None]] = WeakKeyDictionary()
 
     def get(self, statement: sa.Executable, names: Iterable[str]) -> Text | None:
         """None if the text depends on the values, as with a list of them, or a default is computed."""
-        key = (statement, tuple(names))
-        if key not in self._texts:
-            if len(self._texts) >= MAX_STATEMENTS:  # statements made for one execution only: not worth more memory
-                self._texts.clear()
-            self._texts[key] = self._compile(statement, key[1])
-        return self._texts[key]
+        texts, key = self._texts.setdefault(statement, {}), tuple(names)
+        if key not in texts:
+            texts[key] = self._compile(statement, key)
+        return texts[key]
+
+    def known(self, statement: sa.Executable, names: Iterable[str]) -> Text | None:
+        """The statement if it is compiled already, and its text does not depend on the values."""
+        texts = self._texts.get(statement)
+        return None if texts is None else texts.get(tuple(names))
 
     def _compile(self, statement: Any, names: tuple[str, ...]) -> Text | None:
         compiled = statement.compile(dialect=self._dialect, column_keys=list(names))
@@ -61,3 +78,54 @@ class Statements:
         ordered = tuple(compiled.positiontup if compiled.positional else compiled.params)
         processors = tuple(compiled._bind_processors.items())
         return Text(str(compiled), ordered, constants, processors, compiled.positional)
+
+
+@contextmanager
+def driver_cursor(connection: Connection, text: str) -> Iterator[Any]:
+    """A cursor of the driver. Its errors are raised as SQLAlchemy's, with this text, and a lost connection is noticed."""
+    cursor = connection.connection.cursor()
+    try:
+        yield cursor
+    except connection.dialect.loaded_dbapi.Error as error:
+        connection._handle_dbapi_exception(error, text, None, cursor, None)
+    finally:
+        cursor.close()
+
+
+class DirectConnection(Connection):
+    """A connection for reads, in autocommit. The driver executes kept statements, but for their first time."""
+
+    def execute(self, statement: Any, parameters: Any = None, **options: Any) -> Any:
+        if not isinstance(parameters, dict):
+            return super().execute(statement, parameters, **options)
+        result = self.executed(statement, parameters)
+        if result is not None:
+            return result
+        result = super().execute(statement, parameters, **options)
+        text = self.statements.known(statement, parameters)
+        if text is not None:
+            text.columns = result._metadata
+        return result
+
+    def executed(self, statement: sa.Executable, parameters: dict[str, Any]) -> sa.Result[Any] | None:
+        """The result of a statement that the driver executes; None if SQLAlchemy has to."""
+        # Listeners expect all statements.
+        if not statement.get_execution_options().get(_KEPT) or self.engine._has_events or self.invalidated:
+            return None
+        text = self.statements.get(statement, parameters)
+        if text is None or text.columns is None:
+            return None
+        with driver_cursor(self, text.text) as cursor:
+            cursor.execute(text.text, text.parameters(parameters))
+            return IteratorResult(text.columns, iter(cursor.fetchall()))
+
+    @property
+    def statements(self) -> Statements:
+        found: Statements = self.engine.statements  # type: ignore[attr-defined]
+        return found
+
+
+def install(engine: Engine, connection: type[DirectConnection] = DirectConnection) -> None:
+    """Have an engine of reads execute kept statements directly."""
+    engine.statements = Statements(engine.dialect)  # type: ignore[attr-defined]
+    engine._connection_cls = connection

@@ -4,25 +4,43 @@ from typing import Any
 
 MAX_DESCRIPTIONS = 2000  # texts with lists of values are many
 _NULL, _TWO_BYTES, _THREE_BYTES = 251, 252, 253  # first byte of a value in a row of MariaDB, if it is no length
+_HEADER, _EOF = 4, 254  # of packets of MariaDB: bytes of the header (length, number), first byte of an EOF packet
 
 
 def postgres_cursor() -> type[Any]:
     """psycopg's cursor, which keeps the descriptions of columns. Imported here: not every server uses the driver."""
     import psycopg
 
-    descriptions: dict[bytes, Any] = {}  # by the text of the statement, which names all columns
+    descriptions: dict[Any, Any] = {}  # by the text of the statement, which names all columns
 
     class Cursor(psycopg.Cursor[Any]):
         @property
         def description(self) -> Any:
-            if self._query is None or self.pgresult is None:
+            key = self._last_query  # not `_query`, which a prepared statement does not set
+            if key is None or self.pgresult is None:
                 return super().description
-            key = self._query.query
             if key not in descriptions:
                 if len(descriptions) >= MAX_DESCRIPTIONS:
                     descriptions.clear()
                 descriptions[key] = super().description
             return descriptions[key]
+
+        def queue(self, text: str, parameters: Any) -> None:
+            """Add a statement to the pipeline of the connection; the next `execute`, or the end of the pipeline, sends it.
+
+            `execute` sends its statement alone and looks for results of earlier ones, which wakes the server and costs
+            more than preparing the statement. The steps are the driver's, without that. Each pipeline needs one
+            `execute`, with which the driver drops prepared statements that were not used for long.
+            """
+            pipeline = self._conn._pipeline
+            assert pipeline is not None, "statements are queued in a pipeline only"
+            for _ in self._start_query(text):
+                raise AssertionError("no step waits in a pipeline")
+            for _ in self._maybe_prepare_gen(self._convert_query(text, parameters)):
+                raise AssertionError("no step waits in a pipeline")
+            while pipeline.command_queue:
+                pipeline.command_queue.popleft()()  # into libpq's buffer
+            self._last_query = text
 
     return Cursor
 
@@ -46,20 +64,17 @@ def mariadb_connection() -> type[Any]:
                 super()._get_descriptions()
                 return
             found = []
-            for _ in range(self.field_count):
-                packet = connection._read_packet()
-                key = (packet._data, connection.encoding)
+            for data in _column_packets(connection, self.field_count):
+                key = (data, connection.encoding)
                 if key not in described:
                     if len(described) >= MAX_DESCRIPTIONS:
                         described.clear()
-                    field = FieldDescriptorPacket(packet._data, connection.encoding)
+                    field = FieldDescriptorPacket(data, connection.encoding)
                     described[key] = field.description(), _encoding(field, connection), _converter(field, connection)
                 found.append(described[key])
             self.fields: list[Any] = []
             self.converters = [(encoding, converter) for _, encoding, converter in found]
-            self.description = tuple(description for description, _, _ in found)
-            packet = connection._read_packet()
-            assert packet.is_eof_packet(), "the descriptions of columns end with an EOF packet"
+            self.description = tuple([description for description, _, _ in found])
 
         def _read_row_from_packet(self, packet: Any) -> tuple[Any, ...]:
             data, at = packet._data, packet._position
@@ -80,6 +95,24 @@ def mariadb_connection() -> type[Any]:
                     value = value.decode(encoding)
                 row.append(value if converter is None else converter(value))
             return tuple(row)
+
+    def _column_packets(connection: Any, count: int) -> list[bytes]:
+        """The packets that describe the columns of a result; reads the EOF packet after them too.
+
+        One read for a packet and the header of the next one, and no object for each, unlike the driver's `_read_packet`.
+        """
+        found = []
+        header = connection._read_bytes(_HEADER)
+        for _ in range(count):
+            data = connection._read_bytes(int.from_bytes(header[:3], "little") + _HEADER)
+            found.append(data[:-_HEADER])
+            header = data[-_HEADER:]
+        end = connection._read_bytes(int.from_bytes(header[:3], "little"))
+        if header[3] != (connection._next_seq_id + count) % 256 or end[0] != _EOF:
+            connection._force_close()
+            raise pymysql.err.InternalError("the descriptions of columns do not end with an EOF packet")
+        connection._next_seq_id = (header[3] + 1) % 256
+        return found
 
     def _encoding(field: Any, connection: Any) -> str | None:
         """Of the values of a column; None if they are bytes."""

@@ -18,6 +18,8 @@ from sqlalchemy.engine import Connection
 
 from neutrino.metrics.catalog import UNREACHABLE
 from neutrino.server import errors
+from neutrino.server.db import read_ahead
+from neutrino.server.db.compiled import DirectConnection
 from neutrino.server.db.failures import Failure, classify
 
 LOG = logging.getLogger(__name__)
@@ -66,8 +68,13 @@ class Outage:
         return True
 
 
-class ReadConnection(Connection):
+class ReadConnection(DirectConnection):
     """A connection in autocommit that repeats a statement if it is lost, until the outage has lasted too long."""
+
+    def executed(self, statement: sa.Executable, parameters: dict[str, Any]) -> sa.Result[Any] | None:
+        ahead = read_ahead.of(self)
+        found = None if ahead is None else ahead.take(statement, parameters)
+        return super().executed(statement, parameters) if found is None else found
 
     def execute(self, statement: Any, parameters: Any = None, **options: Any) -> Any:
         try:

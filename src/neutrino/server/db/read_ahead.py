@@ -10,14 +10,14 @@ everything is read again. What a request reads after its transaction is announce
 and sent along with COMMIT. SQLite is a library: nothing is read ahead.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Connection, Engine, IteratorResult
 
 from neutrino import request_ids
-from neutrino.server.db.compiled import Statements
+from neutrino.server.db.compiled import Statements, driver_cursor
 
 _OPTION = "neutrino_read_ahead"  # the connection's execution option with its ReadAhead
 Key = tuple[Any, ...]  # text and parameters of a statement
@@ -56,7 +56,6 @@ class ReadAhead:
         self._results: dict[Key, Any] = {}
         self._request = ""
         self._captured: dict[Key, Captured] | None = None  # None: statements are executed
-        self._sending: dict[Key, Captured] | None = None
 
     def read(self, connection: Connection, reads: Sequence[Read]) -> None:
         """Send these together. What an earlier announcement of the request has read stays."""
@@ -65,11 +64,8 @@ class ReadAhead:
         captured = self.capture(connection, reads)
         if len(captured) < 2:  # a single one need not be sent ahead
             return
-        self._sending = captured
-        try:
-            connection.exec_driver_sql("READ AHEAD")  # arrives in `execute`, which sends these instead
-        finally:
-            self._sending = None
+        with driver_cursor(connection, "READ AHEAD") as cursor:
+            self._results |= zip(captured, self._fetch(cursor, list(captured.values())), strict=True)
 
     def capture(self, connection: Connection, reads: Sequence[Read]) -> dict[Key, Captured]:
         """The statements as the driver takes them, without those that have a result already."""
@@ -105,13 +101,20 @@ class ReadAhead:
     def clear(self) -> None:
         self._results = {}
 
+    def take(self, statement: sa.Executable, parameters: Mapping[str, Any]) -> sa.Result[Any] | None:
+        """The result of an announced statement; None if SQLAlchemy has to execute it, which is more work."""
+        if not self._results or self._request != request_ids.get():
+            return None
+        text = self._statements.known(statement, parameters)
+        if text is None or text.columns is None:
+            return None
+        cursor = self._results.pop(Captured(text.text, text.parameters(parameters)).key, None)
+        return None if cursor is None else IteratorResult(text.columns, iter(cursor.fetchall()))
+
     def execute(self, cursor: Any, text: str, parameters: Any, context: Any) -> bool:
         """Called by SQLAlchemy in place of the driver; False: the driver executes as usual."""
         if self._captured is not None:
             self._capture(Captured(text, parameters))
-            return True
-        if self._sending is not None:
-            self._results |= zip(self._sending, self._fetch(cursor, list(self._sending.values())), strict=True)
             return True
         if not self._results or self._request != request_ids.get():
             return False
@@ -137,7 +140,7 @@ def install(engine: Engine) -> Callable[[Connection], Connection]:
         return ahead is not None and ahead.execute(cursor, text, parameters, context)
 
     sa.event.listen(engine, "do_execute", execute)
-    statements = Statements(engine.dialect)
+    statements: Statements = engine.statements  # type: ignore[attr-defined]
     return lambda connection: connection.execution_options(**{_OPTION: ReadAhead(fetch, statements)})
 
 
@@ -151,8 +154,9 @@ def _fetch_from_postgresql(cursor: Any, reads: Sequence[Captured]) -> Sequence[A
     connection = cursor.connection
     found = [connection.cursor() for _ in reads]
     with connection.pipeline():
-        for one, read in zip(found, reads, strict=True):
-            one.execute(read.text, read.parameters)
+        for one, read in zip(found[:-1], reads[:-1], strict=True):
+            one.queue(read.text, read.parameters)
+        found[-1].execute(reads[-1].text, reads[-1].parameters)  # sends all
     return found
 
 

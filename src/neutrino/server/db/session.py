@@ -415,8 +415,14 @@ def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
         sa.event.listen(engine, "do_connect", lambda *_: _restrict_permissions(url.database or ""))
         sa.event.listen(engine, "connect", prepare)
     # IMMEDIATE takes the write lock at once: a transaction that begins with a read and then writes could fail as stale.
-    sa.event.listen(writes, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    sa.event.listen(writes, "begin", _begin_immediate)
+    compiled.install(reads)
     return reads, writes
+
+
+def _begin_immediate(connection: Connection) -> None:
+    with compiled.driver_cursor(connection, "BEGIN IMMEDIATE") as cursor:
+        cursor.execute("BEGIN IMMEDIATE")
 
 
 def _restrict_permissions(path: str) -> None:
@@ -436,7 +442,8 @@ def _server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int 
     options["pool_reset_on_return"] = None
     options["connect_args"] = connect_args(url)
     if url.get_driver_name() == "psycopg":
-        options["connect_args"] = {**options["connect_args"], "cursor_factory": cursors.postgres_cursor()}
+        # Prepared on the third execution: nearly all statements are executed again and again. The driver's default is five.
+        options["connect_args"] |= {"cursor_factory": cursors.postgres_cursor(), "prepare_threshold": 2}
     writes = sa.create_engine(url, isolation_level=batch.isolation_level(url), **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     for engine in (reads, writes):
@@ -447,7 +454,7 @@ def _server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int 
         if url.get_driver_name() == "pymysql":
             sa.event.listen(engine, "do_connect", _mariadb_connect(cursors.mariadb_connection()))
     reads.outage = outage  # type: ignore[attr-defined]
-    reads._connection_cls = ReadConnection
+    compiled.install(reads, ReadConnection)
     return reads, writes
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import check_revision
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.query import Query, Sort
@@ -47,6 +48,9 @@ class _Prepared:
     statement: sa.Select[Any]
     names: tuple[str, ...]
     json: tuple[int, ...]  # the positions of JSON columns
+
+    def kept(self) -> _Prepared:
+        return replace(self, statement=kept(self.statement))
 
     def object(self, row: sa.Row[Any]) -> Object:
         values: list[Any] = list(row)
@@ -154,7 +158,7 @@ class View:
             where = [self.key == sa.bindparam("key"), *(() if everyone else (self.scope,))]
             if len(self._shows) >= MAX_PREPARED:  # clients choose the fields: any number of combinations
                 self._shows.clear()
-            prepared = self._shows[wanted, everyone] = self._select(wanted, *where)
+            prepared = self._shows[wanted, everyone] = self._select(wanted, *where).kept()
         return prepared
 
     def reading(
@@ -213,7 +217,7 @@ class View:
             own = self.table.c[column]
             # A statement whose text does not depend on the number of values is found faster by all who keep statements.
             condition = own == sa.bindparam("among") if is_single else own.in_(sa.bindparam("among", expanding=True))
-            prepared = self._loads[column, is_single] = self._select(self.stored, condition)
+            prepared = self._loads[column, is_single] = self._select(self.stored, condition).kept()
         return prepared
 
     def decoded(self, row: Object) -> Object:

@@ -23,6 +23,7 @@ from neutrino.model import agents as words
 from neutrino.model.dhcp import device_id
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.transaction import Stale
 from neutrino.server.dhcp.segments import NOT_ROUTED, SegmentHosts, segment_hosts
@@ -39,22 +40,17 @@ Object = dict[str, Any]
 RESERVED: Final = "reserved_dhcp_port"
 MACS = 8  # derived MAC addresses that are tried for a port
 _a, _b, _p = t.agents.c, t.network_dhcp_agents.c, t.ports.c
-_AGENTS = (
-    sa.select(_a.id, _a.host, _a.configurations)
-    .where(
-        _a.agent_type == words.DHCP,
-        sa.or_(
-            _a.id.in_(sa.select(_b.agent_id).where(_b.network_id == sa.bindparam("network"))),
-            _a.id.in_(sa.bindparam("joining", expanding=True)),
-        ),
-    )
-    .order_by(_a.id)
-)
+_AGENTS = sa.select(_a.id, _a.host, _a.configurations).where(_a.agent_type == words.DHCP).order_by(_a.id)
+_IS_SERVING = _a.id.in_(sa.select(_b.agent_id).where(_b.network_id == sa.bindparam("network")))
+_SERVING = kept(_AGENTS.where(_IS_SERVING))
+_SERVING_OR_JOINING = _AGENTS.where(sa.or_(_IS_SERVING, _a.id.in_(sa.bindparam("joining", expanding=True))))
 
 
 def reading_agents(network_id: str, joining: Collection[str] = ()) -> Read:
     """The agents that serve a network, and those that join them: what `DhcpPorts.steps` reads first."""
-    return Read(_AGENTS, {"network": network_id, "joining": list(joining)})
+    if not joining:
+        return Read(_SERVING, {"network": network_id})
+    return Read(_SERVING_OR_JOINING, {"network": network_id, "joining": list(joining)})
 
 
 _TAKEN = sa.select(_p.mac_address).where(

@@ -7,6 +7,7 @@ same address collide on the key, and the loser is decided again (`Database.retry
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -14,6 +15,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import exists
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.ipam.ranges import LARGE, pick_free, random_number, size
@@ -29,13 +31,22 @@ ROUTER_OWNERS = (
 )
 DHCP_OWNER = "network:dhcp"
 _a = t.ip_allocations.c
-_ALLOCATED_AMONG = sa.select(_a.ip_address).where(
-    _a.subnet_id == sa.bindparam("subnet"), _a.ip_address.in_(sa.bindparam("addresses", expanding=True))
-)
+_ALLOCATED = sa.select(_a.ip_address).where(_a.subnet_id == sa.bindparam("subnet"))
+_ALLOCATED_AMONG = _ALLOCATED.where(_a.ip_address.in_(sa.bindparam("addresses", expanding=True)))
+_FEW = 4  # addresses, as guessed at first: statements for each number up to this are kept
+
+
+@cache
+def _allocated_among(count: int) -> sa.Select[str]:
+    among = [sa.bindparam(f"address_{i}", type_=_a.ip_address.type) for i in range(count)]
+    return kept(_ALLOCATED.where(_a.ip_address.in_(among)))
 
 
 def reading_allocated(subnet_id: str, addresses: Sequence[str]) -> Read:
     """What is read to find out which of these addresses are taken."""
+    if 0 < len(addresses) <= _FEW:
+        named = {f"address_{i}": address for i, address in enumerate(addresses)}
+        return Read(_allocated_among(len(addresses)), {"subnet": subnet_id, **named})
     return Read(_ALLOCATED_AMONG, {"subnet": subnet_id, "addresses": list(addresses)})
 
 

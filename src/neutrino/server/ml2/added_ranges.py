@@ -14,13 +14,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.ipam.ranges import Range
 
 Ranges = Mapping[str | None, Sequence[Range]]  # by physical network; None: of tunnels
 _r = t.network_segment_ranges.c
-_ADDED = sa.select(_r.network_type, _r.physical_network, _r.minimum, _r.maximum, _r.project_id).where(
-    sa.not_(_r.default)
+_ADDED = kept(
+    sa.select(_r.network_type, _r.physical_network, _r.minimum, _r.maximum, _r.project_id).where(sa.not_(_r.default))
 )
 
 

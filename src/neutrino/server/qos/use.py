@@ -14,6 +14,7 @@ from neutrino.server import errors
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.view import shareable_view
 from neutrino.server.qos.support import RuleSupport
@@ -22,7 +23,7 @@ Object = Mapping[str, Any]
 Rules = Sequence[Mapping[str, Any]]
 VIEW = shareable_view(t.qos_policies, errors.QosPolicyNotFound)
 _p, _n, _d = t.ports.c, t.networks.c, t.default_qos_policies.c
-_DEFAULT = sa.select(_d.qos_policy_id).where(_d.project_id == sa.bindparam("project", type_=sa.String))
+_DEFAULT = kept(sa.select(_d.qos_policy_id).where(_d.project_id == sa.bindparam("project", type_=sa.String)))
 # The columns with the policy of an object, by the object's type.
 USERS: Mapping[str, sa.Column[Any]] = {
     "port": _p.qos_policy_id,

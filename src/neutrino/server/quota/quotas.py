@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED, NewLimit
@@ -22,9 +23,8 @@ from neutrino.server.request_cache import RequestCache
 _q, _u = t.quotas.c, t.quota_usages.c
 _P, _R = sa.bindparam("p", type_=sa.String), sa.bindparam("r", type_=sa.String)
 _LIMIT = sa.select(_q.limit).where(_q.project_id == _P, _q.resource == _R)
-_LIMIT_AND_USE = sa.select(
-    _LIMIT.scalar_subquery(), sa.select(_u.used).where(_u.project_id == _P, _u.resource == _R).scalar_subquery()
-)
+_USED = sa.select(_u.used).where(_u.project_id == _P, _u.resource == _R)
+_LIMIT_AND_USE = kept(sa.select(_LIMIT.scalar_subquery(), _USED.scalar_subquery()))
 
 
 class Quotas:

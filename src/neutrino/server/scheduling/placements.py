@@ -21,6 +21,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.read_ahead import Read
 
 BATCH = 500  # ids in one statement
@@ -95,7 +96,7 @@ class PlacementTable:
         placed = sa.select(sa.func.count()).where(self.agent_id == _a.id).scalar_subquery()
         hosted = sa.exists().where(self.agent_id == _a.id, self.object_id == sa.bindparam("object"))
         more = [_a.configurations] if self.reads_configurations else []
-        return (
+        return kept(
             sa.select(
                 _a.id,
                 _a.host,
@@ -167,6 +168,10 @@ class PlacementTable:
     def _zones_of(self) -> sa.Select[Any]:
         return self._zones.where(self.object_id.in_(sa.bindparam("objects", expanding=True)))
 
+    @cached_property
+    def _zones_of_one(self) -> sa.Select[Any]:
+        return kept(self._zones.where(self.object_id == sa.bindparam("object")))
+
     def zones_of(self, connection: Connection, object_ids: Sequence[str]) -> dict[str, list[str]]:
         """The availability zones of the agents that serve these objects; objects without agents are left out."""
         if len(object_ids) > BATCH:  # reading the whole table is cheaper than a statement with that many ids
@@ -181,6 +186,8 @@ class PlacementTable:
 
     def reading_zones(self, object_ids: Sequence[str]) -> Read:
         """What `zones` of a few objects will read."""
+        if len(object_ids) == 1:
+            return Read(self._zones_of_one, {"object": object_ids[0]})
         return Read(self._zones_of, {"objects": list(object_ids)})
 
     def zones(self, connection: Connection, objects: Sequence[Mapping[str, Any]]) -> list[list[str]]:

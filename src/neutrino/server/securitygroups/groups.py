@@ -10,6 +10,7 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
@@ -28,7 +29,7 @@ DEFAULT = {"name": "default", "description": "Default security group"}
 _d = t.default_security_groups.c
 _t = t.default_security_group_rules.c
 _UNUSE = sa.delete(t.default_security_group_rules).where(_t.remote_group_id == sa.bindparam("key", type_=sa.String))
-_DEFAULT = sa.select(_d.security_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String))
+_DEFAULT = kept(sa.select(_d.security_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String)))
 
 
 def reading_default(project_id: str) -> Read:

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Stale
 from neutrino.server.ipam.allocation import Allocator, reading_allocated
@@ -28,7 +29,7 @@ from neutrino.server.ml2.views import reading_subnets_of, subnets_of
 Object = dict[str, Any]
 VIF_DISTRIBUTED: Final = "distributed"
 _p, _rp, _a, _s, _b, _g = t.ports.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.router_l3_agents.c, t.agents.c
-_PORTS = (
+_PORTS = kept(
     sa.select(_rp.port_id, _rp.port_type, _p.network_id, _p.host, _p.vif_type, _a.subnet_id, _a.ip_address, _s.cidr)
     .select_from(
         t.router_ports.join(t.ports, _p.id == _rp.port_id)
@@ -38,7 +39,7 @@ _PORTS = (
     .where(_rp.router_id == sa.bindparam("router"))
     .order_by(_rp.port_id, _a.ip_address)
 )
-_AGENTS = (
+_AGENTS = kept(
     sa.select(_b.agent_id, _g.host, _b.ha_port_id, _b.ha_state)
     .select_from(t.router_l3_agents.join(t.agents))
     .where(_b.router_id == sa.bindparam("router"))

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.tables import Json
 from neutrino.server.db.view import BATCH, Added, View
@@ -43,7 +44,7 @@ _GATEWAY = {
 # With all columns and the stored status: for updates.
 VIEW = View(t.routers, computed=_COMPUTED, not_found=errors.RouterNotFound)
 _PORTS = sa.select(_p.id, _p.network_id, _p.fixed_ips).where(_p.id.in_(sa.bindparam("ports", expanding=True)))
-_STATUS = sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String))
+_STATUS = kept(sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String)))
 
 
 def status_of(connection: Connection, key: str) -> str:

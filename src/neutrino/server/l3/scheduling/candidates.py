@@ -82,7 +82,8 @@ def driver_named(option: str) -> str:
 
 
 def _has(*port_types: str) -> sa.ColumnElement[bool]:
-    return sa.exists().where(_rp.router_id == _r.id, _rp.port_type.in_(port_types))
+    # No IN: SQLAlchemy writes its list anew with each execution.
+    return sa.exists().where(_rp.router_id == _r.id, sa.or_(*(_rp.port_type == one for one in port_types)))
 
 
 _HAS_AGENT = sa.exists().where(_b.router_id == _r.id)
