@@ -312,7 +312,12 @@ CASES: dict[str, Case] = {
     "monitor": Case("Port", {"network": ref("tapped_net")}, depends_on=("tapped_subnet",)),
     "instance": Case(
         "OS::Nova::Server",
-        {"image": IMAGE, "flavor": FLAVOR, "networks": [{"port": ref("source")}, {"port": ref("monitor")}]},
+        {
+            "image": IMAGE,
+            "flavor": FLAVOR,
+            "networks": [{"port": ref("source")}, {"port": ref("monitor")}],
+            "user_data_format": "RAW",  # by default, Heat's own tools ask its CloudFormation API
+        },
     ),
     "tap_service": Case("TaaS::TapService", {"port": ref("monitor")}, {"name": "heat-taps"}, depends_on=("instance",)),
     "tap_flow": Case(
