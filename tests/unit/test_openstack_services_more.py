@@ -2,7 +2,7 @@
 
 from tests.openstack.services import EVERYTHING, NETWORKING
 from tests.openstack.services_more.catalog import ALL_CHECKS, NEEDS, services_for
-from tests.openstack.services_more.heat_stacks import CASES, WITHOUT_EXTENSION, template, uncovered
+from tests.openstack.services_more.heat_stacks import CASES, NOT_IN_STACK, template, uncovered
 from tests.openstack.services_more.horizon import Form
 from tests.openstack.services_more.tempest import Outcome, parse
 
@@ -62,7 +62,7 @@ def test_an_update_takes_properties_out_of_the_template() -> None:
 
 def test_types_of_heat_without_a_case_are_found() -> None:
     known = {f"OS::Neutron::{case.type}" for case in CASES.values()}
-    assert uncovered(known | {f"OS::Neutron::{name}" for name in WITHOUT_EXTENSION}) == set()
+    assert uncovered(known | {f"OS::Neutron::{name}" for name in NOT_IN_STACK}) == set()
     assert uncovered(known | {"OS::Neutron::Unheard"}) == {"Unheard"}
 
 
