@@ -15,6 +15,7 @@ from tests.support.dvr_lab import namespaces
 from tests.support.frr_peer import SOON, FrrPeer, frr_peer
 from tests.support.lab import address, open_group, temporary_lab
 from tests.support.lab_control import Lab
+from tests.support.lab_trace import trace
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
@@ -134,8 +135,7 @@ def test_packets_pass_the_instances_own_host_in_both_directions(site: Site) -> N
 def test_a_trace_follows_the_packet(site: Site) -> None:
     """Computed, and observed on the hosts: it differs if they do."""
     (port,) = (each for each in site.lab.api.list("port") if each["device_owner"].startswith("compute:"))
-    body = {"source_port_id": port["id"], "destination_address": MACHINE, "protocol": "icmp"}
-    made = site.lab.api.request("POST", "/v2.0/traces", {"trace": body})["trace"]
+    made = trace(site.lab, source_port_id=port["id"], destination_address=MACHINE, protocol="icmp")
     assert (made["verdict"], made["cause"]) == ("delivered", ""), made["summary"]
     assert any("announced by BGP" in step["text"] for step in made["steps"]), made["steps"]
 

@@ -33,7 +33,7 @@ from tests.support.lab_guests import (
     make_network,
     wait_until_reachable,
 )
-from tests.support.lab_trace import SOON, Case, check, in_groups, pings, trace
+from tests.support.lab_trace import SOON, Case, check, in_groups, pings, trace_once
 from tests.support.neutrino import PROGRAM
 
 
@@ -229,7 +229,7 @@ def test_a_host_that_does_not_answer(site: Site) -> None:
     """Its packets still arrive, which nobody can see from outside: the verdict is unknown, and the host is named."""
     with suspended(site.lab, "h2"):
         wait_until_reachable(site.a, site.far)
-        found = trace(site.lab, **to("far")(site))
+        found = trace_once(site.lab, **to("far")(site))
     assert (found["verdict"], found["cause"]) == ("unknown", "host-timeout")
     assert "not answered" in found["hosts"]["h2"]["error"]
     assert found["agreement"] is not True
@@ -240,14 +240,14 @@ def test_changes_that_a_host_has_not_applied(site: Site) -> None:
     with suspended(site.lab, "h2"):
         with in_groups(site.far, site.closed):
             wait_until_reachable(site.a, site.far)
-            found = trace(site.lab, **to("far")(site))
+            found = trace_once(site.lab, **to("far")(site))
             assert (found["verdict"], found["cause"]) == ("dropped", "security-group-ingress")  # when it is applied
             assert found["agreement"] is None
             assert "not answered" in found["hosts"]["h2"]["error"]
         with in_groups(site.far, site.closed):
             os.kill(site.lab.agent_pid("h2") or 0, signal.SIGCONT)
             wait_until(lambda: not pings(site.lab, "a", site.far.addresses[4]), SOON, "the group is not closed")
-            found = trace(site.lab, **to("far")(site))
+            found = trace_once(site.lab, **to("far")(site))
             assert (found["verdict"], found["cause"]) == ("dropped", "security-group-ingress")
     wait_until_reachable(site.a, site.far)
 
@@ -260,12 +260,12 @@ def test_a_dead_agent(site: Site) -> None:
         # Again until the API shows it: a report that the server had not written yet would make the agent alive again.
         wait_until(lambda: _is_dead(lab, "h2"), SOON, "the agent of h2 counts as alive")
         wait_until_reachable(site.a, site.far)
-        found = trace(lab, **to("far")(site))
+        found = trace_once(lab, **to("far")(site))
         assert (found["verdict"], found["cause"]) == ("unknown", "host-down")
         assert "h2" in found["hosts"]
     finally:
         lab.start_agent("h2")
-    wait_until(lambda: trace(lab, **to("far")(site))["verdict"] == "delivered", SOON, "h2 does not answer again")
+    wait_until(lambda: trace_once(lab, **to("far")(site))["verdict"] == "delivered", SOON, "h2 does not answer again")
 
 
 def _is_dead(lab: Lab, host: str) -> bool:
@@ -320,4 +320,4 @@ def test_a_killed_feed_process(site: Site) -> None:
     assert feeds
     for pid in feeds:
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: trace(site.lab, **to("far")(site))["verdict"] == "delivered", SOON, "no host answers")
+    wait_until(lambda: trace_once(site.lab, **to("far")(site))["verdict"] == "delivered", SOON, "no host answers")

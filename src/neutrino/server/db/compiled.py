@@ -55,7 +55,7 @@ class Statements:
         self._texts: WeakKeyDictionary[sa.Executable, dict[tuple[str, ...], Text | None]] = WeakKeyDictionary()
 
     def get(self, statement: sa.Executable, names: Iterable[str]) -> Text | None:
-        """None if the text depends on the values, as with a list of them, or a default is computed."""
+        """None if the text depends on the values, as with a list of them, or a value is computed with each execution."""
         texts, key = self._texts.setdefault(statement, {}), tuple(names)
         if key not in texts:
             texts[key] = self._compile(statement, key)
@@ -72,6 +72,8 @@ class Statements:
         if compiled.post_compile_params or compiled.literal_execute_params or compiled.escaped_bind_names:
             return None
         if compiled.effective_returning or any(not column.default.is_scalar for column in prefetched):
+            return None
+        if any(bind.callable is not None for bind in compiled.binds.values()):
             return None
         constants = {name: value for name, value in compiled.params.items() if name not in names}
         constants |= {column.key: column.default.arg for column in prefetched}
