@@ -26,6 +26,7 @@ from tests.support.routing import GATEWAY, address, router
 
 CHARON = "/usr/sbin/charon-systemd"
 SECRET = b"0123456789abcdef"
+INITIATE_MS = "25000"  # the largest groups need seconds of processor time; the client waits for 30 s
 GATEWAYS, SUBNETS = ("192.0.2.1", "192.0.2.2"), ("10.1.0.0/24", "10.2.0.0/24")
 
 
@@ -137,7 +138,7 @@ async def tunnel(sides: list[Side], vicis: list[Vici], **values: Any) -> bool:
         loaded(vicis[0], sides[0], **values) as (name, found),
     ):
         try:
-            await vicis[0].command("initiate", {"ike": name, "child": found.children[0], "timeout": "10000"})
+            await vicis[0].command("initiate", {"ike": name, "child": found.children[0], "timeout": INITIATE_MS})
         except Refused:
             return False
         both = [installed(await vici.stream("list-sas", "list-sa")) for vici in vicis]
@@ -178,7 +179,7 @@ def test_aggressive_mode_and_other_keys(sides: list[Side]) -> None:
             async with loaded(vicis[1], sides[1], ike=policy), loaded(vicis[0], sides[0], ike=policy) as (name, found):
                 await vicis[0].command("load-shared", {**found.key, "data": "another"})
                 with pytest.raises(Refused, match="initiate"):
-                    await vicis[0].command("initiate", {"ike": name, "child": "net-0", "timeout": "10000"})
+                    await vicis[0].command("initiate", {"ike": name, "child": "net-0", "timeout": INITIATE_MS})
 
     asyncio.run(run())
 
@@ -193,7 +194,7 @@ def test_a_tunnel_carries_packets_after_its_keys_were_replaced(sides: list[Side]
             for version in (1, 2):
                 policy = IkePolicy(version=version)
                 async with loaded(vicis[1], sides[1], ike=policy), loaded(vicis[0], sides[0], ike=policy) as (name, _):
-                    await vicis[0].command("initiate", {"ike": name, "child": "net-0", "timeout": "10000"})
+                    await vicis[0].command("initiate", {"ike": name, "child": "net-0", "timeout": INITIATE_MS})
                     assert await asyncio.to_thread(reaches)
                     await vicis[0].command("rekey", {"child": "net-0"})
                     await asyncio.to_thread(reaches)
