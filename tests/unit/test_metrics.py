@@ -159,6 +159,15 @@ def test_nothing_is_counted_before_the_start() -> None:
     assert found.value("neutrino_database_retries_total", process="feed", reason="stale") == 1
 
 
+def test_a_metric_that_gets_its_function_during_a_scrape_is_there_once() -> None:
+    """As in a feed that is read while it starts."""
+    families = instruments.start("feed", "1.0").collect()
+    found = [next(families).name]
+    catalog.POSITION.watch(lambda: 7.0)
+    found += [family.name for family in families]
+    assert found.count("neutrino_changelog_position") == 1
+
+
 def test_a_function_that_fails_leaves_the_others() -> None:
     registry = instruments.start("agent", "1.0")
 

@@ -247,11 +247,13 @@ class _Registry(CollectorRegistry):
         self._watched = instruments
 
     def collect(self) -> Iterator[Metric]:
-        replaced = {one.name.removesuffix("_total") for one in self._watched if one.function is not None}
+        # Decided once: a process that is starting may give another metric its function meanwhile.
+        watched = [one for one in self._watched if one.function is not None]
+        replaced = {one.name.removesuffix("_total") for one in watched}
         for family in super().collect():
             if family.name not in replaced:
                 yield family
-        yield from _Functions(self._watched).collect()
+        yield from _Functions(watched).collect()
 
 
 def start(component: str, version: str) -> CollectorRegistry:
