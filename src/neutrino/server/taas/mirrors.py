@@ -12,6 +12,7 @@ from neutrino.server import errors
 from neutrino.server.api.resources.taas import TUNNEL_IDS
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import Object, as_row, delete_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
@@ -95,9 +96,14 @@ def _check_collectors(connection: Connection, mirrors: Sequence[Object]) -> None
             raise errors.TapMirrorToHost(remote_ip=mirror["remote_ip"])
 
 
+_MIRRORED = kept(sa.select(_m.id).where(_m.port_id == sa.bindparam("port", type_=sa.String)))
+
+
 def port_changes(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:
     """A hook of ports: with a port that is deleted, its tap mirrors are."""
     if before is None or after is not None:
+        return None
+    if connection.execute(_MIRRORED, {"port": before["id"]}).first() is None:  # as most ports
         return None
     mirrors = MIRRORS.load_where(connection, _m.port_id == before["id"])
     if not mirrors:

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import Object, as_row, delete_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
@@ -165,10 +166,19 @@ def delete_flows(tx: Transaction, flows: Sequence[Object]) -> None:
 
 # --- hook of ports ----------------------------------------------------------------------------------------------------
 
+_PORT = sa.bindparam("port", type_=sa.String)
+_TAPPED = kept(
+    sa.select(sa.literal_column("1")).where(
+        sa.or_(sa.exists().where(_s.port_id == _PORT), sa.exists().where(_f.source_port == _PORT))
+    )
+)
+
 
 def port_changes(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:
     """With a port that is deleted, its tap services and the flows from and to it are."""
     if before is None or after is not None:
+        return None
+    if connection.execute(_TAPPED, {"port": before["id"]}).first() is None:  # as most ports
         return None
     services = SERVICES.load_where(connection, _s.port_id == before["id"])
     keys = [service["id"] for service in services]
