@@ -170,7 +170,7 @@ class Session:
     def _enter_up(self) -> None:
         self.state, self.diagnostic = State.UP, Diagnostic.NONE
         self.was_up, self.is_lost, self._up_by = True, False, None
-        # Faster than once a second only from now on: the peer is told, and confirms it.
+        # Faster than once a second only from now on: the peer is notified, and confirms it.
         self._polling = self.timing.interval < SLOW
 
     def _leave(self, diagnostic: Diagnostic) -> None:
@@ -194,5 +194,5 @@ class Session:
 
 
 def _is_news(before: Packet, after: Packet) -> bool:
-    """Whether the peer is told at once: by what it acts on."""
+    """Whether the peer is notified at once: by what it acts on."""
     return (before.state, before.min_tx, before.min_rx) != (after.state, after.min_tx, after.min_rx)

@@ -282,7 +282,7 @@ class L3Role:
         self._forget_ha(router_id)
         await self.delegations.stop(router_id)  # first: it uses the gateway port, which may be another host's by now
         if self.tunnels is not None:
-            await self.tunnels.stop(router_id)  # while its gateway can still send: peers are told
+            await self.tunnels.stop(router_id)  # while its gateway can still send: peers are notified
         await self.daemons.stop(router_id)
         await self.bfd.stop(router_id)
         async with self._metering(router_id, None):

@@ -262,7 +262,7 @@ class Tunnels:
 
 
 async def _wait_until(changed: asyncio.Event, closed: asyncio.Task[None], at: float | None) -> None:
-    """Until charon has told of a change or has closed the connection, or until the time."""
+    """Until charon has reported a change or has closed the connection, or until the time."""
     waiting = asyncio.create_task(changed.wait())
     timeout = None if at is None else max(at - asyncio.get_running_loop().time(), 0.0)
     try:
