@@ -354,7 +354,7 @@ def test_an_instance_behind_a_distributed_router_is_announced_by_its_host(anothe
         found = admin.all("/ports", {"device_owner": "network:floatingip_agent_gateway"})
         return {each["binding:host_id"]: each["fixed_ips"][0]["ip_address"] for each in found}
 
-    assert settled() == {}, "nobody announces it"
+    assert settled() == {}, "no speaker announces the subnet"
     one = speaker(admin)
     act(admin, one, "add_gateway_network", network_id=network["id"]).expect(200)
     prefix = {subnet["cidr"]: address(router)}

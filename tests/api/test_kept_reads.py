@@ -61,10 +61,10 @@ def test_a_value_that_is_computed_with_each_execution_is_not_kept(db: Database) 
 
 
 def test_listeners_hear_of_every_execution(db: Database) -> None:
-    heard: list[str] = []
+    executed: list[str] = []
 
     def listen(_connection: Any, _cursor: Any, text: str, *_: Any) -> None:
-        heard.append(text)
+        executed.append(text)
 
     sa.event.listen(db._reads, "before_cursor_execute", listen)
     try:
@@ -74,4 +74,4 @@ def test_listeners_hear_of_every_execution(db: Database) -> None:
     finally:
         sa.event.remove(db._reads, "before_cursor_execute", listen)
         db._reads._has_events = False  # SQLAlchemy leaves it set, and the server is shared with other tests
-    assert len(heard) == 3
+    assert len(executed) == 3

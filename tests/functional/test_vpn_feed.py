@@ -77,7 +77,7 @@ def test_hosts_follow_connections_and_their_statuses_come_back(server: Server, t
                     (found,) = admin.get(path).expect(200).body.values()
                     return str(found["status"])
 
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     while await asyncio.to_thread(shown) != wanted:
                         await asyncio.sleep(0.01)
 

@@ -58,7 +58,7 @@ class Host:
 
     async def reported(self, *wanted: tuple[str, str]) -> None:
         """Until the newest statuses are these."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while any(self.newest(key) != status for key, status in wanted):
                 await asyncio.sleep(0.001)
 

@@ -4,7 +4,7 @@ from functools import cache
 
 from neutrino.dataplane.program import ProgramError, run_program
 
-# In a namespace of its own, which is gone with the command: a security association that nobody uses.
+# A security association without traffic, in a network namespace of its own that ends with the command.
 _PROBE = (
     *("unshare", "--net", "ip", "xfrm", "state", "add", "src", "192.0.2.1", "dst", "192.0.2.2"),
     *("proto", "esp", "spi", "0x100", "mode", "tunnel", "enc", "cbc(aes)", "0x" + 32 * "0"),

@@ -180,7 +180,7 @@ def _group(pfs: str) -> str:
 def render_charon(directory: str, router: Router, *, userspace: bool) -> str:
     """`userspace`: charon encrypts by itself, through a TUN device, as the kernel has no ESP."""
     kernel = ("kernel-libipsec", "kernel-netlink") if userspace else ("kernel-netlink",)
-    # Off unless somebody asks for it: with it, a listener can guess the key offline.
+    # Off unless a policy has aggressive mode: its first packets let an eavesdropper guess the key offline.
     aggressive = any(each.ike.aggressive for each in served(router))
     return f"""\
 {CHARON} {{
