@@ -50,13 +50,10 @@ check: ## lint, format, types, import rules
 	MYPYPATH=packaging .venv/bin/mypy src/neutrino tests/bench tests/faults tests/kernel tests/openstack packaging/debs
 	.venv/bin/lint-imports
 
-# Beside `check`, which needs one core for a minute. Collected once before: each worker of pytest then finds the compiled test
-# modules instead of compiling all.
+# Beside `check`, which needs one core for a minute.
 .PHONY: suite
 suite:
-	@mkdir -p build
-	@.venv/bin/python -m pytest --collect-only -qq $(PYTEST_ARGS) >build/collected 2>&1 || { cat build/collected; false; }
-	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@WORKERS=$(TEST_WORKERS) scripts/suite $(PYTEST_ARGS)
 
 bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with 5,000 hosts, and a host
 	@scripts/setup test
