@@ -123,10 +123,12 @@ def test_every_upgrade_keeps_the_rows(db: Database) -> None:
 
 
 def test_an_interrupted_upgrade_is_repeated(db: Database) -> None:
-    """MariaDB commits every statement: an attempt finds what those before it did."""
+    """MariaDB commits every statement: an attempt finds what those before it did. The others roll all of it back."""
     create_first_schema(db)
-    attempts = next(number for number in itertools.count(1) if _upgrade_interrupted_after(db, number))
-    assert attempts > 5
+    commits_each = db.engine().dialect.name == "mysql"
+    numbers = itertools.count(1) if commits_each else (3**power for power in itertools.count())
+    attempts = next(attempt for attempt, number in enumerate(numbers) if _upgrade_interrupted_after(db, number))
+    assert attempts > 3
     assert schema.version(db) == schema.HEAD
     with db.engine().connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": _differs})

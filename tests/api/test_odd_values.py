@@ -10,12 +10,14 @@ import itertools
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from neutrino.server.api.definition import Resource
+from neutrino.server.api.types import Anything, Invalid, Type
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import ADMIN, Api, Response
@@ -60,11 +62,40 @@ def ids() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def odd(database: str) -> list[Any]:
-    return ODD if database == "sqlite" else DIFFERENT
+def odd(database: str) -> Odd:
+    return Odd(database)
 
 
-def words(odd: list[Any]) -> list[str]:
+@dataclass(frozen=True)
+class Odd:
+    """The values that are tried on a database: all on SQLite, on the others those that are theirs to judge."""
+
+    database: str
+
+    def values(self, type_: Type) -> list[Any]:
+        """Those for an attribute. What its type refuses reaches no database."""
+        return ODD if self.database == "sqlite" else [value for value in DIFFERENT if not refused(type_, value)]
+
+    def words(self, type_: Type) -> list[str]:
+        return texts(self.values(type_))
+
+    def keys(self) -> list[str]:
+        """Those in the place of a key in a path."""
+        return texts(ODD if self.database == "sqlite" else DIFFERENT)
+
+    def methods(self) -> tuple[str, ...]:
+        return ("GET", "PUT", "POST", "DELETE", "PATCH", "HEAD") if self.database == "sqlite" else ("GET", "PUT")
+
+
+def refused(type_: Type, value: Any) -> bool:
+    try:
+        type_.parse(value)
+    except Invalid:
+        return True
+    return False
+
+
+def texts(odd: list[Any]) -> list[str]:
     return [value for value in odd if isinstance(value, str) and value]
 
 
@@ -214,10 +245,10 @@ def escaped(text: str) -> str:
     return quote(text.encode("utf-8", "surrogatepass"), safe="")
 
 
-def fails(resource: Resource, caller: Api, ids: dict[str, str], odd: list[Any]) -> Iterator[str]:
+def fails(resource: Resource, caller: Api, ids: dict[str, str], odd: Odd) -> Iterator[str]:
     """Create with each attribute odd, then change one object so; what was made is taken away again."""
     path = path_of(resource, ids)
-    for attribute, value in itertools.product([a for a in resource.attributes if a.post], odd):
+    for attribute, value in [(a, value) for a in resource.attributes if a.post for value in odd.values(a.type)]:
         made = caller.post(path, {resource.name: {**sensible(resource, ids), attribute.name: value}})
         if made.status >= 500:
             yield f"POST {path} {attribute.name}={json.dumps(value)[:80]}: {made.status}"
@@ -230,7 +261,7 @@ def fails(resource: Resource, caller: Api, ids: dict[str, str], odd: list[Any]) 
     if "update" not in resource.verbs:
         return
     member = f"{path}/{first.body[resource.name][resource.key]}"
-    for attribute, value in itertools.product([a for a in resource.attributes if a.put], odd):
+    for attribute, value in [(a, value) for a in resource.attributes if a.put for value in odd.values(a.type)]:
         changed = caller.put(member, {resource.name: {attribute.name: value}})
         shown = caller.get(member) if changed.status == 200 else changed
         if max(changed.status, shown.status) >= 500:
@@ -268,20 +299,20 @@ def test_ordinary_values(resource: Resource, caller: Api, ids: dict[str, str]) -
 
 
 @pytest.mark.parametrize("resource", WRITTEN, ids=lambda r: r.name)
-def test_attributes(resource: Resource, caller: Api, ids: dict[str, str], odd: list[Any]) -> None:
+def test_attributes(resource: Resource, caller: Api, ids: dict[str, str], odd: Odd) -> None:
     assert list(fails(resource, caller, ids, odd)) == []
     assert caller.get(path_of(resource, ids)).status == (200 if "index" in resource.verbs else 405)
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: r.name)
-def test_queries(resource: Resource, caller: Api, ids: dict[str, str], odd: list[Any]) -> None:
+def test_queries(resource: Resource, caller: Api, ids: dict[str, str], odd: Odd) -> None:
     path = path_of(resource, ids)
-    names = [a.name for a in resource.attributes if a.filter]
-    names += [*resource.tag_filters, "fields", "limit", "marker", "sort_key", "sort_dir", "changed_since"]
+    types = {a.name: a.filter_as or a.type for a in resource.attributes if a.filter}
+    others = [*resource.tag_filters, "fields", "limit", "marker", "sort_key", "sort_dir", "changed_since"]
     failed = []
     many = ["&".join(f"{{}}={i}" for i in range(900)), "{}=" + ",".join(map(str, range(1200)))]
-    for name in names:
-        values = ["", *words(odd), *map(str, [True, -1, 2**31, 10**30])]
+    for name, type_ in {**types, **dict.fromkeys(others, Anything())}.items():
+        values = ["", *odd.words(type_), *map(str, [True, -1, 2**31, 10**30])]
         queries = [f"{escaped(name)}={escaped(value)}" for value in values]
         queries += [text.replace("{}", escaped(name)) for text in many]
         queries += [f"limit=2&sort_key={escaped(name)}&sort_dir=desc&marker={ids['network']}&page_reverse=true"]
@@ -289,7 +320,7 @@ def test_queries(resource: Resource, caller: Api, ids: dict[str, str], odd: list
     assert failed == []
 
 
-def test_paths(caller: Api, ids: dict[str, str], odd: list[Any]) -> None:
+def test_paths(caller: Api, ids: dict[str, str], odd: Odd) -> None:
     members = [f"{path_of(r, ids)}/{{}}" for r in RESOURCES]
     members += [f"{path_of(r, ids)}/{{}}/tags" for r in RESOURCES if r.tagged]
     members += [f"{path_of(r, ids)}/{{}}/{action}" for r in RESOURCES for action in r.actions]
@@ -302,9 +333,9 @@ def test_paths(caller: Api, ids: dict[str, str], odd: list[Any]) -> None:
         "PUT": {"quota": {"network": 1}, "tags": ["a"]},
         "POST": {"network_id": "\x00", "router_id": "\x00", "tags": ["a"]},
     }
-    each = [*words(odd), ".", "..", "a/b", ".json", "{key}"]
+    each = [*odd.keys(), ".", "..", "a/b", ".json", "{key}"]
     failed = []
-    for member, word, method in itertools.product(members, each, ("GET", "PUT", "POST", "DELETE", "PATCH", "HEAD")):
+    for member, word, method in itertools.product(members, each, odd.methods()):
         # A server hands the path on as the bytes that it got, each as one character.
         path = member.replace("{}", word).encode("utf-8", "surrogatepass").decode("latin-1")
         answer = caller.call(method, "/v2.0" + path.replace("?", ""), bodies.get(method))

@@ -17,6 +17,10 @@ from tests.api.client import Api
 from tests.drivers.installed import install
 from tests.faults import integrity
 
+on_sqlite = pytest.mark.parametrize(
+    "database", ["sqlite"], indirect=True
+)  # the order of calls, not what a database does
+
 
 @pytest.fixture
 def drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -47,6 +51,7 @@ def rows(server: Server, table: sa.Table) -> int:
         return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
 
 
+@on_sqlite
 def test_a_driver_is_notified_of_every_operation(faulty: Server, tmp_path: Path) -> None:
     api = Api(faulty.app)
     network = api.network()
@@ -94,6 +99,7 @@ def test_a_create_that_a_driver_fails_leaves_nothing(faulty: Server, drivers: Pa
     api.post(f"/{kind}s", {kind: body}).expect(201)
 
 
+@on_sqlite
 def test_a_failed_bulk_create_leaves_nothing(faulty: Server, drivers: Path) -> None:
     api = Api(faulty.app)
     network = api.network()
@@ -103,6 +109,7 @@ def test_a_failed_bulk_create_leaves_nothing(faulty: Server, drivers: Path) -> N
     integrity.check(faulty.db)
 
 
+@on_sqlite
 @pytest.mark.parametrize("kind", ["network", "subnet", "port"])
 def test_a_failed_postcommit_of_an_update_is_logged(faulty: Server, drivers: Path, kind: str) -> None:
     api = Api(faulty.app)
@@ -121,6 +128,7 @@ def test_a_failed_postcommit_of_an_update_is_logged(faulty: Server, drivers: Pat
     integrity.check(faulty.db)
 
 
+@on_sqlite
 @pytest.mark.parametrize("kind", ["network", "subnet", "port"])
 def test_a_failed_precommit_of_an_update_rejects_it(faulty: Server, drivers: Path, kind: str) -> None:
     api = Api(faulty.app)
@@ -135,6 +143,7 @@ def test_a_failed_precommit_of_an_update_rejects_it(faulty: Server, drivers: Pat
     integrity.check(faulty.db)
 
 
+@on_sqlite
 def test_an_unknown_driver_is_rejected_by_name(another_server: Any) -> None:
     with pytest.raises(ValueError, match="kitchen"):
         another_server({"ml2": {"mechanism_drivers": "kitchen"}})

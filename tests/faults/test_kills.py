@@ -173,6 +173,7 @@ def test_killed_between_commit_and_postcommit(live: LiveServer, url: str, faults
         integrity.check(db)
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("operation", ["create_network", "update_port", "delete_port"])
 def test_updates_and_deletes_are_replayed_too(live: LiveServer, url: str, faults: Path, operation: str) -> None:
     client = Client(live.port, uuid.uuid4().hex)

@@ -18,7 +18,7 @@ from tests.api.conftest import start
 from tests.support.feed import DATABASES, HostEnd, new_database, serving
 from tests.support.feed_changes import HOSTS, RandomChanges
 
-WRITERS, CHANGES, FEEDS = 8, 80, 3
+WRITERS, CHANGES, FEEDS = 8, 40, 3
 
 
 @pytest.fixture(params=DATABASES)

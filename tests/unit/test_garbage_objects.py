@@ -323,8 +323,8 @@ def test_other_routers_are_applied(number: int, tmp_path: Path) -> None:
         host.role.synced()
         task = asyncio.create_task(host.role.run())
         try:
-            await eventually(lambda: "qrouter-good" in host.netlink.namespaces(), "the other router is not made", 20)
-            await asyncio.wait_for(host.role._loop.queue.tried(), 20)
+            await eventually(lambda: "qrouter-good" in host.netlink.namespaces(), "the other router is not made", 60)
+            await asyncio.wait_for(host.role._loop.queue.tried(), 60)
             assert not task.done(), task
             assert "good" not in host.problems
         finally:
@@ -351,8 +351,8 @@ def test_dhcp_serves_the_other_networks(kind: str) -> None:
         host.role.synced()
         task = asyncio.create_task(host.role.run())
         try:
-            await eventually(lambda: host.is_running(other.id), "the other network is not served", 20)
-            await asyncio.wait_for(host.role._loop.queue.tried(), 20)
+            await eventually(lambda: host.is_running(other.id), "the other network is not served", 60)
+            await asyncio.wait_for(host.role._loop.queue.tried(), 60)
             assert not task.done(), task
             (described,) = host.role.describe()
             assert other.id not in described.configurations[agents.PROBLEMS]
