@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -9,11 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.leftovers.host import Leftovers, _NoProcesses
+from neutrino.agent.leftovers.host import ignored
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.api import Change as NetlinkChange
-from neutrino.dataplane.netlink.api import DeleteDevice, NetlinkError
+from neutrino.dataplane.netlink.api import DeleteDevice, NetlinkError, SetVeth
 from neutrino.dataplane.ovsdb.api import MARK, Change, DeletePort, OvsdbError, SetPort
+from neutrino.dataplane.ovsdb.api import NAMESPACE as OF_NAMESPACE
 from neutrino.model.routing import FloatingIp, Router, RouterInterface
 from tests.support.l3_host import NAMESPACE, Host, run
 from tests.support.routing import address, interface, router
@@ -29,7 +31,7 @@ class LeftoverHost(Host):
     def restart(self) -> None:
         super().restart()
         routers = self.role.routers
-        routers.leftovers = Leftovers(routers.services, _NoProcesses(), str(self.state_path))
+        routers.leftovers = dataclasses.replace(ignored(routers.services), owner=str(self.state_path), enabled=True)
         routers.__post_init__()
 
 
@@ -144,7 +146,6 @@ def test_a_port_that_a_stale_cache_plugs_while_leftovers_are_removed_does_not_st
     replaced; the leftover's device is deleted; the port is added, without a device.
     """
     host = LeftoverHost(tmp_path)
-    listed, created, removed = threading.Event(), threading.Event(), threading.Event()
 
     async def before() -> None:
         await apply(host, BEFORE)
@@ -152,13 +153,21 @@ def test_a_port_that_a_stale_cache_plugs_while_leftovers_are_removed_does_not_st
     run(host, before)
     host.netlink.apply(NAMESPACE, [DeleteDevice(STALE_INSIDE)])
     host.restart()
+    listed, plugging, unplugged = threading.Event(), threading.Event(), threading.Event()
+
+    class HeldServices(ServiceNamespaces):
+        def unplug(self, names: Sequence[str]) -> None:
+            listed.set()
+            assert plugging.wait(WAIT)
+            super().unplug(names)
+            unplugged.set()
+
+    host.role.routers.services = HeldServices(host.netlink, lambda: host.ovsdb, host.nft)
     change_kernel, change_switch = host.netlink.apply, host.ovsdb.apply
-    services = _HeldUnplug(host.role.routers.services, listed, created, removed)
-    host.role.routers.services = services
 
     def apply_in_kernel(namespace: str, changes: Iterable[NetlinkChange]) -> None:
         given = tuple(changes)
-        if namespace == NAMESPACE and STALE_INSIDE in str(given) and not created.is_set():
+        if any(isinstance(each, SetVeth) and each.name == STALE_INSIDE for each in given):
             assert listed.wait(WAIT)
         change_kernel(namespace, given)
 
@@ -166,46 +175,45 @@ def test_a_port_that_a_stale_cache_plugs_while_leftovers_are_removed_does_not_st
         given = tuple(changes)
         change_switch(given, settle=settle)
         if settle and DeletePort("br-int", STALE) in given:  # the worker waits for the switch
-            created.set()
-            assert removed.wait(WAIT)
+            plugging.set()
+            assert unplugged.wait(WAIT)
 
     host.netlink.apply, host.ovsdb.apply = apply_in_kernel, apply_in_switch  # type: ignore[method-assign]
+    host.feed.is_synced = False
+    host.feed.state.objects["router"]["r1"] = BEFORE
 
     async def test() -> None:
+        await host.until(lambda: "r1" in host.role._loop.queue._working, "the cache is not applied")
         host.send(AFTER)
         host.feed.is_synced = True
         host.role.synced()
-        await host.until(removed.is_set, "leftovers are not removed")
+        await host.until(unplugged.is_set, "leftovers are not removed")
         await host.until(lambda: host.role._applied.get("r1") is AFTER, "the router is not applied")
         await host.role.settle()
         assert STALE not in plugged(host)
         assert await host.verified()
 
-    host.feed.is_synced = False
-    host.feed.state.objects["router"]["r1"] = BEFORE
-
-    async def started() -> None:
-        await host.until(lambda: "r1" in host.role._loop.queue._working, "the cache is not applied")
-        await test()
-
-    run(host, started, synced=False)
+    run(host, test, synced=False)
 
 
-class _HeldUnplug(ServiceNamespaces):
-    """Removes leftovers at a given moment."""
+def test_a_port_of_an_earlier_release_gets_the_name_of_its_namespace(tmp_path: Path) -> None:
+    host = Host(tmp_path)
 
-    def __init__(
-        self, real: ServiceNamespaces, listed: threading.Event, created: threading.Event, removed: threading.Event
-    ) -> None:
-        super().__init__(real.netlink, real.ovsdb, real.nft, real.owner)
-        self.__dict__["events"] = listed, created, removed
+    def names() -> set[str | None]:
+        return {host.ovsdb.read().interfaces()[name][2].external_ids.get(OF_NAMESPACE) for name in plugged(host)}
 
-    def unplug(self, names: Sequence[str]) -> None:
-        listed, created, removed = self.__dict__["events"]
-        listed.set()
-        assert created.wait(WAIT)
-        super().unplug(names)
-        removed.set()
+    async def test() -> None:
+        await apply(host, BEFORE)
+        rows = {name: host.ovsdb.read().interfaces()[name][2] for name in plugged(host)}
+        for name, row in rows.items():
+            ids = {key: value for key, value in row.external_ids.items() if key != OF_NAMESPACE}
+            host.ovsdb.apply([DeletePort("br-int", name), SetPort("br-int", name, external_ids=ids)])
+        assert names() == {None}
+        await apply(host, router(enable_snat=False))
+        assert names() == {NAMESPACE}
+        assert await host.verified()
+
+    run(host, test)
 
 
 def agent_gateway(number: int) -> RouterInterface:
