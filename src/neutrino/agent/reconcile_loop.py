@@ -88,6 +88,7 @@ class ReconcileLoop:
                 group.create_task(self._work())
             group.create_task(self._track_position())
             group.create_task(self._resync())
+            group.create_task(self._resync_stale())
 
     async def _work(self) -> None:
         while True:
@@ -140,6 +141,15 @@ class ReconcileLoop:
             position = self.feed.position  # before waiting: later changes are covered by the next `synced`
             await self.queue.empty()  # failed keys too: a position stands for what is applied, not for what was tried
             self.position = position
+
+    async def _resync_stale(self) -> None:
+        """Queue objects that are on the host and not served, once in the interval: no change of the feed names them."""
+        await self.first_sync.wait()
+        while True:
+            await asyncio.sleep(self.interval())
+            for key in await self._list_known() - set(self.served()):
+                if key not in self.queue:
+                    self.put(key, RESYNC)
 
     async def _list_known(self) -> AbstractSet[str]:
         while True:

@@ -4,6 +4,9 @@ A port is plugged by its id, as instances are: the L2 role notices an interface 
 the kernel datapath the device is an internal port, which ovs-vswitchd creates in the host's namespace and which is then
 moved into the service's namespace. On the userspace datapath it is a veth pair, as an internal port there does not survive
 a restart of ovs-vswitchd.
+
+A port outlives its device: when an agent is killed, or a change fails, between the removal of the one and of the other. So
+stale ports are found in the database, by the namespace that each of them names, and not by the devices in the namespace.
 """
 
 import contextlib
@@ -13,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from neutrino.agent.delta import unmet
 from neutrino.agent.namespaces import (
+    SERVICE,
     DesiredNamespace,
     NamespacePlan,
     Plug,
@@ -24,7 +28,18 @@ from neutrino.dataplane.netlink.api import Change as NetlinkChange
 from neutrino.dataplane.netlink.api import DeleteDevice, MoveDevice, Netlink, NetlinkError, SetVeth
 from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState
 from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, Nft, Table, TablePlan, TableState
-from neutrino.dataplane.ovsdb.api import MARK, OWNER, Bridge, Change, DeletePort, Ovsdb, OvsdbError, SetPort, Snapshot
+from neutrino.dataplane.ovsdb.api import (
+    MARK,
+    NAMESPACE,
+    OWNER,
+    Bridge,
+    Change,
+    DeletePort,
+    Ovsdb,
+    OvsdbError,
+    SetPort,
+    Snapshot,
+)
 
 Tables = Mapping[str, TableState]
 SETTLE_SECONDS = 5.0  # for ovs-vswitchd to close a deleted device, before another of its name is plugged
@@ -61,10 +76,13 @@ class ServiceNamespaces:
         if not self.exists(desired.name):
             return [f"{desired.name} has to be created"]
         snapshot = self.ovsdb().read()
-        plugs, state = self._plan_plugs(desired.plugs, snapshot), self._read(desired)
-        others = [
-            f"{desired.name} port {name} has to be plugged anew" for name in _other_kind(desired, state, snapshot)
-        ]
+        plugs, state = self._plan_plugs(desired.name, desired.plugs, snapshot), self._read(desired)
+        other_kind = _other_kind(desired, state, snapshot)
+        others = [f"{desired.name} port {name} has to be plugged anew" for name in other_kind]
+        # A port whose device is there shows by its device.
+        shown = {*other_kind, *state.devices, *(each.peer for each in state.devices.values())}
+        stale = (name for name in self._stale_ports(desired.name, desired.plugs, snapshot) if name not in shown)
+        others += [f"{desired.name} port {name} has to be unplugged" for name in stale]
         tables = plan_tables(desired.tables, self.nft.read(desired.name)) if self.nft is not None else ()
         changes = (*plugs, plan_namespace(desired, state), *plan_outer_ends(desired, state), *tables)
         return [*others, *(line for each in changes for line in each.text().splitlines())]
@@ -84,7 +102,7 @@ class ServiceNamespaces:
         state, unplugged = self._prepare(desired, complete)
         plan = plan_namespace(desired, state, complete=complete)
         changed = self._apply_tables(desired, complete, on_tables)  # before addresses: no packet leaves untranslated
-        changed += unplugged + self._apply(desired, state, plan, unplug)
+        changed += unplugged + self._apply(desired, state, plan, unplug, complete)
         return Reconciled(changed, state, plan.changes)
 
     def _prepare(self, desired: DesiredNamespace, complete: bool) -> tuple[NamespaceState, int]:
@@ -105,7 +123,7 @@ class ServiceNamespaces:
         missing = [plug.name for plug in desired.plugs if plug.internal and plug.name not in state.devices]
         if not missing:
             return state, len(others)
-        self._plug(desired.plugs)
+        self._plug(desired.plugs, desired.name)
         # ovs-vswitchd creates the device some time after its row is committed.
         deadline = time.monotonic() + DEVICE_SECONDS
         while waiting := [name for name in missing if self.netlink.read_device(HOST, name) is None]:
@@ -127,7 +145,12 @@ class ServiceNamespaces:
         return sum(len(plan.elements) or 1 for plan in plans)
 
     def _apply(
-        self, desired: DesiredNamespace, state: NamespaceState, plan: NamespacePlan, unplug: Sequence[str]
+        self,
+        desired: DesiredNamespace,
+        state: NamespaceState,
+        plan: NamespacePlan,
+        unplug: Sequence[str],
+        complete: bool,
     ) -> int:
         """Apply a plan that was made for `state`, and plug what is missing; the number of changes."""
         outer = plan_outer_ends(desired, state)  # by `state`: a new pair shows as missing, and is raised too
@@ -136,14 +159,17 @@ class ServiceNamespaces:
         # With its inner end, a veth pair's end on the bridge is deleted by the kernel; its port in OVSDB is not.
         gone = [state.devices[change.name].peer for change in plan.changes if isinstance(change, DeleteDevice)]
         new = [change.peer for change in plan.changes if isinstance(change, SetVeth)]
-        plugged = self._plug(desired.plugs, unplug=(*unplug, *gone, *plan.stale), recreated=new)
+        stale = self._stale_ports(desired.name, desired.plugs, self.ovsdb().read()) if complete else ()
+        unplug = (*unplug, *gone, *plan.stale, *stale)
+        plugged = self._plug(desired.plugs, desired.name, unplug=unplug, recreated=new)
         return len(plan.changes) + len(outer) + plugged
 
     def remove(self, name: str, *, unplug: Sequence[str] = ()) -> bool:
         """The namespace with all that is plugged into it, and ports of the bridge; whether the namespace existed."""
         exists = self.exists(name)
         devices = [each for each in self.netlink.read(name).devices.values() if each.name != "lo"] if exists else []
-        names = [*unplug, *(each.name for each in devices), *(each.peer for each in devices if each.peer)]
+        stale = self._stale_ports(name, (), self.ovsdb().read())
+        names = [*unplug, *stale, *(each.name for each in devices), *(each.peer for each in devices if each.peer)]
         if names:
             self._plug((), unplug=names)  # OVSDB would keep ports whose devices are gone
         if exists:
@@ -159,8 +185,16 @@ class ServiceNamespaces:
     def _read(self, desired: DesiredNamespace) -> NamespaceState:
         return self.netlink.read(desired.name, sysctls_to_read(desired))
 
-    def _plug(self, plugs: Sequence[Plug], *, unplug: Iterable[str] = (), recreated: Sequence[str] = ()) -> int:
-        """Plug what is missing; the number of changes.
+    def _stale_ports(self, name: str, plugs: Iterable[Plug], snapshot: Snapshot) -> list[str]:
+        """Ports for devices of the namespace that are not wanted, whether the devices exist or not."""
+        wanted, found = {plug.name for plug in plugs}, snapshot.interfaces().items()
+        ids = ((each, row.external_ids) for each, (_, _, row) in found if each not in wanted)
+        return sorted(each for each, of in ids if of.get(NAMESPACE) == name and of.get(OWNER, "") == self.owner)
+
+    def _plug(
+        self, plugs: Sequence[Plug], name: str = "", *, unplug: Iterable[str] = (), recreated: Sequence[str] = ()
+    ) -> int:
+        """Plug what is missing in the namespace; the number of changes.
 
         `recreated` are devices of new veth pairs: ovs-vswitchd still has the deleted device of that name open and would
         never notice the new one, so its port is removed first.
@@ -168,24 +202,24 @@ class ServiceNamespaces:
         ovsdb = self.ovsdb()
         snapshot = ovsdb.read()
         wanted = {plug.name for plug in plugs}
-        stale = [name for name in unplug if name not in wanted]
+        stale = [each for each in dict.fromkeys(unplug) if each not in wanted]
         interfaces = snapshot.interfaces() if stale or recreated else {}
         gone = dict.fromkeys((*stale, *recreated))
-        removed = [DeletePort(interfaces[name][0], name) for name in gone if name in interfaces]
+        removed = [DeletePort(interfaces[each][0], each) for each in gone if each in interfaces]
         if removed:
             ovsdb.apply(removed, settle=SETTLE_SECONDS if recreated else 0.0)
         # Outer ends whose inner ends are in no namespace of ours any more.
-        found = (self.netlink.read_device(HOST, name) for name in stale)
+        found = (self.netlink.read_device(HOST, each) for each in stale)
         self.netlink.apply(
             HOST, [DeleteDevice(each.name) for each in found if each is not None and each.kind == "veth"]
         )
-        added = self._plan_plugs(plugs, ovsdb.read() if removed else snapshot)
+        added = self._plan_plugs(name, plugs, ovsdb.read() if removed else snapshot)
         if added:
             ovsdb.apply(added)
         return len(removed) + len(added)
 
-    def _plan_plugs(self, plugs: Iterable[Plug], snapshot: Snapshot) -> tuple[Change, ...]:
-        return unmet((_set_port(plug, self.owner) for plug in plugs), snapshot)
+    def _plan_plugs(self, name: str, plugs: Iterable[Plug], snapshot: Snapshot) -> tuple[Change, ...]:
+        return unmet((_set_port(plug, name, self.owner) for plug in plugs), snapshot)
 
 
 def _other_kind(desired: DesiredNamespace, actual: NamespaceState, snapshot: Snapshot) -> list[str]:
@@ -206,9 +240,11 @@ def _other_kind(desired: DesiredNamespace, actual: NamespaceState, snapshot: Sna
     return found
 
 
-def _set_port(plug: Plug, owner: str) -> SetPort:
+def _set_port(plug: Plug, namespace: str, owner: str) -> SetPort:
     # The keys that Nova sets for instances, so that the L2 role treats all ports alike.
     ids = {"iface-id": plug.port_id, "iface-status": "active", "attached-mac": plug.mac, MARK: plug.mark}
+    if plug.mark == SERVICE:  # other marks, as that of DHCP, tell themselves what the port is for
+        ids[NAMESPACE] = namespace
     if owner:
         ids[OWNER] = owner
     return SetPort(plug.bridge, plug.name, "internal" if plug.internal else "", external_ids=ids)

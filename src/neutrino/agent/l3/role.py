@@ -197,16 +197,17 @@ class L3Role:
                 self._loop.put(router.id, URGENT)
 
     async def _remove_leftovers(self) -> None:
-        """Once after the first `synced`; leftovers that are of one router are removed by its key (`Routers.known`)."""
+        """After the first `synced`, and by the resync; those of one router are removed by its key (`Routers.known`)."""
         await self._loop.first_sync.wait()
-        delay = FIRST_RETRY
+        retry = FIRST_RETRY
         while True:
             try:
-                return await asyncio.to_thread(self.routers.remove_leftovers)
+                await asyncio.to_thread(self.routers.remove_leftovers)
+                delay, retry = self.repair(), FIRST_RETRY
             except FAILURES as error:
+                delay, retry = retry, min(2 * retry, LONGEST_RETRY)
                 LOG.warning("leftovers of other agents are not removed, next attempt in %.1f s: %s", delay, error)
             await asyncio.sleep(delay)
-            delay = min(2 * delay, LONGEST_RETRY)
 
     async def _report_initialized(self) -> None:
         """Once after the start, for those that wait for all routers of the host."""

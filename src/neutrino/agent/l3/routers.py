@@ -148,10 +148,10 @@ class Routers:
         if distributed:
             self.services.remove(snat_namespace(router_id))
         self.services.remove(router_namespace(router_id))
-        (self._records / router_id).unlink(missing_ok=True)  # after the namespaces: a failed removal is repeated
         if distributed:
             self._fips.reconcile()
             self._fips.links.release(router_id)
+        (self._records / router_id).unlink(missing_ok=True)  # last: a removal that failed, or was killed, is repeated
 
     def announce(self, router: Router) -> None:
         """All addresses that the router has on this host."""
