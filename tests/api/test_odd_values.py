@@ -18,6 +18,7 @@ import pytest
 
 from neutrino.server.api.definition import Resource
 from neutrino.server.api.types import Anything, Type
+from neutrino.server.errors import ApiError
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import ADMIN, Api, Response
@@ -90,7 +91,7 @@ class Odd:
 def refused(type_: Type, value: Any) -> bool:
     try:
         type_.parse(value)
-    except ValueError:
+    except (ValueError, ApiError):
         return True
     return False
 
