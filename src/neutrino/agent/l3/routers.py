@@ -75,7 +75,7 @@ class Routers:
     def find_leftovers(self) -> list[str]:
         """What `remove_leftovers` would remove, as lines."""
         lines = [f"{name} has to be removed" for name in self._fips.stale()]
-        return [*lines, *(f"unplug {name}" for name in self._stale_ports())]
+        return [*lines, *(f"unplug {name}: it is a port of no router" for name in self._stale_ports())]
 
     def remove_leftovers(self) -> None:
         """Leftovers that are of no single router: `fip-…`, and ports of the switch whose devices are gone."""
