@@ -37,6 +37,9 @@ class VpnCollection(ViewCollection):
     def written(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
         """Write what belongs to an object, in the transaction that writes its row; None: it does not exist."""
 
+    def check_number(self, tx: Transaction, made: Sequence[Object]) -> None:
+        """Refuse new objects that are more than the router can have, when they are written."""
+
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
 
@@ -55,6 +58,7 @@ class VpnCollection(ViewCollection):
             tx.insert(table, [as_row(table, {**each, "revision_number": 0}) for each in made], limits)
             for each in made:
                 self.written(tx, each, None)
+            self.check_number(tx, made)
         return made
 
     @retried
