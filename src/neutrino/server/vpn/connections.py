@@ -1,6 +1,6 @@
 """IPsec site connections: the API. A connection is the tunnel between a VPN service and a peer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -29,7 +29,7 @@ from neutrino.server.vpn.views import CONNECTIONS, ENDPOINT_GROUPS, IKE_POLICIES
 
 _v, _c = t.vpnservices.c, t.ipsec_site_connections.c
 _NUMBERS = (
-    sa.select(_v.router_id, sa.func.count())
+    sa.select(_v.router_id, sa.func.count().label("number"))
     .join(t.ipsec_site_connections, _c.vpnservice_id == _v.id)
     .group_by(_v.router_id)
 )
@@ -116,7 +116,7 @@ def _use_policies(tx: Transaction, connection: Object) -> None:
 
 def _endpoints(
     connection: Connection, context: Context, after: Object, service: Object
-) -> tuple[Mapping[str, int], Sequence[str]]:
+) -> tuple[dict[str, int], list[str]]:
     """Subnets of the local group with their IP versions, and CIDRs of the peer's group; each group has one IP version."""
     groups = {}
     for side, expected in (("local", SUBNET), ("peer", CIDR)):

@@ -1,6 +1,7 @@
 """VPN services: the API. A service is the place of IPsec site connections: a router, whose gateway ends their tunnels."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -24,7 +25,7 @@ PENDING_CREATE, PENDING_UPDATE, ACTIVE, DOWN, ERROR = "PENDING_CREATE", "PENDING
 MAX_PER_ROUTER = 500
 _c, _v, _rp = t.ipsec_site_connections.c, t.vpnservices.c, t.router_ports.c
 _al, _s, _r = t.ip_allocations.c, t.subnets.c, t.routers.c
-_NUMBERS = sa.select(_v.router_id, sa.func.count()).group_by(_v.router_id)
+_NUMBERS = sa.select(_v.router_id, sa.func.count().label("number")).group_by(_v.router_id)
 
 
 class VpnServices(VpnCollection):
@@ -67,14 +68,14 @@ class VpnServices(VpnCollection):
         check_number(tx, _NUMBERS.where(_v.router_id.in_(routers)), "VPN services")
 
 
-def check_number(tx: Transaction, numbers: sa.Select[tuple[str, int]], what: str) -> None:
+def check_number(tx: Transaction, numbers: sa.Select[Any], what: str) -> None:
     """Refuse more services or connections of a router than `MAX_PER_ROUTER`.
 
     In the transaction that creates them, after the router was changed: creates of one router exclude each other.
     """
-    for router_id, number in tx.execute(numbers):
-        if number > MAX_PER_ROUTER:
-            raise errors.TooManyOfRouter(router_id=router_id, what=what, most=MAX_PER_ROUTER)
+    for row in tx.execute(numbers):
+        if row.number > MAX_PER_ROUTER:
+            raise errors.TooManyOfRouter(router_id=row.router_id, what=what, most=MAX_PER_ROUTER)
 
 
 def change_router(tx: Transaction, router_id: str, *, is_needed: bool) -> None:
