@@ -34,7 +34,9 @@ def build(services: Services) -> FirewallPlugin:
     db, quotas, conf = services.db, services.quotas, services.conf
     defaults = DefaultGroups(db, default_rules(conf))
     if conf.auto_associate_default_firewall_group:
-        services.core.ports.transaction_hooks.append(AutoAssociation(defaults).port_changes)
+        joining = AutoAssociation(defaults).port_changes
+        services.core.ports.transaction_hooks.append(joining)
+        services.core.cascade.references[joining] = ()  # it is about ports that are bound, not about deleted ones
     return FirewallPlugin(
         (
             (FIREWALL_RULE, FirewallRules(db, quotas)),

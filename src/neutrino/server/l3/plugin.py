@@ -196,6 +196,11 @@ def build(services: Services) -> RouterPlugin:
     core.ports.transaction_hooks += [port_callbacks.port_changes, ndp_proxies.port_changes]
     core.networks.unused_port_finders.append(port_callbacks.network_changes)
     core.cascade.services.append(Cascade(interfaces.release))
+    core.cascade.references |= {
+        port_callbacks.check_delete: port_callbacks.REFERENCES,
+        port_callbacks.port_changes: port_callbacks.REFERENCES,
+        ndp_proxies.port_changes: (t.ndp_proxies.c.port_id,),
+    }
     floating_ips = FloatingIps(
         db,
         core.operations,

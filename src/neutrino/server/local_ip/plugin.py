@@ -6,6 +6,7 @@ from typing import Any
 
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.local_ip import LOCAL_IP, PORT_ASSOCIATION
+from neutrino.server.db import tables as t
 from neutrino.server.local_ip.associations import PortAssociations
 from neutrino.server.local_ip.local_ips import VIEW, LocalIps, check_port_delete, port_changes
 from neutrino.server.services import Services
@@ -24,6 +25,7 @@ def build(services: Services) -> LocalIpPlugin:
     db, core = services.db, services.core
     core.ports.delete_checks.append(check_port_delete)
     core.ports.transaction_hooks.append(port_changes)
+    core.cascade.references |= dict.fromkeys((check_port_delete, port_changes), (t.local_ips.c.local_port_id,))
     local_ips = LocalIps(db, core.operations, core.networks, core.ports)
     return LocalIpPlugin(
         (

@@ -6,6 +6,7 @@ from typing import Any
 
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.taas import TAP_FLOW, TAP_MIRROR, TAP_SERVICE
+from neutrino.server.db import tables as t
 from neutrino.server.services import Services
 from neutrino.server.taas import mirrors, taps
 from neutrino.server.taas.mirrors import TapMirrors
@@ -34,9 +35,11 @@ class TapPlugin:
 def build(services: Services) -> TapPlugin:
     db, quotas = services.db, services.quotas
     services.core.ports.transaction_hooks.append(taps.port_changes)
+    services.core.cascade.references[taps.port_changes] = (t.tap_services.c.port_id, t.tap_flows.c.source_port)
     return TapPlugin(((TAP_SERVICE, TapServices(db, quotas)), (TAP_FLOW, TapFlows(db, quotas))), TAPS)
 
 
 def build_mirrors(services: Services) -> TapPlugin:
     services.core.ports.transaction_hooks.append(mirrors.port_changes)
+    services.core.cascade.references[mirrors.port_changes] = (t.tap_mirrors.c.port_id,)
     return TapPlugin(((TAP_MIRROR, TapMirrors(services.db, services.quotas)),), MIRRORS)

@@ -48,7 +48,7 @@ class _Charon:
     vici: Vici | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     watching: asyncio.Task[None] | None = None
-    loaded: dict[str, Loaded] = field(default_factory=dict)  # by name, without those that charon refuses
+    desired: dict[str, Loaded] = field(default_factory=dict)  # by name, without those that charon refuses
     refused: dict[str, str] = field(default_factory=dict)  # why charon does not take a connection, by its id
 
 
@@ -126,7 +126,7 @@ class Tunnels:
         assert charon.vici is not None, "it is connected"
         desired = connections(router, await asyncio.to_thread(self._secret, router.id))
         charon.refused = await self._apply(charon.vici, desired, complete=complete)
-        charon.loaded = {name: each for name, each in desired.items() if each.connection_id not in charon.refused}
+        charon.desired = {name: each for name, each in desired.items() if each.connection_id not in charon.refused}
         charon.changed.set()  # its statuses are read and reported
         return [f"VPN connection {key}: {text}" for key, text in charon.refused.items()]
 
@@ -211,12 +211,12 @@ class Tunnels:
         self, charon: _Charon, vici: Vici, associations: list[Message], retry_at: float | None
     ) -> float | None:
         """Initiate what has no tunnel, if it is time; gives the next time, or None if all have one."""
-        if charon.loaded.keys() <= installed(associations):
+        if charon.desired.keys() <= installed(associations):
             return None
         now = asyncio.get_running_loop().time()
         if retry_at is None or now < retry_at:
             return now + RETRY_SECONDS if retry_at is None else retry_at
-        for name, child in to_initiate(charon.loaded, associations):
+        for name, child in to_initiate(charon.desired, associations):
             LOG.info("VPN connection %s has no tunnel yet: it is initiated again", connection_id(name))
             with contextlib.suppress(Refused):  # it has been unloaded meanwhile
                 await vici.command("initiate", {"ike": name, "child": child, "timeout": "-1"})
