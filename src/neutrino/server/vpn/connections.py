@@ -89,7 +89,7 @@ class IpsecSiteConnections(VpnCollection):
         checks.check_mtu(after["mtu"], next(iter(local.values())))
         _check_reachable(after, service)
 
-    def written(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
+    def write_related(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
         connection = after or before
         assert connection is not None, "a write is of some connection"
         router = tx.execute(sa.select(_v.router_id).where(_v.id == connection["vpnservice_id"])).scalar()

@@ -43,7 +43,7 @@ class EndpointGroups(VpnCollection):
         if exists(connection, used):
             raise errors.EndpointGroupInUse(id=before["id"])
 
-    def written(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
+    def write_related(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
         if after is not None and before is None and after["type"] == SUBNET:
             rows = [{"endpoint_group_id": after["id"], "subnet_id": subnet} for subnet in after["endpoints"]]
             tx.insert(t.vpn_endpoint_subnets, rows)

@@ -1,4 +1,4 @@
-"""VPN services: the API. A service is the place of IPsec site connections: a router, whose gateway ends their tunnels."""
+"""VPN services: the API. A service makes a router the local end of IPsec site connections: tunnels end at its gateway."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -58,7 +58,7 @@ class VpnServices(VpnCollection):
         if exists(connection, _c.vpnservice_id == before["id"]):
             raise errors.VPNServiceInUse(id=before["id"])
 
-    def written(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
+    def write_related(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
         service = after or before
         assert service is not None, "a write is of some service"
         change_router(tx, service["router_id"], is_needed=before is None)
