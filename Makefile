@@ -23,7 +23,8 @@ demo: ## demonstrate it with real packets: two hosts, a router, a floating IP, t
 test: ## install what is missing, check the code, run the whole test suite
 	@scripts/setup test
 	@.venv/bin/python -m compileall -q src tests
-	@$(MAKE) --no-print-directory -j 2 check suite
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory -j 2 types suite
 
 fresh: ## follow the README on a bare Debian, in separate namespaces (DEBIAN=12|13, TESTS=some|all, KEEP=1)
 	@DEBIAN="$(DEBIAN)" TESTS="$(TESTS)" KEEP="$(KEEP)" scripts/fresh
@@ -45,12 +46,21 @@ package-test: package ## install, use, upgrade and purge the packages on a bare 
 
 check: ## lint, format, types, import rules
 	@scripts/setup test
+	@$(MAKE) --no-print-directory lint types
+
+# A few seconds: `test` stops here, before the tests begin.
+.PHONY: lint
+lint:
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	MYPYPATH=packaging .venv/bin/mypy src/neutrino tests/bench tests/faults tests/kernel tests/openstack packaging/debs
 	.venv/bin/lint-imports
 
-# Beside `check`, which needs one core for a minute.
+# A minute of one core: beside the tests, which are not stopped, as they would leave switches and daemons behind.
+TYPED = src/neutrino tests/bench tests/faults tests/kernel tests/openstack packaging/debs
+.PHONY: types
+types:
+	@MYPYPATH=packaging .venv/bin/mypy $(TYPED) || { echo "types: mypy has failed, see above: make fails at the end of the tests"; exit 1; }
+
 .PHONY: suite
 suite:
 	@WORKERS=$(TEST_WORKERS) scripts/suite $(PYTEST_ARGS)

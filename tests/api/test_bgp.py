@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
 from neutrino.model.agents import BGP, AgentState
+from neutrino.server.bgp import peers
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
 from tests.api.bgp import PEERS, SPEAKERS, act, bgp_agent, peer, pool, routes, speaker
-from tests.api.client import Api
+from tests.api.client import Api, Response
 from tests.api.l3 import attach, detach, gateway, l3_agent
 from tests.api.races import before_next_transaction
 
@@ -158,6 +161,24 @@ def test_two_peers_of_one_address_at_once(admin: Api, server: Server, monkeypatc
 def agents_of(admin: Api, one: Object) -> list[str]:
     found = admin.get(f"{SPEAKERS}/{one['id']}/bgp-dragents").expect(200).body["agents"]
     return sorted(agent["host"] for agent in found)
+
+
+@pytest.mark.every_database
+def test_a_peer_that_a_speaker_gets_while_it_is_deleted(admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = speaker(admin), peer(admin)
+    answers: list[Response] = []
+    adding = threading.Thread(target=lambda: answers.append(act(admin, one, "add_bgp_peer", bgp_peer_id=other["id"])))
+    log = peers._log
+
+    def interrupted(tx: Transaction, before: dict[str, Any], *, deleted: bool = False) -> None:
+        log(tx, before, deleted=deleted)
+        adding.start()
+        adding.join(0.5)  # it waits for this transaction
+
+    monkeypatch.setattr(peers, "_log", interrupted)
+    admin.delete(f"{PEERS}/{other['id']}").expect(204)
+    adding.join()
+    answers[0].refused(404, "BgpPeerNotFound")
 
 
 @pytest.mark.every_database

@@ -113,6 +113,26 @@ def test_interfaces_of_every_kind_of_router(server: Server, api: Api, admin: Api
     assert not [port for port in ports_of(admin, router) if port["network_id"] == network["id"]]
 
 
+def test_what_services_know_of_the_ports_is_read_once_for_all(server: Server, api: Api) -> None:
+    def reads(ports: int) -> int:
+        network, _ = inside(api, "10.0.0.0/24")
+        for _ in range(ports):
+            api.port(network)
+        statements: list[str] = []
+
+        def counted(_: object, __: object, statement: str, *rest: object) -> None:
+            statements.append(statement)
+
+        sa.event.listen(sa.engine.Engine, "before_cursor_execute", counted)
+        try:
+            cascade(api, network).expect(204)
+        finally:
+            sa.event.remove(sa.engine.Engine, "before_cursor_execute", counted)
+        return sum(statement.lstrip().startswith("SELECT") for statement in statements)
+
+    assert reads(20) == reads(2)
+
+
 def test_of_a_network_that_is_empty(server: Server, api: Api) -> None:
     network, _ = inside(api)
     cascade(api, network, "True").expect(204)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
 from neutrino.server.main import Server
-from neutrino.server.vpn import connections
+from neutrino.server.vpn import peer_names, services
 from tests.api.client import Api
 from tests.api.l3 import attach, detach, gateway, inside
 from tests.api.races import before_next_transaction, before_next_write
@@ -275,9 +276,91 @@ def test_endpoint_groups(here: Site) -> None:
 
 def test_a_peer_may_be_given_by_its_name(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"vpn.example.org": [(2, 1, 6, "", ("192.0.2.8", 0))]}
-    monkeypatch.setattr(connections.socket, "getaddrinfo", lambda name, _: found[name])
+    monkeypatch.setattr(peer_names.socket, "getaddrinfo", lambda name, _: found[name])
     made = here.api.make("ipsec_site_connection", **here.connection(here.service(), peer_address="vpn.example.org"))
     assert made["peer_address"] == "192.0.2.8"
+
+
+def test_names_that_no_server_answers_are_given_up_together(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One time limit for all names of a request: a thread of the API is not blocked for each of them in turn."""
+    answer = threading.Event()
+    monkeypatch.setattr(peer_names, "lookup", lambda name: str(answer.wait() or name))
+    monkeypatch.setattr(peer_names, "SECONDS", 0.1)
+    body = here.connection(here.service())
+    several = [{**body, "peer_address": f"silent-{number}.example.org"} for number in range(100)]
+    try:
+        here.api.post(CONNECTIONS, {"ipsec_site_connections": several}).refused(400, "VPNPeerAddressNotResolved")
+    finally:
+        answer.set()
+    assert here.api.all(CONNECTIONS) == []
+
+
+def test_cidrs_of_a_group_are_stored_in_their_canonical_text(here: Site) -> None:
+    """As they are given to charon and nft, which take no others."""
+    local = here.api.make("endpoint_group", type="subnet", endpoints=[here.subnet["id"]])
+    given = [" 10.9.0.0/24\n", "10.9.0.0/255.255.255.0", "10.8.0.0/16"]
+    peer = here.api.make("endpoint_group", type="cidr", endpoints=given)
+    assert peer["endpoints"] == ["10.9.0.0/24", "10.8.0.0/16"]
+    groups = {"local_ep_group_id": local["id"], "peer_ep_group_id": peer["id"], "peer_cidrs": []}
+    here.api.make("ipsec_site_connection", **here.connection(here.service(subnet_id=None), **groups))
+
+
+def test_pairs_of_subnets_of_an_ikev1_connection_are_limited(here: Site) -> None:
+    """Each is a tunnel: charon takes no message with thousands of them."""
+    _, extra = inside(here.api, "10.1.0.0/24")
+    _, third = inside(here.api, "10.2.0.0/24")
+    for subnet in (extra, third):
+        attach(here.api, here.router, subnet_id=subnet["id"]).expect(200)
+    ids = [here.subnet["id"], extra["id"], third["id"]]
+    local = here.api.make("endpoint_group", type="subnet", endpoints=ids)
+    peer = here.api.make("endpoint_group", type="cidr", endpoints=[f"10.9.{number}.0/24" for number in range(100)])
+    groups = {"local_ep_group_id": local["id"], "peer_ep_group_id": peer["id"], "peer_cidrs": []}
+    body = here.connection(here.service(subnet_id=None), **groups)
+    here.api.post(CONNECTIONS, {"ipsec_site_connection": body}).refused(400, "InvalidInput")
+    body["ikepolicy_id"] = here.api.make("ikepolicy", ike_version="v2")["id"]
+    here.api.make("ipsec_site_connection", **body)
+
+
+@pytest.mark.every_database
+def test_a_router_has_a_limited_number_of_services_and_connections(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts get them in one message with the router."""
+    monkeypatch.setattr(services, "MAX_PER_ROUTER", 2)
+    bodies = [here.connection(here.service()), here.connection(here.service())]
+    service = {"vpnservice": {"router_id": here.router["id"]}}
+    here.api.post(SERVICES, service).refused(409, "TooManyOfRouter")
+    here.api.make("ipsec_site_connection", **bodies[0])
+    here.api.post(CONNECTIONS, {"ipsec_site_connections": bodies}).refused(409, "TooManyOfRouter")
+    here.api.make("ipsec_site_connection", **bodies[1])
+    here.api.post(CONNECTIONS, {"ipsec_site_connection": bodies[0]}).refused(409, "TooManyOfRouter")
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize("kind", ["ikepolicy", "ipsecpolicy"])
+def test_a_policy_that_is_used_while_it_is_changed(
+    server: Server, here: Site, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    body = here.connection(here.service())
+    before_next_transaction(server, monkeypatch, lambda: here.api.make("ipsec_site_connection", **body))
+    path = f"/vpn/{kind.removesuffix('y')}ies/{body[f'{kind}_id']}"
+    here.api.put(path, {kind: {"auth_algorithm": "sha512"}}).expect(409)
+
+
+@pytest.mark.every_database
+def test_an_interface_that_is_removed_while_a_connection_is_changed_to_need_it(
+    server: Server, here: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, extra = inside(here.api, "10.1.0.0/24")
+    attach(here.api, here.router, subnet_id=extra["id"]).expect(200)
+    first, second = (
+        here.api.make("endpoint_group", type="subnet", endpoints=[each["id"]]) for each in (here.subnet, extra)
+    )
+    peer = here.api.make("endpoint_group", type="cidr", endpoints=["10.9.0.0/24"])
+    groups = {"local_ep_group_id": first["id"], "peer_ep_group_id": peer["id"], "peer_cidrs": []}
+    made = here.api.make("ipsec_site_connection", **here.connection(here.service(subnet_id=None), **groups))
+    change = {"local_ep_group_id": second["id"]}
+    before_next_write(server, monkeypatch, lambda: here.api.change("ipsec_site_connection", made["id"], **change))
+    refused = detach(here.api, here.router, subnet_id=extra["id"])
+    refused.refused(409, "SubnetInUseByIPsecSiteConnection")
 
 
 def test_quotas_of_vpn_objects(admin: Api, here: Site) -> None:

@@ -72,11 +72,13 @@ class FakeCharon:
         return {name: {"state": "ESTABLISHED", "child-sas": {"net-0-1": {"name": "net-0", "state": "INSTALLED"}}}}
 
     def _command(self, name: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self.refuses and self.refuses in str(message):
+        if name == "load-conn" and self.refuses and self.refuses in str(message):
             return {"success": "no", "errmsg": "invalid value"}
         match name:
             case "get-conns":
                 return {"conns": list(self.connections)}
+            case "get-shared":
+                return {"keys": list(self.keys)}
             case "load-conn":
                 self.connections |= message
             case "load-shared":
@@ -86,6 +88,8 @@ class FakeCharon:
             case "unload-shared":
                 del self.keys[message["id"]]
             case "initiate":
+                if message["ike"] not in self.connections:
+                    return {"success": "no", "errmsg": f"CHILD_SA config '{message['child']}' not found"}
                 self.initiated.append((message["ike"], message["child"]))
             case "terminate":
                 self.terminated.append(message["ike"])

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import ipaddress
+import logging
 import os
 import signal
 import socket
@@ -221,6 +222,30 @@ def test_options_that_are_refused(tmp_path: Path, program: str, bind: str, words
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_the_credential_is_not_logged_at_debug(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for logger in ("", "websockets", "neutrino"):
+        caplog.set_level(logging.DEBUG, logger=logger)
+    path = str(tmp_path / "feed.sock")
+    client = FeedClient(ClientOptions(Address(path=path), "h1", "the-credential", first_delay=0.01))
+
+    async def test() -> None:
+        connected = asyncio.Event()
+
+        async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            assert b"the-credential" in await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+            connected.set()
+
+        async with await asyncio.start_unix_server(refuse, path):
+            task = asyncio.create_task(client.run())
+            await connected.wait()
+            task.cancel()
+            await asyncio.wait([task])
+
+    asyncio.run(test())
+    assert "the-credential" not in caplog.text
 
 
 def test_an_agent_that_starts_before_its_server_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -54,6 +54,21 @@ def test_other_errors_are_defects() -> None:
     assert classify(sa.exc.DataError("INSERT", {}, pymysql.err.DataError(1406, "long"))) is Failure.TOO_LARGE
 
 
+def test_errors_have_no_parameters_of_statements(tmp_path: Path) -> None:
+    """An unexpected error is logged, and parameters may be pre-shared keys."""
+    database = Database(f"sqlite:///{tmp_path}/db")
+    statement = sa.text("SELECT :psk FROM nowhere")
+    with pytest.raises(sa.exc.OperationalError) as read, database.read() as connection:
+        connection.execute(statement, {"psk": "s3cret"})
+    with pytest.raises(sa.exc.OperationalError) as written, database.transaction() as tx:
+        tx.execute(statement, {"psk": "s3cret"})
+    assert "s3cret" not in f"{read.value} {written.value}"
+    remote = Database("postgresql+psycopg://nobody@127.0.0.1:1/x")
+    assert all(engine.hide_parameters for engine in (remote._reads, remote._writes))
+    for each in (database, remote):
+        each.close()
+
+
 class Clock:
     now = 100.0
 

@@ -1,4 +1,4 @@
-"""Documents that name tests and files name ones that exist."""
+"""Documents that name tests and files, or link to pages, name ones that exist."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PAGES = sorted(path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
 REFERENCE = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
 
 
-@pytest.mark.parametrize("page", sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/**/*.md")), ids=str)
+@pytest.mark.parametrize("page", PAGES, ids=str)
 def test_tests_that_a_page_names_exist(page: Path) -> None:
     missing = []
     for path, name in REFERENCE.findall((ROOT / page).read_text()):
@@ -43,3 +44,20 @@ def test_files_that_features_name_exist() -> None:
             elif re.match(r"(server|agent|model|feed|dataplane|cli|lab|configuration)/", name):
                 missing += [] if list(ROOT.glob(f"src/neutrino/{name}".removesuffix("/"))) else [name]
     assert missing == []
+
+
+def anchors(path: Path) -> set[str]:
+    """Of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page: Path) -> None:
+    wrong = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text()):
+        file, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / file if file else ROOT / page
+        if not target.startswith("http") and (not path.exists() or (anchor and anchor not in anchors(path))):
+            wrong.append(target)
+    assert wrong == []

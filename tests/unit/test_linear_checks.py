@@ -22,7 +22,7 @@ from neutrino.server.errors import (
 )
 from neutrino.server.ipam.subnet_rules import check_pools
 from neutrino.server.l3.routers.rules import routes_added, routes_removed
-from neutrino.server.ml2.ports.collection import address_pairs
+from neutrino.server.ml2.ports.values import address_pairs
 from neutrino.server.query import Query, Sort
 
 MANY = 1000

@@ -45,25 +45,6 @@ def test_there_are_commands() -> None:
     assert len(commands()) > 25
 
 
-def slug(heading: str) -> str:
-    """The anchor of a heading, as GitHub makes it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def anchors(path: Path) -> set[str]:
-    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)}
-
-
-def test_links_lead_somewhere() -> None:
-    wrong = []
-    for target in re.findall(r"\]\(([^)]+)\)", TEXT):
-        file, _, anchor = target.partition("#")
-        path = GUIDE.parent / file if file else GUIDE
-        if not path.is_file() or (anchor and anchor not in anchors(path)):
-            wrong.append(target)
-    assert wrong == []
-
-
 def test_options_exist() -> None:
     known = {(group or "DEFAULT", option.name) for group, options in (*SERVER.items(), *AGENT) for option in options}
     named = set(re.findall(r"`\[(\w+)\] (\w+)", TEXT))

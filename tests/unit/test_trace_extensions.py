@@ -14,7 +14,7 @@ from neutrino.model.vpn import VpnConnection, VpnService
 from neutrino.server.context import Context
 from neutrino.server.trace.collect import Asked, Collected, chosen_gateways
 from neutrino.server.trace.path import compute
-from neutrino.server.trace.visible import shown_steps
+from neutrino.server.trace.visible import for_caller, shown_steps
 from tests.support.traced_cloud import OTHER, OWN, Cloud, Traced, rule
 
 DELIVERED = ("delivered", "")
@@ -263,4 +263,13 @@ def test_a_packet_to_a_peers_subnet_is_encrypted_or_dropped() -> None:
     assert "snat change" not in encrypted.texts
     assert cloud.trace("a", "10.8.0.5").there.end_network_id == "ext"
     cloud.change_router("r", vpn_services=service(admin_state_up=False))
-    assert cloud.trace("a", "10.9.0.5").verdict == ("dropped", "vpn-down")
+    disabled = cloud.trace("a", "10.9.0.5")
+    assert disabled.verdict == ("dropped", "vpn-down")
+    cloud.change_router("r", vpn_services=(*service(admin_state_up=False), *service()))
+    assert cloud.trace("a", "10.9.0.5").verdict == DELIVERED  # another connection of the same subnets encrypts it
+    # The owner of the router sees both: neither lies with another project.
+    owner = Context(project_id=disabled.there.steps[0].project_id)
+    for traced in (encrypted, disabled):
+        seen = for_caller(traced.there, traced.back, "a", owner, traced.snapshot)
+        shown = shown_steps(seen.steps, owner, traced.snapshot)
+        assert (shown[-1]["kind"], shown[-1]["resource_id"]) == ("vpn", "c")

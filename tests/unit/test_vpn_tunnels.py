@@ -193,6 +193,42 @@ def test_what_charon_refuses_is_an_error_of_that_connection(state: Path) -> None
     run(test())
 
 
+def test_what_charon_refuses_does_not_hinder_the_others(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+
+    async def test() -> None:
+        async with host(state) as here:
+            here.charon.refuses = "198.51.100.9"
+            bad = tunnel("c2", peer_address="198.51.100.9", peer_id="x")
+            await here.ensure(with_vpn(tunnel("c1"), bad))
+            (name,) = here.charon.connections
+            assert list(here.charon.keys) == [name]  # charon could choose the key of the other for this peer
+            async with asyncio.timeout(10):
+                while len(here.charon.initiated) < 3:
+                    await asyncio.sleep(0.001)
+            here.charon.tunnel(name, up=True)
+            await here.reported(("c1", "ACTIVE"), ("c2", "ERROR"))
+            assert here.queued == []
+
+    run(test())
+
+
+def test_a_key_without_its_connection_is_unloaded(state: Path) -> None:
+    """As an agent leaves it that is killed between the two."""
+
+    async def test() -> None:
+        async with host(state) as here:
+            await here.ensure(with_vpn())
+            (name,) = here.charon.connections
+            here.charon.keys["gone"] = {"id": "gone"}
+            await here.ensure(with_vpn(), complete=False)
+            assert set(here.charon.keys) == {name, "gone"}  # it may be newer than the cache
+            await here.ensure(with_vpn())
+            assert list(here.charon.keys) == [name]
+
+    run(test())
+
+
 def test_a_host_without_tunnels_has_no_charon(state: Path) -> None:
     async def test() -> None:
         async with host(state) as here:

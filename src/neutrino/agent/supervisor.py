@@ -7,6 +7,7 @@ the daemon, or leaves it alone. Daemons outlive the agent; the next agent recogn
   to the pid file after the signal: an agent that was killed between writing and signalling repeats the signal.
 - An exit is noticed at once, through a pidfd. The daemon is respawned with back-off, without end, or the agent exits, as
   `check_child_processes_action` says (`respawn`, `exit`).
+- The logs of daemons are bounded while the agent runs.
 - A daemon whose exit the kernel cannot notify is looked for every `interval` seconds.
 """
 
@@ -25,6 +26,7 @@ from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Literal
 
+from neutrino.agent.daemon_logs import bound_logs
 from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError, Processes, exit_text
 from neutrino.metrics.catalog import RESPAWNS
 
@@ -185,6 +187,7 @@ class Supervisor:
     _: dataclasses.KW_ONLY
     action: Literal["respawn", "exit"] = RESPAWN
     interval: float = 60.0
+    log_interval: float = 10.0  # a daemon that writes very much fills no disk within this time
     delays: Delays = Delays()
     notify: Callable[[ProcessEvent], None] = lambda event: None
     _supervised: dict[str, _Supervised] = dataclasses.field(default_factory=dict, init=False)
@@ -245,11 +248,19 @@ class Supervisor:
 
     async def run(self) -> None:
         """Until cancelled; raises DaemonExited with action `exit`. Daemons are left running."""
+        bounding = asyncio.create_task(self._bound_logs(), name="bound logs")
         try:
             raise await self._fatal.get()
         finally:
+            bounding.cancel()
             for supervised in self._supervised.values():
                 supervised.unwatch()
+
+    async def _bound_logs(self) -> None:
+        while True:
+            await asyncio.sleep(self.log_interval)
+            daemons = [each.service.daemon for each in self._supervised.values()]
+            await asyncio.to_thread(bound_logs, [daemon.log_file for daemon in daemons if daemon.log_file])
 
     # --- one daemon ---
 

@@ -5,6 +5,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from neutrino import __version__
 from neutrino.cli import cloud
@@ -36,6 +37,7 @@ COMMANDS = {
     "trace": "neutrino.cli.trace.command:trace",
 }
 DEFAULT_LAB = "/run/neutrino-lab"
+Commands = Any  # of argparse: the result of add_subparsers
 VM_ACTIONS = ("create", "exec", "delete", "list")
 
 
@@ -76,13 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
     config.add_argument("--config-file", action="append", default=[], help="configuration file; repeatable")
 
     commands.add_parser("server", parents=[config], help="run the API server")
-    up = commands.add_parser("up", help="run everything on this machine with built-in defaults, until Ctrl-C")
-    up.add_argument("--state", default="state", help="directory of its files (default: %(default)s)")
-    up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
-    up.add_argument("--config-file", action="append", default=[], help="configuration that overrides the defaults")
-    up.add_argument("--agent-config-file", action="append", default=[], help="the same for this machine's agent")
-    up.add_argument("--no-dataplane", action="store_true", help="serve the API only, without Open vSwitch and agent")
-
+    _add_up(commands)
     db = commands.add_parser("db", parents=[config], help="maintain the database")
     db.add_argument("action", choices=["upgrade", "version", "recount", "verify"])
 
@@ -106,6 +102,25 @@ def build_parser() -> argparse.ArgumentParser:
     add_history(commands.add_parser("history", help="show the changes of an object, with their requests"))
     pki.add_arguments(commands.add_parser("pki", help="a small certificate authority, for installations without one"))
 
+    _add_doctor(commands, config)
+    _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
+    trace.add_arguments(commands.add_parser("trace", help="trace a packet: why it arrives or not"))
+    _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
+    _add_texts(commands)
+    _add_daemons(commands)
+    return parser
+
+
+def _add_up(commands: Commands) -> None:
+    up = commands.add_parser("up", help="run everything on this machine with built-in defaults, until Ctrl-C")
+    up.add_argument("--state", default="state", help="directory of its files (default: %(default)s)")
+    up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
+    up.add_argument("--config-file", action="append", default=[], help="configuration that overrides the defaults")
+    up.add_argument("--agent-config-file", action="append", default=[], help="the same for this machine's agent")
+    up.add_argument("--no-dataplane", action="store_true", help="serve the API only, without Open vSwitch and agent")
+
+
+def _add_doctor(commands: Commands, config: argparse.ArgumentParser) -> None:
     doctor = commands.add_parser("doctor", parents=[config], help="check this machine as a server or a host")
     role = doctor.add_mutually_exclusive_group()
     role.add_argument("--server", action="store_true", help="the files are a server's (default: by their content)")
@@ -114,10 +129,9 @@ def build_parser() -> argparse.ArgumentParser:
     doctor.add_argument("--list", action="store_true", help="list the checks")
     doctor.add_argument("--json", action="store_true", help="print JSON")
 
-    _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
-    trace.add_arguments(commands.add_parser("trace", help="trace a packet: why it arrives or not"))
-    _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
 
+def _add_texts(commands: Commands) -> None:
+    """Commands that print a text for a file."""
     sample = commands.add_parser(
         "config",
         help="print a sample configuration file",
@@ -133,7 +147,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     completion.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
 
-    metadata = commands.add_parser("metadata")  # started by the agent; without help, argparse does not list it
+
+def _add_daemons(commands: Commands) -> None:
+    """Programs that the agent starts; without help, argparse does not list them."""
+    metadata = commands.add_parser("metadata")
     metadata.add_argument("--socket", required=True, help="control socket of the agent")
     metadata.add_argument("--user", type=int, required=True, help="uid to run as")
     metadata.add_argument("--group", type=int, required=True, help="gid to run as")
@@ -141,10 +158,9 @@ def build_parser() -> argparse.ArgumentParser:
     metadata.add_argument("--log-json", action="store_true", help="log lines as JSON")
     metadata.add_argument("--debug", action="store_true", help="log at DEBUG")
     metadata.add_argument("--monitor-interval", type=float, default=5.0, help="seconds between two writes")
-    bfd = commands.add_parser("bfd")  # started by the agent too
+    bfd = commands.add_parser("bfd")
     bfd.add_argument("--directory", required=True, help="where the agent's files are")
     bfd.add_argument("--format", required=True, help="of these files: a speaker of another one is restarted")
-    return parser
 
 
 def metadata_proxy(args: argparse.Namespace) -> None:

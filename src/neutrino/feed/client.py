@@ -36,6 +36,9 @@ from neutrino.model.metering import MeteredTraffic
 from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)
+# At DEBUG the library logs its headers, with the credential of this host, and the beginnings of frames.
+_FRAMES = logging.getLogger(f"{__name__}.frames")
+_FRAMES.setLevel(logging.WARNING)
 REFUSED_FAILURES = 12  # a refusal counts as this many failed attempts: an immediate retry would be refused too
 MAX_REPORTS: Final = 20_000  # a server may be unreachable for long
 BACKOFF = 1.5  # growth of the delay: after an outage, a host retries within about half of its length
@@ -301,6 +304,7 @@ class FeedClient:
         options, address = self._options, self._address
         how: dict[str, Any] = {
             "additional_headers": {m.HOST_HEADER: options.host, "Authorization": f"Bearer {options.credential}"},
+            "logger": _FRAMES,
             "compression": None,
             "max_size": m.MAX_BYTES,
             "ping_interval": options.heartbeat,

@@ -466,6 +466,7 @@ class MixedIPVersionsForIPSecEndpoints(BadRequest):
     template = "Endpoints in group {group} do not have the same IP version, as an IPsec site connection requires."
 class MixedIPVersionsForIPSecConnection(BadRequest):
     template = "IP versions are not compatible between peer and local endpoints."
+class TooManyOfRouter(Conflict): template = "Router {router_id} can have at most {most} {what}."
 class IpsecValidationFailure(BadRequest):
     template = "IPSec does not support {resource} attribute {key} with value '{value}'."
 

@@ -54,7 +54,7 @@ from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.securitygroups.default_rules import DefaultRules
 from neutrino.server.securitygroups.default_statefulness import DefaultStatefulness
-from neutrino.server.services import load
+from neutrino.server.services import Services, load
 from neutrino.server.status.processes import API, ProcessSweep, ServerProcess
 from neutrino.server.status.routes import Status
 from neutrino.server.trace import plugin as traces
@@ -93,22 +93,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
-    at_once = max(1, config.api_threads(conf) - 1)  # traces of a worker: they leave a thread for other requests
-    plugins = [
-        core,
-        AddressScopes(db),
-        SubnetPools(db, quotas),
-        services.security_groups,
-        DefaultRules(db),
-        DefaultStatefulness(db),
-        AddressGroups(db, quotas, conf.max_address_group_addresses),
-        RbacPolicies(db, quotas),
-        agents,
-        AvailabilityZones(db),
-        IpAvailability(db),
-        traces.build(Tracer(db, registry, HostAsk(HostQueries(db, registry)), at_once=at_once)),
-        *further,
-    ]
+    plugins = [*_built_in(services, agents), *further]
     quota_api = QuotaPlugin(db, quotas)
     served = serve(plugins)
     added = [e for plugin in [*plugins, quota_api] for e in plugin.extensions]
@@ -146,6 +131,26 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         backend.close()
 
     return Server(wrap(app, conf), conf, db, core, registry, dhcp, close, stop, service_plugins, process, backend.dns)
+
+
+def _built_in(services: Services, agents: Agents) -> list[Any]:
+    """The plugins of every server, whatever its configuration."""
+    conf, db, quotas, registry = services.conf, services.db, services.quotas, services.registry
+    at_once = max(1, config.api_threads(conf) - 1)  # traces of a worker: they leave a thread for other requests
+    return [
+        services.core,
+        AddressScopes(db),
+        SubnetPools(db, quotas),
+        services.security_groups,
+        DefaultRules(db),
+        DefaultStatefulness(db),
+        AddressGroups(db, quotas, conf.max_address_group_addresses),
+        RbacPolicies(db, quotas),
+        agents,
+        AvailabilityZones(db),
+        IpAvailability(db),
+        traces.build(Tracer(db, registry, HostAsk(HostQueries(db, registry)), at_once=at_once)),
+    ]
 
 
 def report(server: Server, agent_options: Callable[[], findings.Groups] = tuple) -> None:

@@ -1,12 +1,13 @@
 """How plugins and drivers are built: loaded by entry point, plugins with the parts of the server that they need."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from oslo_config import cfg
 from stevedore import driver, exception
 
+from neutrino.server.api.definition import Extension
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.quota.quotas import Quotas
@@ -27,6 +28,14 @@ class Services:
     # The same for a floating IP, with the ports, by their ids, that it was and is associated with.
     floating_ip_changed: Callable[[Object | None, Object | None, Mapping[str, Object]], None]
     core: Any = None  # the core plugin, for service plugins, which are built after it
+
+
+@dataclass(frozen=True)
+class ResourcePlugin:
+    """A service plugin that offers resources, and nothing else."""
+
+    extensions: Sequence[Extension]
+    collections: Sequence[tuple[Any, ...]]  # each a resource, and the objects that serve it
 
 
 def load(group: str, name: str) -> Any:

@@ -18,7 +18,6 @@ from neutrino.dataplane.program import ProgramError, run_program
 CONFIG, COMMANDS, PID, LOG = "bgpd.conf", "commands", "pid", "log"
 SOCKET = "bgpd.vty"  # as bgpd and vtysh name it
 MAX_SOCKET_PATH = 107  # of a Unix socket
-MAX_LOG, KEPT_LOG = 1 << 20, 1 << 16  # bytes
 
 
 def daemon_name(speaker_id: str) -> str:
@@ -81,22 +80,6 @@ class Bgpd:
             self._vtysh(speaker_id, "--inputfile", str(path))
         finally:
             path.unlink(missing_ok=True)
-
-    def bound_log(self, speaker_id: str) -> None:
-        """Cut the log of a bgpd that runs for long to its last lines. bgpd appends to it, so it goes on behind them."""
-        try:
-            # Not by a link: the directory is bgpd's, and this agent may be root.
-            log = os.open(self._directory / speaker_id / LOG, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
-            return
-        try:
-            size = os.fstat(log).st_size
-            if size > MAX_LOG:
-                last = os.pread(log, KEPT_LOG, size - KEPT_LOG).partition(b"\n")[2]
-                os.ftruncate(log, 0)
-                os.write(log, last)
-        finally:
-            os.close(log)
 
     def forget(self, speaker_id: str) -> None:
         shutil.rmtree(self._directory / speaker_id, ignore_errors=True)

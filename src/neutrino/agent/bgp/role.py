@@ -121,7 +121,6 @@ class BgpRole:
             LOG.info("BGP speaker %s: %s of bgpd", speaker_id, action.value)
             self._loop.queue.later(speaker_id, VERIFY_SECONDS)  # whether bgpd has accepted every line
             return ""
-        await asyncio.to_thread(self.bgpd.bound_log, speaker_id)
         commands = await asyncio.to_thread(self.bgpd.plan, speaker_id, config)
         if commands:
             await asyncio.to_thread(self.bgpd.apply, speaker_id, commands)

@@ -397,61 +397,71 @@ _PUBLIC = [("GET", "/"), ("GET", "/openapi.json")]  # without authentication
 
 
 def _other_operations() -> dict[tuple[str, str], Json]:
-    quota, details = _object(quota=_schema_ref("Quota")), _object(quota=_schema_ref("QuotaDetails"))
-    change = _object(quota={"type": "object", "additionalProperties": {"type": ["integer", "boolean"]}})
-    extension, agents = _schema_ref("Extension"), _object(agents=_array(_schema_ref("Agent")))
-    extensions, quotas = f"{PREFIX}/extensions", f"{PREFIX}/quotas"
-    member = f"{quotas}/{{key}}"
-    networks, network_agents = f"{PREFIX}/agents/{{parent}}/dhcp-networks", f"{PREFIX}/networks/{{parent}}/dhcp-agents"
-    routers, router_agents = f"{PREFIX}/agents/{{parent}}/l3-routers", f"{PREFIX}/routers/{{parent}}/l3-agents"
-    topology = f"{PREFIX}/auto-allocated-topology/{{key}}"
-    topology_schema = _object(auto_allocated_topology=_object(id=STRING, project_id=STRING, tenant_id=STRING))
-    tenant, project = _object(tenant=_object(tenant_id=STRING)), _object(project=_object(project_id=STRING))
-    operations = dict(
-        [
-            _operation("GET", "/", "The versions of the API", _object(versions=_array(OBJECT))),
-            _operation("GET", "/openapi.json", "This document", OBJECT),
-            _operation("GET", PREFIX, "The core resources", _object(resources=_array(OBJECT))),
-            _operation("GET", extensions, "List extensions", _object(extensions=_array(extension))),
-            _operation("GET", f"{extensions}/{{key}}", "Show an extension", _object(extension=extension)),
-            _operation(
-                "GET",
-                f"{PREFIX}/changes",
-                "Changes of objects in the order of their commits",
-                _object(
-                    changes=_array(_schema_ref("Change")), position={"type": "integer"}, removed={"type": "integer"}
-                ),
-                parameters=[
-                    _query("after", t.Integer(min=0).schema(), "The changes after this position."),
-                    _query("object_id", STRING, "The changes of this object."),
-                    _query("kind", _array(STRING), "The changes of objects of these kinds."),
-                    _ref("parameters", "limit"),
-                ],
-            ),
-            _operation("GET", quotas, "Projects with limits of their own", _object(quotas=_array(OBJECT))),
-            _operation("GET", f"{quotas}/tenant", "The caller's project", tenant),
-            _operation("GET", f"{quotas}/project", "The caller's project", project),
-            _operation("GET", member, "A project's limits", quota),
-            _operation("GET", f"{member}/default", "The default limits", quota),
-            _operation("GET", f"{member}/details", "Limits and usage", details),
-            _operation("PUT", member, "Set limits; -1 is unlimited", quota, change),
-            _operation("DELETE", member, "Reset to the default limits"),
-            _operation(
-                "GET", networks, "Networks that an agent serves", _object(networks=_array(_schema_ref("Network")))
-            ),
-            _operation("POST", networks, "Add a network to an agent", NULL, _object(network_id=STRING)),
-            _operation("DELETE", f"{networks}/{{key}}", "Remove a network from an agent"),
-            _operation("GET", network_agents, "Agents of a network", agents),
-            _operation("GET", routers, "Routers that an agent serves", _object(routers=_array(_schema_ref("Router")))),
-            _operation("POST", routers, "Add a router to an agent", NULL, _object(router_id=STRING)),
-            _operation("DELETE", f"{routers}/{{key}}", "Remove a router from an agent"),
-            _operation("GET", router_agents, "Agents of a router", agents),
-            _operation("GET", topology, "The default network of a project, created on first use", topology_schema),
-            _operation("DELETE", topology, "Delete the topology"),
-            _operation("GET", f"{PREFIX}/status", "Servers, hosts, problems and counts", _object(status=OBJECT)),
-        ]
-    )
-    operations["GET", topology]["responses"]["409"] = _ref("responses", ERRORS["409"][0])  # this GET may create objects
+    operations = dict([*_server_operations(), *_quota_operations(), *_placement_operations(), *_topology_operations()])
     for route in _PUBLIC:
         operations[route]["security"] = []
     return operations
+
+
+def _server_operations() -> Iterator[tuple[tuple[str, str], Json]]:
+    """Discovery, the change log and the status."""
+    extension, extensions = _schema_ref("Extension"), f"{PREFIX}/extensions"
+    changes = _object(changes=_array(_schema_ref("Change")), position={"type": "integer"}, removed={"type": "integer"})
+    yield _operation("GET", "/", "The versions of the API", _object(versions=_array(OBJECT)))
+    yield _operation("GET", "/openapi.json", "This document", OBJECT)
+    yield _operation("GET", PREFIX, "The core resources", _object(resources=_array(OBJECT)))
+    yield _operation("GET", extensions, "List extensions", _object(extensions=_array(extension)))
+    yield _operation("GET", f"{extensions}/{{key}}", "Show an extension", _object(extension=extension))
+    yield _operation(
+        "GET",
+        f"{PREFIX}/changes",
+        "Changes of objects in the order of their commits",
+        changes,
+        parameters=[
+            _query("after", t.Integer(min=0).schema(), "The changes after this position."),
+            _query("object_id", STRING, "The changes of this object."),
+            _query("kind", _array(STRING), "The changes of objects of these kinds."),
+            _ref("parameters", "limit"),
+        ],
+    )
+    yield _operation("GET", f"{PREFIX}/status", "Servers, hosts, problems and counts", _object(status=OBJECT))
+
+
+def _quota_operations() -> Iterator[tuple[tuple[str, str], Json]]:
+    quotas, quota = f"{PREFIX}/quotas", _object(quota=_schema_ref("Quota"))
+    member, details = f"{quotas}/{{key}}", _object(quota=_schema_ref("QuotaDetails"))
+    change = _object(quota={"type": "object", "additionalProperties": {"type": ["integer", "boolean"]}})
+    tenant, project = _object(tenant=_object(tenant_id=STRING)), _object(project=_object(project_id=STRING))
+    yield _operation("GET", quotas, "Projects with limits of their own", _object(quotas=_array(OBJECT)))
+    yield _operation("GET", f"{quotas}/tenant", "The caller's project", tenant)
+    yield _operation("GET", f"{quotas}/project", "The caller's project", project)
+    yield _operation("GET", member, "A project's limits", quota)
+    yield _operation("GET", f"{member}/default", "The default limits", quota)
+    yield _operation("GET", f"{member}/details", "Limits and usage", details)
+    yield _operation("PUT", member, "Set limits; -1 is unlimited", quota, change)
+    yield _operation("DELETE", member, "Reset to the default limits")
+
+
+def _placement_operations() -> Iterator[tuple[tuple[str, str], Json]]:
+    """Which agents serve which networks and routers."""
+    agents = _object(agents=_array(_schema_ref("Agent")))
+    networks, network_agents = f"{PREFIX}/agents/{{parent}}/dhcp-networks", f"{PREFIX}/networks/{{parent}}/dhcp-agents"
+    routers, router_agents = f"{PREFIX}/agents/{{parent}}/l3-routers", f"{PREFIX}/routers/{{parent}}/l3-agents"
+    served = _object(networks=_array(_schema_ref("Network")))
+    yield _operation("GET", networks, "Networks that an agent serves", served)
+    yield _operation("POST", networks, "Add a network to an agent", NULL, _object(network_id=STRING))
+    yield _operation("DELETE", f"{networks}/{{key}}", "Remove a network from an agent")
+    yield _operation("GET", network_agents, "Agents of a network", agents)
+    yield _operation("GET", routers, "Routers that an agent serves", _object(routers=_array(_schema_ref("Router"))))
+    yield _operation("POST", routers, "Add a router to an agent", NULL, _object(router_id=STRING))
+    yield _operation("DELETE", f"{routers}/{{key}}", "Remove a router from an agent")
+    yield _operation("GET", router_agents, "Agents of a router", agents)
+
+
+def _topology_operations() -> Iterator[tuple[tuple[str, str], Json]]:
+    topology = f"{PREFIX}/auto-allocated-topology/{{key}}"
+    schema = _object(auto_allocated_topology=_object(id=STRING, project_id=STRING, tenant_id=STRING))
+    route, shown = _operation("GET", topology, "The default network of a project, created on first use", schema)
+    shown["responses"]["409"] = _ref("responses", ERRORS["409"][0])  # this GET may create objects
+    yield route, shown
+    yield _operation("DELETE", topology, "Delete the topology")

@@ -55,6 +55,8 @@ class BgpPeers(ViewCollection):
         with self.db.read() as connection:
             before = PEERS.get(connection, key)
         with self.db.transaction() as tx:
+            # A speaker that gets the peer meanwhile would lose it again by the foreign key, and hosts would not learn it.
+            tx.execute(sa.select(_p.id).where(_p.id == key).with_for_update())
             _log(tx, before, deleted=True)
             tx.change(sa.delete(t.bgp_peers).where(_p.id == key))
 

@@ -19,11 +19,10 @@ from neutrino.server.bgp.routes import (
 from neutrino.server.db import tables as t
 from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.routers import port_layout as layout
-from neutrino.server.l3.scheduling.announced import INSTANCE
+from neutrino.server.l3.scheduling.announced import FIXED_IP, select_instances
 
 _sn, _r, _rp, _p = t.bgp_speaker_networks.c, t.routers.c, t.router_ports.c, t.ports.c
 _al, _s, _pool, _f = t.ip_allocations.c, t.subnets.c, t.subnetpools.c, t.floatingips.c
-_fixed = t.ip_allocations.alias("bgp_fixed")
 _SPEAKER, _VERSION = sa.bindparam("speaker", type_=sa.String), sa.bindparam("version", type_=sa.Integer)
 _NETWORKS = sa.select(_sn.network_id).where(_sn.bgp_speaker_id == _SPEAKER)
 
@@ -82,28 +81,10 @@ _AGENT_GATEWAYS = (
     )
     .order_by(_p.id, _al.ip_address)
 )
-
-
 _INSTANCES = (
-    sa.select(_fixed.c.ip_address, _rp.router_id, _r.gw_network_id, _p.host, _pool.address_scope_id)
-    .select_from(
-        t.router_ports.join(t.routers, _r.id == _rp.router_id)
-        .join(t.ip_allocations, _al.port_id == _rp.port_id)
-        .join(t.subnets, _s.id == _al.subnet_id)
-        .join(t.subnetpools, _pool.id == _s.subnetpool_id)
-        .join(_fixed, _fixed.c.subnet_id == _s.id)
-        .join(t.ports, _p.id == _fixed.c.port_id)
-    )
-    .where(
-        _rp.port_type.in_(layout.INTERFACES),
-        _rp.router_id.in_(_WITH_GATEWAY),
-        _r.distributed.is_(True),
-        _s.ip_version == 4,
-        _pool.address_scope_id.is_not(None),
-        _p.host != "",
-        INSTANCE,
-    )
-    .order_by(_rp.router_id, _fixed.c.ip_address)
+    select_instances(FIXED_IP, _rp.router_id, _r.gw_network_id, _p.host, _pool.address_scope_id)
+    .where(_rp.router_id.in_(_WITH_GATEWAY), _pool.address_scope_id.is_not(None), _p.host != "")
+    .order_by(_rp.router_id, FIXED_IP)
 )
 
 

@@ -40,6 +40,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 ATTEMPTS = 20  # with back-off about half a second: beyond that the client had better retry (503)
 IDLE_SECONDS = 60.0  # below the idle timeouts of databases and load balancers
+HIDE_PARAMETERS = True  # of statements, in errors: these end in logs, and parameters may be pre-shared keys
 FAILOVER_SECONDS = 20.0  # how long requests wait for a database that fails over
 
 
@@ -404,6 +405,7 @@ def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
         cursor.close()
 
     options: dict[str, Any] = {
+        "hide_parameters": HIDE_PARAMETERS,
         "poolclass": sa.pool.QueuePool,
         "max_overflow": 50,
         "connect_args": {"check_same_thread": False},  # `warm` opens connections that other threads use
@@ -438,6 +440,7 @@ def _restrict_permissions(path: str) -> None:
 def _server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int | None) -> tuple[Engine, Engine]:
     # No pre-ping, which is a round trip per transaction: what fails on a lost connection is repeated on another one.
     options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 50, "pool_recycle": 1800, "pool_pre_ping": False}
+    options["hide_parameters"] = HIDE_PARAMETERS
     # Transactions always end with a commit or rollback, so the pool need not send another rollback.
     options["pool_reset_on_return"] = None
     options["connect_args"] = connect_args(url)

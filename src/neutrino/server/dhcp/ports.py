@@ -32,7 +32,8 @@ from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.ports.collection import Ports, service_port
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.values import service_port
 from neutrino.server.ml2.views import PORTS, subnets_of
 
 LOG = logging.getLogger(__name__)

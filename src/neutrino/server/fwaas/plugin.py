@@ -1,9 +1,5 @@
 """The service plugin `firewall_v2`: firewall rules, policies and groups, composed from the configuration."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.firewall import FIREWALL_GROUP, FIREWALL_POLICY, FIREWALL_RULE
 from neutrino.server.fwaas.auto_association import AutoAssociation
@@ -12,7 +8,7 @@ from neutrino.server.fwaas.default_rules import default_rules
 from neutrino.server.fwaas.groups import FirewallGroups
 from neutrino.server.fwaas.policies import FirewallPolicies
 from neutrino.server.fwaas.rules import FirewallRules
-from neutrino.server.services import Services
+from neutrino.server.services import ResourcePlugin, Services
 
 EXTENSIONS = (
     Extension("fwaas_v2", "FWaaS v2", "Firewall groups on routers and ports, with ordered rules."),
@@ -24,21 +20,18 @@ EXTENSIONS = (
 )
 
 
-@dataclass(frozen=True)
-class FirewallPlugin:
-    collections: Sequence[tuple[Any, ...]]
-    extensions: Sequence[Extension] = EXTENSIONS
-
-
-def build(services: Services) -> FirewallPlugin:
+def build(services: Services) -> ResourcePlugin:
     db, quotas, conf = services.db, services.quotas, services.conf
     defaults = DefaultGroups(db, default_rules(conf))
     if conf.auto_associate_default_firewall_group:
-        services.core.ports.transaction_hooks.append(AutoAssociation(defaults).port_changes)
-    return FirewallPlugin(
+        joining = AutoAssociation(defaults).port_changes
+        services.core.ports.transaction_hooks.append(joining)
+        services.core.cascade.references[joining] = ()  # it is about ports that are bound, not about deleted ones
+    return ResourcePlugin(
+        EXTENSIONS,
         (
             (FIREWALL_RULE, FirewallRules(db, quotas)),
             (FIREWALL_POLICY, FirewallPolicies(db, quotas)),
             (FIREWALL_GROUP, FirewallGroups(db, quotas, defaults)),
-        )
+        ),
     )

@@ -38,6 +38,7 @@ from neutrino.server.l3.routers.routers import Routers
 from neutrino.server.l3.scheduling.candidates import driver_named
 from neutrino.server.l3.scheduling.dvr import DvrHosts, agents_with_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
+from neutrino.server.ml2.build import Core
 from neutrino.server.ml2.cascade import Cascade
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import EVERYTHING
@@ -192,10 +193,7 @@ def build(services: Services) -> RouterPlugin:
         },
     )
     interfaces = Interfaces(db, l3.ports, l3.scheduler, l3.delegation)
-    core.ports.delete_checks.append(port_callbacks.check_delete)
-    core.ports.transaction_hooks += [port_callbacks.port_changes, ndp_proxies.port_changes]
-    core.networks.unused_port_finders.append(port_callbacks.network_changes)
-    core.cascade.services.append(Cascade(interfaces.release))
+    _register_hooks(core, interfaces)
     floating_ips = FloatingIps(
         db,
         core.operations,
@@ -215,6 +213,19 @@ def build(services: Services) -> RouterPlugin:
     )
     companions = [Flavors(db, has_vpn="vpnaas" in conf.service_plugins), AutoTopology(db, core, routers, interfaces)]
     return RouterPlugin(db, agent_view(services.registry), l3.scheduler, l3.dvr, collections, companions)
+
+
+def _register_hooks(core: Core, interfaces: Interfaces) -> None:
+    """How routers and floating IPs take part in changes of ports and networks."""
+    core.ports.delete_checks.append(port_callbacks.check_delete)
+    core.ports.transaction_hooks += [port_callbacks.port_changes, ndp_proxies.port_changes]
+    core.networks.unused_port_finders.append(port_callbacks.network_changes)
+    core.cascade.services.append(Cascade(interfaces.release))
+    core.cascade.references |= {
+        port_callbacks.check_delete: port_callbacks.REFERENCES,
+        port_callbacks.port_changes: port_callbacks.REFERENCES,
+        ndp_proxies.port_changes: (t.ndp_proxies.c.port_id,),
+    }
 
 
 def _helpers(option: Sequence[str]) -> dict[str, list[str]]:

@@ -26,6 +26,7 @@ from neutrino.server.ml2.ports.collection import Write
 
 FIXED_ADDRESSES = (*INTERFACES, HA_PORT, SNAT)
 _f, _fw, _p, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c, t.router_ports.c
+REFERENCES = (_rp.port_id, _f.floating_port_id, _f.port_id, _fw.internal_port_id)  # to ports that are in use here
 _USERS = (
     sa.select(_rp.port_id)
     .where(_rp.port_id == sa.bindparam("port"))

@@ -17,7 +17,8 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.ports.collection import Ports, Write, service_port
+from neutrino.server.ml2.ports.collection import Ports, Write
+from neutrino.server.ml2.ports.values import service_port
 from neutrino.server.ml2.views import PORTS, subnets_of
 from neutrino.server.view_collection import one_by_one
 

@@ -1,13 +1,9 @@
 """The service plugin `metering`: labels that count the traffic of routers, and their rules."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.metering import METERING_LABEL, METERING_LABEL_RULE
 from neutrino.server.metering.labels import MeteringLabelRules, MeteringLabels
-from neutrino.server.services import Services
+from neutrino.server.services import ResourcePlugin, Services
 
 EXTENSIONS = (
     Extension("metering", "Neutron Metering", "Labels that count the traffic of routers."),
@@ -19,12 +15,8 @@ EXTENSIONS = (
 )
 
 
-@dataclass(frozen=True)
-class MeteringPlugin:
-    collections: Sequence[tuple[Any, ...]]
-    extensions: Sequence[Extension] = EXTENSIONS
-
-
-def build(services: Services) -> MeteringPlugin:
+def build(services: Services) -> ResourcePlugin:
     db = services.db
-    return MeteringPlugin(((METERING_LABEL, MeteringLabels(db)), (METERING_LABEL_RULE, MeteringLabelRules(db))))
+    return ResourcePlugin(
+        EXTENSIONS, ((METERING_LABEL, MeteringLabels(db)), (METERING_LABEL_RULE, MeteringLabelRules(db)))
+    )

@@ -9,9 +9,11 @@ The caller needs the permission to remove each of them by a request of its own. 
 of a floating IP or of another service keep the network from being deleted, as their owners are not on it.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
@@ -25,10 +27,12 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.networks import AUTO_DELETED, Networks
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
-from neutrino.server.ml2.ports.collection import DeleteCheck, Ports
+from neutrino.server.ml2.ports.collection import DeleteCheck, Ports, TransactionHook
 from neutrino.server.ml2.views import subnets_of
 
 _p = t.ports.c
+PortCallback = DeleteCheck | TransactionHook
+References = Mapping[PortCallback, Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,9 @@ class NetworkCascade:
     subnet: Resource
     # Services register here; in the order of their writes, so what references ports of others comes first.
     services: list[Cascade] = field(default_factory=list)
+    # The columns by whose rows a check or hook of ports knows the ports that it is about. With them, one query for the
+    # network finds the few ports that it is called for; without, it is called for each.
+    references: dict[PortCallback, Sequence[sa.Column[str]]] = field(default_factory=dict)
 
     @retried
     def delete_cascade(self, context: Context, key: str, revision: int | None, permit: Permit) -> list[Removed]:
@@ -75,8 +82,9 @@ class NetworkCascade:
             own = [*self._removed(network, self.port, ports), *self._removed(network, self.subnet, subnets)]
             for one in own:
                 permit(one)
-            self._check(connection, network, ports)
-            concerned = {port["id"] for port in ports if self.ports.hook_writes(connection, context, port, None)}
+            referred = self._referred(connection, network, ports)
+            self._check(connection, network, ports, referred)
+            concerned = self._concerned(connection, context, ports, referred)
             last = self.networks.prepare_delete(connection, network, gone | {port["id"] for port in ports})
         segments = last.context.segments
         contexts: list[DriverContext] = []
@@ -110,11 +118,43 @@ class NetworkCascade:
         related = {"network:project_id": network["project_id"], "network:shared": network["shared"]}
         return [Removed(resource, {**one, **related}) for one in objects]
 
-    def _check(self, connection: Connection, network: Object, ports: Sequence[Object]) -> None:
+    def _referred(self, connection: Connection, network: Object, ports: Sequence[Object]) -> References:
+        """The ports that each check or hook is about, as far as it can be told by its columns; else all of them."""
+        selects = [
+            sa.select(sa.literal(number).label("number"), _p.id.label("port_id"))
+            .join(column.table, column == _p.id)
+            .where(_p.network_id == network["id"])
+            for number, columns in enumerate(self.references.values())
+            for column in columns
+        ]
+        found: defaultdict[int, set[str]] = defaultdict(set)
+        for row in connection.execute(sa.union_all(*selects)) if ports and selects else ():
+            found[row.number].add(row.port_id)
+        every = {port["id"] for port in ports}
+        known = {each: found[number] for number, each in enumerate(self.references)}
+        called: list[PortCallback] = [*self.ports.delete_checks, *self.ports.transaction_hooks]
+        return {each: known.get(each, every) for each in called}
+
+    def _concerned(
+        self, connection: Connection, context: Context, ports: Sequence[Object], referred: References
+    ) -> set[str]:
+        """The ports for which services write something; refused if a service refuses to let one go."""
+        asked = {key for hook in self.ports.transaction_hooks for key in referred[hook]}
+        return {
+            port["id"]
+            for port in ports
+            if port["id"] in asked and self.ports.hook_writes(connection, context, port, None)
+        }
+
+    def _check(self, connection: Connection, network: Object, ports: Sequence[Object], referred: References) -> None:
         """Refuse ports that belong to a service which does not release them."""
         replaced = [service.replaces for service in self.services]
         checks = [check for check in self.ports.delete_checks if check not in replaced]
-        used = [port["id"] for port in ports if any(_refuses(check, connection, port) for check in checks)]
+        used = [
+            port["id"]
+            for port in ports
+            if any(port["id"] in referred[check] and _refuses(check, connection, port) for check in checks)
+        ]
         if used:
             raise errors.NetworkInUse(id=network["id"], ports=", ".join(used[:10]))
 

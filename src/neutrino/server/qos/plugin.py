@@ -1,14 +1,10 @@
 """The service plugin `qos`: policies, rules, rule types, and the extensions that QoS brings to other resources."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.qos import QOS_POLICY, QOS_RULE_ALIASES, QOS_RULE_TYPE, QOS_RULES
 from neutrino.server.qos.policies import Policies
 from neutrino.server.qos.rules import RuleAliases, Rules, RuleTypes
-from neutrino.server.services import Services
+from neutrino.server.services import ResourcePlugin, Services
 
 _EXTENSIONS = (
     ("qos", "Quality of Service", "QoS policies with rules, on networks and ports."),
@@ -34,13 +30,7 @@ _L3_EXTENSIONS = (
 )
 
 
-@dataclass(frozen=True)
-class QosPlugin:
-    collections: Sequence[tuple[Any, ...]]
-    extensions: Sequence[Extension]
-
-
-def build(services: Services) -> QosPlugin:
+def build(services: Services) -> ResourcePlugin:
     db, use = services.db, services.core.qos
     rules = {type_: Rules(db, type_, use) for type_ in QOS_RULES}
     collections = (
@@ -50,4 +40,4 @@ def build(services: Services) -> QosPlugin:
         (QOS_RULE_TYPE, RuleTypes(use.support)),
     )
     advertised = _EXTENSIONS + (_L3_EXTENSIONS if "router" in services.conf.service_plugins else ())
-    return QosPlugin(collections, [Extension(*words) for words in advertised])
+    return ResourcePlugin([Extension(*words) for words in advertised], collections)

@@ -8,7 +8,7 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.segment import NETWORK_SEGMENT_RANGE, SEGMENT
 from neutrino.server.segments.collection import VIEW, SegmentCollection
 from neutrino.server.segments.ranges import SegmentRanges
-from neutrino.server.services import Services
+from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.view_collection import RowUpdates
 
 _EXTENSIONS = (
@@ -22,13 +22,8 @@ _EXTENSIONS = (
     ("subnet-segmentid-writable", "Subnet SegmentID (writable)", "The segment of a subnet can be set later."),
     ("subnet-segmentid-enforce", "Subnet SegmentID (policy enforced)", "A policy rule guards the segment of a subnet."),
 )
+EXTENSIONS = tuple(Extension(*words) for words in _EXTENSIONS)
 _RANGE = ("network-segment-range", "Neutron Network Segment Range", "Ranges of segmentation ids at run time.")
-
-
-@dataclass(frozen=True)
-class SegmentsPlugin:
-    collections: Sequence[tuple[Any, ...]]
-    extensions: Sequence[Extension] = tuple(Extension(*words) for words in _EXTENSIONS)
 
 
 @dataclass(frozen=True)
@@ -38,10 +33,10 @@ class RangesPlugin:
     extensions: Sequence[Extension] = (Extension(*_RANGE),)
 
 
-def build(services: Services) -> SegmentsPlugin:
+def build(services: Services) -> ResourcePlugin:
     core = services.core
     collection = SegmentCollection(services.db, core.operations, core.networks, core.networks.segments)
-    return SegmentsPlugin(((SEGMENT, collection, RowUpdates(services.db, VIEW)),))
+    return ResourcePlugin(EXTENSIONS, ((SEGMENT, collection, RowUpdates(services.db, VIEW)),))
 
 
 def build_ranges(services: Services) -> RangesPlugin:

@@ -1,12 +1,9 @@
 """The service plugins `taas`, with tap services and flows, and `tapmirror`, with tap mirrors."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.taas import TAP_FLOW, TAP_MIRROR, TAP_SERVICE
-from neutrino.server.services import Services
+from neutrino.server.db import tables as t
+from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.taas import mirrors, taps
 from neutrino.server.taas.mirrors import TapMirrors
 from neutrino.server.taas.taps import TapFlows, TapServices
@@ -25,18 +22,14 @@ MIRRORS = (
 )
 
 
-@dataclass(frozen=True)
-class TapPlugin:
-    collections: Sequence[tuple[Any, ...]]
-    extensions: Sequence[Extension]
-
-
-def build(services: Services) -> TapPlugin:
+def build(services: Services) -> ResourcePlugin:
     db, quotas = services.db, services.quotas
     services.core.ports.transaction_hooks.append(taps.port_changes)
-    return TapPlugin(((TAP_SERVICE, TapServices(db, quotas)), (TAP_FLOW, TapFlows(db, quotas))), TAPS)
+    services.core.cascade.references[taps.port_changes] = (t.tap_services.c.port_id, t.tap_flows.c.source_port)
+    return ResourcePlugin(TAPS, ((TAP_SERVICE, TapServices(db, quotas)), (TAP_FLOW, TapFlows(db, quotas))))
 
 
-def build_mirrors(services: Services) -> TapPlugin:
+def build_mirrors(services: Services) -> ResourcePlugin:
     services.core.ports.transaction_hooks.append(mirrors.port_changes)
-    return TapPlugin(((TAP_MIRROR, TapMirrors(services.db, services.quotas)),), MIRRORS)
+    services.core.cascade.references[mirrors.port_changes] = (t.tap_mirrors.c.port_id,)
+    return ResourcePlugin(MIRRORS, ((TAP_MIRROR, TapMirrors(services.db, services.quotas)),))

@@ -1,12 +1,12 @@
 """The API of traces: `POST /v2.0/traces`. A trace is answered, not stored."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.trace import TRACE
 from neutrino.server.context import Context
+from neutrino.server.services import ResourcePlugin
 from neutrino.server.trace.tracer import Tracer, Values
 
 EXTENSIONS = (Extension("trace", "Packet traces", "Why a packet arrives or not, in terms of API objects."),)
@@ -24,11 +24,5 @@ class Traces:
         return self.tracer.trace(context, values)
 
 
-@dataclass(frozen=True)
-class TracePlugin:
-    collections: Sequence[tuple[Any, ...]]
-    extensions: Sequence[Extension] = EXTENSIONS
-
-
-def build(tracer: Tracer) -> TracePlugin:
-    return TracePlugin(((TRACE, Traces(tracer)),))
+def build(tracer: Tracer) -> ResourcePlugin:
+    return ResourcePlugin(EXTENSIONS, ((TRACE, Traces(tracer)),))

@@ -1,12 +1,8 @@
 """The service plugin `trunk`: trunks with VLAN subports."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.trunk import TRUNK
-from neutrino.server.services import Services
+from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.trunks.trunks import Trunks
 
 EXTENSIONS = (
@@ -15,13 +11,7 @@ EXTENSIONS = (
 )
 
 
-@dataclass(frozen=True)
-class TrunkPlugin:
-    collections: Sequence[tuple[Any, ...]]
-    extensions: Sequence[Extension] = EXTENSIONS
-
-
-def build(services: Services) -> TrunkPlugin:
+def build(services: Services) -> ResourcePlugin:
     core = services.core
     trunks = Trunks(services.db, services.quotas, core.operations, core.ports, core.cascade)
-    return TrunkPlugin(((TRUNK, trunks),))
+    return ResourcePlugin(EXTENSIONS, ((TRUNK, trunks),))

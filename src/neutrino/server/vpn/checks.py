@@ -7,6 +7,7 @@ from typing import Any, Final
 from neutrino.server import errors
 
 MIN_MTU: Final = {4: 68, 6: 1280}
+MAX_PAIRS: Final = 256
 DEFAULT_DPD: Final = {"action": "hold", "interval": 30, "timeout": 120}
 _GROUPS: Final = ("local", "peer")
 
@@ -29,6 +30,15 @@ def check_endpoints(connection: Mapping[str, Any], service_subnet: str | None) -
 
 def versions(cidrs: Collection[str]) -> set[int]:
     return {ipaddress.ip_network(cidr).version for cidr in cidrs}
+
+
+def check_pairs(ike_version: str, local: int, peer: int) -> None:
+    """With IKEv1 each pair of subnets is a tunnel of its own, and charon's messages have a limited size."""
+    if ike_version == "v1" and local * peer > MAX_PAIRS:
+        raise errors.InvalidInput(
+            f"The connection has {local} local subnets and {peer} CIDRs of the peer: with IKE version v1 at most "
+            f"{MAX_PAIRS} pairs are possible; v2 has no such limit."
+        )
 
 
 def check_dpd(dpd: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the collections of VPN objects have in common: creates of several, updates and deletes of rows."""
+"""Base of the collections of VPN objects: bulk creates, updates and deletes of rows."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ REVISION = ("revision_number",)
 
 
 class VpnCollection(ViewCollection):
-    """A subclass names its objects (`kind`), and says what is checked and written with them."""
+    """A subclass has the kind of its objects, their checks, and what is written with them."""
 
     kind: str
 
@@ -25,7 +25,7 @@ class VpnCollection(ViewCollection):
         self._quotas = quotas
 
     def prepared(self, context: Context, values: Object, before: Object | None = None) -> Object:
-        """The values of a request, completed without the database; `before`: of an update."""
+        """The values of a request with defaults, without the database; `before`: of an update."""
         return values
 
     def check(self, connection: Connection, context: Context, after: Object, before: Object | None) -> None:
@@ -34,8 +34,11 @@ class VpnCollection(ViewCollection):
     def check_delete(self, connection: Connection, before: Object) -> None:
         """Refuse to delete an object in use."""
 
-    def written(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
+    def write_related(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
         """Write what belongs to an object, in the transaction that writes its row; None: it does not exist."""
+
+    def check_number(self, tx: Transaction, made: Sequence[Object]) -> None:
+        """Refuse new objects that are more than the router can have, when they are written."""
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
@@ -54,7 +57,8 @@ class VpnCollection(ViewCollection):
             # What it refers to may be deleted meanwhile: a foreign key fails then, and the request is decided again.
             tx.insert(table, [as_row(table, {**each, "revision_number": 0}) for each in made], limits)
             for each in made:
-                self.written(tx, each, None)
+                self.write_related(tx, each, None)
+            self.check_number(tx, made)
         return made
 
     @retried
@@ -67,7 +71,7 @@ class VpnCollection(ViewCollection):
             self.check(connection, context, after, before)
         with self.db.transaction() as tx:
             update_row(tx, self._view.table, before, values)
-            self.written(tx, after, before)
+            self.write_related(tx, after, before)
         return {name: value for name, value in after.items() if name not in REVISION}
 
     @retried
@@ -78,4 +82,4 @@ class VpnCollection(ViewCollection):
         with self.db.transaction() as tx:
             # A new use of the object makes this fail on a foreign key, and the request is decided again.
             delete_row(tx, self._view.table, before)
-            self.written(tx, None, before)
+            self.write_related(tx, None, before)

@@ -1,7 +1,6 @@
 """IPsec site connections: the API. A connection is the tunnel between a VPN service and a peer."""
 
-import socket
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -17,10 +16,23 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.vpn import checks
 from neutrino.server.vpn.collection import VpnCollection
-from neutrino.server.vpn.services import PENDING_CREATE, PENDING_UPDATE, change_router, ip_versions, is_connected
+from neutrino.server.vpn.peer_names import PeerNames
+from neutrino.server.vpn.services import (
+    PENDING_CREATE,
+    PENDING_UPDATE,
+    change_router,
+    check_number,
+    ip_versions,
+    is_connected,
+)
 from neutrino.server.vpn.views import CONNECTIONS, ENDPOINT_GROUPS, IKE_POLICIES, IPSEC_POLICIES, SERVICES
 
-_v = t.vpnservices.c
+_v, _c = t.vpnservices.c, t.ipsec_site_connections.c
+_NUMBERS = (
+    sa.select(_v.router_id, sa.func.count().label("number"))
+    .join(t.ipsec_site_connections, _c.vpnservice_id == _v.id)
+    .group_by(_v.router_id)
+)
 # What hosts apply of a connection: a change of another attribute does not make it PENDING.
 APPLIED = (
     *("peer_address", "peer_id", "local_id", "peer_cidrs", "local_ep_group_id", "peer_ep_group_id", "psk"),
@@ -28,21 +40,27 @@ APPLIED = (
 )
 
 
-def resolve(name: str) -> str:
-    """The address of a name; an OSError if it has none."""
-    return str(socket.getaddrinfo(name, None)[0][4][0])
-
-
 class IpsecSiteConnections(VpnCollection):
     kind = "ipsec_site_connection"
 
-    def __init__(self, db: Database, quotas: Quotas, resolve: Callable[[str], str] = resolve) -> None:
+    def __init__(self, db: Database, quotas: Quotas) -> None:
         super().__init__(db, CONNECTIONS, quotas)
-        self._resolve = resolve
+        self._names = PeerNames()
+
+    # Names of peers are resolved once, before the request is decided, which may be repeated.
+
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
+        addresses = self._names.addresses(item["peer_address"] for item in items)
+        resolved = [{**item, "peer_address": addresses[item["peer_address"]]} for item in items]
+        return super().create_several(context, resolved)
+
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        if "peer_address" in values:
+            given = values["peer_address"]
+            values = {**values, "peer_address": self._names.addresses([given])[given]}
+        return super().update(context, key, values, revision)
 
     def prepared(self, context: Context, values: Object, before: Object | None = None) -> Object:
-        if "peer_address" in values:
-            values["peer_address"] = self._address(values["peer_address"])
         if "dpd" in values or before is None:
             known = before["dpd"] if before is not None else checks.DEFAULT_DPD
             values["dpd"] = {**known, **values.get("dpd", {})}
@@ -52,48 +70,54 @@ class IpsecSiteConnections(VpnCollection):
             values["status"] = PENDING_UPDATE
         return values
 
-    def _address(self, text: str) -> str:
-        """The address of a peer, which may be given by its name: as in Neutron it is resolved once."""
-        try:
-            return str(types.ip(text))
-        except ValueError:
-            pass
-        try:
-            return str(types.ip(self._resolve(types.DnsName().parse(text) or "-")))
-        except (types.Invalid, ValueError, OSError):
-            raise errors.VPNPeerAddressNotResolved(peer_address=text) from None
-
     def check(self, connection: Connection, context: Context, after: Object, before: Object | None) -> None:
         project, everyone = context.project_id, context.is_admin
         service = SERVICES.get(connection, after["vpnservice_id"], project, everyone=everyone)
-        IKE_POLICIES.get(connection, after["ikepolicy_id"], project, everyone=everyone)
+        ike = IKE_POLICIES.get(connection, after["ikepolicy_id"], project, everyone=everyone)
         IPSEC_POLICIES.get(connection, after["ipsecpolicy_id"], project, everyone=everyone)
         checks.check_endpoints(after, service["subnet_id"])
         if service["subnet_id"] is not None:
-            local = set(ip_versions(connection, [service["subnet_id"]]).values())
-            peer = checks.versions(after["peer_cidrs"])
-            if len(peer) > 1:
+            local, peer = ip_versions(connection, [service["subnet_id"]]), after["peer_cidrs"]
+            if len(checks.versions(peer)) > 1:
                 raise errors.MixedIPVersionsForPeerCidrs()
         else:
-            local, peer = _group_versions(connection, context, after, service)
-        if local != peer:
+            local, peer = _endpoints(connection, context, after, service)
+        if set(local.values()) != checks.versions(peer):
             raise errors.MixedIPVersionsForIPSecConnection()
+        checks.check_pairs(ike["ike_version"], len(local), len(peer))
         checks.check_dpd(after["dpd"])
-        checks.check_mtu(after["mtu"], next(iter(local)))
+        checks.check_mtu(after["mtu"], next(iter(local.values())))
         _check_reachable(after, service)
 
-    def written(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
+    def write_related(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
         connection = after or before
         assert connection is not None, "a write is of some connection"
         router = tx.execute(sa.select(_v.router_id).where(_v.id == connection["vpnservice_id"])).scalar()
-        if router is not None:  # else the transaction fails: the service has been deleted
-            change_router(tx, router, is_needed=before is None)
+        if router is None:  # the service has been deleted: the transaction fails
+            return
+        group = None if before is None else before["local_ep_group_id"]
+        is_needed = after is not None and (before is None or after["local_ep_group_id"] != group)
+        change_router(tx, router, is_needed=is_needed)
+        if before is None:
+            _use_policies(tx, connection)
+
+    def check_number(self, tx: Transaction, made: Sequence[Object]) -> None:
+        used = t.vpnservices.alias("used").c
+        routers = sa.select(used.router_id).where(used.id.in_({each["vpnservice_id"] for each in made}))
+        check_number(tx, _NUMBERS.where(_v.router_id.in_(routers)), "IPsec site connections")
 
 
-def _group_versions(
+def _use_policies(tx: Transaction, connection: Object) -> None:
+    """A new connection uses its policies, which cannot be changed then: a change that was decided before is now stale."""
+    for table, key in ((t.ikepolicies, connection["ikepolicy_id"]), (t.ipsecpolicies, connection["ipsecpolicy_id"])):
+        next_one = {"revision_number": table.c.revision_number + 1}
+        tx.change(sa.update(table).where(table.c.id == key).values(next_one))
+
+
+def _endpoints(
     connection: Connection, context: Context, after: Object, service: Object
-) -> tuple[set[int], set[int]]:
-    """IP versions of both sides' endpoints, which are one each."""
+) -> tuple[dict[str, int], list[str]]:
+    """Subnets of the local group with their IP versions, and CIDRs of the peer's group; each group has one IP version."""
     groups = {}
     for side, expected in (("local", SUBNET), ("peer", CIDR)):
         group = ENDPOINT_GROUPS.get(
@@ -102,15 +126,14 @@ def _group_versions(
         if group["type"] != expected:
             raise errors.WrongEndpointGroupType(which=group["id"], group_type=group["type"], expected=expected)
         groups[side] = group
-    subnets = ip_versions(connection, groups["local"]["endpoints"])
+    subnets, cidrs = ip_versions(connection, groups["local"]["endpoints"]), groups["peer"]["endpoints"]
     for subnet in subnets:
         if not is_connected(connection, service["router_id"], subnet):
             raise errors.SubnetIsNotConnectedToRouter(subnet_id=subnet, router_id=service["router_id"])
-    local, peer = set(subnets.values()), checks.versions(groups["peer"]["endpoints"])
-    for side, found in (("local", local), ("peer", peer)):
-        if len(found) > 1:
+    for side, versions in (("local", set(subnets.values())), ("peer", checks.versions(cidrs))):
+        if len(versions) > 1:
             raise errors.MixedIPVersionsForIPSecEndpoints(group=groups[side]["id"])
-    return local, peer
+    return subnets, cidrs
 
 
 def _check_reachable(connection: Object, service: Object) -> None:

@@ -25,31 +25,34 @@ class EndpointGroups(VpnCollection):
     def __init__(self, db: Database, quotas: Quotas) -> None:
         super().__init__(db, ENDPOINT_GROUPS, quotas)
 
+    def prepared(self, context: Context, values: Object, before: Object | None = None) -> Object:
+        if before is None and values["type"] == CIDR:
+            values["endpoints"] = list(dict.fromkeys(map(_cidr, values["endpoints"])))
+        return values
+
     def check(self, connection: Connection, context: Context, after: Object, before: Object | None) -> None:
         if before is not None:
             return
         if not after["endpoints"]:
             raise errors.MissingEndpointForEndpointGroup(group=after["name"] or after["type"])
-        for endpoint in after["endpoints"]:
-            if after["type"] == CIDR:
-                _check_cidr(endpoint)
-            elif after["type"] == SUBNET:
-                _check_subnet(connection, context, endpoint)
+        for endpoint in after["endpoints"] if after["type"] == SUBNET else ():
+            _check_subnet(connection, context, endpoint)
 
     def check_delete(self, connection: Connection, before: Object) -> None:
         used = sa.or_(_c.local_ep_group_id == before["id"], _c.peer_ep_group_id == before["id"])
         if exists(connection, used):
             raise errors.EndpointGroupInUse(id=before["id"])
 
-    def written(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
+    def write_related(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
         if after is not None and before is None and after["type"] == SUBNET:
             rows = [{"endpoint_group_id": after["id"], "subnet_id": subnet} for subnet in after["endpoints"]]
             tx.insert(t.vpn_endpoint_subnets, rows)
 
 
-def _check_cidr(endpoint: str) -> None:
+def _cidr(endpoint: str) -> str:
+    """In its canonical text: hosts give it to charon and nft."""
     try:
-        parse_cidr(endpoint)
+        return parse_cidr(endpoint)
     except types.Invalid:
         raise errors.InvalidEndpointInEndpointGroup(
             endpoint=endpoint, group_type=CIDR, why="it is not a valid CIDR"

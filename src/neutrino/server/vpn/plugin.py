@@ -1,12 +1,8 @@
 """The service plugin `vpnaas`: VPN services, their policies, endpoint groups and IPsec site connections."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources import vpn as resources
-from neutrino.server.services import Services
+from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.vpn.connections import IpsecSiteConnections
 from neutrino.server.vpn.endpoint_groups import EndpointGroups, check_subnet_unused
 from neutrino.server.vpn.policies import IkePolicies, IpsecPolicies
@@ -22,21 +18,16 @@ EXTENSIONS = (
 )
 
 
-@dataclass(frozen=True)
-class VpnPlugin:
-    collections: Sequence[tuple[Any, ...]]
-    extensions: Sequence[Extension] = EXTENSIONS
-
-
-def build(services: Services) -> VpnPlugin:
+def build(services: Services) -> ResourcePlugin:
     db, quotas = services.db, services.quotas
     services.core.networks.subnet_checks.append(check_subnet_unused)
-    return VpnPlugin(
+    return ResourcePlugin(
+        EXTENSIONS,
         (
             (resources.IKE_POLICY, IkePolicies(db, quotas)),
             (resources.IPSEC_POLICY, IpsecPolicies(db, quotas)),
             (resources.ENDPOINT_GROUP, EndpointGroups(db, quotas)),
             (resources.VPN_SERVICE, VpnServices(db, quotas)),
             (resources.IPSEC_SITE_CONNECTION, IpsecSiteConnections(db, quotas)),
-        )
+        ),
     )

@@ -1,6 +1,7 @@
-"""VPN services: the API. A service is the place of IPsec site connections: a router, whose gateway ends their tunnels."""
+"""VPN services: the API. A service makes a router the local end of IPsec site connections: tunnels end at its gateway."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -20,7 +21,11 @@ from neutrino.server.vpn.collection import VpnCollection
 from neutrino.server.vpn.views import SERVICES
 
 PENDING_CREATE, PENDING_UPDATE, ACTIVE, DOWN, ERROR = "PENDING_CREATE", "PENDING_UPDATE", "ACTIVE", "DOWN", "ERROR"
-_c, _rp, _al, _s, _r = t.ipsec_site_connections.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.routers.c
+# Quotas are unlimited by default, as in Neutron, but a host gets all VPN objects of a router in one message.
+MAX_PER_ROUTER = 500
+_c, _v, _rp = t.ipsec_site_connections.c, t.vpnservices.c, t.router_ports.c
+_al, _s, _r = t.ip_allocations.c, t.subnets.c, t.routers.c
+_NUMBERS = sa.select(_v.router_id, sa.func.count().label("number")).group_by(_v.router_id)
 
 
 class VpnServices(VpnCollection):
@@ -53,10 +58,24 @@ class VpnServices(VpnCollection):
         if exists(connection, _c.vpnservice_id == before["id"]):
             raise errors.VPNServiceInUse(id=before["id"])
 
-    def written(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
+    def write_related(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
         service = after or before
         assert service is not None, "a write is of some service"
         change_router(tx, service["router_id"], is_needed=before is None)
+
+    def check_number(self, tx: Transaction, made: Sequence[Object]) -> None:
+        routers = {each["router_id"] for each in made}
+        check_number(tx, _NUMBERS.where(_v.router_id.in_(routers)), "VPN services")
+
+
+def check_number(tx: Transaction, numbers: sa.Select[Any], what: str) -> None:
+    """Refuse more services or connections of a router than `MAX_PER_ROUTER`.
+
+    In the transaction that creates them, after the router was changed: creates of one router exclude each other.
+    """
+    for row in tx.execute(numbers):
+        if row.number > MAX_PER_ROUTER:
+            raise errors.TooManyOfRouter(router_id=row.router_id, what=what, most=MAX_PER_ROUTER)
 
 
 def change_router(tx: Transaction, router_id: str, *, is_needed: bool) -> None:

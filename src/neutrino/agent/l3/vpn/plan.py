@@ -1,4 +1,4 @@
-"""What a running charon lacks or has too much, and what its security associations say about connections. Pure."""
+"""Compares the desired connections with those of a running charon; statuses by its security associations. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple

@@ -48,7 +48,7 @@ class _Charon:
     vici: Vici | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     watching: asyncio.Task[None] | None = None
-    desired: dict[str, Loaded] = field(default_factory=dict)  # by name
+    desired: dict[str, Loaded] = field(default_factory=dict)  # by name, without those that charon refuses
     refused: dict[str, str] = field(default_factory=dict)  # why charon does not take a connection, by its id
 
 
@@ -121,11 +121,12 @@ class Tunnels:
         await self.supervisor.ensure(self._service(router), complete=complete)
         charon = self._charons.setdefault(router.id, _Charon(router))
         charon.router = router
-        if charon.vici is None or charon.vici.is_closed:
+        if charon.vici is None or charon.vici.is_closed or charon.watching is None or charon.watching.done():
             await self._connect(router.id, charon)
         assert charon.vici is not None, "it is connected"
-        charon.desired = connections(router, await asyncio.to_thread(self._secret, router.id))
-        charon.refused = await self._apply(charon.vici, charon.desired, complete=complete)
+        desired = connections(router, await asyncio.to_thread(self._secret, router.id))
+        charon.refused = await self._apply(charon.vici, desired, complete=complete)
+        charon.desired = {name: each for name, each in desired.items() if each.connection_id not in charon.refused}
         charon.changed.set()  # its statuses are read and reported
         return [f"VPN connection {key}: {text}" for key, text in charon.refused.items()]
 
@@ -166,9 +167,12 @@ class Tunnels:
         """Why charon refuses connections, by their ids."""
         actual = (await vici.command("get-conns")).get("conns", [])
         changes = plan(desired, actual, complete=complete)
+        # Compared by themselves: charon could choose a key that an agent left behind for a new connection to the peer.
+        keys = (await vici.command("get-shared")).get("keys", [])
+        for name in sorted(set(keys) - desired.keys()) if complete else ():
+            await vici.command("unload-shared", {"id": name})
         for name in changes.removed:
             await vici.command("unload-conn", {"name": name})
-            await vici.command("unload-shared", {"id": name})
             with contextlib.suppress(ViciError):  # it may have no tunnel
                 await vici.command("terminate", {"ike": name, "force": "yes", "timeout": "-1"})
         refused = {}
@@ -179,6 +183,8 @@ class Tunnels:
                 await vici.command("load-conn", desired[name].connection)
             except Refused as error:  # of this connection alone
                 refused[connection_id(name)] = str(error)
+                with contextlib.suppress(Refused):  # the key may be what it refuses
+                    await vici.command("unload-shared", {"id": name})
         for line in changes.lines:
             LOG.info("%s", line)
         return refused
@@ -212,7 +218,8 @@ class Tunnels:
             return now + RETRY_SECONDS if retry_at is None else retry_at
         for name, child in to_initiate(charon.desired, associations):
             LOG.info("VPN connection %s has no tunnel yet: it is initiated again", connection_id(name))
-            await vici.command("initiate", {"ike": name, "child": child, "timeout": "-1"})
+            with contextlib.suppress(Refused):  # it has been unloaded meanwhile
+                await vici.command("initiate", {"ike": name, "child": child, "timeout": "-1"})
         return now + RETRY_SECONDS
 
     # --- statuses ---------------------------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ from neutrino.server.db.view import Added, View
 from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.ports.collection import Ports, service_port
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.values import service_port
 from neutrino.server.ml2.views import PORTS, SUBNETS, reading_subnets_of, subnets_of
 from neutrino.server.qos.use import check_policy
 from neutrino.server.query import Query

@@ -23,7 +23,8 @@ from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAg
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Writes, pending_statement
-from neutrino.server.ml2.ports.collection import Ports, service_port
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.values import service_port
 from neutrino.server.ml2.views import reading_subnets_of, subnets_of
 
 Object = dict[str, Any]

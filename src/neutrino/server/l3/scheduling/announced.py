@@ -20,10 +20,10 @@ from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 _p, _a, _rp, _r, _g = t.ports.c, t.ip_allocations.c, t.router_ports.c, t.routers.c, t.agents.c
 _s, _pool, _sp, _sn = t.subnets.c, t.subnetpools.c, t.bgp_speakers.c, t.bgp_speaker_networks.c
-_local = t.ip_allocations.alias("announced_allocations")
+_fixed = t.ip_allocations.alias("announced_allocations")
 _outer, _outer_pool = t.subnets.alias("announced_outer"), t.subnetpools.alias("announced_outer_pool")
 # Ports whose addresses are announced: as by Neutron, those of instances, on a host that has bound them.
-INSTANCE = sa.and_(_p.device_owner.like("compute:%"), _p.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
+_IS_INSTANCE = sa.and_(_p.device_owner.like("compute:%"), _p.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
 NETWORKS = (
     sa.select(_sn.network_id)
     .join(t.bgp_speakers, _sp.id == _sn.bgp_speaker_id)
@@ -35,27 +35,33 @@ _SAME_SCOPE = sa.exists().where(
     _outer_pool.c.id == _outer.c.subnetpool_id,
     _outer_pool.c.address_scope_id == _pool.address_scope_id,
 )
+FIXED_IP = _fixed.c.ip_address  # of an instance, in `select_instances`
+
+
+def select_instances(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """IPv4 addresses of instances behind distributed routers, on subnets of subnet pools.
+
+    Columns are those of the router, of the subnet with its pool, and of the instance's port with its FIXED_IP.
+    """
+    return (
+        sa.select(*columns)
+        .select_from(
+            t.routers.join(t.router_ports, _rp.router_id == _r.id)
+            .join(t.ip_allocations, _a.port_id == _rp.port_id)
+            .join(t.subnets, _s.id == _a.subnet_id)
+            .join(t.subnetpools, _pool.id == _s.subnetpool_id)
+            .join(_fixed, _fixed.c.subnet_id == _s.id)
+            .join(t.ports, _p.id == _fixed.c.port_id)
+        )
+        .where(_rp.port_type.in_(INTERFACES), _r.distributed.is_(True), _s.ip_version == 4, _IS_INSTANCE)
+    )
+
+
 # The hosts of instances, with their L3 agents, and the external networks of the routers that they are behind.
 _HOSTS = (
-    sa.select(_r.gw_network_id, _p.host, _g.configurations)
-    .select_from(
-        t.routers.join(t.router_ports, _rp.router_id == _r.id)
-        .join(t.ip_allocations, _a.port_id == _rp.port_id)
-        .join(t.subnets, _s.id == _a.subnet_id)
-        .join(t.subnetpools, _pool.id == _s.subnetpool_id)
-        .join(_local, _local.c.subnet_id == _s.id)
-        .join(t.ports, _p.id == _local.c.port_id)
-        .join(t.agents, sa.and_(_g.host == _p.host, _g.agent_type == words.L3, _g.admin_state_up.is_(True)))
-    )
-    .where(
-        _r.gw_network_id.in_(NETWORKS),
-        _r.distributed.is_(True),
-        _r.admin_state_up.is_(True),
-        _rp.port_type.in_(INTERFACES),
-        _s.ip_version == 4,
-        INSTANCE,
-        _SAME_SCOPE,
-    )
+    select_instances(_r.gw_network_id, _p.host, _g.configurations)
+    .join(t.agents, sa.and_(_g.host == _p.host, _g.agent_type == words.L3, _g.admin_state_up.is_(True)))
+    .where(_r.gw_network_id.in_(NETWORKS), _r.admin_state_up.is_(True), _SAME_SCOPE)
     .distinct()
 )
 

@@ -29,7 +29,8 @@ from neutrino.server.l3.routers.port_layout import AGENT_GATEWAY, INTERFACES
 from neutrino.server.l3.scheduling.announced import hosts_of_instances
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.ports.collection import Ports, new_mac, service_port
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.values import new_mac, service_port
 from neutrino.server.ml2.views import PORTS, subnets_of
 
 Object = dict[str, Any]

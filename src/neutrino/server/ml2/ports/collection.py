@@ -8,7 +8,6 @@ again with the decision. Other services change ports as a part of their own writ
 """
 
 import itertools
-import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,6 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.resources.port import COMPUTE_OWNER
-from neutrino.server.api.types import comparable, first_duplicate
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, changed, delete_row, exists, fresh, update_row
@@ -35,6 +33,7 @@ from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports import hardware, provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
 from neutrino.server.ml2.ports.host_subnets import check_host, usable_subnets
+from neutrino.server.ml2.ports.values import address_pairs, dhcp_options, new_mac, new_or_same, requested_mac
 from neutrino.server.ml2.views import PORT_RENAMED, PORTS, reading_subnets_of, subnets_of
 from neutrino.server.qos import resource_request
 from neutrino.server.qos.use import PolicyUse
@@ -143,7 +142,7 @@ class Ports:
                         self._decide(connection, context, values, networks[key], subnets[key], allocator, group)
                     )
                 # A requested MAC must be free on its network; a collision of a random one is left to the unique key.
-                requested = [p for values, (p, _) in zip(several, made, strict=True) if _requested_mac(values)]
+                requested = [p for values, (p, _) in zip(several, made, strict=True) if requested_mac(values)]
                 check_macs_free(connection, requested)
                 self.qos.check_new_ports(connection, context, (port for port, _ in made))
                 hook_writes = [w for port, _ in made for w in self.hook_writes(connection, context, None, port)]
@@ -174,7 +173,7 @@ class Ports:
 
         `is_service`: a port of a service, whose host the server has chosen.
         """
-        mac = _requested_mac(values) or new_mac(self.base_mac)
+        mac = requested_mac(values) or new_mac(self.base_mac)
         host = values.get("binding:host_id") or ""
         groups = values.get("security_groups")
         pairs = values.get("allowed_address_pairs", ())
@@ -448,65 +447,3 @@ def check_macs_free(connection: Connection, ports: Sequence[Object]) -> None:
         same = p.network_id == network_id, p.mac_address == mac, p.id != port["id"]
         if times[network_id, mac] > 1 or exists(connection, *same):
             raise errors.MacAddressInUse(network_id=network_id, mac_address=mac)
-
-
-# --- values that follow from the request alone, and ports of the server's own services. Pure ---------------------------
-
-
-def _requested_mac(values: Object) -> str | None:
-    """The MAC that a new port is to have: that of its card, if it has one, before the requested one."""
-    return hardware.device_mac(values) or values.get("mac_address")
-
-
-def new_mac(base: str) -> str:
-    """A random MAC with the base's first three octets, or four if the fourth is not 00."""
-    octets = base.lower().split(":")
-    kept = octets[:3] + ([octets[3]] if octets[3] != "00" else [])
-    return ":".join([*kept, *(f"{random.randrange(256):02x}" for _ in range(6 - len(kept)))])
-
-
-def address_pairs(pairs: Sequence[Mapping[str, Any]], mac: str, maximum: int) -> list[Object]:
-    """The pairs, each with a MAC: the port's own where none is given."""
-    if 0 <= maximum < len(pairs):
-        raise errors.AllowedAddressPairExhausted(quota=maximum)
-    full = [{"mac_address": p.get("mac_address", mac), "ip_address": p["ip_address"]} for p in pairs]
-    twice = first_duplicate(full)
-    if twice is not None:
-        raise errors.DuplicateAddressPairInRequest(**twice)
-    return full
-
-
-def dhcp_options(before: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]) -> list[Object]:
-    """The options after a request, which sets those it names and removes those with a null value."""
-    options = {(o["opt_name"], o["ip_version"]): dict(o) for o in before}
-    for option in given:
-        key = option["opt_name"], option["ip_version"]
-        if option["opt_value"] is None:
-            options.pop(key, None)
-        else:
-            options[key] = dict(option)
-    return list(options.values())
-
-
-def new_or_same(new: list[Any], old: list[Any]) -> list[Any]:
-    """The old list if both have the same items: another order is no change, and must not raise the revision."""
-    same = len(new) == len(old) and {comparable(item) for item in new} <= {comparable(item) for item in old}
-    return old if same else new
-
-
-def service_port(network_id: str, project_id: str, device_id: str, owner: str, host: str, name: str = "") -> Object:
-    """A new port of a service (DHCP, router, floating IP), without addresses; an empty project hides it from tenants."""
-    return {
-        "name": name,
-        "network_id": network_id,
-        "project_id": project_id,
-        "admin_state_up": True,
-        "device_id": device_id,
-        "device_owner": owner,
-        "extra_dhcp_opts": [],
-        "dns_name": "",
-        "dns_domain": "",
-        "binding:host_id": host,
-        "binding:vnic_type": "normal",
-        "propagate_uplink_status": True,
-    }

@@ -5,18 +5,18 @@ from neutrino.model.vpn import VpnConnection
 from neutrino.server.trace.steps.parts import Part
 from neutrino.server.trace.steps.walk import Subject, Walk, contains, of_router
 
-_KIND = "ipsec_site_connection"
-
 
 def find_connection(walk: Walk, part: Part) -> VpnConnection | None:
-    """The connection whose subnets the packet is between."""
+    """The connection whose subnets the packet is between; an enabled one, if there are several."""
     packet, services = walk.packet, part.router.router.vpn_services
-    for each in (connection for service in services for connection in service.connections):
-        if any(contains(cidr, packet.source) for cidr in each.local_cidrs) and any(
-            contains(cidr, packet.destination) for cidr in each.peer_cidrs
-        ):
-            return each
-    return None
+    found = [
+        each
+        for service in services
+        for each in service.connections
+        if any(contains(cidr, packet.source) for cidr in each.local_cidrs)
+        and any(contains(cidr, packet.destination) for cidr in each.peer_cidrs)
+    ]
+    return min(found, key=lambda each: not each.admin_state_up, default=None)
 
 
 def enters_tunnel(walk: Walk, part: Part) -> bool:
@@ -24,12 +24,13 @@ def enters_tunnel(walk: Walk, part: Part) -> bool:
     found = find_connection(walk, part)
     if found is None:
         return False
-    subject, router = Subject(_KIND, found.id), of_router(part.router)
+    subject, router = _of_connection(found, part), of_router(part.router)
     if not found.admin_state_up:
         text = f"IPsec site connection {found.id} or its VPN service is disabled: {router} does not send it in clear."
         walk.drops("vpn", subject, Cause.VPN_DOWN, text)
-    text = f"{router.title} encrypts it: IPsec site connection {found.id} to {found.peer_address}."
-    walk.passes("vpn", subject, text, f"{router.title} encrypts it.")
+    walk.passes(
+        "vpn", subject, f"{router.title} encrypts it: IPsec site connection {found.id} to {found.peer_address}."
+    )
     return True
 
 
@@ -38,4 +39,9 @@ def drop_in_clear(walk: Walk, part: Part) -> None:
     found = find_connection(walk, part)
     if found is not None:
         text = f"It would leave by a floating IP in clear, not by IPsec site connection {found.id}."
-        walk.drops("vpn", Subject(_KIND, found.id), Cause.VPN_DOWN, text)
+        walk.drops("vpn", _of_connection(found, part), Cause.VPN_DOWN, text)
+
+
+def _of_connection(connection: VpnConnection, part: Part) -> Subject:
+    """With the project of the router: who owns that sees the step."""
+    return Subject("ipsec_site_connection", connection.id, project_id=part.router.router.project_id)
