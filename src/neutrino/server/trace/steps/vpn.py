@@ -31,11 +31,3 @@ def enters_tunnel(walk: Walk, part: Part) -> bool:
     text = f"{router.title} encrypts it: IPsec site connection {found.id} to {found.peer_address}."
     walk.passes("vpn", subject, text, f"{router.title} encrypts it.")
     return True
-
-
-def drop_in_clear(walk: Walk, part: Part) -> None:
-    """Of a distributed router: what would leave by a floating IP of the host does not pass the end of its tunnels."""
-    found = find_connection(walk, part)
-    if found is not None:
-        text = f"It would leave by a floating IP in clear, not by IPsec site connection {found.id}."
-        walk.drops("vpn", Subject(_KIND, found.id), Cause.VPN_DOWN, text)
