@@ -49,7 +49,6 @@ def connection(here: str, there: str, cidr: str) -> Case:
             "peer_id": shown(there, "external_v4_ip"),
             "peer_cidrs": [cidr],
             "psk": "heat-s3cret",
-            "dpd": {"actions": "restart", "interval": 10, "timeout": 30},
         },
         {"name": f"heat-{here}"},
     )
