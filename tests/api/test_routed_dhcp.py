@@ -130,6 +130,23 @@ def test_a_port_waits_for_dhcp_of_its_segment_alone(server: Server, admin: Api) 
         assert status == ("DOWN" if waits else "ACTIVE")
 
 
+def test_a_port_waits_for_the_distributed_agent_of_its_host(server: Server, admin: Api) -> None:
+    serve(server, "a1", "rack1")
+    routed = routed_network(admin, enable_dhcp=True)
+    assert agents(admin, routed.id) == ["a1"]
+    for host, rack in (("a2", "rack1"), ("c1", "rack1")):
+        switch(server, host, bridge_mappings={rack: f"br-{rack}"})
+    report(server, DHCP, "a2", dhcp_port_by_server=True, dhcp_distributed=True)
+    provisioning = server.core.provisioning
+    for host, provider, other in (("a2", "a2", "a1"), ("c1", "a1", "a2")):
+        port = admin.make("port", network_id=routed.id, binding__host_id=host)
+        provisioning.complete(port["id"], "L2", host)
+        assert not provisioning.ready(port["id"], port["revision_number"], other)
+        assert admin.show("port", port["id"])["status"] == "DOWN"
+        assert provisioning.ready(port["id"], port["revision_number"], provider)
+        assert admin.show("port", port["id"])["status"] == "ACTIVE"
+
+
 def test_a_subnet_without_dhcp_needs_no_agent(server: Server, admin: Api) -> None:
     serve(server, "a1", "rack1")
     serve(server, "b1", "rack2")

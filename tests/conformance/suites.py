@@ -82,7 +82,7 @@ In an environment with tempest, neutron-tempest-plugin, python-openstackclient, 
   SITE=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   TESTS="--test-path $SITE/tempest/test_discover --top-dir $SITE"
   cd $(mktemp -d) && stestr $TESTS init
-  stestr $TESTS run --serial 'neutron_tempest_plugin.api|neutron_tempest_plugin.fwaas.api|tempest.api.network'
+  stestr $TESTS run --serial 'neutron_tempest_plugin.([a-z_]+[.])?api|tempest.api.network'
   OS_TEST_TIMEOUT=300 python -m unittest discover -s $SITE/openstack/tests/functional/network -t $SITE
   cd {directory} && export OS_CLOUD=devstack-admin
   python -m unittest discover -s $SITE/openstackclient/tests/functional/network -t $SITE

@@ -14,12 +14,12 @@ from neutrino.dataplane.iptables.api import (
 )
 
 _BUILT_IN = {"raw": ("PREROUTING", "OUTPUT"), "filter": ("INPUT", "FORWARD", "OUTPUT")}
-_VERDICTS = ("ACCEPT", "DROP", "RETURN", "CT", "CONNMARK", "REJECT", "LOG", "")
+_VERDICTS = ("ACCEPT", "DROP", "RETURN", "CT", "CONNMARK", "REJECT", "LOG", "NFLOG", "")
 _Table = dict[str, list[Rule]]
 
 
 class FakeIptables:
-    """Implements `Iptables`. Set `bridges_pass` to False for a kernel without br_netfilter."""
+    """Implements `Iptables`. Set `bridges_pass` or `can_log` to False for a kernel without br_netfilter or NFLOG."""
 
     def __init__(self) -> None:
         self._tables: dict[int, dict[str, _Table]] = {
@@ -28,6 +28,7 @@ class FakeIptables:
         self._sets: dict[str, AddressSet] = {}
         self._settings = dict.fromkeys(SETTINGS, False)
         self.bridges_pass = True
+        self.can_log = True
 
     def read_rules(self, family: int) -> dict[str, dict[str, tuple[Rule, ...]]]:
         return {
@@ -50,6 +51,8 @@ class FakeIptables:
     def _check(self, table: _Table) -> None:
         for rules in table.values():
             for rule in rules:
+                if rule.target == "NFLOG" and not self.can_log:
+                    raise IptablesError("there is no target NFLOG")
                 if rule.target not in table and rule.target not in _VERDICTS:
                     raise IptablesError(f"there is no chain {rule.target}")
                 for name in _named_sets(rule):

@@ -65,3 +65,40 @@ def test_a_host_receives_the_ports_of_its_trunks(server: Server, tmp_path: Path)
                 await end.equals_the_database(server)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("server", DATABASES[:1], indirect=True)
+def test_the_target_of_a_live_migration_has_subports_before_the_instance_arrives(
+    server: Server, tmp_path: Path
+) -> None:
+    admin = Api(server.app).as_admin()
+    parent, red = (admin.port(admin.network()) for _ in range(2))
+    subport = {"port_id": red["id"], "segmentation_type": "vlan", "segmentation_id": 10}
+    key = admin.make("trunk", port_id=parent["id"], sub_ports=[subport])["id"]
+    both = {parent["id"]: (key, 0), red["id"]: (key, 10)}
+    path, nova = f"/ports/{parent['id']}/bindings", admin.as_service()
+
+    def activity(end: HostEnd) -> set[bool]:
+        return {end.client.state.objects["port"][each].active for each in trunks(end)}
+
+    async def run() -> None:
+        async with connected(server, tmp_path, HOSTS) as (h1, h2):
+            await doing(admin.change, "port", parent["id"], binding__host_id="h1", **VM)
+            await until(lambda: trunks(h1) == both, "h1 has the trunk")
+            (await doing(nova.post, path, {"binding": {"host": "h2"}})).expect(201)
+            await until(lambda: trunks(h2) == both and activity(h2) == {False}, "h2 can prepare the trunk")
+            assert activity(h1) == {True}
+            assert admin.show("port", red["id"])["binding:host_id"] == "h1"
+            (await doing(nova.put, f"{path}/h2/activate", {})).expect(200)
+            await until(lambda: activity(h2) == {True} and activity(h1) == {False}, "it has moved")
+            for end in (h1, h2):
+                await end.equals_the_database(server)
+            (await doing(nova.delete, f"{path}/h1")).expect(204)
+            await until(lambda: trunks(h1) == {}, "h1 has nothing left")
+            (await doing(nova.post, path, {"binding": {"host": "h1"}})).expect(201)
+            await until(lambda: trunks(h1) == both, "h1 can prepare it again")
+            (await doing(nova.delete, f"{path}/h1")).expect(204)
+            await until(lambda: trunks(h1) == {}, "the migration is given up")
+            assert activity(h2) == {True}
+
+    asyncio.run(run())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import socket
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,11 +12,13 @@ from typing import Any
 import pytest
 
 from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
 from neutrino.model.link_local import link_local
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import EVERYBODY, advertises, arp_request, arriving, datagram, ends, routes
 from tests.support.lab_guests import (
     EVERYTHING,
+    SOON,
     Guest,
     Spec,
     add_rule,
@@ -124,6 +127,47 @@ def test_by_remote_group(place: Place) -> None:
         wait_to_fall_silent(*leaving)
         assert all(connection.talks() for connection in staying)
     expect(mine, theirs)
+
+
+def test_packets_are_logged(place: Place) -> None:
+    """Accepted and dropped ones, in the agent's log: `local_output_log_base` is not set."""
+    lab, server = place.lab, place.servers[0]
+    group, _ = make_group(lab, "logged", allow("udp", 7000), allow("udp", 7000, ethertype="IPv6"))
+    place.serve(group)
+    values = {"resource_type": "security_group", "name": "hybrid", "target_id": server.port_id}
+    made = lab.api.request("POST", "/v2.0/log/logs", {"log": values})["log"]
+
+    def rules() -> str:
+        return str(lab.run(server.host, ["iptables-save", "-t", "filter"]).stdout)
+
+    def is_read() -> bool:
+        """Whether the agent reads netfilter's log."""
+        return bool(lab.run(server.host, ["cat", "/proc/net/netfilter/nfnetlink_log"]).stdout.strip())
+
+    def lines(port: int) -> list[str]:
+        text = lab.paths.log(f"{server.host}-agent").read_text()
+        return [line for line in text.splitlines() if "network_log" in line and f" src_port={port} " in line]
+
+    wait_until(lambda: "-j NFLOG" in rules() and is_read(), SOON, "no rule copies packets")
+    for version, number, action in ((4, 7000, "ACCEPT"), (4, 7001, "DROP"), (6, 7000, "ACCEPT"), (6, 7001, "DROP")):
+        with place.native.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"x", (server.addresses[version], number))
+            port = int(sender.getsockname()[1])
+        wait_until(lambda port=port: lines(port) != [], SOON, f"IPv{version} to port {number} is not logged")  # type: ignore[misc]
+        (line,) = lines(port)
+        for word in (
+            *(f"action={action}", f"log_resource_ids=['{made['id']}']", f"vm_port={server.port_id}"),
+            *("direction=ingress", f"eth_src={place.native.mac}", f"src={place.native.addresses[version]}"),
+        ):
+            assert word in line, line
+    with server.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"x", (place.native.addresses[4], 7009))
+        port = int(sender.getsockname()[1])
+    wait_until(lambda: lines(port) != [], SOON, "what it sends is not logged")
+    assert "action=ACCEPT" in lines(port)[0]
+    assert "direction=egress" in lines(port)[0]
+    lab.api.request("DELETE", f"/v2.0/log/logs/{made['id']}")
+    wait_until(lambda: "NFLOG" not in rules(), SOON, "rules of the log are left")
 
 
 def test_egress(place: Place) -> None:

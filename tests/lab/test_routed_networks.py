@@ -17,7 +17,7 @@ from neutrino.lab.hosts.namespaces import in_host, ip_batch, write_sysctls
 from neutrino.lab.settings import FABRIC
 from tests.support.lab import address, open_group, pings, port, temporary_lab, wait_until
 from tests.support.lab_control import Lab, dhcp_options
-from tests.support.lab_dhcp import addresses, servers
+from tests.support.lab_dhcp import addresses, pid, servers
 from tests.support.lab_trace import trace
 
 MAPPINGS = {"h1": "rack1:br-provider", "h2": "rack2:br-ex", "h3": "rack2:br-ex"}
@@ -29,7 +29,7 @@ def module_lab() -> Iterator[Lab]:
     with temporary_lab(hosts=3, roles=("l2", "dhcp")) as lab:
         for host, mappings in MAPPINGS.items():
             lab.stop_agent(host)
-            lab.start_agent(host, {"ovs": {"bridge_mappings": mappings}})
+            lab.start_agent(host, {"ovs": {"bridge_mappings": mappings}, "DEFAULT": {"dhcp_distributed": True}})
         in_host(lab.holder(FABRIC), build_router)
         yield lab
 
@@ -110,6 +110,28 @@ def test_each_segment_has_its_own_dhcp_server(routed: Routed) -> None:
         # The route to the other segment, by the gateway: 24.10.N.0 and the gateway, then the default route.
         peer = routed.subnets[1 - number]["cidr"].split(".")[1]
         assert f"24 10 {peer} 0" in lease["new_rfc3442_classless_static_routes"].replace(".", " ")
+
+
+def test_a_host_serves_its_own_ports_while_the_scheduled_one_is_lost(routed: Routed) -> None:
+    lab, network_id = routed.lab, routed.network["id"]
+    (home,) = {one["binding:host_id"] for one in servers(lab, network_id)} - {"h1"}
+    (away,) = {"h2", "h3"} - {home}
+    vm(routed, "a", away)
+    process = pid(lab, away, network_id)
+    assert process
+    lab.stop_ovs(home)
+    vm(routed, "b", away)  # and waits for its lease
+    lab.start_ovs(home)
+    for name in ("a", "b"):
+        lease = dhcp_options(lab.dhcp(name))
+        (own,) = (one for one in servers(lab, network_id) if one["binding:host_id"] == home)
+        assert lease["new_dhcp_server_identifier"] == own["fixed_ips"][0]["ip_address"]
+        assert lease["new_routers"] == routed.subnets[1]["gateway_ip"]
+    assert pid(lab, away, network_id) == process
+    assert pings(lab, "a", address(lab, "b"))
+    for name in ("a", "b"):
+        lab.delete_vm(name)
+    wait_until(lambda: pid(lab, away, network_id) == 0, 60, "DHCP does not go with the last port")
 
 
 def test_a_port_gets_its_address_with_its_host(routed: Routed) -> None:

@@ -272,7 +272,8 @@ def test_a_live_migration(site: Site) -> None:
     lab, parent = site.lab, site.ports[PARENT]["id"]
     lab.api.request("POST", f"/v2.0/ports/{parent}/bindings", {"binding": {"host": "h3"}})
     lab.plug(VM, "h3")
-    wait_until(lambda: f"tpi-{parent[:10]}" in site.traces("h3"), SOON, "the target has not prepared the trunk")
+    wait_until(lambda: len(site.traces("h3")) == 4, SOON, "the target has not prepared the trunk with its subports")
+    assert {lab.api.show("port", each["id"])["binding:host_id"] for each in site.ports.values()} == {"h1"}
     lab.api.request("PUT", f"/v2.0/ports/{parent}/bindings/h3/activate", {})
     lab.unplug(VM, "h1")
     lab.settle_vm(VM, "h3")

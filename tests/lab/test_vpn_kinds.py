@@ -10,10 +10,12 @@ import pytest
 from neutrino.lab.api_client import Object
 from tests.support.dvr_lab import distributed_lab
 from tests.support.lab_control import Lab
+from tests.support.lab_trace import trace
 from tests.support.routing_lab import (
     active_host,
     external_network,
     failed_host,
+    floating_ip,
     host_of,
     move_router,
     reaches,
@@ -78,6 +80,20 @@ def test_tunnels_of_a_distributed_router_end_in_its_snat(sites: Sites) -> None:
     assert reaches(sites.lab, "central", sites.distributed.instance)
     for host in HOSTS:
         wait_until_no_drift(sites.lab, host)
+
+
+def test_an_instance_with_a_floating_ip_of_a_distributed_router_reaches_peers(sites: Sites) -> None:
+    lab, instance = sites.lab, sites.distributed.instance
+    (port,) = lab.api.list("port", fixed_ips=f"ip_address={instance}")
+    (out,) = lab.api.list("network", **{"router:external": True})
+    public = floating_ip(lab, out, port["id"])["floating_ip_address"]
+    wait_until_reachable(lab, "central", public)  # not by the tunnel
+    assert reaches(lab, "dvr", sites.central.instance)
+    assert reaches(lab, "central", instance)
+    traced = trace(lab, source_port_id=port["id"], destination_address=sites.central.instance, protocol="icmp")
+    assert (traced["verdict"], traced["agreement"]) == ("delivered", True), traced
+    for host in HOSTS:
+        wait_until_no_drift(lab, host)
 
 
 def test_a_failover_sets_tunnels_up_on_the_next_host(sites: Sites) -> None:

@@ -146,13 +146,19 @@ def _dhcp_hosts(
     agents = {key: a.dhcp for key, a in found["agent"].items() if a.dhcp is not None and a.dhcp.admin_state_up}
     scheduled = {agent.host for key, agent in agents.items() if key in network.dhcp_agents}
     distributed = {agent.host for agent in agents.values() if agent.distributed}
-    clients = {host for port in ports if not port.is_dhcp_server for host in port.bound}
-    copies: dict[str, Port | None] = dict.fromkeys(clients & distributed - scheduled)
-    first = min((port for port in ports if port.is_dhcp_server), key=lambda port: port.id, default=None)
-    active = next((port for port in first.bound.values() if port.active), None) if first is not None else None
-    if first is not None and active is not None:
-        for host in copies.keys() - first.bound.keys():
-            copies[host] = msgspec.structs.replace(active, host=host, copy=True)
+    clients = [port for each in ports if not each.is_dhcp_server for port in each.bound.values()]
+    servers = sorted((port for port in ports if port.is_dhcp_server), key=lambda port: port.id)
+    is_routed = any(subnet.segment_id for subnet in network.dhcp.subnets)
+    copies: dict[str, Port | None] = dict.fromkeys({port.host for port in clients} & distributed - scheduled)
+    for host in copies:
+        own = {port.segment_id for port in clients if port.host == host}
+        for server in servers:
+            active = next((port for port in server.bound.values() if port.active), None)
+            if is_routed and (active is None or active.segment_id not in own):
+                continue
+            if active is not None and host not in server.bound:
+                copies[host] = msgspec.structs.replace(active, host=host, copy=True)
+            break
     return scheduled, copies
 
 

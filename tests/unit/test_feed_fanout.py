@@ -127,6 +127,7 @@ class Random:
                 mac_address=MAC,
                 host=host,
                 active=i == 0,
+                segment_id=self.rng.choice(["s1", "s2"]),
                 security_groups=groups,
                 fixed_ips=tuple(FixedIp("s", a) for a in addresses),
             )
@@ -173,7 +174,8 @@ class Random:
         segments = (Segment(id=f"s{key}", network_type="vlan" if key == NETWORKS[0] else "vxlan"),)
         network = Network(id=key, revision=self.rng.randrange(3), segments=segments)
         cidr = self.rng.choice(["10.0.0.0/24", "169.254.169.240/28"])
-        subnets = (Subnet(id="s", network_id=key, ip_version=4, cidr=cidr),)
+        routed = {"segment_id": self.rng.choice(["", "s1"])}  # of a routed network
+        subnets = (Subnet(id="s", network_id=key, ip_version=4, cidr=cidr, **routed),)
         dhcp = DhcpNetwork(id=key, revision=self.rng.randrange(3), subnets=subnets)
         agents = frozenset(self._some([*HOSTS, "gone"]))
         record = NetworkRecord(network, dhcp, agents) if self.rng.random() < 0.8 else NetworkRecord(network)

@@ -45,11 +45,9 @@ def test_a_template_refers_only_to_its_resources() -> None:
     for changed in (False, True):
         resources = template(CASES, "project", changed=changed)["resources"]
         for name, resource in resources.items():
-            used = [
-                value["get_resource"]
-                for value in _values(resource)
-                if isinstance(value, dict) and "get_resource" in value
-            ]
+            functions = [value for value in _values(resource) if isinstance(value, dict)]
+            used = [value["get_resource"] for value in functions if "get_resource" in value]
+            used += [value["get_attr"][0] for value in functions if "get_attr" in value]
             assert {*used, *resource.get("depends_on", [])} <= {*resources}, name
             assert None not in resource["properties"].values()
 

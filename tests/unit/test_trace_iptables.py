@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.agent.l2.hybrid.render import FALLBACK, port_chain, port_device, render
+from neutrino.agent.l2.hybrid.render import FALLBACK, NO_LOGS, Logging, port_chain, port_device, render
 from neutrino.agent.trace.netfilter.iptables import BridgedPacket, Verdict, evaluate
 from neutrino.dataplane.iptables.api import Rule
 from tests.support.l2 import OUT, Cloud, group, mac, network, port, rule
@@ -15,15 +15,15 @@ ID, OTHER = "0e20961c-3264-462c-9b3f-3ce543638576", "5ea9ceaa-105a-48fa-a16d-4b2
 TAP, INNER = port_device("tap", ID), port_device("qvb", ID)
 
 
-@pytest.fixture(scope="module")
-def rules() -> tuple[dict[int, Any], Any]:
+@pytest.fixture(scope="module", params=[NO_LOGS, Logging(frozenset({ID}), frozenset({ID}))], ids=["", "logged"])
+def rules(request: pytest.FixtureRequest) -> tuple[dict[int, Any], Any]:
     """A port that accepts TCP 80 to 90 and all of its own group."""
     cloud = Cloud("h1")
     host = cloud.hosts["h1"]
     web = group("web", rule(protocol=6, port_min=80, port_max=90), rule(protocol=17, remote_group_id="web"))
     objects = (network("net"), web, OUT, port(ID, 1, groups=["web", "out"], hybrid_plug=True))
     desired = host.resolve(cloud.state_for("h1", objects))
-    found = render(desired.ports, (), {"group:web": frozenset({"10.0.0.7"})}, {ID: 4097})
+    found = render(desired.ports, (), {"group:web": frozenset({"10.0.0.7"})}, {ID: 4097}, request.param)
     tables = {
         family: {**chains["filter"], **found.jumps["filter"]}  # as iptables-save lists them: with the kernel's chains
         for family, chains in found.tables.items()

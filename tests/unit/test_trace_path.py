@@ -822,6 +822,19 @@ def test_a_distributed_router_translates_a_floating_ip_on_the_ports_host() -> No
     assert (inward.verdict, inward.returned, inward.hosts) == (DELIVERED, DELIVERED, ["h1"]), inward.texts
 
 
+def test_a_distributed_router_sends_packets_to_vpn_peers_by_its_snat_part() -> None:
+    cloud = distributed()
+    cloud.agent_gateway("r", "ext", "h1")
+    cloud.fip("172.24.0.100", "ext", "r", "a")
+    peer = {"peer_address": "198.51.100.7", "peer_id": "peer", "peer_cidrs": ("10.9.0.0/24",)}
+    tunnel = VpnConnection(id="c", local_cidrs=("10.0.0.0/24",), **peer)  # type: ignore[arg-type]
+    cloud.change_router("r", vpn_services=(VpnService(id="s", connections=(tunnel,)),))
+    traced = cloud.trace("a", "10.9.0.5")
+    assert (traced.verdict, traced.hosts) == (DELIVERED, ["h1", "h3"]), traced.texts
+    assert traced.there.packet.source == "10.0.0.10"
+    assert cloud.trace("a", "10.8.0.5").hosts == ["h1"]
+
+
 def test_an_announced_subnet_leaves_by_the_instances_host() -> None:
     cloud = distributed()
     cloud.change_router("r", direct_prefixes=("10.0.0.0/24",))

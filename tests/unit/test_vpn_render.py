@@ -9,6 +9,7 @@ import pytest
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import SNAT
+from neutrino.agent.l3.parts.distributed import snat_table
 from neutrino.agent.l3.vpn.plan import installed, plan, statuses, to_initiate
 from neutrino.agent.l3.vpn.render import connections, ike_proposal, ipsec_proposal, render_charon, served
 from neutrino.dataplane.nft.api import Table
@@ -183,6 +184,33 @@ def test_a_distributed_router_sends_nothing_in_clear_on_any_host() -> None:
     for kind, device in (("router", "rfp-r1"), ("snat", QG)):
         rules = chain(wanted, USERSPACE, "vpn_forward", kind=kind, link=("169.254.0.1", "169.254.0.0"))
         assert rules[0].startswith(f'oifname "{device}"')
+
+
+def test_a_distributed_router_sends_packets_to_peers_where_tunnels_end() -> None:
+    here = msgspec.structs.replace(floating(9, "10.0.1.9"), host="h1")
+    several = tunnel(local_cidrs=("10.0.0.0/16", "10.0.2.128/25"), peer_cidrs=(THERE,))
+    wanted = with_vpn(
+        several,
+        distributed=True,
+        floating_ips=(here,),
+        agent_gateway=interface(7),
+        snat_interfaces=(
+            interface(3, address("10.0.1.7", "10.0.1.0/24")),
+            interface(4, address("10.0.2.7", "10.0.2.0/24")),
+        ),
+    )
+    ways = {}
+    for kind in ("router", "snat"):
+        found = find_rendered(wanted, USERSPACE, kind=kind, link=("169.254.0.1", "169.254.0.0"))
+        assert found is not None
+        rules = [each for each in found.namespace.rules if each.destination]
+        ways[kind] = {(each.source, each.destination, each.table) for each in rules}
+        floating_rules = [each.priority for each in found.namespace.rules if each.source == "10.0.1.9/32"]
+        assert all(each.priority < min(floating_rules) for each in rules)
+    one, two = snat_table("10.0.1.0/24"), snat_table("10.0.2.0/24")
+    # The local prefix, or the subnet if that is in it.
+    own = {("10.0.1.0/24", THERE, one), ("10.0.2.0/24", THERE, two), ("10.0.2.128/25", THERE, two)}
+    assert ways == {"router": own, "snat": set()}
 
 
 def test_routes_of_charon_stay_while_there_are_connections() -> None:

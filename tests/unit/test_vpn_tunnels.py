@@ -85,6 +85,28 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("v")
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "NEGOTIATION_SECONDS", 0.0)
+
+
+def test_a_connection_is_not_down_before_it_could_be_up(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "NEGOTIATION_SECONDS", 60.0)
+
+    async def test() -> None:
+        async with host(state) as here:
+            await here.ensure(with_vpn())
+            await here.reported(("s1", "ACTIVE"))
+            assert here.newest("c1") == ""
+            (name,) = here.charon.connections
+            here.charon.tunnel(name, up=True)
+            await here.reported(("c1", "ACTIVE"))
+            here.charon.tunnel(name, up=False)
+            await here.reported(("c1", "DOWN"))
+
+    run(test())
+
+
 def test_connections_are_loaded_once_and_statuses_follow_events(state: Path) -> None:
     async def test() -> None:
         async with host(state) as here:

@@ -109,11 +109,22 @@ def served_network(
     device = device_id(host, network.id)
     servers = [port for port in here if port.device_owner == OWNER]
     own = next((port for port in servers if port.device_id == device), None)
-    is_routed = any(subnet.segment_id for subnet in network.subnets)  # there the server makes no copies
-    if own is None and distributed and servers and not is_routed:
+    if own is None and distributed:
         # The server picks the port with the smallest id as well: all hosts answer from the same address.
-        return ServedNetwork(network, tuple(here), servers[0], is_copy=True)
+        own = next(_near(network, servers, [port for port in here if port.host == host]), None)
+        return ServedNetwork(network, tuple(here), own, is_copy=own is not None)
     return ServedNetwork(network, tuple(here), own)
+
+
+def _near(network: DhcpNetwork, servers: Iterable[DhcpPort], clients: Iterable[DhcpPort]) -> Iterator[DhcpPort]:
+    """The DHCP ports that these ports can reach: of a routed network those on their segment."""
+    segments = {subnet.id: subnet.segment_id for subnet in network.subnets}
+
+    def segments_of(port: DhcpPort) -> set[str]:
+        return {segments[fixed.subnet_id] for fixed in port.fixed_ips if segments.get(fixed.subnet_id)}
+
+    is_routed, here = any(segments.values()), {segment for port in clients for segment in segments_of(port)}
+    return (port for port in servers if not is_routed or here & segments_of(port))
 
 
 def serves_metadata(network: ServedNetwork, settings: DhcpSettings) -> bool:

@@ -11,9 +11,10 @@ from neutrino.agent.context import RoleContext
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.flows import BUILT_IN
-from neutrino.agent.l2.flows.packet_log import CONTROLLER_ID
+from neutrino.agent.l2.flows.packet_log import CONTROLLER_ID, COPIED_BYTES
 from neutrino.agent.l2.flows.qos import Bandwidth
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
+from neutrino.agent.l2.hybrid.render import NFLOG_GROUP
 from neutrino.agent.l2.packet_logger import PacketLogger
 from neutrino.agent.l2.reconciler import Reconciler
 from neutrino.agent.l2.role import L2Role
@@ -23,6 +24,7 @@ from neutrino.dataplane.iptables.real import RealIptables
 from neutrino.dataplane.netlink.api import Netlink, NetlinkError
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import HOST
+from neutrino.dataplane.nflog import Nflog
 from neutrino.dataplane.openflow.packet_in import PacketIns
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.openflow.watch import OvsWatch
@@ -59,7 +61,11 @@ def build(context: RoleContext) -> L2Role:
         dataplane_changed=context.report_soon,
         port_holds=context.port_holds,
         kinds=frozenset().union(*(extension.kinds for extension in extensions)),
-        packet_logger=PacketLogger(PacketIns(run_directory, CONTROLLER_ID), conf.network_log.local_output_log_base),
+        packet_logger=PacketLogger(
+            PacketIns(run_directory, CONTROLLER_ID),
+            conf.network_log.local_output_log_base,
+            bridged=Nflog(NFLOG_GROUP, COPIED_BYTES) if options.filters else None,
+        ),
     )
 
 

@@ -15,6 +15,7 @@ from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, LocalPort
 from neutrino.agent.l2.extension_api import cookie_of, port_owner
 from neutrino.agent.l2.flows.packet_log import logs_by_port
+from neutrino.agent.l2.hybrid.render import port_device
 from neutrino.agent.trace.group_rules import allowing_any
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.openflow.packet_in import PacketIn
@@ -40,24 +41,40 @@ class Frame(NamedTuple):
     packet: Packet | None  # None: not of IPv4 or IPv6, or too short
 
 
+_Logged = tuple[LocalPort, tuple[PacketLog, ...]]
+
+
 class LoggedPorts:
-    """The ports with logs of one desired state, by the cookie of their flows."""
+    """The ports with logs of one desired state, by the cookie of their flows, or the device of their own bridge."""
 
     def __init__(self, desired: Desired) -> None:
         self._desired = desired
         by_port = logs_by_port(desired.host_state)
-        self._found: Mapping[int, tuple[LocalPort, tuple[PacketLog, ...]]] = {
-            cookie_of(port_owner(port)): (port, by_port[port.id]) for port in desired.ports if port.id in by_port
+        found = [(port, by_port[port.id]) for port in desired.ports if port.id in by_port]
+        self._found: Mapping[int, _Logged] = {cookie_of(port_owner(port)): (port, logs) for port, logs in found}
+        self._bridged: Mapping[str, _Logged] = {
+            port_device("tap", port.id): (port, logs) for port, logs in found if port.hybrid and port.secured
         }
 
     def lines(self, copied: PacketIn) -> Iterator[str]:
-        """A line for each project whose logs the packet is for."""
+        """A line for each project whose logs a packet of the switch is for."""
         if copied.cookie not in self._found or copied.table not in _EVENTS:
             return  # the log was deleted a moment ago
         port, logs = self._found[copied.cookie]
         event, direction = _EVENTS[copied.table]
         direction = direction or (_OUT if copied.in_port == port.ofport else _IN)
-        frame = decode(copied.data)
+        yield from self._lines(port, logs, event, direction, copied.data)
+
+    def bridged_lines(self, event: str, device_in: str, device_out: str, data: bytes) -> Iterator[str]:
+        """The same for a packet that crosses the bridge of a hybrid port."""
+        for direction, device in ((_OUT, device_in), (_IN, device_out)):
+            if device in self._bridged:
+                yield from self._lines(*self._bridged[device], event, direction, data)
+
+    def _lines(
+        self, port: LocalPort, logs: Sequence[PacketLog], event: str, direction: str, data: bytes
+    ) -> Iterator[str]:
+        frame = decode(data)
         if frame is None:
             return
         state = self._desired.host_state.ports[port.id]

@@ -1,18 +1,27 @@
-"""Writes the network log: packets that the switch copies to the agent, as lines of a file or of the agent's log."""
+"""Writes the network log: packets that are copied to the agent, as lines of a file or of the agent's log.
+
+The switch copies those of ports that it filters, netfilter those of hybrid ports. Netfilter's log is not opened before a
+host has a hybrid port with a log.
+"""
 
 import asyncio
 import dataclasses
 import logging
 import os
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from logging.handlers import WatchedFileHandler
 
 from neutrino.agent.l2.desired import Desired
+from neutrino.agent.l2.flows.packet_log import logs_by_port
 from neutrino.agent.l2.logged_packets import LoggedPorts
-from neutrino.dataplane.openflow.packet_in import PacketIn, PacketIns, RejectedMessage
+from neutrino.dataplane.nflog import LoggedPacket, Nflog
+from neutrino.dataplane.openflow.packet_in import PacketIns, RejectedMessage
 
 LOG = logging.getLogger(__name__)
 NETWORK_LOG = "neutrino.network_log"  # the logger
+RETRY_SECONDS = 10.0  # before netfilter's log is opened again
 _MODE = 0o640  # what instances talk about is not for everybody
 SwitchStarted = Callable[[int], Awaitable[int]]
 """Waits until the switch was found running more often than so many times; how often it was."""
@@ -22,14 +31,32 @@ SwitchStarted = Callable[[int], Awaitable[int]]
 class PacketLogger:
     packets: PacketIns
     path: str | None = None  # of the file; None: the agent's log
+    bridged: Nflog | None = None  # packets of hybrid ports
 
     def __post_init__(self) -> None:
         self._output = logging.getLogger(NETWORK_LOG)
         self._ports: tuple[Desired | None, LoggedPorts | None] = (None, None)
+        self._needs_bridged = asyncio.Event()
+
+    def applied(self, desired: Desired | None) -> None:
+        """After each reconciliation."""
+        if desired is None or self._needs_bridged.is_set() or not any(port.hybrid for port in desired.ports):
+            return
+        logs = logs_by_port(desired.host_state)
+        if any(port.hybrid and port.id in logs for port in desired.ports):
+            self._needs_bridged.set()
 
     async def run(self, bridge: str, desired: Callable[[], Desired | None], switch_started: SwitchStarted) -> None:
         """Never ends. `desired`: what was applied last, by which the ids of packets' objects are found."""
         self._output = network_log(self.path)  # not before: a dry run must not open the file
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_switch(bridge, desired, switch_started))
+            if self.bridged is not None:
+                group.create_task(self._follow_netfilter(self.bridged, desired))
+
+    async def _follow_switch(
+        self, bridge: str, desired: Callable[[], Desired | None], switch_started: SwitchStarted
+    ) -> None:
         starts = await switch_started(0)
         while True:
             try:
@@ -44,20 +71,45 @@ class PacketLogger:
 
     async def _read(self, bridge: str, desired: Callable[[], Desired | None]) -> None:
         async for copied in self.packets.read(bridge):
-            try:
-                self._write(copied, desired())
-            except Exception:  # whatever an instance sends, or a disk refuses, the role goes on
-                LOG.exception("a packet could not be logged")
+            self._write(desired(), partial(LoggedPorts.lines, copied=copied))
 
-    def _write(self, copied: PacketIn, desired: Desired | None) -> None:
+    async def _follow_netfilter(self, log: Nflog, desired: Callable[[], Desired | None]) -> None:
+        await self._needs_bridged.wait()
+        while True:
+            try:
+                async for copied in log.read():
+                    self._write(desired(), partial(_bridged, copied=copied))
+            except OSError as error:
+                LOG.error("packets of hybrid ports are not logged: %s", error)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def _write(self, desired: Desired | None, lines: Callable[[LoggedPorts], Iterator[str]]) -> None:
+        try:
+            self._write_lines(desired, lines)
+        except Exception:  # whatever an instance sends, or a disk refuses, the role goes on
+            LOG.exception("a packet could not be logged")
+
+    def _write_lines(self, desired: Desired | None, lines: Callable[[LoggedPorts], Iterator[str]]) -> None:
         if desired is None:
             return
         known, ports = self._ports
         if known is not desired or ports is None:
             ports = LoggedPorts(desired)
             self._ports = desired, ports
-        for line in ports.lines(copied):
+        for line in lines(ports):
             self._output.info("%s", line)
+
+
+def _bridged(ports: LoggedPorts, copied: LoggedPacket) -> Iterator[str]:
+    return ports.bridged_lines(copied.prefix, _name(copied.device_in), _name(copied.device_out), copied.data)
+
+
+def _name(index: int) -> str:
+    """Of a device; empty if it is gone."""
+    try:
+        return socket.if_indextoname(index) if index else ""
+    except OSError:
+        return ""
 
 
 def network_log(path: str | None) -> logging.Logger:

@@ -199,9 +199,10 @@ class Reconciler:
 
     def _prepared(self, host_state: HostState, snapshot: Snapshot) -> frozenset[str]:
         """The ports that a live migration has plugged here. Without a device too: libvirt may create it only when the
-        instance arrives, for which Nova waits until the port is plugged.
+        instance arrives, for which Nova waits until the port is plugged. Nova knows nothing of subports of trunks.
         """
-        inactive = frozenset(port_id for port_id, port in host_state.ports.items() if not port.active)
+        ports = host_state.ports.items()
+        inactive = frozenset(port_id for port_id, port in ports if not port.active and not port.trunk_vlan)
         return inactive & bridges.read_bound_interfaces(self.options, snapshot) if inactive else inactive
 
     def find(self, host_state: HostState, *, complete: bool) -> Drift:

@@ -188,6 +188,8 @@ class L2Role:
                 self._set_dataplane("down: the switch has not taken up our bridges yet")
                 continue
             self._set_dataplane("up")
+            if self.packet_logger is not None:
+                self.packet_logger.applied(self.reconciler.applied)
             if outcome.refused:
                 self._queue.later(key, REFUSED_SECONDS)  # no event follows when the reason is gone
 

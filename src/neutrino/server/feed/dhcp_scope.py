@@ -2,8 +2,8 @@
 
 A host serves the networks scheduled to its DHCP agent. A host whose agent is distributed (`dhcp_distributed`) also serves
 every scheduled network that it has ports on, from a copy of the network's DHCP port: the same MAC and addresses, marked
-as a copy, which answers the ports of that host alone. The copy is of the DHCP port with the smallest id; the agent picks
-the same one.
+as a copy, which answers the ports of that host alone. The copy is of the DHCP port with the smallest id, on a routed
+network of those on the segment of the host's ports; the agent picks the same one.
 
 A host that serves a network receives it and all its ports. If it is a metadata network (169.254.0.0/16), the host also
 answers metadata requests from the other networks of its routers, so it receives their ports too.
@@ -32,12 +32,13 @@ class DhcpScope:
         self._subscriptions = subscriptions
         self._ports = ports
         self._distributed: frozenset[str] = frozenset()  # hosts
-        self._clients: defaultdict[str, Counter[str]] = defaultdict(Counter)  # network → host → number of ports
+        # network → host and segment → number of ports
+        self._clients: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
         self._dhcp_ports: defaultdict[str, dict[str, PortRecord]] = defaultdict(dict)  # by network
         self._router_ports: defaultdict[str, dict[str, str]] = defaultdict(dict)  # router → port → network
         self._affected: set[str] = set()
         self._serving: dict[str, frozenset[str]] = {}  # network → hosts, as last settled
-        self._copied: dict[str, str] = {}  # network → the DHCP port that has copies
+        self._copied: dict[str, frozenset[str]] = {}  # network → the DHCP ports that have copies
 
     # --- records --------------------------------------------------------------------------------------------------
 
@@ -54,7 +55,7 @@ class DhcpScope:
         changed, self._distributed = distributed ^ self._distributed, distributed
         self._affected.update(n for n, network in self._networks.items() if key in network.dhcp_agents)
         if changed:
-            self._affected.update(n for n, hosts in self._clients.items() if not changed.isdisjoint(hosts))
+            self._affected.update(n for n in self._clients if not changed.isdisjoint(self._client_hosts(n)))
 
     def put_port(self, key: str, before: PortRecord | None, after: PortRecord | None) -> None:
         for record, step in ((before, -1), (after, 1)):
@@ -67,10 +68,10 @@ class DhcpScope:
                     self._dhcp_ports[record.network_id].pop(key, None)
             else:
                 clients = self._clients[record.network_id]
-                for host in record.bound:
-                    clients[host] += step
-                    if not clients[host]:
-                        del clients[host]
+                for place in ((host, port.segment_id) for host, port in record.bound.items()):
+                    clients[place] += step
+                    if not clients[place]:
+                        del clients[place]
             if self._distributed:  # without distributed agents no port changes who serves a network
                 self._affected.add(record.network_id)
             if record.dhcp is not None and record.dhcp.device_owner in ROUTERS:
@@ -99,9 +100,7 @@ class DhcpScope:
             agents = (self._agents[key].dhcp for key in record.dhcp_agents if key in self._agents)
             # An agent with admin_state_up=False keeps its networks, but does not serve them.
             scheduled = frozenset(a.host for a in agents if a is not None and a.admin_state_up)
-            # Not on a routed network: the port that would be copied may be of another segment.
-            if not any(subnet.segment_id for subnet in record.dhcp.subnets):
-                copying = self._distributed.intersection(self._clients.get(network_id, ())) - scheduled
+            copying = self._distributed.intersection(self._client_hosts(network_id)) - scheduled
         before, after = self._serving.pop(network_id, frozenset()), scheduled | copying
         if after:
             self._serving[network_id] = after
@@ -109,6 +108,9 @@ class DhcpScope:
         for host in before | after:
             self._subscriptions.refer(host, ("dhcp agent", network_id), topics if host in after else NO_TOPICS)
         self._settle_copies(network_id, copying)
+
+    def _client_hosts(self, network_id: str) -> Iterator[str]:
+        return (host for host, _ in self._clients.get(network_id, ()))
 
     def _topics(self, network_id: str, record: NetworkRecord) -> Iterator[Topic]:
         yield "dhcp_network", network_id
@@ -119,15 +121,31 @@ class DhcpScope:
                     yield from (("dhcp_port", other) for other in ports.values())
 
     def _settle_copies(self, network_id: str, hosts: frozenset[str]) -> None:
-        port = min(self._dhcp_ports.get(network_id, {}).values(), key=lambda port: port.id, default=None)
-        copied = self._copied.pop(network_id, None)
-        if copied is not None and (port is None or port.id != copied):
-            self._ports.put_additional(copied, {})
-        copies = _copies(port, hosts) if port is not None else {}
-        if port is not None and (copies or port.id == copied):
-            self._ports.put_additional(port.id, copies)
-        if port is not None and copies:
-            self._copied[network_id] = port.id
+        copies = {port.id: _copies(port, several) for port, several in self._copied_to(network_id, hosts)}
+        copies = {key: by_host for key, by_host in copies.items() if by_host}
+        for key in self._copied.pop(network_id, frozenset()) - copies.keys():
+            self._ports.put_additional(key, {})
+        for key, by_host in copies.items():
+            self._ports.put_additional(key, by_host)
+        if copies:
+            self._copied[network_id] = frozenset(copies)
+
+    def _copied_to(self, network_id: str, hosts: frozenset[str]) -> Iterator[tuple[PortRecord, frozenset[str]]]:
+        """The DHCP ports that these hosts get copies of."""
+        ports = sorted(self._dhcp_ports.get(network_id, {}).values(), key=lambda port: port.id)
+        record = self._networks.get(network_id)
+        if not ports or not hosts or record is None or record.dhcp is None:
+            return
+        if not any(subnet.segment_id for subnet in record.dhcp.subnets):
+            yield ports[0], hosts
+            return
+        left = hosts
+        for port in ports:
+            segments = {bound.segment_id for bound in port.bound.values() if bound.active}
+            near = left.intersection(host for host, segment in self._clients[network_id] if segment in segments)
+            if near:
+                yield port, near
+            left -= near
 
 
 def _copies(port: PortRecord, hosts: frozenset[str]) -> dict[str, Port]:

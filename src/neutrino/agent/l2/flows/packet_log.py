@@ -12,7 +12,7 @@ deliver need not know about logs. All copies of a host pass one meter, in a clon
 packet itself goes on.
 
 What is accepted without a connection is not logged: packets of stateless groups, and ARP, DHCP and neighbour discovery.
-Hybrid ports are not filtered by flows, so they are not logged.
+Hybrid ports are not filtered by flows: iptables copies their packets (`hybrid/render.py`).
 """
 
 from collections.abc import Iterator, Mapping

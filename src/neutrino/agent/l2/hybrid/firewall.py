@@ -20,12 +20,14 @@ from typing import NamedTuple
 
 from neutrino.agent.l2.connections import ended_connections
 from neutrino.agent.l2.desired import Desired, LocalPort, Remotes
+from neutrino.agent.l2.flows.packet_log import logs_by_port
 from neutrino.agent.l2.hybrid import render
 from neutrino.agent.l2.local_vlans import allocate
 from neutrino.dataplane.conntrack.api import ConntrackError, ConntrackFlush, MarkingConntrack
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Iptables, IptablesError, Rule, Tables
 from neutrino.dataplane.netlink.api import Netlink, NetlinkError, SetDevice
 from neutrino.dataplane.netlink.values import HOST
+from neutrino.model.packet_log import ACCEPT, DROP
 
 LOG = logging.getLogger(__name__)
 # Lower ones are local VLANs, which the switch uses as zones; higher ones those of local IPs and of firewall groups.
@@ -83,6 +85,7 @@ class HybridFirewall:
     netlink: Netlink | None = None  # on the userspace datapath
     _filtered: frozenset[str] = frozenset()  # ports of the last reconciliation that succeeded
     _settled: object = None  # inputs of the last plan, if it was empty: the actual state is right for them
+    _cannot_log: bool = False  # the kernel has refused rules of logs
 
     def forget(self) -> None:
         """Read the actual state again before the next plan."""
@@ -101,10 +104,7 @@ class HybridFirewall:
                 )
                 missing = secured - self._filtered
                 return Unfiltered(missing, "the server has not sent its security groups yet") if missing else None
-            difference = self.plan(desired)
-            if difference:
-                LOG.debug("%s", difference.text())
-                self.apply(difference)
+            self._settle(desired)
         except (IptablesError, ConntrackError, NetlinkError, render.ConflictingPorts) as error:
             self.forget()  # what was applied before the failure is unknown
             # Ports that were filtered keep the filter they have.
@@ -112,13 +112,43 @@ class HybridFirewall:
         self._filtered = secured
         return None
 
+    def _settle(self, desired: Desired) -> None:
+        difference = self.plan(desired)
+        if not difference:
+            return
+        LOG.debug("%s", difference.text())
+        try:
+            self.apply(difference)
+        except IptablesError as error:
+            if not self._logging(desired):
+                raise
+            # Perhaps a kernel without NFLOG: ports are filtered all the same.
+            LOG.error("packets of hybrid ports are not logged until the agent is restarted: %s", error)
+            self._cannot_log = True
+            self.apply(self.plan(desired))
+
+    def _logging(self, desired: Desired) -> render.Logging:
+        if self._cannot_log:
+            return render.NO_LOGS
+        logs = logs_by_port(desired.host_state)
+        events = {
+            event: frozenset(
+                port.id
+                for port in desired.ports
+                if port.hybrid and port.secured and any(log.covers(event) for log in logs.get(port.id, ()))
+            )
+            for event in (ACCEPT, DROP)
+        }
+        return render.Logging(events[ACCEPT], events[DROP], desired.options.log_rate, desired.options.log_burst)
+
     def plan(self, desired: Desired) -> HybridPlan:
         """The changes from the actual state to the desired one; the actual state is read unless it is known to be right."""
         ports = tuple(port for port in desired.ports if port.hybrid)
         named = {rule.remote for port in ports for rule in port.rules if rule.remote is not None}
         remotes = {name: desired.remotes.get(name, frozenset()) for name in named}
         silent = frozenset(desired.problems)  # plugged ports that must not talk
-        inputs = ports, silent, remotes
+        logged = self._logging(desired)
+        inputs = ports, silent, remotes, logged
         if inputs == self._settled:
             return HybridPlan()
         rules = {family: self.iptables.read_rules(family) for family in render.FAMILIES}
@@ -130,7 +160,7 @@ class HybridFirewall:
         held = {port.id: by_device.get(render.port_device("tap", port.id), 0) for port in ports}
         zones = allocate((port.id for port in ports if render.is_tracked(port)), held, numbers=ZONES)
         kept = {port.id for port in ports if held[port.id] == zones.get(port.id)}
-        wanted = render.render(ports, blocked, remotes, zones)
+        wanted = render.render(ports, blocked, remotes, zones, logged)
         set_text, unused = plan_sets(wanted.sets, sets)
         difference = HybridPlan(
             settings=tuple(name for name, on in settings.items() if not on),

@@ -13,6 +13,9 @@ or leaves through. A packet out of an instance:
    the opening direction of a connection, the first one and all later ones, need a rule.
 4. No rule allows it: sg-fallback marks the connection and drops. A rule does: sg-chain clears the mark, and accepts.
 
+Of ports with logs, packets that open a connection and that a rule allows, and packets that are dropped for their source,
+their state or for want of a rule, are copied to netfilter's log, limited in rate (`Logging`).
+
 Into an instance it is the same with i<port>. As every packet of the opening direction needs a rule, removing a rule ends
 connections in both directions, as in the native firewall. ARP, neighbour advertisements and tags are checked on the
 integration bridge, as for other ports.
@@ -32,6 +35,7 @@ from neutrino.agent.l2.flows.firewall import NEIGHBOUR_IN, NEIGHBOUR_OUT, UNADDR
 from neutrino.caches import cached
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Rule, Tables, canonical_member
+from neutrino.model.packet_log import ACCEPT, DROP
 
 _DCCP, _UDPLITE = 33, 136
 # The match of a protocol's ports; UDP-Lite has none of its own.
@@ -54,6 +58,9 @@ PREROUTING = f"{PREFIX}PREROUTING"
 GROUPS = f"{PREFIX}sg-chain"
 FALLBACK = f"{PREFIX}sg-fallback"
 STATE = f"{PREFIX}state"
+LOG_CHAINS = {ACCEPT: f"{PREFIX}log-accept", DROP: f"{PREFIX}log-drop"}
+NFLOG_GROUP = 0x6E6C
+_FASTEST = 10_000  # a second: what the match "limit" can count
 
 _MARK = "neutrino:"
 _SETS = ("NIPv4", "NIPv6")
@@ -71,6 +78,22 @@ class ConflictingPorts(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
+class Logging:
+    """The ports whose accepted and dropped packets are copied to netfilter's log, by their ids."""
+
+    accepted: frozenset[str] = frozenset()
+    dropped: frozenset[str] = frozenset()
+    rate: int = 100  # packets a second, for each event and IP version
+    burst: int = 25
+
+    def __bool__(self) -> bool:
+        return bool(self.accepted or self.dropped)
+
+
+NO_LOGS = Logging()
+
+
+@dataclasses.dataclass(frozen=True)
 class DesiredRules:
     """The desired state: all our chains, rules in chains of others, and sets."""
 
@@ -80,7 +103,11 @@ class DesiredRules:
 
 
 def render(
-    ports: Sequence[LocalPort], blocked: Iterable[str], remotes: Remotes, zones: Mapping[str, int]
+    ports: Sequence[LocalPort],
+    blocked: Iterable[str],
+    remotes: Remotes,
+    zones: Mapping[str, int],
+    logging: Logging = NO_LOGS,
 ) -> DesiredRules:
     """The desired state for hybrid ports. `blocked`: ids of ports that must not talk."""
     silent = sorted(blocked)
@@ -91,7 +118,7 @@ def render(
     tables = {
         family: {
             "raw": _marked({PREROUTING: _tracking(ports, zones, family)}),
-            "filter": _marked(_filtering(ports, silent, family)),
+            "filter": _marked(_filtering(ports, silent, family, logging)),
         }
         for family in FAMILIES
     }
@@ -131,7 +158,9 @@ def is_tracked(port: LocalPort) -> bool:
 # --- filtering ---
 
 
-def _filtering(ports: Sequence[LocalPort], silent: Iterable[str], family: int) -> dict[str, list[Line]]:
+def _filtering(
+    ports: Sequence[LocalPort], silent: Iterable[str], family: int, logging: Logging
+) -> dict[str, list[Line]]:
     forward, arriving = [_NOT_BRIDGED], [_NOT_BRIDGED]
     groups: list[Line] = []
     chains: dict[str, list[Line]] = {}
@@ -146,7 +175,7 @@ def _filtering(ports: Sequence[LocalPort], silent: Iterable[str], family: int) -
         forward += [(into, GROUPS), (out, GROUPS)]
         arriving.append((out, port_chain("o", port.id)))
         groups += [(into, port_chain("i", port.id)), (out, port_chain("o", port.id))]
-        chains |= _render_port(port, family)
+        chains |= _render_port(port, family, logging)
     # Here the ports' chains have allowed the packet.
     allowed_again = f"-m conntrack --ctdir ORIGINAL -m connmark --mark {ENDED:#x}"
     groups += [(allowed_again, "CONNMARK --set-xmark 0x0/0xffffffff"), ("", "ACCEPT")]
@@ -163,7 +192,15 @@ def _filtering(ports: Sequence[LocalPort], silent: Iterable[str], family: int) -
         # Packets that no rule allows. If they are of a connection, the rule that had allowed it is gone.
         FALLBACK: [("", f"CONNMARK --set-xmark {ENDED:#x}/0xffffffff"), ("", "DROP")],
         **chains,
+        **(_logging(logging) if logging else {}),
     }
+
+
+def _logging(logging: Logging) -> dict[str, list[Line]]:
+    """Chains that copy a packet and return: the agent finds its port by the bridge's device, the event by the prefix."""
+    limit = f"-m limit --limit {min(logging.rate, _FASTEST)}/second --limit-burst {min(logging.burst, _FASTEST)}"
+    target = f"NFLOG --nflog-group {NFLOG_GROUP} --nflog-prefix"
+    return {chain: [(limit, f"{target} {event}")] for event, chain in LOG_CHAINS.items()}
 
 
 def _to(port_id: str) -> str:
@@ -175,7 +212,7 @@ def _from(port_id: str) -> str:
     return f"-m physdev --physdev-in {port_device('tap', port_id)}"
 
 
-def _render_port(port: LocalPort, family: int) -> dict[str, list[Line]]:
+def _render_port(port: LocalPort, family: int, logging: Logging) -> dict[str, list[Line]]:
     client, server = _DHCP[family]
     request, reply = _udp(client, server), _udp(server, client)
     sources = port_chain("s", port.id)
@@ -185,9 +222,9 @@ def _render_port(port: LocalPort, family: int) -> dict[str, list[Line]]:
         out += [(_icmp(134, 6), "DROP"), *((_icmp(kind, 6), "RETURN") for kind in NEIGHBOUR_OUT)]
         into += ((_icmp(kind, 6), "RETURN") for kind in NEIGHBOUR_IN)
     return {
-        port_chain("i", port.id): [*into, *_rules(port, family, "ingress")],
-        port_chain("o", port.id): [*out, *_rules(port, family, "egress")],
-        sources: [*_sources(port, family)],
+        port_chain("i", port.id): [*into, *_rules(port, family, "ingress", logging)],
+        port_chain("o", port.id): [*out, *_rules(port, family, "egress", logging)],
+        sources: [*_sources(port, family), *_log_drop(port, logging), ("", "DROP")],
     }
 
 
@@ -202,22 +239,32 @@ def _sources(port: LocalPort, family: int) -> Iterator[Line]:
     for mac in sorted(port.macs):
         for match in unaddressed:
             yield f"{match} -m mac --mac-source {mac}", "RETURN"
-    yield "", "DROP"
 
 
-def _rules(port: LocalPort, family: int, direction: str) -> Iterator[Line]:
+def _rules(port: LocalPort, family: int, direction: str, logging: Logging) -> Iterator[Line]:
     def allow(*, stateful: bool) -> Iterator[Line]:
         for rule in _rules_of(port, family, stateful=stateful):
             match = render_match(rule) if rule.direction == direction else None
-            if match is not None:
-                yield match, "RETURN"
+            if match is None:
+                continue
+            if stateful and port.id in logging.accepted:
+                yield f"{match} -m conntrack --ctstate NEW".lstrip(), LOG_CHAINS[ACCEPT]
+            yield match, "RETURN"
 
     yield from allow(stateful=False)
     if is_tracked(port):
+        yield from _log_drop(port, logging, "-m conntrack --ctstate INVALID")
+        yield from _log_drop(port, logging, f"-m conntrack --ctdir REPLY -m connmark --mark {ENDED:#x}")
         yield "-m conntrack --ctstate INVALID,RELATED", STATE
         yield "-m conntrack --ctstate ESTABLISHED --ctdir REPLY", STATE
         yield from allow(stateful=True)
+    yield from _log_drop(port, logging)
     yield "", FALLBACK
+
+
+def _log_drop(port: LocalPort, logging: Logging, match: str = "") -> Iterator[Line]:
+    if port.id in logging.dropped:
+        yield match, LOG_CHAINS[DROP]
 
 
 def _rules_of(port: LocalPort, family: int, *, stateful: bool) -> list[EffectiveRule]:

@@ -2,6 +2,7 @@
 
 It has no default route. After the main table, which has the router's own subnets, rules by source decide:
 
+    57480   from a subnet to a VPN peer (`vpn`) → the subnet's own table, as below
     57481   from an address with a floating IP here → table 16, through rfp-… into `fip-…`
     ……      from a subnet that a BGP speaker announces → the same
     ……      from any other address of a subnet → the subnet's own table, to `snat-…` (its sg-… port)
@@ -52,7 +53,7 @@ class DistributedRouting(L3Extension):
             return Contribution(sysctls=sysctls, device_prefixes=(SNAT_PORT,))
         # The main table has the router's own subnets and comes first, so only packets to the outside reach these.
         routes, rules, has_link = [], [], namespace.link is not None
-        for interface, own, central in _by_snat(namespace.whole):
+        for interface, own, central in by_snat(namespace.whole):
             table, everything = snat_table(own.cidr), "0.0.0.0/0" if own.version == 4 else "::/0"
             routes.append(route(everything, device(INTERNAL, interface.id), central.ip_address, table=table))
             # Rules of floating IPs come first, whatever the subnet.
@@ -101,7 +102,7 @@ def snat_table(cidr: str) -> int:
     return _FIRST_FREE | zlib.crc32(str(network).encode()) | 1 << 31
 
 
-def _by_snat(router: Router) -> Iterator[tuple[RouterInterface, RouterAddress, RouterAddress]]:
+def by_snat(router: Router) -> Iterator[tuple[RouterInterface, RouterAddress, RouterAddress]]:
     """An interface, its address, and the address of `snat-…` on the same subnet."""
     if router.gateway is None:
         return

@@ -8,8 +8,8 @@ While there is no tunnel, because the peer is down or the connection is disabled
 clear: `vpn_forward` drops it. In the same way a packet from outside that pretends to be of a peer's subnet is dropped,
 unless it has come by a tunnel.
 
-In `qrouter-…` of a distributed router the same is true of `rfp-…`: an instance with a floating IP of this host does not
-reach peers, as its packets do not pass the namespace that ends tunnels.
+In `qrouter-…` of a distributed router the same is true of `rfp-…`. Tunnels end in `snat-…`, so packets to peers are routed
+there before the rules of floating IPs send them out by this host.
 """
 
 import ipaddress
@@ -18,6 +18,8 @@ from itertools import groupby
 from typing import Final
 
 from neutrino.agent.l3.extension_api import SNAT, Contribution, L3Extension, RouterNamespace, quoted
+from neutrino.agent.l3.parts.distributed import FLOATING_PRIORITY, by_snat, snat_table
+from neutrino.dataplane.netlink.values import Rule, rule
 from neutrino.dataplane.nft.api import Chain, Hook, Table
 from neutrino.model.vpn import VpnConnection
 
@@ -35,7 +37,27 @@ class Vpn(L3Extension):
             return Contribution()
         exempt = SNAT.chain(_exempt(tunnels))
         drops = Chain("vpn_forward", tuple(_drops(namespace, tunnels)), _FORWARD)
-        return Contribution(tables=(Table((exempt,), family="ip"), Table((drops,))), others_tables=(CHARON_TABLE,))
+        return Contribution(
+            tables=(Table((exempt,), family="ip"), Table((drops,))),
+            rules=tuple(_to_snat(namespace, tunnels)),
+            others_tables=(CHARON_TABLE,),
+        )
+
+
+def _to_snat(namespace: RouterNamespace, tunnels: Iterable[VpnConnection]) -> Iterator[Rule]:
+    """In `qrouter-…` of a distributed router: to peers by the namespace that ends tunnels, whatever the floating IPs."""
+    if not namespace.whole.distributed or namespace.kind != "router":
+        return
+    pairs = {(here, there) for each in tunnels for here in each.local_cidrs for there in each.peer_cidrs}
+    for _, own, _ in by_snat(namespace.whole):
+        subnet = ipaddress.ip_network(own.cidr)
+        for here, there in sorted(pairs):
+            local, peer = (ipaddress.ip_network(each, strict=False) for each in (here, there))
+            if {local.version, peer.version} == {subnet.version} and local.overlaps(subnet):
+                source = max(
+                    local, subnet, key=lambda each: each.prefixlen
+                )  # of two that overlap, the one in the other
+                yield rule(FLOATING_PRIORITY - 1, source=str(source), destination=str(peer), table=snat_table(own.cidr))
 
 
 def _exempt(tunnels: Iterable[VpnConnection]) -> Iterator[str]:

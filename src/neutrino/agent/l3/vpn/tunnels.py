@@ -13,7 +13,7 @@ import contextlib
 import logging
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -36,6 +36,7 @@ DIRECTORY = "vpn"
 CONFIGURATION, SECRET = "strongswan.conf", "secret"
 EVENTS = ("ike-updown", "child-updown")
 RETRY_SECONDS = 10.0  # before a connection without a tunnel is initiated again
+NEGOTIATION_SECONDS = 10.0  # before a new connection without a tunnel is reported as down
 NOTHING: Mapping[str, str] = MappingProxyType({})
 MAX_SOCKET_PATH = 107  # of a Unix socket
 
@@ -50,6 +51,7 @@ class _Charon:
     watching: asyncio.Task[None] | None = None
     desired: dict[str, Loaded] = field(default_factory=dict)  # by name, without those that charon refuses
     refused: dict[str, str] = field(default_factory=dict)  # why charon does not take a connection, by its id
+    negotiating: dict[str, float] = field(default_factory=dict)  # until when a new one may lack a tunnel, by its id
 
 
 @dataclass
@@ -120,13 +122,16 @@ class Tunnels:
         await asyncio.to_thread(self._prepare, router.id)
         await self.supervisor.ensure(self._service(router), complete=complete)
         charon = self._charons.setdefault(router.id, _Charon(router))
-        charon.router = router
         if charon.vici is None or charon.vici.is_closed or charon.watching is None or charon.watching.done():
             await self._connect(router.id, charon)
         assert charon.vici is not None, "it is connected"
         desired = connections(router, await asyncio.to_thread(self._secret, router.id))
-        charon.refused = await self._apply(charon.vici, desired, complete=complete)
-        charon.desired = {name: each for name, each in desired.items() if each.connection_id not in charon.refused}
+        refused, added = await self._apply(charon.vici, desired, complete=complete)
+        # At once, as statuses are reported meanwhile: what is not loaded yet is not down.
+        charon.router, charon.refused = router, refused
+        charon.desired = {name: each for name, each in desired.items() if each.connection_id not in refused}
+        until = asyncio.get_running_loop().time() + NEGOTIATION_SECONDS
+        charon.negotiating |= {connection_id(name): until for name in added}
         charon.changed.set()  # its statuses are read and reported
         return [f"VPN connection {key}: {text}" for key, text in charon.refused.items()]
 
@@ -148,6 +153,7 @@ class Tunnels:
             charon.watching.cancel()
         if charon.vici is not None:
             await charon.vici.close()
+        charon.changed.clear()
         charon.vici = await Vici.open(self._base / router_id / SOCKET, lambda event: charon.changed.set())
         await charon.vici.register(*EVENTS)
         charon.watching = asyncio.create_task(self._watch(router_id, charon, charon.vici), name=f"vpn {router_id}")
@@ -163,8 +169,10 @@ class Tunnels:
         if charon.vici is not None:
             await charon.vici.close()
 
-    async def _apply(self, vici: Vici, desired: dict[str, Loaded], *, complete: bool) -> dict[str, str]:
-        """Why charon refuses connections, by their ids."""
+    async def _apply(
+        self, vici: Vici, desired: dict[str, Loaded], *, complete: bool
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Why charon refuses connections, by their ids; and the names of those that it was given."""
         actual = (await vici.command("get-conns")).get("conns", [])
         changes = plan(desired, actual, complete=complete)
         # Compared by themselves: charon could choose a key that an agent left behind for a new connection to the peer.
@@ -187,19 +195,23 @@ class Tunnels:
                     await vici.command("unload-shared", {"id": name})
         for line in changes.lines:
             LOG.info("%s", line)
-        return refused
+        return refused, changes.added
 
     async def _watch(self, router_id: str, charon: _Charon, vici: Vici) -> None:
         """Reports statuses when charon tells of a change, and initiates connections that have no tunnel."""
         closed = asyncio.create_task(vici.wait_closed())
         retry_at: float | None = None  # not anew with each change: the router may be reconciled more often
         try:
+            await _wait_until(charon.changed, closed, None)  # until it has been given its connections
             while not vici.is_closed:
                 charon.changed.clear()
                 associations = await vici.stream("list-sas", "list-sa", {"noblock": "yes"})
-                self._report(charon.router, installed(associations), charon.refused)
+                now = asyncio.get_running_loop().time()
+                charon.negotiating = {key: until for key, until in charon.negotiating.items() if now < until}
+                self._report(charon.router, installed(associations), charon.refused, charon.negotiating)
                 retry_at = await self._retry(charon, vici, associations, retry_at)
-                await _wait_until(charon.changed, closed, retry_at)
+                at = None if retry_at is None else min([retry_at, *charon.negotiating.values()])
+                await _wait_until(charon.changed, closed, at)
         except ViciError as error:
             LOG.info("charon of router %s: %s", router_id, error)
         finally:
@@ -224,8 +236,18 @@ class Tunnels:
 
     # --- statuses ---------------------------------------------------------------------------------------------------
 
-    def _report(self, router: Router, names: frozenset[str], refused: Mapping[str, str] = NOTHING) -> None:
-        """`names`: of connections with a tunnel; `refused`: why others cannot have one, by their ids."""
+    def _report(
+        self,
+        router: Router,
+        names: frozenset[str],
+        refused: Mapping[str, str] = NOTHING,
+        negotiating: Collection[str] = (),
+    ) -> None:
+        """`names`: of connections with a tunnel; `refused`: why others cannot have one, by their ids.
+
+        A connection that is being set up for the first time is not down: clients wait while it is PENDING, and Heat
+        gives up when it sees another status than ACTIVE after that.
+        """
         known = self._reported.setdefault(router.id, {})
         objects = {each.id: each for service in router.vpn_services for each in service.connections}
         found = statuses(router, names, refused)
@@ -235,6 +257,8 @@ class Tunnels:
         for gone in known.keys() - found.keys():
             del known[gone]
         for (kind, key), status in found.items():
+            if kind == CONNECTION and status == DOWN and key in negotiating:
+                continue
             value = (status, objects.get(key))
             if known.get((kind, key)) != value:
                 known[kind, key] = value

@@ -149,6 +149,8 @@ def _match(option: str, value: str, sets: Mapping[str, AddressSet], packet: Brid
         case "--mark":
             number, _, mask = value.partition("/")
             return packet.mark & int(mask or "0xffffffff", 0) == int(number, 0)
+        case "--limit" | "--limit-burst":  # of logs: what is not logged goes on too
+            return True
         case "--match-set":
             name, _, side = value.partition(" ")
             own = packet.source if side.startswith("src") else packet.destination

@@ -12,6 +12,7 @@ from neutrino.server.feed.readers.l2 import networks_of_subnets
 from neutrino.server.feed.readers.metering import metered_routers
 from neutrino.server.feed.readers.routers import announced_routers, distributed_routers_of, routers_of, shared_ports
 from neutrino.server.feed.readers.taps import tapped_with
+from neutrino.server.feed.readers.trunks import subports_of
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.stores import Reader
 
@@ -45,7 +46,7 @@ def read_changed(
     ids["router"] |= dict.fromkeys(distributed_routers_of(connection, ports, lost, agents))
     ids["router"] |= dict.fromkeys(announced_routers(connection) if named else ())
     ids["port"] |= dict.fromkeys(shared_ports(connection, list(ids["router"])))
-    ids["port"] |= dict.fromkeys(tapped_with(connection, ports))
+    ids["port"] |= dict.fromkeys((*tapped_with(connection, ports), *subports_of(connection, ports)))
     ids["router"] |= dict.fromkeys(metered_routers(connection, list(ids["metering_label"])))
     rules, policies = list(ids["firewall_rule"]), list(ids["firewall_policy"])
     ids["firewall_group"] |= dict.fromkeys(groups_of(connection, rules, policies))

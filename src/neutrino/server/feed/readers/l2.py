@@ -1,5 +1,6 @@
 """Reads the objects of the L2 and DHCP roles: networks, ports, security groups, and agents as other hosts see them."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -19,7 +20,7 @@ from neutrino.server.feed.readers.firewalls import PORT_GROUP
 from neutrino.server.feed.readers.routers import RouterHosts, read_router_hosts
 from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, grouped, read_ids, read_rows, select, texts
 from neutrino.server.feed.readers.taps import read_taps
-from neutrino.server.feed.readers.trunks import NO_TRUNK, read_trunks
+from neutrino.server.feed.readers.trunks import NO_TRUNK, read_inactive_hosts, read_trunks
 from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord
 from neutrino.server.feed.reports.rules import tunnel_address
 from neutrino.server.ipam.delegated import PROVISIONAL
@@ -105,13 +106,14 @@ def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortReco
     segments = {_segment_of(b.levels) for each in bindings.values() for b in each} if ids is not None else None
     tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
     hosts = read_router_hosts(connection, ids)
-    trunks = read_trunks(connection, ids)
+    trunks, prepared = read_trunks(connection, ids), read_inactive_hosts(connection, ids)
     local_ips = grouped(connection, _LOCAL_IPS, _la.fixed_port_id, ids, _local_ip)
     taps = read_taps(connection, ids)
     for row in read_rows(connection, _PORTS, _p.id, ids):
         further = {**trunks.get(row.id, NO_TRUNK), "local_ips": tuple(local_ips.get(row.id, ()))}
         further["taps"] = taps.get(row.id)
-        yield row.id, _record(row, bindings.get(row.id, ()), tunnels, hosts, further)
+        record = _record(row, bindings.get(row.id, ()), tunnels, hosts, further)
+        yield row.id, _inactive_on(record, prepared[row.id]) if row.id in prepared else record
 
 
 def _local_ip(row: Any) -> m.LocalIp:
@@ -192,6 +194,15 @@ def _bound(port: m.Port, binding: Any) -> m.Port:
         vnic_type=intern(binding.vnic_type),
         hybrid_plug=_is_hybrid(binding.vif_details),
     )
+
+
+def _inactive_on(record: PortRecord, hosts: Sequence[str]) -> PortRecord:
+    """A subport as it is bound, and inactive on hosts that its parent may migrate to, or has left."""
+    active = next((port for port in record.bound.values() if port.active), None)
+    if active is None:
+        return record
+    others = {host: msgspec.structs.replace(active, host=host, active=False) for host in hosts}
+    return dataclasses.replace(record, bound=others | record.bound)
 
 
 def _replicated(bound: dict[str, m.Port], hosts: frozenset[str]) -> dict[str, m.Port]:

@@ -1,17 +1,31 @@
-"""Reads which ports are parents or subports of trunks: for the ports of the L2 role."""
+"""Reads which ports are parents or subports of trunks: for the ports of the L2 role.
 
-from collections.abc import Mapping
+Subports have no bindings of their own for a live migration. Where their parent has an inactive one, the host gets them
+as inactive too, to prepare their patches before the instance arrives.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
-from neutrino.server.feed.readers.rows import Ids, read_rows
+from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
-_t, _s = t.trunks.c, t.trunk_subports.c
+_t, _s, _b = t.trunks.c, t.trunk_subports.c, t.port_bindings.c
 _PARENTS = sa.select(_t.port_id, _t.id)
 _SUBPORTS = sa.select(_s.port_id, _s.trunk_id, _s.segmentation_id)
+_WITH_PARENTS = sa.select(_s.port_id).join(t.trunks, _t.id == _s.trunk_id)
+_INACTIVE = (
+    sa.select(_s.port_id, _b.host)
+    .join(t.trunks, _t.id == _s.trunk_id)
+    .join(t.port_bindings, _b.port_id == _t.port_id)
+    .where(_b.status == "INACTIVE", _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]), _b.host != "")
+)
 NO_TRUNK: Final[Mapping[str, Any]] = {}
 
 
@@ -23,3 +37,13 @@ def read_trunks(connection: Connection, ids: Ids) -> dict[str, Mapping[str, Any]
     for row in read_rows(connection, _SUBPORTS, _s.port_id, ids):
         found[row.port_id] = {"trunk_id": row.trunk_id, "trunk_vlan": row.segmentation_id}
     return found
+
+
+def subports_of(connection: Connection, port_ids: Sequence[str]) -> set[str]:
+    """The subports of those of the ports that are parents."""
+    return read_ids(connection, _WITH_PARENTS, _t.port_id, port_ids)
+
+
+def read_inactive_hosts(connection: Connection, ids: Ids) -> defaultdict[str, list[str]]:
+    """The hosts where the parent of a subport has an inactive binding, by subport."""
+    return grouped(connection, _INACTIVE, _s.port_id, ids, attrgetter("host"))

@@ -4,8 +4,8 @@
     dhcp_distributed, and is enabled         that agent alone: DHCP requests do not leave such a host
     anything else                            the agents that the network is scheduled to; one of them is enough
 
-On a routed network only agents on the port's segment count: those whose host has a DHCP port on one of its subnets. A
-distributed agent is one like the others there.
+On a routed network only agents on the port's segment count: those whose host has a DHCP port on one of its subnets, and the
+distributed agent of the port's host, which has a copy of one.
 
 A disabled agent gives no leases, and ports do not wait for a dead one. A network that is scheduled to no agent has no DHCP
 port, and so no distributed copy of one either.
@@ -28,16 +28,18 @@ from neutrino.server.ipam.delegated import PROVISIONAL
 BATCH = 1000  # ids in one statement
 _a, _b, _s = t.agents.c, t.network_dhcp_agents.c, t.subnets.c
 _al, _p = t.ip_allocations.c, t.ports.c
-_server, _subnet = t.ip_allocations.alias(), t.subnets.alias().c
-# The agent's host has a DHCP port on the subnet.
+_server = t.ip_allocations.alias()
+# The subnet has a DHCP port, on the agent's host, or elsewhere if the port's own host has the agent.
 _SERVES_SUBNET = sa.exists().where(
-    _al.subnet_id == _s.id, _al.port_id == _p.id, _p.device_owner == DHCP_OWNER, _p.host == _a.host
+    _al.subnet_id == _s.id,
+    _al.port_id == _p.id,
+    _p.device_owner == DHCP_OWNER,
+    sa.or_(_p.host == _a.host, _a.host == sa.bindparam("on_host")),
 )
-_IS_ROUTED = sa.exists().where(_subnet.network_id == sa.bindparam("network"), _subnet.segment_id.is_not(None))
 _COLUMNS = (_a.id, _a.host, _a.admin_state_up, _a.heartbeat_timestamp, _a.configurations)
 # The agents that a network is scheduled to and the one of a port's host, in one query: every port that is bound runs it.
 _CONCERNED = (
-    sa.select(*_COLUMNS, _b.network_id.is_not(None).label("scheduled"), _IS_ROUTED.label("routed"))
+    sa.select(*_COLUMNS, _b.network_id.is_not(None).label("scheduled"))
     .select_from(
         t.agents.outerjoin(
             t.network_dhcp_agents, sa.and_(_b.agent_id == _a.id, _b.network_id == sa.bindparam("network"))
@@ -127,7 +129,7 @@ def without_live_provider(connection: Connection, ports: Sequence[WaitingPort], 
     def is_served(port: WaitingPort) -> bool:
         near = servers.get(port.port_id)  # None: not on a routed network
         able = [agent for agent in scheduled[port.network_id] if near is None or agent.host in near]
-        providers = choose_providers(able, on_host.get(port.host) if near is None else None)
+        providers = choose_providers(able, on_host.get(port.host))
         return any(agent.heartbeat >= cutoff for agent in providers)
 
     return [port for port in ports if not is_served(port)]
@@ -147,8 +149,6 @@ def _servers_on_segments(connection: Connection, port_ids: Sequence[str]) -> dic
 def _providers(rows: Sequence[Any], host: str) -> list[DhcpAgent]:
     known = [(row.scheduled, _agent(row)) for row in rows]
     on_host = next((agent for _, agent in known if agent.host == host), None)
-    if known and rows[0].routed:  # there are no copies of DHCP ports
-        on_host = None
     return choose_providers([agent for scheduled, agent in known if scheduled], on_host)
 
 

@@ -18,7 +18,7 @@ from neutrino.server.trace.steps import nat
 from neutrino.server.trace.steps.filters import EGRESS, INGRESS, TCP, firewall_group
 from neutrino.server.trace.steps.parts import SNAT, Part, central_part, check_agent
 from neutrino.server.trace.steps.switching import check_mtu, switch_to
-from neutrino.server.trace.steps.vpn import drop_in_clear, enters_tunnel
+from neutrino.server.trace.steps.vpn import enters_tunnel, find_connection
 from neutrino.server.trace.steps.walk import Subject, Walk, contains, of_port, of_router, same
 
 METADATA = ("169.254.169.254", "fe80::a9fe:a9fe")
@@ -163,8 +163,8 @@ def _outward(walk: Walk, part: Part, entry: RouterInterface | None, translated: 
     known = walk.snapshot.hosts.get(part.host)
     reaches = known is not None and known.agent_mode in EXTERNAL_MODES
     is_direct = reaches and any(contains(cidr, walk.packet.source) for cidr in base.direct_prefixes)
-    if (has_fip or is_direct) and part.outside is not None:
-        drop_in_clear(walk, part)
+    to_peer = find_connection(walk, part) is not None
+    if (has_fip or is_direct) and part.outside is not None and not to_peer:
         what = "the floating IP is translated" if has_fip else "its subnet is announced by BGP, and leaves untranslated"
         text = f"{subject.title} is distributed: {what} on host {part.host}."
         public = f"{subject.title} is distributed: {what} on the host of its port."
@@ -180,11 +180,12 @@ def _outward(walk: Walk, part: Part, entry: RouterInterface | None, translated: 
     if port is None:
         text = f"{subject.title} has no SNAT port on the sender's subnet."
         walk.drops("route", subject, Cause.NO_ROUTE, text)
+    which = "packets to VPN peers" if to_peer else "without a floating IP, packets"
     walk.changes(
         "dvr",
         subject,
-        f"{subject.title} is distributed: without a floating IP, packets leave by its SNAT part on host {central.host}.",
-        f"{subject.title} is distributed: without a floating IP, packets leave by its SNAT part.",
+        f"{subject.title} is distributed: {which} leave by its SNAT part on host {central.host}.",
+        f"{subject.title} is distributed: {which} leave by its SNAT part.",
         eth_dst=port.mac_address,
         ttl=walk.packet.ttl - 1,
     )

@@ -34,14 +34,6 @@ def enters_tunnel(walk: Walk, part: Part) -> bool:
     return True
 
 
-def drop_in_clear(walk: Walk, part: Part) -> None:
-    """Of a distributed router: what would leave by a floating IP of the host does not pass the end of its tunnels."""
-    found = find_connection(walk, part)
-    if found is not None:
-        text = f"It would leave by a floating IP in clear, not by IPsec site connection {found.id}."
-        walk.drops("vpn", _of_connection(found, part), Cause.VPN_DOWN, text)
-
-
 def _of_connection(connection: VpnConnection, part: Part) -> Subject:
     """With the project of the router: who owns that sees the step."""
     return Subject("ipsec_site_connection", connection.id, project_id=part.router.router.project_id)
