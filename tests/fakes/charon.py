@@ -12,7 +12,9 @@ from neutrino.dataplane.vici.protocol import Packet, Type, decode, encode
 
 
 class FakeCharon:
-    """`up`: the names of connections with a tunnel; `refuses`: a text in what it does not take."""
+    """`up`: the names of connections with a tunnel; `refuses`: a text in what it does not take; `unanswered`: the
+    beginning of names of connections whose peer does not answer.
+    """
 
     def __init__(self) -> None:
         self.connections: dict[str, Mapping[str, Any]] = {}
@@ -21,6 +23,7 @@ class FakeCharon:
         self.initiated: list[tuple[str, str]] = []
         self.terminated: list[str] = []
         self.refuses = ""
+        self.unanswered = ""
         self._writers: list[asyncio.StreamWriter] = []
         self._registered: set[str] = set()
         self._server: asyncio.Server | None = None
@@ -64,9 +67,13 @@ class FakeCharon:
         if packet.name == "list-sas":
             return [
                 *(Packet(Type.EVENT, "list-sa", self._association(name)) for name in self.up),
+                *(Packet(Type.EVENT, "list-sa", {name: {"state": "CONNECTING"}}) for name in self._calling()),
                 Packet(Type.RESPONSE),
             ]
         return [Packet(Type.RESPONSE, "", self._command(packet.name, packet.message))]
+
+    def _calling(self) -> list[str]:
+        return [name for name in self.connections if self.unanswered and name.startswith(self.unanswered)]
 
     def _association(self, name: str) -> Mapping[str, Any]:
         return {name: {"state": "ESTABLISHED", "child-sas": {"net-0-1": {"name": "net-0", "state": "INSTALLED"}}}}

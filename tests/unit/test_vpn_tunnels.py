@@ -107,6 +107,21 @@ def test_a_connection_is_not_down_before_it_could_be_up(state: Path, monkeypatch
     run(test())
 
 
+def test_a_connection_is_not_down_while_its_peer_may_be_new_too(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+
+    async def test() -> None:
+        async with host(state) as here:
+            here.charon.unanswered = "c1."
+            await here.ensure(with_vpn(tunnel("c1"), tunnel("c2")))
+            await here.reported(("s1", "ACTIVE"), ("c2", "DOWN"))
+            assert here.newest("c1") == ""
+            here.charon.unanswered = ""  # the peer has refused it
+            await here.reported(("c1", "DOWN"))
+
+    run(test())
+
+
 def test_connections_are_loaded_once_and_statuses_follow_events(state: Path) -> None:
     async def test() -> None:
         async with host(state) as here:

@@ -8,7 +8,7 @@ from neutrino.model.routing import Router
 
 ACTIVE, DOWN, ERROR = "ACTIVE", "DOWN", "ERROR"
 SERVICE, CONNECTION = "vpnservice", "ipsec_site_connection"  # as their statuses are reported
-_CONNECTED = "ESTABLISHED"
+_CONNECTED, _CONNECTING = "ESTABLISHED", "CONNECTING"
 
 
 class Plan(NamedTuple):
@@ -37,6 +37,12 @@ def installed(associations: Iterable[Mapping[str, Any]]) -> frozenset[str]:
         for name, ike in answer.items()
         if any(child.get("state") == "INSTALLED" for child in ike.get("child-sas", {}).values())
     )
+
+
+def connecting(associations: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The ids of connections whose peer has not answered yet."""
+    found = (item for answer in associations for item in answer.items())
+    return frozenset(connection_id(name) for name, ike in found if ike.get("state") == _CONNECTING)
 
 
 def to_initiate(desired: Mapping[str, Loaded], associations: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

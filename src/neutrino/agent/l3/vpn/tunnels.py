@@ -21,7 +21,17 @@ from types import MappingProxyType
 from neutrino import private
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import gateway_namespace
-from neutrino.agent.l3.vpn.plan import ACTIVE, CONNECTION, DOWN, SERVICE, installed, plan, statuses, to_initiate
+from neutrino.agent.l3.vpn.plan import (
+    ACTIVE,
+    CONNECTION,
+    DOWN,
+    SERVICE,
+    connecting,
+    installed,
+    plan,
+    statuses,
+    to_initiate,
+)
 from neutrino.agent.l3.vpn.render import SOCKET, Loaded, connection_id, connections, render_charon, served
 from neutrino.agent.role import RoleFeed
 from neutrino.agent.supervisor import Service, Supervisor, write_file
@@ -37,6 +47,7 @@ CONFIGURATION, SECRET = "strongswan.conf", "secret"
 EVENTS = ("ike-updown", "child-updown")
 RETRY_SECONDS = 10.0  # before a connection without a tunnel is initiated again
 NEGOTIATION_SECONDS = 10.0  # before a new connection without a tunnel is reported as down
+LONGEST_NEGOTIATION = 60.0  # the same, while its peer does not answer: it may be new too
 NOTHING: Mapping[str, str] = MappingProxyType({})
 MAX_SOCKET_PATH = 107  # of a Unix socket
 
@@ -51,7 +62,7 @@ class _Charon:
     watching: asyncio.Task[None] | None = None
     desired: dict[str, Loaded] = field(default_factory=dict)  # by name, without those that charon refuses
     refused: dict[str, str] = field(default_factory=dict)  # why charon does not take a connection, by its id
-    negotiating: dict[str, float] = field(default_factory=dict)  # until when a new one may lack a tunnel, by its id
+    negotiating: dict[str, float] = field(default_factory=dict)  # ids of new connections, and since when
 
 
 @dataclass
@@ -130,8 +141,8 @@ class Tunnels:
         # At once, as statuses are reported meanwhile: what is not loaded yet is not down.
         charon.router, charon.refused = router, refused
         charon.desired = {name: each for name, each in desired.items() if each.connection_id not in refused}
-        until = asyncio.get_running_loop().time() + NEGOTIATION_SECONDS
-        charon.negotiating |= {connection_id(name): until for name in added}
+        now = asyncio.get_running_loop().time()
+        charon.negotiating |= {connection_id(name): now for name in added}
         charon.changed.set()  # its statuses are read and reported
         return [f"VPN connection {key}: {text}" for key, text in charon.refused.items()]
 
@@ -206,12 +217,10 @@ class Tunnels:
             while not vici.is_closed:
                 charon.changed.clear()
                 associations = await vici.stream("list-sas", "list-sa", {"noblock": "yes"})
-                now = asyncio.get_running_loop().time()
-                charon.negotiating = {key: until for key, until in charon.negotiating.items() if now < until}
+                charon.negotiating = _still_negotiating(charon.negotiating, associations)
                 self._report(charon.router, installed(associations), charon.refused, charon.negotiating)
                 retry_at = await self._retry(charon, vici, associations, retry_at)
-                at = None if retry_at is None else min([retry_at, *charon.negotiating.values()])
-                await _wait_until(charon.changed, closed, at)
+                await _wait_until(charon.changed, closed, retry_at)
         except ViciError as error:
             LOG.info("charon of router %s: %s", router_id, error)
         finally:
@@ -290,6 +299,14 @@ class Tunnels:
             log_file=str(directory / "log"),
             environment={"STRONGSWAN_CONF": str(directory / CONFIGURATION)},
         )
+
+
+def _still_negotiating(since: Mapping[str, float], associations: list[Message]) -> dict[str, float]:
+    """Without those that have had a tunnel, and those that had time enough for one."""
+    now = asyncio.get_running_loop().time()
+    up, unanswered = {connection_id(name) for name in installed(associations)}, connecting(associations)
+    longest = {key: LONGEST_NEGOTIATION if key in unanswered else NEGOTIATION_SECONDS for key in since}
+    return {key: began for key, began in since.items() if key not in up and now < began + longest[key]}
 
 
 async def _wait_until(changed: asyncio.Event, closed: asyncio.Task[None], at: float | None) -> None:
