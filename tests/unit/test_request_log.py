@@ -1,10 +1,84 @@
-"""The log line of a request."""
+"""The client's address and the log line of a request: neither can be chosen by the client."""
 
 from __future__ import annotations
+
+import logging
+import queue
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from neutrino.server import requests
+from neutrino.server.config import configuration
+from neutrino.server.middleware import wrap
+
+PEER = "192.0.2.1"
+
+
+def client(tmp_path: Path, parsing: bool, **headers: str) -> str:
+    """The client's address as an application inside all middleware finds it."""
+    file = tmp_path / "neutrino.conf"
+    file.write_text(f"[DEFAULT]\nauth_strategy = noauth\n[oslo_middleware]\nenable_proxy_headers_parsing = {parsing}\n")
+    found: list[str] = []
+
+    def api(environ: dict[str, Any], start: Any) -> list[bytes]:
+        found.append(environ[requests.CLIENT])
+        start("200 OK", [])
+        return []
+
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/", "REMOTE_ADDR": PEER, "SCRIPT_NAME": "", **headers}
+    b"".join(wrap(api, configuration([str(file)]))(environ, lambda *answer: None))
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("forwarded_for", "address"),
+    [
+        ("198.51.100.7", "198.51.100.7"),
+        ("10.0.0.1, 198.51.100.7", "198.51.100.7"),
+        ("10.0.0.1,2001:DB8::1", "2001:db8::1"),
+        ("198.51.100.7, unknown", PEER),
+        ("198.51.100.7,", PEER),
+        ("fe80::1%forged", PEER),
+        ("198.51.100.7\x85forged", PEER),
+        ("", PEER),
+    ],
+)
+def test_the_client_of_a_proxy_is_the_address_that_the_proxy_added(
+    tmp_path: Path, forwarded_for: str, address: str
+) -> None:
+    assert client(tmp_path, True, HTTP_X_FORWARDED_FOR=forwarded_for) == address
+    assert client(tmp_path, True, HTTP_X_FORWARDED_FOR=forwarded_for, HTTP_FORWARDED="for=203.0.113.9") == address
+    assert client(tmp_path, False, HTTP_X_FORWARDED_FOR=forwarded_for) == PEER
+
+
+@pytest.mark.parametrize("name", ["REMOTE_ADDR", "REQUEST_METHOD", "PATH_INFO", "SERVER_PROTOCOL"])
+@pytest.mark.parametrize("end", ["\x85", "\n", "\u2028"])
+def test_no_part_of_a_request_ends_its_log_line(name: str, end: str) -> None:
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.put(record.getMessage())
+
+    def api(environ: dict[str, Any], start: Any) -> list[bytes]:
+        start("200 OK", [])
+        return []
+
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/", "REMOTE_ADDR": PEER, "SERVER_PROTOCOL": "HTTP/1.1"}
+    handler, level = Lines(), requests.LOG.level
+    requests.LOG.addHandler(handler)
+    requests.LOG.setLevel(logging.INFO)
+    try:
+        app = requests.observed(api, requests.ALL)
+        app({**environ, name: f"{environ[name]}{end}forged"}, lambda *answer: None)
+        line = lines.get(timeout=10)
+    finally:
+        requests.LOG.removeHandler(handler)
+        requests.LOG.setLevel(level)
+    assert "forged" in line
+    assert len(line.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -16,6 +90,6 @@ from neutrino.server import requests
     ],
 )
 def test_pre_shared_keys_in_filters_are_not_logged(query: str, logged: str) -> None:
-    environ = {"PATH_INFO": "/v2.0/vpn/ipsec-site-connections", "QUERY_STRING": query, requests.CLIENT: "192.0.2.1"}
+    environ = {"PATH_INFO": "/v2.0/vpn/ipsec-site-connections", "QUERY_STRING": query, requests.CLIENT: PEER}
     line = requests._record(environ, "GET", "200", (), 0.001).getMessage()
     assert f"/v2.0/vpn/ipsec-site-connections?{logged} HTTP" in line

@@ -75,7 +75,7 @@ def check_number(tx: Transaction, numbers: sa.Select[Any], what: str) -> None:
     """
     for row in tx.execute(numbers):
         if row.number > MAX_PER_ROUTER:
-            raise errors.TooManyOfRouter(router_id=row.router_id, what=what, most=MAX_PER_ROUTER)
+            raise errors.TooManyOfObject(kind="Router", id=row.router_id, most=MAX_PER_ROUTER, what=what)
 
 
 def change_router(tx: Transaction, router_id: str, *, is_needed: bool) -> None:
