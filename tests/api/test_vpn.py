@@ -327,11 +327,11 @@ def test_a_router_has_a_limited_number_of_services_and_connections(here: Site, m
     monkeypatch.setattr(services, "MAX_PER_ROUTER", 2)
     bodies = [here.connection(here.service()), here.connection(here.service())]
     service = {"vpnservice": {"router_id": here.router["id"]}}
-    here.api.post(SERVICES, service).refused(409, "TooManyOfRouter")
+    here.api.post(SERVICES, service).refused(409, "TooManyOfObject")
     here.api.make("ipsec_site_connection", **bodies[0])
-    here.api.post(CONNECTIONS, {"ipsec_site_connections": bodies}).refused(409, "TooManyOfRouter")
+    here.api.post(CONNECTIONS, {"ipsec_site_connections": bodies}).refused(409, "TooManyOfObject")
     here.api.make("ipsec_site_connection", **bodies[1])
-    here.api.post(CONNECTIONS, {"ipsec_site_connection": bodies[0]}).refused(409, "TooManyOfRouter")
+    here.api.post(CONNECTIONS, {"ipsec_site_connection": bodies[0]}).refused(409, "TooManyOfObject")
 
 
 @pytest.mark.every_database

@@ -375,3 +375,8 @@ def test_metadata_answers_the_other_ports() -> None:
     assert "qrouter-r1" in wanted.listeners
     assert GOOD["dhcp_port"].id in {each.port_id for each in wanted.all_instances()}
     assert wanted.problems
+
+
+def test_a_fault_of_a_secret_is_described_without_it() -> None:
+    peer = BgpPeer(peer_ip="192.0.2.1", remote_as=65000, password="two words")
+    assert fault(peer) == "password: it is not valid"

@@ -79,3 +79,17 @@ def test_no_part_of_a_request_ends_its_log_line(name: str, end: str) -> None:
         requests.LOG.setLevel(level)
     assert "forged" in line
     assert len(line.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "logged"),
+    [
+        ("psk=s3cret", "psk=***"),
+        ("name=a&psk=s3cret&psk=other&limit=5", "name=a&psk=***&psk=***&limit=5"),
+        ("name=psk", "name=psk"),
+    ],
+)
+def test_pre_shared_keys_in_filters_are_not_logged(query: str, logged: str) -> None:
+    environ = {"PATH_INFO": "/v2.0/vpn/ipsec-site-connections", "QUERY_STRING": query, requests.CLIENT: PEER}
+    line = requests._record(environ, "GET", "200", (), 0.001).getMessage()
+    assert f"/v2.0/vpn/ipsec-site-connections?{logged} HTTP" in line

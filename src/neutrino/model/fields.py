@@ -14,6 +14,7 @@ import msgspec
 
 MAX_NAME: Final = 255
 MAX_SHOWN: Final = 60
+SECRETS: Final = frozenset({"password", "psk"})  # fields whose values are in no message
 MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z", re.IGNORECASE)  # `$` would accept a line break after it
 Check = Callable[[Any], bool]
 
@@ -98,7 +99,7 @@ def fault(value: msgspec.Struct, where: str = "") -> str:
     for name, check in _checks(type(value)):
         given = getattr(value, name)
         if check is not None and not check(given):
-            text = repr(given)
+            text = "it" if name in SECRETS else repr(given)
             shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
             return f"{where}{name}: {shown} is not valid"
         for each in given if isinstance(given, tuple | frozenset) else (given,):

@@ -53,6 +53,7 @@ class InvalidInput(BadRequest): template = "The input was refused: {error_messag
 class NotAuthorized(Forbidden): template = "Only an administrator may see this."
 class PolicyNotAuthorized(Forbidden): template = "The policy does not allow {rule}."
 class InUse(Conflict): template = "The resource is in use."
+class TooManyOfObject(Conflict): template = "{kind} {id} can have at most {most} {what}."
 
 # --- networks -------------------------------------------------------------------------------------------------------
 class NetworkNotFound(NotFound): template = "There is no network {id}."
@@ -466,7 +467,6 @@ class MixedIPVersionsForIPSecEndpoints(BadRequest):
     template = "Endpoints in group {group} do not have the same IP version, as an IPsec site connection requires."
 class MixedIPVersionsForIPSecConnection(BadRequest):
     template = "IP versions are not compatible between peer and local endpoints."
-class TooManyOfRouter(Conflict): template = "Router {router_id} can have at most {most} {what}."
 class IpsecValidationFailure(BadRequest):
     template = "IPSec does not support {resource} attribute {key} with value '{value}'."
 

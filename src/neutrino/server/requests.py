@@ -33,6 +33,7 @@ OTHER: Final = "other"
 METHODS: Final = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 LINE: Final = '%s "%s %s %s" status: %s  len: %s time: %.7f'
+_SECRET: Final = re.compile(r"((?:^|&)psk=)[^&]*")  # lists can be filtered by pre-shared keys, as in Neutron
 MAX_LINES: Final = 10_000  # that wait to be written; beyond, a request writes its own
 CLOSE_SECONDS: Final = 5.0  # at the end of a worker
 ALL, WRITES, NONE = "all", "writes", "none"  # of log_requests
@@ -105,7 +106,7 @@ def _is_logged(log_requests: str, method: str, status: str) -> bool:
 
 def _record(environ: dict[str, Any], method: str, status: str, headers: Headers, seconds: float) -> logging.LogRecord:
     """One line in the form of Neutron's, by which operators' tools recognise it."""
-    query = environ.get("QUERY_STRING", "")
+    query = _SECRET.sub(r"\1***", environ.get("QUERY_STRING", ""))
     path = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}{'?' if query else ''}{query}"
     size = next((value for name, value in headers if name.lower() == "content-length"), "-")
     client, protocol = environ[CLIENT], environ.get("SERVER_PROTOCOL", "HTTP/1.1")

@@ -11,6 +11,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, exists
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
+from neutrino.server.host_limits import check_number
 from neutrino.server.local_ip import local_ips
 from neutrino.server.local_ip.local_ips import chosen_address
 from neutrino.server.ml2.views import PORTS
@@ -52,6 +53,7 @@ class PortAssociations(ChildViewCollection):
             fixed_ip = chosen_address(port, values["fixed_ip"], "fixed_ip")
             if exists(connection, _a.local_ip_id == local_ip_id, _a.fixed_port_id == port_id):
                 raise errors.Conflict(f"Local IP {local_ip_id} is associated with port {port_id} already.")
+            check_number(connection, _a.fixed_port_id, [port_id], "Port", "local IPs")
         row = {"local_ip_id": local_ip_id, "fixed_port_id": port_id, "fixed_ip": fixed_ip}
         with self.db.transaction() as tx:
             # Of two requests for the same port, one fails on the primary key.

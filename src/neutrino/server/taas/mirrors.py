@@ -17,6 +17,7 @@ from neutrino.server.db.objects import Object, as_row, delete_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.feed.reports.rules import tunnel_address
+from neutrino.server.host_limits import check_number
 from neutrino.server.ml2.ports.collection import Write
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.taas.taps import REVISION, Taps, changed_ports, check_owner, new_object, own_port
@@ -39,6 +40,7 @@ class TapMirrors(Taps):
                 check_owner(mirror, own_port(connection, context, mirror["port_id"]))
             _check_unused(connection, context, tunnels)
             _check_collectors(connection, made)
+            check_number(connection, _m.port_id, (each["port_id"] for each in made), "Port", "tap mirrors")
             limits = self._quotas.limits(connection, "tap_mirror", made)
         rows = [{**as_row(t.tap_mirrors, each), "revision_number": 0} for each in made]
         with self.db.transaction() as tx:

@@ -18,6 +18,7 @@ from neutrino.server.db.objects import Object, as_row, delete_row, new_id, updat
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
+from neutrino.server.host_limits import check_number
 from neutrino.server.ml2.ports.collection import Write
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.quota.quotas import Quotas
@@ -25,6 +26,7 @@ from neutrino.server.taas.views import DOWN, FLOWS, SERVICES
 from neutrino.server.view_collection import ViewCollection
 
 REVISION = ("revision_number",)
+MAX_SOURCES = 500  # of a tap service
 MAX_TUNNEL_ID = 2**28 - 1  # the lower bits of the key between hosts: see model/taps.py
 _s, _f = t.tap_services.c, t.tap_flows.c
 
@@ -61,6 +63,7 @@ class TapServices(Taps):
         with self.db.read() as connection:
             for service in made:
                 check_owner(service, own_port(connection, context, service["port_id"]))
+            check_number(connection, _s.port_id, (each["port_id"] for each in made), "Port", "tap services")
             limits = self._quotas.limits(connection, "tap_service", made)
         with self.db.transaction() as tx:
             # A port that is deleted meanwhile makes this fail on its foreign key, and it is decided again.
@@ -96,6 +99,9 @@ class TapFlows(Taps):
                 source = own_port(connection, context, flow["source_port"])
                 if not context.is_admin:  # who may tap the ports of any project
                     check_owner(flow, source)
+            check_number(connection, _f.source_port, (each["source_port"] for each in made), "Port", "tap flows")
+            sinks = (each["tap_service_id"] for each in made)
+            check_number(connection, _f.tap_service_id, sinks, "Tap service", "tap flows", MAX_SOURCES)
             limits = self._quotas.limits(connection, "tap_flow", made)
         # A tunnel id is a guess, which the unique key confirms.
         rows = [{**_row(t.tap_flows, each), "tunnel_id": random.randint(1, MAX_TUNNEL_ID)} for each in made]

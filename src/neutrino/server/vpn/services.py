@@ -20,7 +20,7 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.vpn.collection import VpnCollection
 from neutrino.server.vpn.views import SERVICES
 
-PENDING_CREATE, PENDING_UPDATE, ACTIVE, DOWN, ERROR = "PENDING_CREATE", "PENDING_UPDATE", "ACTIVE", "DOWN", "ERROR"
+PENDING_CREATE, PENDING_UPDATE = "PENDING_CREATE", "PENDING_UPDATE"  # other statuses are reported by hosts
 # Quotas are unlimited by default, as in Neutron, but a host gets all VPN objects of a router in one message.
 MAX_PER_ROUTER = 500
 _c, _v, _rp = t.ipsec_site_connections.c, t.vpnservices.c, t.router_ports.c
@@ -75,7 +75,7 @@ def check_number(tx: Transaction, numbers: sa.Select[Any], what: str) -> None:
     """
     for row in tx.execute(numbers):
         if row.number > MAX_PER_ROUTER:
-            raise errors.TooManyOfRouter(router_id=row.router_id, what=what, most=MAX_PER_ROUTER)
+            raise errors.TooManyOfObject(kind="Router", id=row.router_id, most=MAX_PER_ROUTER, what=what)
 
 
 def change_router(tx: Transaction, router_id: str, *, is_needed: bool) -> None:

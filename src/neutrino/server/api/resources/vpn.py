@@ -8,7 +8,8 @@ from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
 from neutrino.server.api.resources.common import ID, NAME, PROJECT
 
-BI_DIRECTIONAL, RESPONSE_ONLY = INITIATORS = ("bi-directional", "response-only")
+BI_DIRECTIONAL = "bi-directional"
+INITIATORS = (BI_DIRECTIONAL, "response-only")
 # Without sha1 and 3des, which Neutron's extension vpn-no-sha1-3des removes.
 AUTH_ALGORITHMS = ("sha256", "sha384", "sha512", "aes-xcbc", "aes-cmac")
 KEY_SIZES = (128, 192, 256)

@@ -14,6 +14,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
+from neutrino.server.host_limits import check_number
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.view_collection import ChildViewCollection
 
@@ -47,6 +48,8 @@ class ConntrackHelpers(ChildViewCollection):
         """Create (without a key), update, or delete (without values) a helper, in its own row and in the router's."""
         with self.db.read() as connection:
             router = router_view.VIEW.get(connection, router_id)
+            if key is None:
+                check_number(connection, _c.router_id, [router_id], "Router", "conntrack helpers")
             rows = VIEW.load_in(connection, "router_id", [router_id])
         helpers = {row["id"]: {name: row[name] for name in VIEW.names} for row in rows}
         if key is not None and key not in helpers:

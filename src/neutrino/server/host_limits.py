@@ -1,0 +1,28 @@
+"""Limits of what hosts get as parts of one object, where quotas are unlimited by default, as in Neutron.
+
+An object is one message to a host: without limits, a project could make one that no host can take, and cut hosts off that
+serve others too. Requests at the same moment may exceed a limit by what they create.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+
+PER_OBJECT: Final = 100
+
+
+def check_number(
+    connection: Connection, column: sa.Column[Any], ids: Iterable[str], kind: str, what: str, most: int = PER_OBJECT
+) -> None:
+    """Refuse new rows of which one object would have more than `most`. `ids`: the object of each of them, in `column`."""
+    new = Counter(ids)
+    found = sa.select(column.label("id"), sa.func.count().label("number")).where(column.in_(new)).group_by(column)
+    numbers = new + Counter({row.id: row.number for row in connection.execute(found)})
+    for key, number in numbers.items():
+        if number > most:
+            raise errors.TooManyOfObject(kind=kind, id=key, most=most, what=what)
