@@ -8,19 +8,24 @@ statement is kept, the driver executes it, with the columns of the first result,
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.engine.result import IteratorResult, ResultMetaData
 
+S = TypeVar("S", sa.Select[Any], sa.CompoundSelect[Any])
 _KEPT = "neutrino_kept"  # execution option of statements that live as long as the process
 
 
-def kept(statement: sa.Select[Any]) -> sa.Select[Any]:
+def kept(statement: S) -> S:
     """Mark a statement that lives as long as the process, and is executed with parameters: it is compiled once."""
     return statement.execution_options(**{_KEPT: True})
+
+
+def is_kept(statement: sa.Executable) -> bool:
+    return bool(statement.get_execution_options().get(_KEPT))
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +117,7 @@ class DirectConnection(Connection):
     def executed(self, statement: sa.Executable, parameters: dict[str, Any]) -> sa.Result[Any] | None:
         """The result of a statement that the driver executes; None if SQLAlchemy has to."""
         # Listeners expect all statements.
-        if not statement.get_execution_options().get(_KEPT) or self.engine._has_events or self.invalidated:
+        if not is_kept(statement) or self.engine._has_events or self.invalidated:
             return None
         text = self.statements.get(statement, parameters)
         if text is None or text.columns is None:

@@ -219,6 +219,7 @@ def _register_hooks(core: Core, interfaces: Interfaces) -> None:
     """How routers and floating IPs take part in changes of ports and networks."""
     core.ports.delete_checks.append(port_callbacks.check_delete)
     core.ports.transaction_hooks += [port_callbacks.port_changes, ndp_proxies.port_changes]
+    core.ports.delete_reads += [*port_callbacks.READS_OF_DELETION, ndp_proxies.ROUTERS_OF_PORT]
     core.networks.unused_port_finders.append(port_callbacks.network_changes)
     core.cascade.services.append(Cascade(interfaces.release))
     core.cascade.references |= {

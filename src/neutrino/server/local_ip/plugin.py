@@ -4,7 +4,7 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.local_ip import LOCAL_IP, PORT_ASSOCIATION
 from neutrino.server.db import tables as t
 from neutrino.server.local_ip.associations import PortAssociations
-from neutrino.server.local_ip.local_ips import VIEW, LocalIps, check_port_delete, port_changes
+from neutrino.server.local_ip.local_ips import OF_PORT, VIEW, LocalIps, check_port_delete, port_changes
 from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.view_collection import RowUpdates, ViewCollection
 
@@ -15,6 +15,7 @@ def build(services: Services) -> ResourcePlugin:
     db, core = services.db, services.core
     core.ports.delete_checks.append(check_port_delete)
     core.ports.transaction_hooks.append(port_changes)
+    core.ports.delete_reads.append(OF_PORT)
     core.cascade.references |= dict.fromkeys((check_port_delete, port_changes), (t.local_ips.c.local_port_id,))
     local_ips = LocalIps(db, core.operations, core.networks, core.ports)
     return ResourcePlugin(

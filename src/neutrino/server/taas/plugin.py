@@ -25,11 +25,13 @@ MIRRORS = (
 def build(services: Services) -> ResourcePlugin:
     db, quotas = services.db, services.quotas
     services.core.ports.transaction_hooks.append(taps.port_changes)
+    services.core.ports.delete_reads.append(taps.TAPPED)
     services.core.cascade.references[taps.port_changes] = (t.tap_services.c.port_id, t.tap_flows.c.source_port)
     return ResourcePlugin(TAPS, ((TAP_SERVICE, TapServices(db, quotas)), (TAP_FLOW, TapFlows(db, quotas))))
 
 
 def build_mirrors(services: Services) -> ResourcePlugin:
     services.core.ports.transaction_hooks.append(mirrors.port_changes)
+    services.core.ports.delete_reads.append(mirrors.MIRRORED)
     services.core.cascade.references[mirrors.port_changes] = (t.tap_mirrors.c.port_id,)
     return ResourcePlugin(MIRRORS, ((TAP_MIRROR, TapMirrors(services.db, services.quotas)),))

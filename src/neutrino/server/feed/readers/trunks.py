@@ -13,12 +13,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 _t, _s, _b = t.trunks.c, t.trunk_subports.c, t.port_bindings.c
-_PARENTS = sa.select(_t.port_id, _t.id)
-_SUBPORTS = sa.select(_s.port_id, _s.trunk_id, _s.segmentation_id)
+_PARENTS = kept(sa.select(_t.port_id, _t.id))
+_SUBPORTS = kept(sa.select(_s.port_id, _s.trunk_id, _s.segmentation_id))
 _WITH_PARENTS = sa.select(_s.port_id).join(t.trunks, _t.id == _s.trunk_id)
 _INACTIVE = (
     sa.select(_s.port_id, _b.host)
