@@ -119,7 +119,7 @@ class NetworkCascade:
         return [Removed(resource, {**one, **related}) for one in objects]
 
     def _referred(self, connection: Connection, network: Object, ports: Sequence[Object]) -> References:
-        """The ports that each check or hook is about, as far as it can be told by its columns; else all of them."""
+        """The ports that each check or hook is about, by its columns; without columns, all ports."""
         selects = [
             sa.select(sa.literal(number).label("number"), _p.id.label("port_id"))
             .join(column.table, column == _p.id)

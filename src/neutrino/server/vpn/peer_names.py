@@ -65,5 +65,5 @@ def _result(text: str, future: futures.Future[str]) -> str:
     except (OSError, ValueError, futures.TimeoutError):  # ValueError: a label that is too long
         address = None
     if address is None:
-        raise errors.VPNPeerAddressNotResolved(peer_address=text) from None
+        raise errors.VPNPeerAddressNotResolved(peer_address=text)
     return address

@@ -4,7 +4,7 @@ Charon runs in the namespace of the gateway and outlives the agent. Its director
 configuration, its control socket (VICI), its log, and the secret of the digests in connections' names. Pre-shared keys are
 in no file and in no argument of a process: charon gets them by the socket.
 
-While an agent runs, it keeps a connection to each charon, by which charon tells of tunnels that come up or go down. When
+While an agent runs, it keeps a connection to each charon, by which charon reports tunnels that come up or go down. When
 charon exits, the connection ends, and the router is reconciled again: a charon that was respawned has lost its connections.
 """
 

@@ -19,7 +19,7 @@ def new_mac(base: str) -> str:
     """A random MAC with the base's first three octets, or four if the fourth is not 00."""
     octets = base.lower().split(":")
     kept = octets[:3] + ([octets[3]] if octets[3] != "00" else [])
-    return ":".join([*kept, *(f"{random.randrange(256):02x}" for _ in range(6 - len(kept)))])
+    return ":".join([*kept, random.randbytes(6 - len(kept)).hex(":")])
 
 
 def address_pairs(pairs: Sequence[Mapping[str, Any]], mac: str, maximum: int) -> list[Object]:
