@@ -54,9 +54,8 @@ def _to_snat(namespace: RouterNamespace, tunnels: Iterable[VpnConnection]) -> It
         for here, there in sorted(pairs):
             local, peer = (ipaddress.ip_network(each, strict=False) for each in (here, there))
             if {local.version, peer.version} == {subnet.version} and local.overlaps(subnet):
-                source = max(
-                    local, subnet, key=lambda each: each.prefixlen
-                )  # of two that overlap, the one in the other
+                # Of two that overlap, one is in the other.
+                source = max(local, subnet, key=lambda each: each.prefixlen)
                 yield rule(FLOATING_PRIORITY - 1, source=str(source), destination=str(peer), table=snat_table(own.cidr))
 
 
