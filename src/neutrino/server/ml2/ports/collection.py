@@ -450,6 +450,8 @@ def _address_rows(port: Object, fixed_ips: Sequence[Object]) -> list[Object]:
 
 def check_macs_free(connection: Connection, ports: Sequence[Object]) -> None:
     """Refuse MACs of these ports that other ports on their networks have, or two of them."""
+    if not ports:
+        return
     p, times = t.ports.c, Counter((port["network_id"], port["mac_address"]) for port in ports)
     for port in ports:
         network_id, mac = port["network_id"], port["mac_address"]
