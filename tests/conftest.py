@@ -12,6 +12,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests.order import ordered, unit_of_work
 from tests.support.browser import Browser
+from tests.support.databases import create_schema
 from tests.support.isolation import isolate
 from tests.support.keystone import Keystone
 from tests.support.mariadb import MariaDB
@@ -49,6 +50,19 @@ def postgres() -> Iterator[Postgres]:
 def mariadb() -> Iterator[MariaDB]:
     with MariaDB() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: Postgres) -> str:
+    """The name of a database with the schema, to be copied."""
+    create_schema(postgres.create_database("template_of_tests"))
+    return "template_of_tests"
+
+
+@pytest.fixture(scope="session")
+def mariadb_template(mariadb: MariaDB) -> str:
+    create_schema(mariadb.create_database("template_of_tests"))
+    return "template_of_tests"
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ already are the same code on each; `test_odd_values` writes and reads every tabl
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,17 +15,10 @@ from pathlib import Path
 import pytest
 
 from neutrino.server.config import configuration
-from neutrino.server.db import schema
-from neutrino.server.db.session import Database
 from neutrino.server.main import Server, assemble, begin
 from tests.api.client import Api
-from tests.support.postgres import Postgres
+from tests.support.databases import DATABASES, prepared_database
 
-DATABASES = [
-    "sqlite",
-    pytest.param("postgresql", marks=pytest.mark.postgres),
-    pytest.param("mariadb", marks=pytest.mark.mariadb),
-]
 # Modules whose tests all run on SQLite, PostgreSQL and MariaDB.
 EVERY_DATABASE = frozenset(
     {
@@ -46,7 +38,6 @@ EVERY_DATABASE = frozenset(
         "test_upgrade",
     }
 )
-FIXTURES = {"postgresql": "postgres", "mariadb": "mariadb"}
 SETTINGS: dict[str, dict[str, str]] = {
     "DEFAULT": {"auth_strategy": "noauth", "host": "server-1", "dns_domain": "example.org.", "agent_down_time": "75"},
     "ml2": {"project_network_types": "vxlan", "mechanism_drivers": "openvswitch,l2population,sriovnicswitch"},
@@ -55,48 +46,6 @@ SETTINGS: dict[str, dict[str, str]] = {
     "quotas": {"quota_security_group": "10", "quota_security_group_rule": "100"},
 }
 Settings = dict[str, dict[str, str]]
-
-
-def new_database(request: pytest.FixtureRequest, kind: str, directory: Path) -> str:
-    """The URL of an empty database."""
-    name = f"api_{uuid.uuid4().hex}"
-    if kind == "sqlite":
-        return f"sqlite:///{directory}/{name}.sqlite"
-    url: str = request.getfixturevalue(FIXTURES[kind]).create_database(name)
-    return url
-
-
-def prepared_database(request: pytest.FixtureRequest, kind: str, directory: Path) -> str:
-    """The URL of a database with the schema: a copy where databases are copied, as that is faster than to create it."""
-    if kind == "sqlite":
-        name = f"{directory}/api_{uuid.uuid4().hex}.sqlite"
-        shutil.copy(request.getfixturevalue("sqlite_template"), name)
-        return f"sqlite:///{name}"
-    if kind == "postgresql":
-        template: str = request.getfixturevalue("postgres_template")
-        url: str = request.getfixturevalue("postgres").create_database(f"api_{uuid.uuid4().hex}", template)
-        return url
-    return new_database(request, kind, directory)
-
-
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("template") / "template.sqlite"
-    _create_schema(f"sqlite:///{path}")
-    return path
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres: Postgres) -> str:
-    name = f"template_{uuid.uuid4().hex}"  # there are two: tests/faults has this fixture too
-    _create_schema(postgres.create_database(name))
-    return name
-
-
-def _create_schema(url: str) -> None:
-    db = Database(url)
-    schema.ensure(db)
-    db.close()
 
 
 def start(directory: Path, url: str, more: Settings | None = None) -> Server:

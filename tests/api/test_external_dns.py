@@ -20,7 +20,7 @@ from neutrino.server.dns.publisher import Publisher, PublisherOptions
 from neutrino.server.main import Server, assemble, begin
 from neutrino.server.ml2.driver_api import DriverContext
 from tests.api.client import Api
-from tests.api.conftest import configuration_text, new_database
+from tests.api.conftest import configuration_text, prepared_database
 from tests.api.l3 import attach, gateway, inside, outside
 from tests.fakes.designate import TOKEN, FakeDesignate
 from tests.fakes.dns import FakeDns
@@ -62,7 +62,7 @@ def module_server(
 ) -> Iterator[tuple[Server, FakeDns]]:
     directory, dns = tmp_path_factory.mktemp("dns"), FakeDns()
     path = directory / "neutrino.conf"
-    path.write_text(configuration_text(new_database(request, database, directory), SETTINGS))
+    path.write_text(configuration_text(prepared_database(request, database, directory), SETTINGS))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "load", lambda group, name: lambda conf: dns)
         server = assemble(configuration([str(path)]))
@@ -648,7 +648,7 @@ def test_records_in_designate(another_server: Callable[..., Server]) -> None:
 
 def test_without_a_driver_there_is_nothing(request: pytest.FixtureRequest, database: str, tmp_path: Any) -> None:
     path = tmp_path / "neutrino.conf"
-    path.write_text(configuration_text(new_database(request, database, tmp_path)))
+    path.write_text(configuration_text(prepared_database(request, database, tmp_path)))
     server = assemble(configuration([str(path)]))
     try:
         assert server.dns is None

@@ -242,10 +242,10 @@ def routed(setup: LimitSetup) -> Object:
 def limit_setup(
     request: pytest.FixtureRequest, database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LimitSetup]:
-    from tests.api.conftest import new_database, start
+    from tests.api.conftest import prepared_database, start
 
     directory = tmp_path_factory.mktemp("limits")
-    server = start(directory, new_database(request, database, directory), GENEROUS)
+    server = start(directory, prepared_database(request, database, directory), GENEROUS)
     for i in range(40):
         for kind, binary in ((DHCP, "neutron-dhcp-agent"), (L3, "neutron-l3-agent")):
             server.registry.report(AgentState(kind, binary, f"h{i}", "topic", f"zone{i}", start_flag=True))

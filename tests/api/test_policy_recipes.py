@@ -16,6 +16,7 @@ from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.l3 import attach
+from tests.support.databases import prepared_sqlite
 
 GUIDE = Path(__file__).parents[2] / "docs" / "operator-guide.md"
 AUDITOR = "Auditor: read everything, change nothing"
@@ -43,7 +44,7 @@ def with_recipe(tmp_path: Path) -> Iterator[Made]:
         path = tmp_path / "policy.yaml"
         path.write_text(recipes()[title])
         made.append(
-            start(tmp_path, f"sqlite:///{tmp_path}/recipes.sqlite", {"oslo_policy": {"policy_file": str(path)}})
+            start(tmp_path, prepared_sqlite(tmp_path / "recipes.sqlite"), {"oslo_policy": {"policy_file": str(path)}})
         )
         return made[-1]
 

@@ -17,7 +17,7 @@ from neutrino.server.main import Server
 from neutrino.server.segments.placement import Answer, SegmentReporter, SegmentReports, reporter_from_conf
 from tests.api.agents import switch
 from tests.api.client import Api
-from tests.api.conftest import new_database, start
+from tests.api.conftest import prepared_database, start
 from tests.api.segments import SETTINGS, RoutedNetwork, provider, routed_network, segments_of
 from tests.fakes.placement import FakeAggregates, FakePlacement
 
@@ -53,7 +53,7 @@ class Reported:
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory: Path = tmp_path_factory.mktemp("server")
-    made = start(directory, new_database(request, database, directory), SETTINGS)
+    made = start(directory, prepared_database(request, database, directory), SETTINGS)
     for host, rack in HOSTS.items():
         switch(made, host, bridge_mappings={rack: "br"})
     yield made

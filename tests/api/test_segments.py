@@ -13,7 +13,7 @@ import pytest
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
-from tests.api.conftest import new_database, start
+from tests.api.conftest import prepared_database, start
 from tests.api.segments import SETTINGS, VLANS, provider, routed_network, segments_of
 
 DEAD = "00000000-0000-0000-0000-00000000dead"
@@ -23,7 +23,7 @@ HOSTS = itertools.count()
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory: Path = tmp_path_factory.mktemp("server")
-    made = start(directory, new_database(request, database, directory), SETTINGS)
+    made = start(directory, prepared_database(request, database, directory), SETTINGS)
     yield made
     made.close()
 

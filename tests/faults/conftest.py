@@ -1,5 +1,5 @@
 """The servers of the API tests, for concurrent writers."""
 
-from tests.api.conftest import admin, another_server, api, database, postgres_template, server, sqlite_template
+from tests.api.conftest import admin, another_server, api, database, server
 
-__all__ = ["admin", "another_server", "api", "database", "postgres_template", "server", "sqlite_template"]
+__all__ = ["admin", "another_server", "api", "database", "server"]

@@ -24,6 +24,7 @@ from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.l3 import attach, gateway, inside, l3_agent, outside
 from tests.faults import integrity
+from tests.support.databases import prepared_sqlite
 
 # What PyMySQL raises, with the SQLSTATE that MariaDB sends along.
 DEADLOCK = pymysql.err.OperationalError(1213, "Deadlock found when trying to get lock", sqlstate="40001")
@@ -59,7 +60,9 @@ def races(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ab
 
 @pytest.fixture
 def server(tmp_path: Path, races: AbortFirstAttempts) -> Any:
-    made = start(tmp_path, f"sqlite:///{tmp_path}/one.sqlite", {"DEFAULT": {"l3_ha_net_cidr": "169.254.192.0/18"}})
+    made = start(
+        tmp_path, prepared_sqlite(tmp_path / "one.sqlite"), {"DEFAULT": {"l3_ha_net_cidr": "169.254.192.0/18"}}
+    )
     yield made
     made.close()
 

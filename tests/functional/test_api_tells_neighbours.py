@@ -17,6 +17,7 @@ import pytest
 from neutrino.model.agents import OVS, AgentState
 from tests.api.client import Api
 from tests.api.conftest import start
+from tests.support.databases import prepared_sqlite
 from tests.support.rabbitmq import RabbitMQ
 
 WAIT = 30.0
@@ -44,7 +45,7 @@ def test_every_change_is_announced_and_confirmed(rabbitmq: RabbitMQ, tmp_path: P
     settings = {
         "oslo_messaging_notifications": {"driver": "messagingv2", "topics": topic, "transport_url": transport_url}
     }
-    server = start(tmp_path, f"sqlite:///{tmp_path}/neutrino.sqlite", settings)
+    server = start(tmp_path, prepared_sqlite(tmp_path / "neutrino.sqlite"), settings)
     api = Api(server.app)
     network = api.post("/networks", {"network": {"name": "blue"}}).expect(201).body["network"]
     api.put(f"/networks/{network['id']}", {"network": {"name": "red"}}).expect(200)
@@ -93,7 +94,7 @@ def test_nova_hears_of_its_instances_ports(nova: tuple[str, Queue[list[dict[str,
         "DEFAULT": {"notify_nova_on_port_status_changes": "true", "notify_nova_on_port_data_changes": "true"},
         "nova": {"auth_type": "none", "endpoint_override": address, "endpoint": address},
     }
-    server = start(tmp_path, f"sqlite:///{tmp_path}/neutrino.sqlite", settings)
+    server = start(tmp_path, prepared_sqlite(tmp_path / "neutrino.sqlite"), settings)
     server.registry.report(
         AgentState(
             agent_type=OVS,

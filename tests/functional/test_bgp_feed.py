@@ -20,12 +20,13 @@ from tests.api.bgp import act, bgp_agent, peer, pool, speaker
 from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.l3 import attach, detach, gateway, l3_agent
-from tests.support.feed import DATABASES, HostEnd, connected, new_database, serving, until
+from tests.support.databases import DATABASES, prepared_database
+from tests.support.feed import HostEnd, connected, serving, until
 
 
 @pytest.fixture(params=DATABASES)
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    made = start(tmp_path, new_database(request, request.param, tmp_path), {})
+    made = start(tmp_path, prepared_database(request, request.param, tmp_path), {})
     yield made
     made.close()
 

@@ -19,7 +19,8 @@ from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.l3 import attach, detach, gateway, l3_agent, outside
-from tests.support.feed import DATABASES, HostEnd, new_database, serving, until
+from tests.support.databases import DATABASES, prepared_database
+from tests.support.feed import HostEnd, serving, until
 
 ASKING: dict[str, Any] = {
     "ip_version": 6,
@@ -34,7 +35,7 @@ PREFIX, OTHER = "2001:db8:aa:1::/64", "2001:db8:aa:2::/64"
 @pytest.fixture
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     kind = getattr(request, "param", "sqlite")
-    made = start(tmp_path, new_database(request, kind, tmp_path), {})
+    made = start(tmp_path, prepared_database(request, kind, tmp_path), {})
     for number, host in enumerate(("h1", "h2")):
         switch(made, host, tunneling_ip=f"192.0.2.{number}")
     l3_agent(made, "h1")

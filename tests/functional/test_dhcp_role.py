@@ -26,9 +26,10 @@ from neutrino.server.main import Server
 from tests.api.agents import switch as report_switch
 from tests.api.client import Api
 from tests.api.conftest import start
+from tests.support.databases import prepared_database
 from tests.support.dhcp import HOST
 from tests.support.dhcp_lab import Lab, run
-from tests.support.feed import new_database, serving, until
+from tests.support.feed import serving, until
 from tests.support.openvswitch import OpenVSwitch
 
 Object = dict[str, Any]
@@ -48,7 +49,7 @@ def lab(switch: OpenVSwitch) -> Iterator[Lab]:
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    made = start(tmp_path, new_database(request, "sqlite", tmp_path))
+    made = start(tmp_path, prepared_database(request, "sqlite", tmp_path))
     report_switch(made, HOST)
     yield made
     made.close()

@@ -15,7 +15,8 @@ from neutrino.server.feed.connections.credentials import Credentials
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
-from tests.support.feed import HostEnd, new_database, serving, until
+from tests.support.databases import prepared_database
+from tests.support.feed import HostEnd, serving, until
 
 
 def cut_postgres(url: str) -> None:
@@ -42,7 +43,7 @@ def cut_mariadb(url: str) -> None:
 def test_connections_that_are_cut(
     request: pytest.FixtureRequest, kind: str, cut: Callable[[str], None], tmp_path: Path
 ) -> None:
-    url = new_database(request, kind, tmp_path)
+    url = prepared_database(request, kind, tmp_path)
     server = start(tmp_path, url)
     switch(server, "h1")
     api = Api(server.app).as_admin()

@@ -24,7 +24,8 @@ from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
 from tests.api.conftest import start
-from tests.support.feed import DATABASES, HostEnd, new_database, serving, until
+from tests.support.databases import DATABASES, prepared_database
+from tests.support.feed import HostEnd, serving, until
 from tests.support.feed_changes import HOSTS, RandomChanges
 from tests.support.feed_raw import Raw
 
@@ -33,7 +34,7 @@ from tests.support.feed_raw import Raw
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     kind = getattr(request, "param", "sqlite")
     unlimited = {f"quota_{name}": "-1" for name in ("network", "subnet", "port", "security_group")}
-    made = start(tmp_path, new_database(request, kind, tmp_path), {"quotas": unlimited})
+    made = start(tmp_path, prepared_database(request, kind, tmp_path), {"quotas": unlimited})
     for i, host in enumerate(HOSTS):
         switch(made, host, tunneling_ip=f"192.0.2.{i}")
     yield made

@@ -16,14 +16,14 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction, assign_ids
 from neutrino.server.feed.change_log import BATCH, ChangeLog, Row
-from tests.support.feed import DATABASES, new_database
+from tests.support.databases import DATABASES, prepared_database
 
 WRITERS, TRANSACTIONS, SEQUENCERS = 4, 60, 3
 
 
 @pytest.fixture(params=DATABASES)
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    made = Database(new_database(request, request.param, tmp_path), sqlite_durable=False)
+    made = Database(prepared_database(request, request.param, tmp_path), sqlite_durable=False)
     schema.ensure(made)
     yield made
     made.close()

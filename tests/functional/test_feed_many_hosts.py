@@ -17,7 +17,8 @@ from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.records import AgentRecord, NetworkRecord, PortRecord, Records
 from neutrino.server.main import Server
 from tests.api.conftest import start
-from tests.support.feed import HostEnd, new_database, serving, until
+from tests.support.databases import prepared_database
+from tests.support.feed import HostEnd, serving, until
 from tests.support.feed_raw import Raw
 
 NAMES = [f"h{i}" for i in range(8)]
@@ -26,7 +27,7 @@ SEGMENTS = (Segment(id="s", network_type="vxlan"),)
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    made = start(tmp_path, new_database(request, "sqlite", tmp_path))
+    made = start(tmp_path, prepared_database(request, "sqlite", tmp_path))
     yield made
     made.close()
 

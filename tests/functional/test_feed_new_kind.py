@@ -22,7 +22,8 @@ from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
-from tests.support.feed import HostEnd, new_database, serving, until
+from tests.support.databases import prepared_database
+from tests.support.feed import HostEnd, serving, until
 
 
 class RatePolicy(Object, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,7 +54,7 @@ SERVED_POLICY = ServedKind(
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    made = start(tmp_path, new_database(request, "sqlite", tmp_path))
+    made = start(tmp_path, prepared_database(request, "sqlite", tmp_path))
     for i, host in enumerate(("h1", "h2")):
         switch(made, host, tunneling_ip=f"192.0.2.{i}")
     with made.db.transaction() as tx:

@@ -25,14 +25,15 @@ from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
 from tests.api.conftest import start
-from tests.support.feed import DATABASES, HostEnd, new_database, serving, until
+from tests.support.databases import DATABASES, prepared_database
+from tests.support.feed import HostEnd, serving, until
 from tests.support.feed_raw import Raw
 
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     kind = getattr(request, "param", "sqlite")
-    made = start(tmp_path, new_database(request, kind, tmp_path), {})
+    made = start(tmp_path, prepared_database(request, kind, tmp_path), {})
     for number, host in enumerate(("h1", "h2")):
         switch(made, host, tunneling_ip=f"192.0.2.{number + 1}")
     yield made

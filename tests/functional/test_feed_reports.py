@@ -18,7 +18,8 @@ from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
 from tests.api.conftest import start
-from tests.support.feed import DATABASES, HostEnd, new_database, serving, until
+from tests.support.databases import DATABASES, prepared_database
+from tests.support.feed import HostEnd, serving, until
 
 Object = dict[str, Any]
 
@@ -26,7 +27,7 @@ Object = dict[str, Any]
 @pytest.fixture
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     kind = getattr(request, "param", "sqlite")
-    made = start(tmp_path, new_database(request, kind, tmp_path), {"quotas": {"quota_port": "-1"}})
+    made = start(tmp_path, prepared_database(request, kind, tmp_path), {"quotas": {"quota_port": "-1"}})
     for host in ("h1", "h2"):
         switch(made, host)
     yield made

@@ -15,7 +15,8 @@ from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.conftest import start
-from tests.support.feed import DATABASES, HostEnd, new_database, serving
+from tests.support.databases import DATABASES, prepared_database
+from tests.support.feed import HostEnd, serving
 from tests.support.feed_changes import HOSTS, RandomChanges
 
 WRITERS, CHANGES, FEEDS = 8, 40, 3
@@ -25,7 +26,7 @@ WRITERS, CHANGES, FEEDS = 8, 40, 3
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     names = ("network", "subnet", "port", "security_group", "security_group_rule")
     unlimited = {f"quota_{name}": "-1" for name in names}
-    made = start(tmp_path, new_database(request, request.param, tmp_path), {"quotas": unlimited})
+    made = start(tmp_path, prepared_database(request, request.param, tmp_path), {"quotas": unlimited})
     for i, host in enumerate(HOSTS):
         switch(made, host, tunneling_ip=f"192.0.2.{i}")
     yield made

@@ -18,7 +18,8 @@ from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.firewalls import policy_with
 from tests.api.l3 import attach, gateway, inside, l3_agent, outside, ports_of
-from tests.support.feed import DATABASES, HostEnd, connected, new_database, until
+from tests.support.databases import DATABASES, prepared_database
+from tests.support.feed import HostEnd, connected, until
 
 HOSTS = ("h1", "h2", "h3")
 Object = dict[str, Any]
@@ -28,7 +29,7 @@ Object = dict[str, Any]
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     """h1 has the L3 agent for routers that are not distributed, h2 and h3 have instances."""
     kind = getattr(request, "param", "sqlite")
-    made = start(tmp_path, new_database(request, kind, tmp_path), {})
+    made = start(tmp_path, prepared_database(request, kind, tmp_path), {})
     for number, host in enumerate(HOSTS):
         switch(made, host, tunneling_ip=f"192.0.2.{number}", enable_distributed_routing=True)
         l3_agent(made, host, agent_mode="dvr_snat" if host == "h1" else "dvr")

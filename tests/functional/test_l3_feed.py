@@ -18,7 +18,8 @@ from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.l3 import attach, detach, gateway, inside, l3_agent, outside, ports_of
-from tests.support.feed import DATABASES, HostEnd, connected, new_database, until
+from tests.support.databases import DATABASES, prepared_database
+from tests.support.feed import HostEnd, connected, until
 
 HOSTS = ("h1", "h2", "h3")
 READY = ("h1", "h2")
@@ -27,7 +28,7 @@ READY = ("h1", "h2")
 @pytest.fixture
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     kind = getattr(request, "param", "sqlite")
-    made = start(tmp_path, new_database(request, kind, tmp_path), {})
+    made = start(tmp_path, prepared_database(request, kind, tmp_path), {})
     for number, host in enumerate(HOSTS):
         switch(made, host, tunneling_ip=f"192.0.2.{number}")
     for host in READY:
@@ -213,7 +214,7 @@ def test_further_gateways_reach_the_routers_host(server: Server, tmp_path: Path)
 @pytest.fixture
 def distributing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     """h1 and h2 may have the SNAT, h3 routes for itself alone."""
-    made = start(tmp_path, new_database(request, request.param, tmp_path), {})
+    made = start(tmp_path, prepared_database(request, request.param, tmp_path), {})
     for number, host in enumerate(HOSTS):
         switch(made, host, tunneling_ip=f"192.0.2.{number}", enable_distributed_routing=True)
     for host in HOSTS:

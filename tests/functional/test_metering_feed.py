@@ -20,7 +20,8 @@ from tests.api.conftest import start
 from tests.api.l3 import l3_agent
 from tests.api.ndp import scoped
 from tests.functional.test_notifications_rabbitmq import consume, declare_queue, forget_queues, notifying
-from tests.support.feed import DATABASES, HostEnd, new_database, serving, until
+from tests.support.databases import DATABASES, prepared_database
+from tests.support.feed import HostEnd, serving, until
 from tests.support.rabbitmq import RabbitMQ
 
 LABELS, RULES = "/metering/metering-labels", "/metering/metering-label-rules"
@@ -29,7 +30,7 @@ Sent = tuple[str, dict[str, Any], str]
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    made = start(tmp_path, new_database(request, getattr(request, "param", "sqlite"), tmp_path), {})
+    made = start(tmp_path, prepared_database(request, getattr(request, "param", "sqlite"), tmp_path), {})
     l3_agent(made, "h1")
     yield made
     made.close()

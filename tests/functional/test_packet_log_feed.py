@@ -17,14 +17,15 @@ from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
-from tests.support.feed import DATABASES, HostEnd, connected, new_database, until
+from tests.support.databases import DATABASES, prepared_database
+from tests.support.feed import HostEnd, connected, until
 
 HOSTS = ("h1", "h2")
 
 
 @pytest.fixture(params=DATABASES)
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    made = start(tmp_path, new_database(request, request.param, tmp_path), {})
+    made = start(tmp_path, prepared_database(request, request.param, tmp_path), {})
     for number, host in enumerate(HOSTS):
         switch(made, host, tunneling_ip=f"192.0.2.{number}")
     yield made

@@ -18,7 +18,8 @@ from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.l3 import attach, gateway, inside, l3_agent, outside
 from tests.api.qos import delete_rule, policy, put_rule, rule
-from tests.support.feed import DATABASES, HostEnd, connected, new_database, until
+from tests.support.databases import DATABASES, prepared_database
+from tests.support.feed import HostEnd, connected, until
 
 HOSTS = ("h1", "h2")
 MANY = 60
@@ -27,7 +28,7 @@ MANY = 60
 @pytest.fixture
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     kind = getattr(request, "param", "sqlite")
-    made = start(tmp_path, new_database(request, kind, tmp_path), {})
+    made = start(tmp_path, prepared_database(request, kind, tmp_path), {})
     for number, host in enumerate(HOSTS):
         switch(made, host, tunneling_ip=f"192.0.2.{number}")
     l3_agent(made, "h2")

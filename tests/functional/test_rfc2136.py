@@ -17,6 +17,7 @@ from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.l3 import attach, gateway, inside, outside
 from tests.support import dns_contract
+from tests.support.databases import prepared_sqlite
 from tests.support.dns_contract import NONE, Subject
 from tests.support.named import Named
 from tests.support.waiting import eventually
@@ -111,7 +112,7 @@ def admin(named: Named, tmp_path: Path) -> Iterator[Api]:
         "DEFAULT": {"external_dns_driver": "rfc2136"},
         "rfc2136": {name: str(value) for name, value in named.options().items()},
     }
-    server = start(tmp_path, f"sqlite:///{tmp_path}/neutrino.sqlite", settings)
+    server = start(tmp_path, prepared_sqlite(tmp_path / "neutrino.sqlite"), settings)
     with contextlib.closing(server):
         yield Api(server.app).as_admin()
 

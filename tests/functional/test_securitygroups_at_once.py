@@ -10,9 +10,9 @@ import pytest
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import new_id
 from neutrino.server.db.session import Database
 from neutrino.server.securitygroups.groups import SecurityGroups
+from tests.support.databases import DATABASES, prepared_database
 from tests.support.security_groups import (
     ALICE,
     at_once,
@@ -26,20 +26,9 @@ from tests.support.security_groups import (
 )
 
 
-@pytest.fixture(
-    params=[
-        "sqlite",
-        pytest.param("postgres", marks=pytest.mark.postgres),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-    ]
-)
+@pytest.fixture(params=DATABASES)
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    if request.param == "sqlite":
-        db = Database(f"sqlite:///{tmp_path}/neutrino.db", sqlite_durable=False)
-    else:
-        server = request.getfixturevalue(request.param)
-        db = Database(server.create_database(f"groups_{new_id().replace('-', '')}"))
-    t.metadata.create_all(db.engine())
+    db = Database(prepared_database(request, request.param, tmp_path), sqlite_durable=False)
     yield db
     db.close()
 

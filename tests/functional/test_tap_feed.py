@@ -12,6 +12,7 @@ from neutrino.model.taps import Tap, TapMirror, TapOrigin, Taps
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
+from tests.support.databases import prepared_sqlite
 from tests.support.feed import HostEnd, connected, until
 
 HOSTS = ("h1", "h2", "h3")
@@ -32,7 +33,7 @@ def peers(end: HostEnd) -> set[str]:
 
 
 def test_both_hosts_follow_a_tap_flow(tmp_path: Path) -> None:
-    server = start(tmp_path, f"sqlite:///{tmp_path}/taps.sqlite", {})
+    server = start(tmp_path, prepared_sqlite(tmp_path / "taps.sqlite"), {})
     for number, host in enumerate(HOSTS, 1):
         switch(server, host, tunneling_ip=f"192.0.2.{number}")
     api = Api(server.app)
@@ -73,7 +74,7 @@ def test_both_hosts_follow_a_tap_flow(tmp_path: Path) -> None:
 
 
 def test_a_host_gets_the_mirrors_of_its_ports(tmp_path: Path) -> None:
-    server = start(tmp_path, f"sqlite:///{tmp_path}/taps.sqlite", {})
+    server = start(tmp_path, prepared_sqlite(tmp_path / "taps.sqlite"), {})
     switch(server, "h1", tunneling_ip="192.0.2.1")
     api = Api(server.app)
     port = api.as_admin().port(api.network(), binding__host_id="h1", project_id=api.project)

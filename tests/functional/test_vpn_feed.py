@@ -22,14 +22,15 @@ from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.l3 import attach, gateway, inside, l3_agent, outside
 from tests.api.vpn import CONNECTIONS, SERVICES, Site
-from tests.support.feed import DATABASES, HostEnd, new_database, serving
+from tests.support.databases import DATABASES, prepared_database
+from tests.support.feed import HostEnd, serving
 
 ROLES = ("l2", "l3")
 
 
 @pytest.fixture(params=DATABASES)
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    made = start(tmp_path, new_database(request, request.param, tmp_path), {})
+    made = start(tmp_path, prepared_database(request, request.param, tmp_path), {})
     yield made
     made.close()
 

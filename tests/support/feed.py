@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from neutrino.feed.address import Address, parse
 from neutrino.feed.client import ClientOptions, FeedClient
@@ -33,21 +30,7 @@ from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
 from tests.support.feed_scope import scope_in_database
 
-DATABASES = [
-    "sqlite",
-    pytest.param("postgresql", marks=pytest.mark.postgres),
-    pytest.param("mariadb", marks=pytest.mark.mariadb),
-]
-FIXTURES = {"postgresql": "postgres", "mariadb": "mariadb"}
 Objects = dict[tuple[str, str], Object]
-
-
-def new_database(request: pytest.FixtureRequest, kind: str, directory: Path) -> str:
-    name = f"feed_{uuid.uuid4().hex}"
-    if kind == "sqlite":
-        return f"sqlite:///{directory}/{name}.sqlite"
-    url: str = request.getfixturevalue(FIXTURES[kind]).create_database(name)
-    return url
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:

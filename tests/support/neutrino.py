@@ -12,6 +12,7 @@ from typing import Any
 import requests
 
 from tests.bench.memory import alive, tree
+from tests.support.databases import prepared_sqlite
 from tests.support.keystone import Keystone
 from tests.support.ports import free_port
 from tests.support.process import TemporaryServer, wait_until
@@ -68,7 +69,8 @@ class Neutrino(TemporaryServer):
                 "api_workers": workers,
                 "state_path": self.directory,
             },
-            "database": {"connection": f"sqlite:///{self.directory}/neutrino.sqlite"},
+            # With its schema already: one that is empty takes half a second of processor time more.
+            "database": {"connection": prepared_sqlite(self.directory / "neutrino.sqlite")},
             "ml2_type_vlan": {"network_vlan_ranges": "physnet1:100:199"},
             "feed": {"run": False},  # most tests have no host: one process less to start
         }

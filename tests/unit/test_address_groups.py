@@ -13,12 +13,12 @@ from neutrino.server import errors
 from neutrino.server.api.catalog import serve
 from neutrino.server.api.resources.security_group import ADDRESS_GROUP
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.query import Query, Sort
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.securitygroups.groups import SecurityGroups
+from tests.support.databases import prepared_sqlite
 from tests.support.security_groups import (
     ALICE,
     BOB,
@@ -35,8 +35,7 @@ from tests.support.security_groups import (
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
-    db = Database(f"sqlite:///{tmp_path}/neutrino.db", sqlite_durable=False)
-    t.metadata.create_all(db.engine())
+    db = Database(prepared_sqlite(tmp_path / "neutrino.db"), sqlite_durable=False)
     yield db
     db.close()
 

@@ -27,6 +27,7 @@ from neutrino.server.hosts.registry import Registry
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
 from neutrino.server.view_collection import ViewCollection
+from tests.support.databases import prepared_sqlite
 from tests.support.dhcp_ports import scheduler_without_ports
 
 ADMIN = admin_context("admins")
@@ -99,8 +100,7 @@ def plain(reply: Reply) -> Any:
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Api]:
-    db = Database(f"sqlite:///{tmp_path}/test.sqlite", sqlite_durable=False)
-    t.metadata.create_all(db.engine())
+    db = Database(prepared_sqlite(tmp_path / "test.sqlite"), sqlite_durable=False)
     yield Api(db)
     db.close()
 

@@ -21,6 +21,7 @@ from neutrino.server.hosts.registry import Registry
 from neutrino.server.scheduling import placements
 from neutrino.server.scheduling.placements import NETWORKS
 from neutrino.server.scheduling.scheduler import Move
+from tests.support.databases import prepared_sqlite
 from tests.support.dhcp_ports import scheduler_without_ports
 
 # --- in the database --------------------------------------------------------------------------------------------------
@@ -76,8 +77,7 @@ class Cloud:
 
 @pytest.fixture
 def cloud(tmp_path: Path) -> Iterator[Cloud]:
-    db = Database(f"sqlite:///{tmp_path}/test.sqlite", sqlite_durable=False)
-    t.metadata.create_all(db.engine())
+    db = Database(prepared_sqlite(tmp_path / "test.sqlite"), sqlite_durable=False)
     yield Cloud(db)
     db.close()
 

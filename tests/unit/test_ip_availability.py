@@ -16,6 +16,7 @@ from neutrino.server.db.objects import as_row, fresh, new_id
 from neutrino.server.db.session import Database
 from neutrino.server.ipam.ip_availability import MAX_IDS, IpAvailability
 from neutrino.server.query import Query
+from tests.support.databases import prepared_sqlite
 
 ADMIN = admin_context("admin")
 Object = dict[str, Any]
@@ -23,8 +24,7 @@ Object = dict[str, Any]
 
 class Cloud:
     def __init__(self, path: Path) -> None:
-        self.db = Database(f"sqlite:///{path}/n.db", sqlite_durable=False)
-        t.metadata.create_all(self.db.engine())
+        self.db = Database(prepared_sqlite(path / "n.db"), sqlite_durable=False)
         self.plugin = IpAvailability(self.db)
 
     def insert(self, table: sa.Table, **values: Any) -> str:

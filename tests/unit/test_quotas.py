@@ -22,6 +22,7 @@ from neutrino.server.ipam.subnet_pools import SubnetPools
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.plugin import Correction, QuotaPlugin, recount
 from neutrino.server.quota.quotas import Quotas
+from tests.support.databases import prepared_sqlite
 
 DEFAULTS = {"network": 500, "subnet": 500, "subnetpool": -1, "port": 500, "rbac_policy": 10}
 Object = dict[str, Any]
@@ -38,8 +39,7 @@ ALICE, BOB, ADMIN = member("a"), member("b"), admin_context("admin")
 
 class QuotaSetup:
     def __init__(self, path: Path) -> None:
-        self.db = Database(f"sqlite:///{path}/n.db", sqlite_durable=False)
-        t.metadata.create_all(self.db.engine())
+        self.db = Database(prepared_sqlite(path / "n.db"), sqlite_durable=False)
         self.quotas = Quotas(self.db, DEFAULTS)
         conf = cfg.ConfigOpts()
         conf([], project="test", default_config_files=[], default_config_dirs=[])

@@ -19,6 +19,7 @@ from neutrino.server.db.objects import as_row, fresh, new_id
 from neutrino.server.db.session import Database
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from tests.support.databases import prepared_sqlite
 
 ALICE, BOB, ADMIN = Context("a"), Context("b"), admin_context("admin")
 SHARED, EXTERNAL = "access_as_shared", "access_as_external"
@@ -27,8 +28,7 @@ Object = dict[str, Any]
 
 class RbacSetup:
     def __init__(self, path: Path) -> None:
-        self.db = Database(f"sqlite:///{path}/n.db", sqlite_durable=False)
-        t.metadata.create_all(self.db.engine())
+        self.db = Database(prepared_sqlite(path / "n.db"), sqlite_durable=False)
         self.rbac = RbacPolicies(self.db, Quotas(self.db, {"rbac_policy": 10}))
 
     def insert(self, table: sa.Table, **values: Any) -> str:

@@ -21,6 +21,7 @@ from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.hosts.registry import Registry, timestamp
 from neutrino.server.scheduling.placements import NETWORKS
 from neutrino.server.scheduling.scheduler import Move, Sweeper
+from tests.support.databases import prepared_sqlite
 
 NOON = 1_800_000_000.0
 OVS = AgentState(words.OVS, "neutrino-agent", "h1", "N/A", configurations={"bridge_mappings": {"physnet1": "br-ex"}})
@@ -42,8 +43,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
-    database = Database(f"sqlite:///{tmp_path}/test.sqlite", sqlite_durable=False)
-    t.metadata.create_all(database.engine())
+    database = Database(prepared_sqlite(tmp_path / "test.sqlite"), sqlite_durable=False)
     yield database
     database.close()
 

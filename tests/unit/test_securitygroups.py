@@ -18,6 +18,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.query import Query, Sort
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.securitygroups.views import check_usable
+from tests.support.databases import prepared_sqlite
 from tests.support.security_groups import (
     ADMIN,
     ALICE,
@@ -41,8 +42,7 @@ from tests.support.security_groups import (
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
-    db = Database(f"sqlite:///{tmp_path}/neutrino.db", sqlite_durable=False)
-    t.metadata.create_all(db.engine())
+    db = Database(prepared_sqlite(tmp_path / "neutrino.db"), sqlite_durable=False)
     yield db
     db.close()
 

@@ -24,6 +24,7 @@ from neutrino.server.ipam import subnet_pools
 from neutrino.server.ipam.subnet_pools import AddressScopes, SubnetPools, choose_prefix, claim
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from tests.support.databases import prepared_sqlite
 
 ALICE, BOB, ADMIN = Context("a"), Context("b"), admin_context("admin")
 Object = dict[str, Any]
@@ -31,8 +32,7 @@ Object = dict[str, Any]
 
 class Cloud:
     def __init__(self, path: Path) -> None:
-        self.db = Database(f"sqlite:///{path}/n.db", sqlite_durable=False)
-        t.metadata.create_all(self.db.engine())
+        self.db = Database(prepared_sqlite(path / "n.db"), sqlite_durable=False)
         self.quotas = Quotas(self.db, {"subnetpool": 20})
         self.pools = SubnetPools(self.db, self.quotas)
         self.scopes = AddressScopes(self.db)

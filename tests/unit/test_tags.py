@@ -28,6 +28,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.view import View
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import Query
+from tests.support.databases import prepared_sqlite
 
 TAGGED = (
     (NETWORK, t.networks),
@@ -49,8 +50,7 @@ WATCHER, ADMIN = caller("a", "reader"), admin_context("admin")
 
 class TagSetup:
     def __init__(self, path: Path) -> None:
-        self.db = Database(f"sqlite:///{path}/n.db", sqlite_durable=False)
-        t.metadata.create_all(self.db.engine())
+        self.db = Database(prepared_sqlite(path / "n.db"), sqlite_durable=False)
         conf = cfg.ConfigOpts()
         conf([], project="test", default_config_files=[], default_config_dirs=[])
         self.routes = {(r.method, r.path): r.handler for r in tag_routes(self.db, Authorizer(conf), TAGGED)}

@@ -17,14 +17,14 @@ from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones, check_hints
 from neutrino.server.query import Query
+from tests.support.databases import prepared_sqlite
 
 ADMIN = admin_context()
 
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
-    database = Database(f"sqlite:///{tmp_path}/test.sqlite", sqlite_durable=False)
-    t.metadata.create_all(database.engine())
+    database = Database(prepared_sqlite(tmp_path / "test.sqlite"), sqlite_durable=False)
     registry = Registry(database)
     for kind, host, zone in [
         (words.DHCP, "h1", "az1"),
@@ -74,8 +74,7 @@ def test_hints_must_name_zones_with_agents(db: Database) -> None:
 
 
 def test_without_agents_there_are_no_zones(tmp_path: Path) -> None:
-    empty = Database(f"sqlite:///{tmp_path}/empty.sqlite", sqlite_durable=False)
-    t.metadata.create_all(empty.engine())
+    empty = Database(prepared_sqlite(tmp_path / "empty.sqlite"), sqlite_durable=False)
     assert AvailabilityZones(empty).index(ADMIN, Query()) == []
     with empty.read() as connection, pytest.raises(errors.AvailabilityZoneNotFound):
         check_hints(connection, ["nova"])
