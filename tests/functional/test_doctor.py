@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from tests.support.agent import add_host
+from tests.support.commands import Done, loaded
 from tests.support.doctor import certificate
 from tests.support.mariadb import MariaDB
 from tests.support.neutrino import PROGRAM, Neutrino, configuration
@@ -50,12 +51,9 @@ def server(pem: Path, secure: str) -> Iterator[Neutrino]:
 
 def doctor(path: Path, *arguments: str, **environment: str) -> tuple[int, dict[str, dict[str, Any]]]:
     """The exit status, and the findings by kind."""
-    command = [str(PROGRAM), "doctor", "--json", "--config-file", str(path), *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=90, check=False, env={**os.environ, **environment}
-    )
-    assert done.stderr == "", done.stderr
-    return done.returncode, {each["kind"]: each for each in json.loads(done.stdout)["findings"]}
+    done = loaded()(["doctor", "--json", "--config-file", str(path), *arguments], environment=environment)
+    assert done.error == "", done.error
+    return done.status, {each["kind"]: each for each in json.loads(done.out)["findings"]}
 
 
 def agent_file(directory: Path, server: Neutrino | None = None, **sections: dict[str, object]) -> Path:
@@ -76,9 +74,8 @@ def agent_file(directory: Path, server: Neutrino | None = None, **sections: dict
     return path
 
 
-def status(server: Neutrino, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(PROGRAM), "status", "--endpoint", server.url, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+def status(server: Neutrino, *arguments: str) -> Done:
+    return loaded()(["status", "--endpoint", server.url, *arguments])
 
 
 # --- a server ---------------------------------------------------------------------------------------------------------
@@ -204,7 +201,7 @@ def test_a_host_without_a_program_and_without_open_vswitch(tmp_path: Path) -> No
 
 
 def processes(server: Neutrino) -> dict[int, str]:
-    found = json.loads(status(server, "--json").stdout)
+    found = json.loads(status(server, "--json").out)
     return {each["pid"]: each["kind"] for one in found["servers"] for each in one["processes"]}
 
 
@@ -221,8 +218,8 @@ def test_the_processes_of_a_server(server: Neutrino) -> None:
 
     wait_until(is_replaced, timeout=60, what="the row of the new feed process", failed=lambda: None)
     done = status(server)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("OK: no problems")
+    assert (done.status, done.error) == (0, "")
+    assert done.out.startswith("OK: no problems")
 
 
 def test_a_stopped_server_leaves_no_rows() -> None:

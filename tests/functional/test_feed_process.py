@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,9 +29,10 @@ from neutrino.server.config import OPTIONS
 from neutrino.server.feed.server import RETRY_SECONDS
 from neutrino.tls import ClientContext
 from tests.bench.memory import alive, tree
+from tests.support.commands import loaded
 from tests.support.feed import until
 from tests.support.feed_raw import Raw
-from tests.support.neutrino import PROGRAM, Caller, Neutrino, configuration
+from tests.support.neutrino import Caller, Neutrino, configuration
 from tests.support.ports import free_port
 from tests.support.process import wait_until
 
@@ -49,8 +49,9 @@ STATE = AgentState(
 
 
 def command(server: Neutrino, *words: str) -> str:
-    argv = [PROGRAM, "host", *words, "--config-file", server.config]
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+    done = loaded()(["host", *words, "--config-file", str(server.config)])
+    assert done.status == 0, done.error
+    return done.out.strip()
 
 
 def feed_of(server: Neutrino) -> int:
@@ -218,10 +219,9 @@ def test_versions_and_messages_that_are_not_understood() -> None:
 def test_options_that_are_refused(tmp_path: Path, program: str, bind: str, words: str) -> None:
     path = tmp_path / "neutrino.conf"
     path.write_text(f"[DEFAULT]\nstate_path={tmp_path}\nauth_strategy=noauth\n[feed]\nrun=true\nbind={bind}\n")
-    argv = [PROGRAM, program, "--config-file", path]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert words in done.stderr
+    done = loaded()([program, "--config-file", str(path)])
+    assert done.status == 2
+    assert words in done.error
 
 
 def test_the_credential_is_not_logged_at_debug(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import subprocess
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -15,9 +14,9 @@ import pytest
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.namespaces import host_command, run
 from neutrino.lab.settings import FABRIC, UNDERLAY
+from tests.support.commands import Done, loaded
 from tests.support.lab import network, open_group
 from tests.support.lab_control import Lab
-from tests.support.neutrino import PROGRAM
 from tests.support.routing_lab import wait_until_no_drift
 
 Finding = dict[str, Any]
@@ -42,33 +41,33 @@ def site(lab: Lab) -> Lab:
 
 def doctor(lab: Lab, host: str, *arguments: str) -> tuple[int, list[Finding]]:
     files = [word for path in lab.agent_config_files(host) for word in ("--config-file", str(path))]
-    done = lab.run(host, [str(PROGRAM), "doctor", "--json", *files, *arguments], check=False)
-    assert "Traceback" not in done.stderr
-    assert done.returncode in (0, 1), done.stderr
-    return done.returncode, json.loads(done.stdout)["findings"]
+    words = ["doctor", "--json", *files, *arguments]
+    done = loaded()(words, environment=lab.processes.environment(), inside=lab.holder(host))
+    assert "Traceback" not in done.error
+    assert done.status in (0, 1), done.error
+    return done.status, json.loads(done.out)["findings"]
 
 
 def kinds(findings: list[Finding]) -> set[str]:
     return {each["kind"] for each in findings}
 
 
-def status(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(PROGRAM), "status", "--endpoint", lab.settings.url, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+def status(lab: Lab, *arguments: str) -> Done:
+    return loaded()(["status", "--endpoint", lab.settings.url, *arguments])
 
 
 def test_a_healthy_lab(site: Lab) -> None:
     code, findings = doctor(site, "h1")
     assert (code, findings) == (0, [])
     files = ["--config-file", str(site.paths.server / "neutrino.conf")]
-    done = subprocess.run([PROGRAM, "doctor", *files], capture_output=True, text=True, timeout=180, check=False)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "8 checks of this server: no findings")
+    done = loaded()(["doctor", *files])
+    assert (done.status, done.out.splitlines()[-1]) == (0, "8 checks of this server: no findings")
     # Agents report the dataplane and the server its processes a moment later.
-    wait_until(lambda: status(site).returncode == 0, 60, "the status shows a problem")
+    wait_until(lambda: status(site).status == 0, 60, "the status shows a problem")
     shown = status(site)
-    assert shown.returncode == 0, shown.stdout
-    assert shown.stdout.startswith("OK: no problems; 3 of 3 hosts alive")
-    found = json.loads(status(site, "--json").stdout)
+    assert shown.status == 0, shown.out
+    assert shown.out.startswith("OK: no problems; 3 of 3 hosts alive")
+    found = json.loads(status(site, "--json").out)
     assert found["ports"]["by_status"] == {"ACTIVE": 2}
     assert {host["name"] for host in found["hosts"]} == {"h1", "h2", "h3"}
     assert {agent["dataplane"] for host in found["hosts"] for agent in host["agents"]} == {"up"}
@@ -153,17 +152,17 @@ def test_stopped_processes(site: Lab) -> None:
 
     def is_degraded() -> bool:
         shown = status(site)
-        return shown.returncode == 1 and "the dataplane is down" in shown.stdout
+        return shown.status == 1 and "the dataplane is down" in shown.out
 
     wait_until(is_degraded, 60, "the status does not show the lost dataplane")
     shown = status(site)
-    assert "Open vSwitch agent on h1: the dataplane is down" in shown.stdout
-    assert "Fix: Start Open vSwitch" in shown.stdout
+    assert "Open vSwitch agent on h1: the dataplane is down" in shown.out
+    assert "Fix: Start Open vSwitch" in shown.out
     site.stop_ovs("h1")
     assert kinds(doctor(site, "h1", "--only", "openvswitch,tunnels,orphans")[1]) == {"ovsdb-unreachable"}
     site.stop_server()
     assert kinds(doctor(site, "h1", "--only", "feed,openvswitch")[1]) == {"feed-unreachable", "ovsdb-unreachable"}
     shown = status(site)
-    assert shown.returncode == 3
-    assert shown.stderr.startswith("neutrino: ")
-    assert shown.stderr.count("\n") == 1
+    assert shown.status == 3
+    assert shown.error.startswith("neutrino: ")
+    assert shown.error.count("\n") == 1

@@ -7,7 +7,7 @@ each role has to keep one object's failure to that object.
 from __future__ import annotations
 
 import asyncio
-import copy
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -189,12 +189,11 @@ def places(value: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from places(each, (*where, key))
 
 
-def put_at(whole: dict[str, Any], where: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    changed = copy.deepcopy(whole)
-    inner: Any = changed
-    for key in where[:-1]:
-        inner = inner[key]
-    inner[where[-1]] = value
+def put_at(whole: Any, where: tuple[Any, ...], value: Any) -> Any:
+    """A copy with another value in this place, which shares the rest: a deep copy takes ten times as long."""
+    first, *rest = where
+    changed = whole.copy()
+    changed[first] = put_at(whole[first], tuple(rest), value) if rest else value
     return changed
 
 
@@ -276,6 +275,7 @@ def test_what_cannot_be_read_at_all_is_a_problem_too(kind: str) -> None:
 # --- past the feed ----------------------------------------------------------------------------------------------------
 
 
+@functools.cache
 def wrong_objects(kind: str) -> list[state.Object]:
     """Of valid types, with a wrong text in one field each: what a check that was forgotten would let through."""
     found: list[state.Object] = []
