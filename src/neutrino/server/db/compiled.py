@@ -8,17 +8,18 @@ statement is kept, the driver executes it, with the columns of the first result,
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.engine.result import IteratorResult, ResultMetaData
 
+S = TypeVar("S", sa.Select[Any], sa.CompoundSelect[Any])
 _KEPT = "neutrino_kept"  # execution option of statements that live as long as the process
 
 
-def kept(statement: sa.Select[Any]) -> sa.Select[Any]:
+def kept(statement: S) -> S:
     """Mark a statement that lives as long as the process, and is executed with parameters: it is compiled once."""
     return statement.execution_options(**{_KEPT: True})
 

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
@@ -26,6 +27,7 @@ from neutrino.server.view_collection import ViewCollection, one_by_one
 
 _c = t.ndp_proxies.c
 VIEW = View(t.ndp_proxies, not_found=errors.NDPProxyNotFound, hidden=("tags",))
+ROUTERS_OF_PORT = kept(sa.select(_c.router_id).where(_c.port_id == sa.bindparam("port", type_=sa.String)))
 
 
 class NdpProxies(ViewCollection):
@@ -58,8 +60,7 @@ def port_changes(connection: Connection, context: Context, before: Object | None
     """The proxies of a deleted port are deleted by their foreign key: hosts have to get their routers without them."""
     if before is None or after is not None:
         return None
-    found = connection.execute(sa.select(_c.router_id).where(_c.port_id == before["id"])).scalars()
-    routers = sorted(set(found))
+    routers = sorted(set(connection.execute(ROUTERS_OF_PORT, {"port": before["id"]}).scalars()))
     if not routers:
         return None
 

@@ -194,6 +194,7 @@ def build(services: Services) -> RouterPlugin:
     interfaces = Interfaces(db, l3.ports, l3.scheduler, l3.delegation)
     core.ports.delete_checks.append(port_callbacks.check_delete)
     core.ports.transaction_hooks += [port_callbacks.port_changes, ndp_proxies.port_changes]
+    core.ports.delete_reads += [*port_callbacks.READS_OF_DELETION, ndp_proxies.ROUTERS_OF_PORT]
     core.networks.unused_port_finders.append(port_callbacks.network_changes)
     core.cascade.services.append(Cascade(interfaces.release))
     floating_ips = FloatingIps(

@@ -16,6 +16,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import Object, decode, exists, update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3.floating_ips import floating_ips
@@ -26,26 +27,22 @@ from neutrino.server.ml2.ports.collection import Write
 
 FIXED_ADDRESSES = (*INTERFACES, HA_PORT, SNAT)
 _f, _fw, _p, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c, t.router_ports.c
-_USERS = (
-    sa.select(_rp.port_id)
-    .where(_rp.port_id == sa.bindparam("port"))
-    .union_all(sa.select(_f.id).where(_f.floating_port_id == sa.bindparam("port")))
+_PORT = sa.bindparam("port", type_=sa.String)
+_USERS = kept(
+    sa.select(_rp.port_id).where(_rp.port_id == _PORT).union_all(sa.select(_f.id).where(_f.floating_port_id == _PORT))
 )
 _ROUTER_OF = (
     sa.select(_r.id, _r.revision_number, _r.gw_port_id, _r.extra_gw_port_ids)
     .join(t.router_ports, _rp.router_id == _r.id)
-    .where(_rp.port_id == sa.bindparam("port"))
+    .where(_rp.port_id == _PORT)
 )
 # What translates to a port: floating IPs (without a forwarding's id) and port forwardings, with the port's address.
-_TRANSLATIONS = (
+_TRANSLATIONS = kept(
     sa.select(_f.id, _f.fixed_ip_address.label("address"), sa.literal("").label("forwarding_id"))
-    .where(_f.port_id == sa.bindparam("port"))
-    .union_all(
-        sa.select(_fw.floatingip_id, _fw.internal_ip_address, _fw.id).where(
-            _fw.internal_port_id == sa.bindparam("port")
-        )
-    )
+    .where(_f.port_id == _PORT)
+    .union_all(sa.select(_fw.floatingip_id, _fw.internal_ip_address, _fw.id).where(_fw.internal_port_id == _PORT))
 )
+READS_OF_DELETION = (_USERS, _TRANSLATIONS)
 
 
 def check_delete(connection: Connection, port: Object) -> None:
@@ -99,8 +96,8 @@ def _remove_translations(
     connection: Connection, context: Context, before: Object, after: Object | None
 ) -> Write | None:
     """Disassociate floating IPs and delete forwardings of a deleted port, or of addresses that it loses."""
-    kept = set() if after is None else {fixed["ip_address"] for fixed in after["fixed_ips"]}
-    rows = [r for r in connection.execute(_TRANSLATIONS, {"port": before["id"]}).all() if r.address not in kept]
+    remaining = set() if after is None else {fixed["ip_address"] for fixed in after["fixed_ips"]}
+    rows = [r for r in connection.execute(_TRANSLATIONS, {"port": before["id"]}).all() if r.address not in remaining]
     if not rows:
         return None
     if after is not None and any(not row.forwarding_id for row in rows):

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import Object, as_row, delete_row, exists, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
@@ -24,6 +25,7 @@ from neutrino.server.view_collection import one_by_one
 OWNER = "network:local_ip"
 VIEW = View(t.local_ips, hidden=("tags", "owns_port"), not_found=errors.LocalIPNotFound)
 _c, _a, _p = t.local_ips.c, t.local_ip_associations.c, t.ports.c
+OF_PORT = kept(sa.select(_c.id).where(_c.local_port_id == sa.bindparam("port", type_=sa.String)))
 _NO_STATUS = sa.update(t.ports).where(_p.id == sa.bindparam("port")).values(status="N/A")
 
 
@@ -126,7 +128,7 @@ def _first_ipv4(port: Object) -> str:
 
 
 def check_port_delete(connection: Connection, port: Object) -> None:
-    if exists(connection, _c.local_port_id == port["id"]):
+    if connection.execute(OF_PORT, {"port": port["id"]}).first() is not None:
         raise errors.ServicePortInUse(port_id=port["id"], reason="a local IP has its address")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.local_ip import LOCAL_IP, PORT_ASSOCIATION
 from neutrino.server.local_ip.associations import PortAssociations
-from neutrino.server.local_ip.local_ips import VIEW, LocalIps, check_port_delete, port_changes
+from neutrino.server.local_ip.local_ips import OF_PORT, VIEW, LocalIps, check_port_delete, port_changes
 from neutrino.server.services import Services
 from neutrino.server.view_collection import RowUpdates, ViewCollection
 
@@ -24,6 +24,7 @@ def build(services: Services) -> LocalIpPlugin:
     db, core = services.db, services.core
     core.ports.delete_checks.append(check_port_delete)
     core.ports.transaction_hooks.append(port_changes)
+    core.ports.delete_reads.append(OF_PORT)
     local_ips = LocalIps(db, core.operations, core.networks, core.ports)
     return LocalIpPlugin(
         (

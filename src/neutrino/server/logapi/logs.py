@@ -13,6 +13,7 @@ from neutrino.server import errors
 from neutrino.server.api.resources.log import SECURITY_GROUP
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import Object, as_row, delete_row, exists, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
@@ -25,6 +26,7 @@ from neutrino.server.view_collection import ViewCollection
 VIEW = View(t.logs, hidden=("tags",), not_found=errors.LogResourceNotFound)
 _SUPPORTED_VIFS = ("ovs", "vhostuser")
 _c, _p, _m = t.logs.c, t.ports.c, t.port_security_groups.c
+OF_PORT = kept(sa.select(_c.id).where(_c.target_id == sa.bindparam("port", type_=sa.String)))
 
 
 class Logs(ViewCollection):
@@ -89,8 +91,9 @@ def port_changes(connection: Connection, context: Context, before: Object | None
     """A hook of ports: the logs of a port that is deleted."""
     if before is None or after is not None:
         return None
-    of_port = _c.target_id == before["id"]
-    return (lambda tx: _delete(tx, of_port)) if exists(connection, of_port) else None
+    if connection.execute(OF_PORT, {"port": before["id"]}).first() is None:
+        return None
+    return lambda tx: _delete(tx, _c.target_id == before["id"])
 
 
 def _delete(tx: Transaction, condition: sa.ColumnElement[bool]) -> None:

@@ -96,14 +96,14 @@ def _check_collectors(connection: Connection, mirrors: Sequence[Object]) -> None
             raise errors.TapMirrorToHost(remote_ip=mirror["remote_ip"])
 
 
-_MIRRORED = kept(sa.select(_m.id).where(_m.port_id == sa.bindparam("port", type_=sa.String)))
+MIRRORED = kept(sa.select(_m.id).where(_m.port_id == sa.bindparam("port", type_=sa.String)))
 
 
 def port_changes(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:
     """A hook of ports: with a port that is deleted, its tap mirrors are."""
     if before is None or after is not None:
         return None
-    if connection.execute(_MIRRORED, {"port": before["id"]}).first() is None:  # as most ports
+    if connection.execute(MIRRORED, {"port": before["id"]}).first() is None:  # as most ports
         return None
     mirrors = MIRRORS.load_where(connection, _m.port_id == before["id"])
     if not mirrors:

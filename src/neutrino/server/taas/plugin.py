@@ -34,9 +34,11 @@ class TapPlugin:
 def build(services: Services) -> TapPlugin:
     db, quotas = services.db, services.quotas
     services.core.ports.transaction_hooks.append(taps.port_changes)
+    services.core.ports.delete_reads.append(taps.TAPPED)
     return TapPlugin(((TAP_SERVICE, TapServices(db, quotas)), (TAP_FLOW, TapFlows(db, quotas))), TAPS)
 
 
 def build_mirrors(services: Services) -> TapPlugin:
     services.core.ports.transaction_hooks.append(mirrors.port_changes)
+    services.core.ports.delete_reads.append(mirrors.MIRRORED)
     return TapPlugin(((TAP_MIRROR, TapMirrors(services.db, services.quotas)),), MIRRORS)

@@ -167,7 +167,7 @@ def delete_flows(tx: Transaction, flows: Sequence[Object]) -> None:
 # --- hook of ports ----------------------------------------------------------------------------------------------------
 
 _PORT = sa.bindparam("port", type_=sa.String)
-_TAPPED = kept(
+TAPPED = kept(
     sa.select(sa.literal_column("1")).where(
         sa.or_(sa.exists().where(_s.port_id == _PORT), sa.exists().where(_f.source_port == _PORT))
     )
@@ -178,7 +178,7 @@ def port_changes(connection: Connection, context: Context, before: Object | None
     """With a port that is deleted, its tap services and the flows from and to it are."""
     if before is None or after is not None:
         return None
-    if connection.execute(_TAPPED, {"port": before["id"]}).first() is None:  # as most ports
+    if connection.execute(TAPPED, {"port": before["id"]}).first() is None:  # as most ports
         return None
     services = SERVICES.load_where(connection, _s.port_id == before["id"])
     keys = [service["id"] for service in services]

@@ -21,7 +21,7 @@ from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.trunks import checks, followers
-from neutrino.server.trunks.views import TRUNKS, parents_among, subports_among, subports_of
+from neutrino.server.trunks.views import TRUNK_OF_PORT, TRUNKS, subports_of
 from neutrino.server.view_collection import ViewCollection
 
 KIND, REMOVE = "trunk", "remove_subports"
@@ -38,6 +38,7 @@ class Trunks(ViewCollection):
         self._ports = ports
         self._followers = followers.Followers(ports)
         ports.delete_checks.append(_refuse_deletion)
+        ports.delete_reads.append(TRUNK_OF_PORT)
         ports.host_hooks.append(self._followers.with_parent)
         # First: a parent may be a router's interface too, and the trunk references it.
         cascade.services.insert(0, Cascade(self.release, replaces=_refuse_deletion))
@@ -234,8 +235,7 @@ def _refuse_repeated(trunks: Iterable[Object]) -> None:
 
 
 def _refuse_deletion(connection: Connection, port: Object) -> None:
-    key = port["id"]
-    if trunk := subports_among(connection, [key]).get(key):
-        raise errors.PortInUseAsSubPort(port_id=key, trunk_id=trunk)
-    if trunk := parents_among(connection, [key]).get(key):
-        raise errors.PortInUseAsTrunkParent(port_id=key, trunk_id=trunk)
+    row = connection.execute(TRUNK_OF_PORT, {"port": port["id"]}).first()
+    if row is not None:
+        error = errors.PortInUseAsTrunkParent if row.is_parent else errors.PortInUseAsSubPort
+        raise error(port_id=port["id"], trunk_id=row.trunk_id)

@@ -24,6 +24,7 @@ from neutrino.server.api.types import comparable, first_duplicate
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, changed, delete_row, exists, fresh, update_row
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import routed
@@ -71,6 +72,8 @@ class Ports:
     # Services that own ports, or have objects that depend on ports, register here when they are built.
     delete_checks: list[DeleteCheck] = field(default_factory=list)
     transaction_hooks: list[TransactionHook] = field(default_factory=list)
+    # What these read of each port that is deleted, with its id as `port`: all of it is sent together.
+    delete_reads: list[sa.Select[Any] | sa.CompoundSelect[Any]] = field(default_factory=list)
     commit_hooks: list[CommitHook] = field(default_factory=list)
     host_hooks: list[HostHook] = field(default_factory=list)
 
@@ -363,6 +366,12 @@ class Ports:
         """`checked`: refused for ports that belong to a service, such as a router's interface."""
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
+            self.db.read_ahead(
+                lambda: (
+                    self.networks.view.reading(before["network_id"], context.project_id),
+                    *(Read(statement, {"port": key}) for statement in self.delete_reads),
+                )
+            )
             network = self.networks.view.get(connection, before["network_id"], context.project_id)
             for check in self.delete_checks if checked else ():
                 check(connection, before)
