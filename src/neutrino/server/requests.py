@@ -35,6 +35,7 @@ READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 LINE: Final = '%s "%s %s %s" status: %s  len: %s time: %.7f'
 MAX_LINES: Final = 10_000  # that wait to be written; beyond, a request writes its own
 CLOSE_SECONDS: Final = 5.0  # at the end of a worker
+GATHER_SECONDS: Final = 0.02  # lines within this time are written together: a thread that wakes up interrupts a request
 ALL, WRITES, NONE = "all", "writes", "none"  # of log_requests
 
 
@@ -152,5 +153,7 @@ class _Writer:
             thread.join(CLOSE_SECONDS)
 
     def _write(self) -> None:
-        while (record := self._lines.get()) is not None:
+        for record in iter(self._lines.get, None):
             LOG.handle(record)
+            if self._lines.empty():
+                time.sleep(GATHER_SECONDS)

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from neutrino.server.db.compiled import Statements, driver_cursor
+from neutrino.server.db.cursors import Queued, send_together
 from neutrino.server.db.read_ahead import Captured, Rows
 
 _OPTION = "neutrino_batch"  # the connection's execution option that has the batch of its transaction
@@ -210,55 +211,39 @@ class _PostgresPipeline:
 
         self.statements = Statements(engine.dialect)
         self._error = psycopg.Error
-        self._aborted = psycopg.errors.PipelineAborted
 
     def send(
         self, cursor: Any, before: Sequence[Statement], last: Statement, reads: Sequence[Captured] = ()
     ) -> Sequence[Any]:
         connection = cursor.connection
         found = [connection.cursor() for _ in reads]
-        failed: Exception | None = None
+        others = connection.cursor()  # for all: their results are not needed
+        statements = [queued for one in before for queued in _queued(others, one)]
+        statements += _queued(cursor, last)
+        statements += [Queued(result, *read) for result, read in zip(found, reads, strict=True)]
         try:
-            with connection.pipeline():
-                try:
-                    others = connection.cursor()  # for all: their results are not needed
-                    for one in before:
-                        _run(others, one, others.queue)
-                    _run(cursor, last, cursor.execute)  # sends all so far
-                    for result, read in zip(found, reads, strict=True):
-                        result.queue(read.text, read.parameters)
-                except self._error as error:  # not past the pipeline, which would log a warning about what follows
-                    failed = error
-        except self._error as error:
-            # That statements after the failed one were not reached is an error too, which may hide the first.
-            cause: BaseException | None = failed or error
-            while isinstance(cause, self._aborted):
-                cause = cause.__context__
-            failed = cause if isinstance(cause, Exception) else error
-        if failed is None:
-            return found
-        if reads and cursor.pgresult is not None and cursor.statusmessage == "COMMIT":  # a read failed, after it
-            return ()
-        raise failed from None
+            send_together(connection, statements)
+        except self._error:
+            if reads and cursor.pgresult is not None and cursor.statusmessage == "COMMIT":  # a read failed, after it
+                return ()
+            raise
+        return found
 
     def is_stale(self, error: sa.exc.DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) == _STALE_POSTGRESQL
 
 
-def _run(cursor: Any, statement: Statement, execute: Callable[[str, Any], object]) -> None:
-    """`execute`: the cursor's method of that name, or `queue` (`cursors.py`)."""
+def _queued(cursor: Any, statement: Statement) -> list[Queued]:
     if statement.many:
         rows = statement.parameters
         # A few rows in one statement, as of the change log; each number of rows is a statement that is prepared.
         together = _insert_of(statement.text, len(rows)) if len(rows) <= _MAX_TOGETHER else None
         if together is None:
-            cursor.executemany(statement.text, rows)
-        else:
-            execute(together, {f"{name}_{i}": value for i, row in enumerate(rows) for name, value in row.items()})
-    elif statement.rows is None:
-        execute(statement.text, statement.parameters)
-    else:
-        execute(_checked(statement.text, statement.rows), statement.parameters)
+            return [Queued(cursor, statement.text, row) for row in rows]
+        numbered = {f"{name}_{i}": value for i, row in enumerate(rows) for name, value in row.items()}
+        return [Queued(cursor, together, numbered)]
+    text = statement.text if statement.rows is None else _checked(statement.text, statement.rows)
+    return [Queued(cursor, text, statement.parameters)]
 
 
 @lru_cache(1000)

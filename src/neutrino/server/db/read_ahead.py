@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection, Engine, IteratorResult
 
 from neutrino import request_ids
 from neutrino.server.db.compiled import Statements, driver_cursor
+from neutrino.server.db.cursors import Queued, send_together
 
 _OPTION = "neutrino_read_ahead"  # the connection's execution option with its ReadAhead
 Key = tuple[Any, ...]  # text and parameters of a statement
@@ -151,12 +152,8 @@ def of(connection: Connection) -> ReadAhead | None:
 
 
 def _fetch_from_postgresql(cursor: Any, reads: Sequence[Captured]) -> Sequence[Any]:
-    connection = cursor.connection
-    found = [connection.cursor() for _ in reads]
-    with connection.pipeline():
-        for one, read in zip(found[:-1], reads[:-1], strict=True):
-            one.queue(read.text, read.parameters)
-        found[-1].execute(reads[-1].text, reads[-1].parameters)  # sends all
+    found = [cursor.connection.cursor() for _ in reads]
+    send_together(cursor.connection, [Queued(one, *read) for one, read in zip(found, reads, strict=True)])
     return found
 
 
