@@ -24,6 +24,10 @@ def kept(statement: S) -> S:
     return statement.execution_options(**{_KEPT: True})
 
 
+def is_kept(statement: sa.Executable) -> bool:
+    return bool(statement.get_execution_options().get(_KEPT))
+
+
 @dataclass(slots=True, eq=False)
 class Text:
     """A statement for the driver; the parameters have its style."""
@@ -113,7 +117,7 @@ class DirectConnection(Connection):
     def executed(self, statement: sa.Executable, parameters: dict[str, Any]) -> sa.Result[Any] | None:
         """The result of a statement that the driver executes; None if SQLAlchemy has to."""
         # Listeners expect all statements.
-        if not statement.get_execution_options().get(_KEPT) or self.engine._has_events or self.invalidated:
+        if not is_kept(statement) or self.engine._has_events or self.invalidated:
             return None
         text = self.statements.get(statement, parameters)
         if text is None or text.columns is None:

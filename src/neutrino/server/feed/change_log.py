@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import takewhile
 from typing import Final
 
@@ -18,6 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.session import Database, retried
 
 BATCH: Final = 1000
@@ -26,15 +28,29 @@ READING_SHARE: Final = 0.1  # of the time, in the long run
 READING_BURST: Final = 0.06  # seconds of reading before any pause: about ten single changes
 MAX_PAUSE: Final = 0.1  # seconds between two reads
 _c, _h = t.changes.c, t.change_head.c
-_HEAD = sa.select(_h.identity, _h.position, _h.removed).where(_h.id == 1)
-_PENDING = sa.select(_c.id).where(_c.position.is_(None)).order_by(_c.id).limit(BATCH)
-_AFTER = (
+_HEAD = kept(sa.select(_h.identity, _h.position, _h.removed).where(_h.id == 1))
+_MOVE_HEAD = (
+    sa.update(t.change_head)
+    .where(_h.id == 1, _h.position == sa.bindparam("before", type_=sa.BigInteger))
+    .values(position=sa.bindparam("after", type_=sa.BigInteger))
+)
+_PENDING = kept(sa.select(_c.id).where(_c.position.is_(None)).order_by(_c.id).limit(BATCH))
+_AFTER = kept(
     sa.select(_c.position, _c.kind, _c.object_id, _c.request_id)
     .where(_c.position > sa.bindparam("after", type_=sa.BigInteger))
     .order_by(_c.position)
     .limit(BATCH)
 )
 _OLDEST = sa.select(_c.position, _c.at).where(_c.position.is_not(None)).order_by(_c.position).limit(BATCH)
+
+
+@cache
+def _give_to(count: int) -> sa.Update:
+    """Gives so many rows their positions. There are CHUNK such statements, each compiled once."""
+    ids = [sa.bindparam(f"id_{i}", type_=_c.id.type) for i in range(count)]
+    positions = [(key, sa.bindparam(f"position_{i}", type_=_c.position.type)) for i, key in enumerate(ids)]
+    unplaced = sa.update(t.changes).where(_c.id.in_(ids), _c.position.is_(None))
+    return unplaced.values(position=sa.case(*positions, value=_c.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +75,7 @@ class ChangeLog:
     @retried
     def head(self) -> Head:
         with self.db.read() as connection:
-            found = connection.execute(_HEAD).first()
+            found = connection.execute(_HEAD, {}).first()
         if found is not None:
             return Head(*found)
         first = Head(str(uuid.uuid4()), 0, 0)  # of a new database; if another process creates it first, this is retried
@@ -82,7 +98,7 @@ class ChangeLog:
         # Before the rows: if the head has not moved since, no other process has given these rows a position.
         before = self.head()
         with self.db.read() as connection:
-            ids = list(connection.execute(_PENDING).scalars())
+            ids = list(connection.execute(_PENDING, {}).scalars())
         if ids:
             self._give(before, ids)
         return len(ids)
@@ -90,20 +106,13 @@ class ChangeLog:
     def _give(self, before: Head, ids: Sequence[int]) -> None:
         with self.db.transaction() as tx:
             # Stale if another feed process gave positions since: these rows may have theirs now.
-            tx.change(
-                sa.update(t.change_head)
-                .where(_h.id == 1, _h.position == before.position)
-                .values(position=before.position + len(ids))
-            )
+            tx.change(_MOVE_HEAD, {"before": before.position, "after": before.position + len(ids)})
             for start in range(0, len(ids), CHUNK):
                 some = ids[start : start + CHUNK]
-                positions = {key: before.position + start + i for i, key in enumerate(some, 1)}
-                tx.change(
-                    sa.update(t.changes)
-                    .where(_c.id.in_(some), _c.position.is_(None))
-                    .values(position=sa.case(positions, value=_c.id)),
-                    rows=len(some),
-                )
+                first = before.position + start + 1
+                values = {f"id_{i}": key for i, key in enumerate(some)}
+                values |= {f"position_{i}": first + i for i in range(len(some))}
+                tx.change(_give_to(len(some)), values, rows=len(some))
 
     def after(self, connection: Connection, position: int) -> list[Row]:
         """The rows after a position, at most BATCH."""

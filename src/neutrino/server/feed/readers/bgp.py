@@ -15,6 +15,8 @@ from neutrino.model.bgp import BgpPeer, BgpRoute, BgpSpeaker
 from neutrino.server.api.resources.bgp import MD5
 from neutrino.server.bgp.reading import read_routes
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
+from neutrino.server.feed.readers.routers import NETWORKS_OF_PORTS
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
 from neutrino.server.l3.routers.port_layout import GATEWAY, INTERFACES
 
@@ -42,6 +44,7 @@ _DISTRIBUTED_ON_NETWORKS = (
         _inner_port.c.network_id.in_(sa.bindparam("networks", expanding=True)),
     )
 )
+_SCHEDULED = kept(sa.select(_sa.bgp_speaker_id).distinct())
 _HOSTS = (
     sa.select(_sa.bgp_speaker_id, _a.host)
     .join(t.agents, _a.id == _sa.agent_id)
@@ -63,7 +66,7 @@ def speakers_of(
     `last_networks`: those of the ports as they were, also of deleted ones, such as the gateway that a router has lost.
     """
     found = read_ids(connection, sa.select(_sa.bgp_speaker_id), _sa.agent_id, agents) if agents else set()
-    scheduled = read_ids(connection, sa.select(_sa.bgp_speaker_id), _sa.bgp_speaker_id, None)
+    scheduled = set(connection.execute(_SCHEDULED, {}).scalars())
     if scheduled <= found or not (routers or ports):
         return found
     networks = sorted(_external_networks(connection, routers, ports, last_networks))
@@ -74,7 +77,7 @@ def _external_networks(
     connection: Connection, routers: Ids, ports: Ids, last_networks: Collection[str]
 ) -> Collection[str]:
     """Networks on which routes may have changed: of gateways, agent gateways, floating IPs, and in front of instances."""
-    near = read_ids(connection, sa.select(_p.network_id).distinct(), _p.id, ports) | set(last_networks)
+    near = read_ids(connection, NETWORKS_OF_PORTS, _p.id, ports) | set(last_networks)
     in_front = _GATEWAY_NETWORKS.where(_rp.router_id.in_(_DISTRIBUTED_ON_NETWORKS))
     return (
         near

@@ -15,9 +15,20 @@ from neutrino.model import state as m
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.feed.readers.firewalls import PORT_GROUP
 from neutrino.server.feed.readers.routers import RouterHosts, read_router_hosts
-from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, grouped, read_ids, read_rows, select, texts
+from neutrino.server.feed.readers.rows import (
+    Ids,
+    build,
+    decode_fixed_ips,
+    grouped,
+    one_of,
+    read_ids,
+    read_rows,
+    select,
+    texts,
+)
 from neutrino.server.feed.readers.taps import read_taps
 from neutrino.server.feed.readers.trunks import NO_TRUNK, read_trunks
 from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord
@@ -34,10 +45,10 @@ _decode = msgspec.json.decode
 
 # --- networks ---------------------------------------------------------------------------------------------------------
 
-_NETWORKS = select(m.Network, t.networks, _n.dns_domain, _n.extra_dhcp_opts)
-_DHCP_AGENTS = sa.select(_nd.network_id, _nd.agent_id)
-_SEGMENTS = select(m.Segment, t.network_segments, _seg.network_id).order_by(_seg.position)
-_SUBNETS = (
+_NETWORKS = kept(select(m.Network, t.networks, _n.dns_domain, _n.extra_dhcp_opts))
+_DHCP_AGENTS = kept(sa.select(_nd.network_id, _nd.agent_id))
+_SEGMENTS = kept(select(m.Segment, t.network_segments, _seg.network_id).order_by(_seg.position))
+_SUBNETS = kept(
     select(m.Subnet, t.subnets, _s.dns_nameservers, _s.host_routes)
     .where(_s.cidr != PROVISIONAL)  # a subnet that waits for a delegated prefix does not exist for hosts yet
     .order_by(_s.created_at, _s.id)
@@ -77,9 +88,9 @@ def _dhcp_options(text: str) -> tuple[DhcpOption, ...]:
 
 _pairs = msgspec.json.Decoder(tuple[m.AddressPair, ...])
 _names = msgspec.json.Decoder(tuple[DnsName, ...])
-_BINDINGS = (
+_BINDINGS = kept(
     sa.select(_b.port_id, _b.host, _b.status, _b.vnic_type, _b.vif_type, _b.vif_details, _b.levels)
-    .where(_b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]), _b.host != "")
+    .where(_b.vif_type != VIF_UNBOUND, _b.vif_type != VIF_FAILED, _b.host != "")
     .order_by(_b.host)
 )
 _JSON_OF_PORTS = (
@@ -90,13 +101,13 @@ _JSON_OF_PORTS = (
     _p.dns_assignment,
     _p.hints,
 )
-_PORTS = select(m.Port, t.ports, _p.project_id, PORT_GROUP, *_JSON_OF_PORTS)
-_LOCAL_IPS = (
+_PORTS = kept(select(m.Port, t.ports, _p.project_id, PORT_GROUP, *_JSON_OF_PORTS))
+_LOCAL_IPS = kept(
     sa.select(_la.fixed_port_id, _la.fixed_ip, _li.local_ip_address, _li.ip_mode)
     .join(t.local_ips, _li.id == _la.local_ip_id)
     .order_by(_li.local_ip_address)
 )
-_TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_TYPES)))
+_TUNNEL_SEGMENTS = kept(sa.select(_seg.id).where(one_of(_seg.network_type, sorted(TUNNEL_TYPES))))
 
 
 def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]:

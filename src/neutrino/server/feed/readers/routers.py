@@ -23,9 +23,10 @@ from neutrino.model import agents as words
 from neutrino.model import routing as m
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.feed.readers.firewalls import ROUTER_PORT_GROUP
 from neutrino.server.feed.readers.metering import read_labels
-from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, read_ids, read_rows, select, texts
+from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, one_of, read_ids, read_rows, select, texts
 from neutrino.server.feed.readers.vpn import read_vpn, without_keys
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
@@ -55,6 +56,22 @@ _ROUTERS = select(
     m.Router, t.routers, _r.routes, _r.ha_vr_id, *_GATEWAYS, _GATEWAY_POLICY.label("gateway_qos_policy_id")
 )
 _routes = msgspec.json.Decoder(tuple[m.RouterRoute, ...])
+_OF_PORTS = kept(sa.select(_rp.router_id))
+_ON_NETWORKS = kept(sa.select(_rp.router_id).join(t.ports, _p.id == _rp.port_id))
+_OF_AGENTS = kept(sa.select(_ra.router_id))
+_OF_ASSOCIATED = kept(sa.select(_f.router_id).where(_f.router_id.is_not(None)))
+_DISTRIBUTED = sa.select(_r.id).where(_r.distributed.is_(True))
+_DISTRIBUTED_ON_NETWORKS = kept(
+    _DISTRIBUTED.join(t.router_ports, _rp.router_id == _r.id).join(t.ports, _p.id == _rp.port_id)
+)
+_SHARED_PORTS = kept(sa.select(_rp.port_id).where(one_of(_rp.port_type, (*_REPLICATED, layout.DVR_INTERFACE))))
+_IS_DISTRIBUTED = sa.and_(_r.distributed, one_of(_rp.port_type, layout.INTERFACES))
+_ON_SEVERAL_HOSTS = kept(
+    sa.select(_rp.port_id, _rp.router_id, _IS_DISTRIBUTED.label("is_distributed"))
+    .join(t.routers, _r.id == _rp.router_id)
+    .where(sa.or_(_IS_DISTRIBUTED, sa.and_(_r.ha, one_of(_rp.port_type, _REPLICATED))))
+)
+NETWORKS_OF_PORTS = kept(sa.select(_p.network_id).distinct())
 _L3_AGENTS = sa.and_(_a.agent_type == words.L3, _a.admin_state_up.is_(True))
 
 
@@ -67,11 +84,10 @@ class RouterHosts(NamedTuple):
 
 def routers_of(connection: Connection, ports: Ids, networks: Ids, agents: Ids) -> set[str]:
     """The routers with one of these ports, with a port on these networks, or scheduled to these agents."""
-    of_networks = sa.select(_rp.router_id).join(t.ports, _p.id == _rp.port_id)
     return (
-        read_ids(connection, sa.select(_rp.router_id), _rp.port_id, ports)
-        | read_ids(connection, of_networks, _p.network_id, networks)
-        | read_ids(connection, sa.select(_ra.router_id), _ra.agent_id, agents)
+        read_ids(connection, _OF_PORTS, _rp.port_id, ports)
+        | read_ids(connection, _ON_NETWORKS, _p.network_id, networks)
+        | read_ids(connection, _OF_AGENTS, _ra.agent_id, agents)
     )
 
 
@@ -81,14 +97,11 @@ def distributed_routers_of(connection: Connection, ports: Ids, last_networks: Co
     A port decides by where it is bound which hosts its networks' routers are on, and where its floating IP is translated;
     `last_networks` are those of ports that are deleted. The mode of an L3 agent affects all of them.
     """
-    associated = sa.select(_f.router_id).where(_f.router_id.is_not(None))
-    found = read_ids(connection, associated, _f.port_id, ports)
-    networks = read_ids(connection, sa.select(_p.network_id).distinct(), _p.id, ports) | set(last_networks)
-    distributed = sa.select(_r.id).where(_r.distributed.is_(True))
-    on_networks = distributed.join(t.router_ports, _rp.router_id == _r.id).join(t.ports, _p.id == _rp.port_id)
-    found |= read_ids(connection, on_networks, _p.network_id, sorted(networks))
+    found = read_ids(connection, _OF_ASSOCIATED, _f.port_id, ports)
+    networks = read_ids(connection, NETWORKS_OF_PORTS, _p.id, ports) | set(last_networks)
+    found |= read_ids(connection, _DISTRIBUTED_ON_NETWORKS, _p.network_id, sorted(networks))
     if read_ids(connection, sa.select(_a.id).where(_a.agent_type == words.L3), _a.id, agents):
-        found |= read_ids(connection, distributed, _r.id, None)
+        found |= read_ids(connection, _DISTRIBUTED, _r.id, None)
     return found
 
 
@@ -100,20 +113,12 @@ def announced_routers(connection: Connection) -> set[str]:
 
 def shared_ports(connection: Connection, routers: Ids) -> set[str]:
     """The ports that several hosts of these routers have: the hosts of a router decide who receives them."""
-    statement = sa.select(_rp.port_id).where(_rp.port_type.in_((*_REPLICATED, layout.DVR_INTERFACE)))
-    return read_ids(connection, statement, _rp.router_id, routers)
+    return read_ids(connection, _SHARED_PORTS, _rp.router_id, routers)
 
 
 def read_router_hosts(connection: Connection, ports: Ids) -> RouterHosts:
     """The hosts of those of these ports that several hosts have."""
-    is_distributed = sa.and_(_r.distributed, _rp.port_type.in_(layout.INTERFACES))
-    is_replicated = sa.and_(_r.ha, _rp.port_type.in_(_REPLICATED))
-    statement = (
-        sa.select(_rp.port_id, _rp.router_id, is_distributed.label("is_distributed"))
-        .join(t.routers, _r.id == _rp.router_id)
-        .where(sa.or_(is_distributed, is_replicated))
-    )
-    rows = list(read_rows(connection, statement, _rp.port_id, ports))
+    rows = list(read_rows(connection, _ON_SEVERAL_HOSTS, _rp.port_id, ports))
     if not rows:
         return RouterHosts({}, {})
     central = read_placements(connection, sorted({row.router_id for row in rows}))

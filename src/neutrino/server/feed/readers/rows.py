@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from sys import intern
 from typing import Any, TypeVar
 
@@ -11,10 +12,14 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import is_kept, kept
 from neutrino.server.ipam.delegated import in_provisional
 
 Ids = Sequence[str] | None  # None: all
 MAX_IDS = 1000  # databases bound the number of parameters of a statement
+# Numbers of ids for which a kept statement has a text; others are filled up. Making a text takes longer than executing it.
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, MAX_IDS)
+_NAMES = [f"id_{i}" for i in range(MAX_IDS)]
 
 S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
@@ -40,7 +45,23 @@ def read_rows(
         return
     values = list(ids)
     for start in range(0, len(values), MAX_IDS):
-        yield from connection.execute(statement.where(column.in_(values[start : start + MAX_IDS])))
+        some = values[start : start + MAX_IDS]
+        if is_kept(statement):
+            size = next(each for each in _SIZES if each >= len(some))
+            some += some[-1:] * (size - len(some))
+            yield from connection.execute(_among(statement, column, size), dict(zip(_NAMES, some, strict=False)))
+        else:
+            yield from connection.execute(statement.where(column.in_(some)))
+
+
+@cache
+def _among(statement: sa.Select[Any], column: Any, size: int) -> sa.Select[Any]:
+    return kept(statement.where(column.in_([sa.bindparam(name, type_=column.type) for name in _NAMES[:size]])))
+
+
+def one_of(column: Any, values: Iterable[str]) -> sa.ColumnElement[bool]:
+    """A condition with constants. Unlike with `in_`, its text does not depend on values, so its statement can be kept."""
+    return sa.or_(*(column == value for value in values))
 
 
 def read_ids(connection: Connection, statement: sa.Select[Any], column: Any, ids: Iterable[str] | None) -> set[str]:

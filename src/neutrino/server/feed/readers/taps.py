@@ -10,23 +10,26 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.taps import Tap, TapMirror, TapOrigin, Taps, VlanRange
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.feed.readers.rows import Ids, read_ids, read_rows
 
 _s, _f, _m = t.tap_services.c, t.tap_flows.c, t.tap_mirrors.c
 _source, _sink = t.ports.alias("source"), t.ports.alias("sink")
-_SERVICES = sa.select(_s.port_id, _s.id).order_by(_s.id)
+_SERVICES = kept(sa.select(_s.port_id, _s.id).order_by(_s.id))
 _PAIRS = t.tap_flows.join(t.tap_services, _s.id == _f.tap_service_id)
-_FLOWS = (
+_FLOWS = kept(
     sa.select(_f.source_port, _f.id, _f.direction, _f.vlan_filter, _f.tunnel_id, _s.port_id, _sink.c.host)
     .select_from(_PAIRS.join(_sink, _sink.c.id == _s.port_id))
     .order_by(_f.id)
 )
-_ORIGINS = (
+_ORIGINS = kept(
     sa.select(_s.port_id, _f.id, _f.tunnel_id, _source.c.host)
     .select_from(_PAIRS.join(_source, _source.c.id == _f.source_port))
     .order_by(_f.id)
 )
-_MIRRORS = sa.select(_m.port_id, _m.id, _m.directions, _m.remote_ip, _m.mirror_type).order_by(_m.id)
+_MIRRORS = kept(sa.select(_m.port_id, _m.id, _m.directions, _m.remote_ip, _m.mirror_type).order_by(_m.id))
+_SINKS = kept(sa.select(_s.port_id).select_from(_PAIRS))
+_SOURCES = kept(sa.select(_f.source_port).select_from(_PAIRS))
 
 
 def read_taps(connection: Connection, ids: Ids) -> dict[str, Taps]:
@@ -45,9 +48,7 @@ def read_taps(connection: Connection, ids: Ids) -> dict[str, Taps]:
 
 def tapped_with(connection: Connection, port_ids: Sequence[str]) -> set[str]:
     """The ports at the other ends of these ports' tap flows: hosts need the host of both."""
-    sinks = sa.select(_s.port_id).select_from(_PAIRS)
-    sources = sa.select(_f.source_port).select_from(_PAIRS)
-    return read_ids(connection, sinks, _f.source_port, port_ids) | read_ids(connection, sources, _s.port_id, port_ids)
+    return read_ids(connection, _SINKS, _f.source_port, port_ids) | read_ids(connection, _SOURCES, _s.port_id, port_ids)
 
 
 def _tap(row: Any) -> Tap:

@@ -7,11 +7,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.feed.readers.rows import Ids, read_rows
 
 _t, _s = t.trunks.c, t.trunk_subports.c
-_PARENTS = sa.select(_t.port_id, _t.id)
-_SUBPORTS = sa.select(_s.port_id, _s.trunk_id, _s.segmentation_id)
+_PARENTS = kept(sa.select(_t.port_id, _t.id))
+_SUBPORTS = kept(sa.select(_s.port_id, _s.trunk_id, _s.segmentation_id))
 NO_TRUNK: Final[Mapping[str, Any]] = {}
 
 
