@@ -45,7 +45,7 @@ class Authentication:
         """The caller of a request. Contexts are cached by headers, because clients send many requests, but for a second
         only, because the policy, which decides who is an administrator, may change.
         """
-        headers = tuple(environ.get(name) for name in HEADERS)
+        headers = tuple(map(environ.get, HEADERS))
         return replace(self._cached(headers, int(time.monotonic())), request_id=request_id)
 
     def _read(self, headers: tuple[str | None, ...], second: int) -> Context:

@@ -83,6 +83,10 @@ class Resource:
         return tuple(a.name for a in self.attributes if a.visible)
 
     @cached_property
+    def secrets(self) -> frozenset[str]:
+        return frozenset(a.name for a in self.attributes if a.secret)
+
+    @cached_property
     def owned(self) -> bool:
         """Whether objects have a project of their own. Only such resources have bulk creates, as in Neutron."""
         return self.parent is None and "project_id" in self.by_name

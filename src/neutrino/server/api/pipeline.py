@@ -261,7 +261,7 @@ def _parent(request: Request) -> tuple[str, ...]:
 
 def _masked(resource: Resource, body: Any) -> Any:
     """A body or an answer without its secrets, for notifications: others read these than who may see the object."""
-    secrets = {attribute.name for attribute in resource.attributes if attribute.secret}
+    secrets = resource.secrets
     if not secrets:
         return body
 

@@ -52,7 +52,15 @@ class _Prepared:
     def kept(self) -> _Prepared:
         return replace(self, statement=kept(self.statement))
 
+    def decoded(self, row: sa.Row[Any]) -> Object:
+        """For the server's own decisions: with the values of JSON columns."""
+        values: list[Any] = list(row)
+        for i in self.json:
+            values[i] = _decode(values[i])
+        return dict(zip(self.names, values, strict=False))
+
     def object(self, row: sa.Row[Any]) -> Object:
+        """For the API: JSON columns are sent as they are."""
         values: list[Any] = list(row)
         for i in self.json:
             text = values[i]
@@ -181,8 +189,13 @@ class View:
 
         `more`: attributes besides the visible ones of the object's row.
         """
-        row = self.show(connection, key, project=project, everyone=everyone, fields=(*self.stored, *more))
-        return None if row is None else self.decoded(row)
+        wanted = (*self.stored, *more)
+        prepared = self._prepared_show(wanted, everyone)
+        row = connection.execute(prepared.statement, {"key": key, **viewed_by(project)}).first()
+        if row is None:
+            return None
+        found = prepared.decoded(row)
+        return self.decoded(self._complete(connection, [found], wanted)[0]) if self.added else found
 
     def get(
         self, connection: Connection, key: str, project: str | None = None, *, revision: int | None = None, **how: Any
@@ -197,13 +210,13 @@ class View:
     def load_where(self, connection: Connection, *conditions: Condition) -> list[Object]:
         prepared = self._select(self.stored, *conditions)
         rows = connection.execute(prepared.statement, viewed_by(None)).all()
-        return [self.decoded(prepared.object(row)) for row in rows]
+        return [prepared.decoded(row) for row in rows]
 
     def load_in(self, connection: Connection, column: str, values: Sequence[Any]) -> list[Object]:
         """The objects whose column has one of the values."""
         prepared = self._prepared_load(column, len(values) == 1)
         rows = connection.execute(*self.reading_in(column, values)).all()
-        return [self.decoded(prepared.object(row)) for row in rows]
+        return [prepared.decoded(row) for row in rows]
 
     def reading_in(self, column: str, values: Sequence[Any]) -> Read:
         """What `load_in` will read."""

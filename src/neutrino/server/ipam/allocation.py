@@ -7,7 +7,7 @@ same address collide on the key, and the loser is decided again (`Database.retry
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -19,7 +19,7 @@ from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import exists
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.ipam.ranges import LARGE, pick_free, random_number, size
-from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, parse_pools, usable
+from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, usable
 
 Object = Mapping[str, Any]
 FixedIp = dict[str, Any]  # subnet_id and ip_address, as the API shows an address of a port
@@ -153,7 +153,7 @@ class Allocator:
 
     def _free(self, subnet: Object) -> str | None:
         subnet_id = subnet["id"]
-        pools = [(int(start), int(end)) for start, end in parse_pools(subnet["allocation_pools"])]
+        pools = [(_number(pool["start"]), _number(pool["end"])) for pool in subnet["allocation_pools"]]
         make = ipaddress.IPv4Address if subnet["ip_version"] == 4 else ipaddress.IPv6Address
         if self.blind and size(pools) >= LARGE:
             return str(make(random_number(pools)))
@@ -169,6 +169,12 @@ class Allocator:
 
         free = pick_free(pools, taken_among, all_taken)
         return None if free is None else str(make(free))
+
+
+@lru_cache(1000)
+def _number(address: str) -> int:
+    """Cached: each port of a subnet needs those of its pools, and parsing takes as long as choosing the address."""
+    return int(ipaddress.ip_address(address))
 
 
 def _wanted_by_default(subnets: Sequence[Object], mac: str, device_owner: str) -> list[_Wanted]:

@@ -5,7 +5,6 @@ A limit is enforced by a conditional update of the counter in the transaction th
 expect a quota error before a policy error.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -61,9 +60,9 @@ class Quotas:
 
     def check(self, resource: str, projects: Sequence[str]) -> None:
         """Refuse a request that would exceed a limit; `projects` has the project of each new object."""
-        for project_id, wanted in Counter(projects).items():
+        for project_id in dict.fromkeys(projects):
             with self._db.read() as connection:
                 limit, used = self._read(connection, resource, project_id)
-            if limit >= 0 and used + wanted > limit:
+            if limit >= 0 and used + projects.count(project_id) > limit:
                 raise errors.OverQuota(overs=[resource])
             self._limits_read.put((resource, project_id), limit)

@@ -451,6 +451,8 @@ def _address_rows(port: Object, fixed_ips: Sequence[Object]) -> list[Object]:
 
 def check_macs_free(connection: Connection, ports: Sequence[Object]) -> None:
     """Refuse MACs of these ports that other ports on their networks have, or two of them."""
+    if not ports:
+        return
     p, times = t.ports.c, Counter((port["network_id"], port["mac_address"]) for port in ports)
     for port in ports:
         network_id, mac = port["network_id"], port["mac_address"]
@@ -471,7 +473,7 @@ def new_mac(base: str) -> str:
     """A random MAC with the base's first three octets, or four if the fourth is not 00."""
     octets = base.lower().split(":")
     kept = octets[:3] + ([octets[3]] if octets[3] != "00" else [])
-    return ":".join([*kept, *(f"{random.randrange(256):02x}" for _ in range(6 - len(kept)))])
+    return ":".join([*kept, random.randbytes(6 - len(kept)).hex(":")])
 
 
 def address_pairs(pairs: Sequence[Mapping[str, Any]], mac: str, maximum: int) -> list[Object]:
