@@ -120,12 +120,15 @@ def build_app(
     # The first route of a path and method wins, so a plugin cannot replace a core resource.
     for route in routes:
         paths[route.path].setdefault(route.method, route.handler)
+    endpoints: list[tuple[str, Endpoint]] = []
     for path, handlers in paths.items():
         endpoint = Endpoint(handlers, _PARAMETER.findall(path), authentication, max_body, typed, resource_of(path))
-        for spelling in _spellings(path):
-            app.add_route(_positional(spelling), endpoint)
-    for route in public:
-        app.add_route(route.path, Endpoint({route.method: route.handler}, (), None, max_body, typed))
+        endpoints += [(_positional(spelling), endpoint) for spelling in _spellings(path)]
+    endpoints += [(r.path, Endpoint({r.method: r.handler}, (), None, max_body, typed)) for r in public]
+    for number, (path, endpoint) in enumerate(endpoints, 1):
+        # With the last one the router is compiled. Otherwise each worker would do that for itself, unshared, with its first
+        # request: four megabytes.
+        app.add_route(path, endpoint, compile=number == len(endpoints))
     app.add_sink(_not_found, prefix="/")
     app.add_error_handler(errors.ApiError, _api_error)
     app.add_error_handler(falcon.HTTPError, _http_error)
