@@ -262,7 +262,10 @@ def _checked(text: str, rows: int) -> str:
 
 
 class _MariaPackets:
-    """Several statements in one packet (CLIENT_MULTI_STATEMENTS): the server ends at the first that fails."""
+    """Several statements in one packet (CLIENT_MULTI_STATEMENTS): the server ends at the first that fails.
+
+    Those without a result are one compound statement, which the server answers once and not for each of them.
+    """
 
     begin: str | None = None
 
@@ -278,14 +281,17 @@ class _MariaPackets:
             several = _with_parameters(cursor, one)
             length = sum(map(len, several))
             if size + length > _PACKET_BYTES and texts:
-                _run_packet(cursor, texts)
+                _run_packet(cursor, [_block(texts)])
                 texts, size = [], 0
             texts += several
             size += length
             if one.rows is not None:
                 texts.append(_check(one.rows))
-        texts += _with_parameters(cursor, last)
-        found = _run_packet(cursor, texts, [cursor.mogrify(read.text, read.parameters) for read in reads])
+        if last is _COMMIT:
+            statements = [_block([*texts, last.text])]
+        else:
+            statements = [*([_block(texts)] if texts else ()), *_with_parameters(cursor, last)]
+        found = _run_packet(cursor, statements, [cursor.mogrify(read.text, read.parameters) for read in reads])
         cursor.connection.is_committed = last is _COMMIT  # see `cursors.py`
         return found
 
@@ -323,9 +329,13 @@ def _with_parameters(cursor: Any, statement: Statement) -> list[str]:
 
 @cache
 def _check(rows: int) -> str:
-    """A statement of MariaDB that fails unless the one before it has changed so many rows."""
+    """A statement of a block of MariaDB that fails unless the one before it has changed so many rows."""
     signal = f"SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = {_STALE_MARIADB:d}, MESSAGE_TEXT = 'stale'"
-    return f"BEGIN NOT ATOMIC IF ROW_COUNT() <> {rows:d} THEN {signal}; END IF; END"
+    return f"IF ROW_COUNT() <> {rows:d} THEN {signal}; END IF"
+
+
+def _block(texts: Sequence[str]) -> str:
+    return f"BEGIN NOT ATOMIC {';'.join(texts)}; END"
 
 
 _SENDERS: dict[tuple[str, str], Callable[[Engine], Sender]] = {
