@@ -9,8 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
+from neutrino.server.db.compiled import DirectConnection, kept
 from neutrino.server.db.session import Database
+from neutrino.server.feed.readers.rows import read_rows
 from neutrino.server.main import Server
 from tests.api.client import Api
 
@@ -75,3 +76,36 @@ def test_listeners_hear_of_every_execution(db: Database) -> None:
         sa.event.remove(db._reads, "before_cursor_execute", listen)
         db._reads._has_events = False  # SQLAlchemy leaves it set, and the server is shared with other tests
     assert len(executed) == 3
+
+
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_rows_of_any_number_of_ids_are_read_once(server: Server, db: Database, count: int) -> None:
+    api = Api(server.app)
+    ids = [api.network()["id"] for _ in range(count + 1)][:count]  # and one that is not asked for
+    statement = kept(sa.select(_n.id))
+    with db.read() as connection:
+        for _ in range(2):  # by SQLAlchemy, and by the driver
+            assert sorted(row.id for row in read_rows(connection, statement, _n.id, ids)) == sorted(ids)
+        assert list(read_rows(connection, statement, _n.id, [])) == []
+
+
+def test_what_services_read_of_a_deleted_port_is_sent_together(
+    server: Server, db: Database, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = Api(server.app)
+    network = api.network()
+    first, second = (api.port(network)["id"] for _ in range(2))
+    api.delete(f"/ports/{first}").expect(204)  # from now on the driver executes the statements
+    alone: list[str] = []
+    for owner, name in ((DirectConnection, "executed"), (sa.Connection, "execute")):
+        real = getattr(owner, name)
+
+        def recorded(self: Any, statement: Any, *given: Any, real: Any = real, **more: Any) -> Any:
+            result = real(self, statement, *given, **more)
+            if isinstance(self, DirectConnection) and result is not None:
+                alone.append(str(statement))
+            return result
+
+        monkeypatch.setattr(owner, name, recorded)
+    api.delete(f"/ports/{second}").expect(204)
+    assert bool(alone) == (database == "sqlite"), alone  # which has no round trips
