@@ -40,8 +40,8 @@ class Queued(NamedTuple):
 def send_together(connection: Any, statements: Sequence[Queued]) -> None:
     """Execute statements of PostgreSQL in one packet, and wait for all results; the error is that of the first that fails.
 
-    The driver's own pipeline sends the last statement, the end of the pipeline and a request for its results one by one, and
-    the database server wakes up for each. The steps are the driver's, without that.
+    The driver's own pipeline sends the last statement, its end and a request for the results one by one, and the database
+    server wakes up for each. The steps are the driver's, without that.
     """
     from psycopg import Pipeline
 
