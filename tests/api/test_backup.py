@@ -13,7 +13,8 @@ from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
-from tests.api.conftest import new_database, start, url_of
+from tests.api.conftest import start, url_of
+from tests.support.databases import new_database
 from tests.support.dumps import dump, restore
 from tests.support.feed import HostEnd, serving
 

@@ -19,8 +19,9 @@ from alembic.migration import MigrationContext
 from neutrino.server.db import schema
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from tests.api.conftest import configuration_text, new_database
+from tests.api.conftest import configuration_text
 from tests.support import schema_0001
+from tests.support.databases import new_database
 
 VERSIONS = Path(schema.__file__).parent / "migrations" / "versions"
 

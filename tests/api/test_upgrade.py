@@ -24,7 +24,8 @@ from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.main import Server
 from tests.api.client import PLURALS, Api
-from tests.api.conftest import new_database, start
+from tests.api.conftest import start
+from tests.support.databases import new_database
 from tests.support.dumps import restore
 from tests.support.feed import HostEnd, serving, until
 from tests.support.feed_raw import Raw

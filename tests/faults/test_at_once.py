@@ -17,9 +17,10 @@ import pytest
 
 from neutrino.server.main import Server
 from tests.api.client import Api, Response
-from tests.api.conftest import configuration_text, new_database
+from tests.api.conftest import configuration_text
 from tests.faults import integrity
 from tests.faults.live import Client, LiveServer
+from tests.support.databases import new_database
 
 WRITERS = 8
 ROOT = Path(__file__).parents[2]

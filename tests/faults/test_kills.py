@@ -16,10 +16,11 @@ import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from tests.api.conftest import configuration_text, new_database
+from tests.api.conftest import configuration_text
 from tests.drivers.installed import install
 from tests.faults import integrity
 from tests.faults.live import SECONDS, Client, LiveServer
+from tests.support.databases import new_database
 from tests.support.process import wait_until
 
 KILLS = 4
