@@ -3,7 +3,8 @@
 Each process that runs tests has network and mount namespaces of its own (`tests/support/isolation.py`).
 """
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,17 @@ def pytest_configure(config: pytest.Config) -> None:
     hands_tests_to_workers = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
     if not hands_tests_to_workers:  # a worker leaves the machine's namespaces itself, and has to know the way back
         isolate()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Without garbage collections; later ones need not visit modules and tests either, as they stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

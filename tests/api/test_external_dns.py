@@ -20,11 +20,12 @@ from neutrino.server.dns.publisher import Publisher, PublisherOptions
 from neutrino.server.main import Server, assemble, begin
 from neutrino.server.ml2.driver_api import DriverContext
 from tests.api.client import Api
-from tests.api.conftest import configuration_text, prepared_database
+from tests.api.conftest import configuration_text
 from tests.api.l3 import attach, gateway, inside, outside
 from tests.fakes.designate import TOKEN, FakeDesignate
 from tests.fakes.dns import FakeDns
 from tests.faults.integrity import check
+from tests.support.databases import prepared_database
 
 Object = dict[str, Any]
 SETTINGS = {

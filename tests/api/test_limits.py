@@ -242,7 +242,8 @@ def routed(setup: LimitSetup) -> Object:
 def limit_setup(
     request: pytest.FixtureRequest, database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LimitSetup]:
-    from tests.api.conftest import prepared_database, start
+    from tests.api.conftest import start
+    from tests.support.databases import prepared_database
 
     directory = tmp_path_factory.mktemp("limits")
     server = start(directory, prepared_database(request, database, directory), GENEROUS)

@@ -13,9 +13,10 @@ import pytest
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
-from tests.api.conftest import prepared_database, start
+from tests.api.conftest import start
 from tests.api.l3 import l3_agent
 from tests.api.segments import SETTINGS, RoutedNetwork, routed_network
+from tests.support.databases import prepared_database
 
 HOSTS = itertools.count()
 

@@ -17,9 +17,10 @@ from neutrino.server.main import Server
 from neutrino.server.segments.placement import Answer, SegmentReporter, SegmentReports, reporter_from_conf
 from tests.api.agents import switch
 from tests.api.client import Api
-from tests.api.conftest import prepared_database, start
+from tests.api.conftest import start
 from tests.api.segments import SETTINGS, RoutedNetwork, provider, routed_network, segments_of
 from tests.fakes.placement import FakeAggregates, FakePlacement
+from tests.support.databases import prepared_database
 
 HOSTS = {"a1": "rack1", "a2": "rack1", "b1": "rack2"}
 

@@ -13,8 +13,9 @@ import pytest
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
-from tests.api.conftest import prepared_database, start
+from tests.api.conftest import start
 from tests.api.segments import SETTINGS, VLANS, provider, routed_network, segments_of
+from tests.support.databases import prepared_database
 
 DEAD = "00000000-0000-0000-0000-00000000dead"
 HOSTS = itertools.count()
