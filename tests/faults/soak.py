@@ -7,7 +7,8 @@ restarts one process of the first host or of the server, waits until everything 
 Then a sample is taken: memory (PSS), open files and threads of the server, the feed, the agents and the switches, flows,
 conntrack entries, namespaces, and rows of the tables. The agents of the other hosts are never restarted. Meanwhile a
 client measures requests. The medians of the second and the last quarter are compared: what has grown is reported, and
-the exit status is 1. A run of fewer than twelve cycles only tests that everything converges and is cleaned up.
+the exit status is 1. Conntrack entries have to expire after the last cycle. A run of fewer than twelve cycles only tests
+that everything converges and is cleaned up.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ TOLERANCE = {
 }
 ENOUGH = 12  # cycles: each quarter needs some, since a restarted process is smaller than an old one
 GROWING = frozenset({"rows changes"})  # kept for an hour ([feed] keep_changes), so it grows during the first one
+# Their number is that of the cycles within the time-outs of conntrack: judged at the end, when all have to expire.
+TRACKED, MAX_TRACKED, EXPIRY_SECONDS = "switch conntrack", 5, 240.0
 Sample = dict[str, float]
 
 
@@ -68,7 +71,8 @@ def quarters(values: Sequence[float]) -> tuple[float, float]:
 def grown(samples: Sequence[Sample]) -> list[str]:
     """The series whose last quarter is above the second one by more than the tolerance."""
     found = []
-    for name in sorted({name for sample in samples for name in sample} - GROWING):
+    names = {name for sample in samples for name in sample if not name.startswith(TRACKED)}
+    for name in sorted(names - GROWING):
         values = [sample[name] for sample in samples if name in sample]
         share, amount = TOLERANCE[name.partition(" ")[0]]
         before, after = quarters(values)
@@ -152,6 +156,11 @@ class Soak:
             last = self.samples[-1]
             text = ", ".join(f"{name} {last[name]:.0f}" for name in sorted(last) if name.startswith("memory"))
             progress(f"cycle {self._cycles} after {self.times[-1]:.1f} minutes: {text}")
+        progress("wait until conntrack entries expire")
+        wait_until(self._have_expired, EXPIRY_SECONDS, "conntrack entries do not expire")
+
+    def _have_expired(self) -> bool:
+        return all(self._tracked(host) <= MAX_TRACKED for host in self._hosts)
 
     def _cycle(self) -> None:
         chaos = Chaos(self._lab, self._seed + self._cycles)
@@ -195,13 +204,15 @@ class Soak:
                 found[f"threads {name}"] = sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in pids)
         for host in self._hosts:
             flows = self._lab.run(host, ["ovs-ofctl", "dump-flows", "br-int"]).stdout.count("\n")
-            tracked = self._lab.run(host, ["ovs-appctl", "dpctl/dump-conntrack"], check=False).stdout.count("\n")
             namespaces = self._lab.run(host, ["ip", "netns"]).stdout.count("\n")
             found |= {f"switch flows of {host}": flows, f"switch namespaces of {host}": namespaces}
-            found[f"switch conntrack entries of {host}"] = tracked
+            found[f"{TRACKED} entries of {host}"] = self._tracked(host)
         for table, number in self._rows():
             found[f"rows {table}"] = number
         return found
+
+    def _tracked(self, host: str) -> int:
+        return self._lab.run(host, ["ovs-appctl", "dpctl/dump-conntrack"], check=False).stdout.count("\n")
 
     def _processes(self) -> Iterator[tuple[str, list[int]]]:
         server, feed = self._lab.processes.pid(SERVER), 0
