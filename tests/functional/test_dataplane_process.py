@@ -367,11 +367,11 @@ KEEPALIVED = """
 RADVD = "interface lo { AdvSendAdvert on; IgnoreIfMissing on; };\n"
 
 
-def catches(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has its handler of a signal already, which would end it otherwise."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
-    return bool(int(caught.split()[1], 16) & 1 << number - 1)
+def survives(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has its handler of a signal already, or reads it from a descriptor: it would end it otherwise."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigCgt:", "SigBlk:"))]
+    return any(mask & 1 << number - 1 for mask in masks)
 
 
 @pytest.mark.parametrize("program", ["dnsmasq", "keepalived", "radvd"])
@@ -400,7 +400,7 @@ def test_the_daemons_of_a_network_stay_in_the_foreground_and_are_found(real, pro
         netlink.apply(name, [SetItem(address("v0", "192.0.2.1/24"))])
         process = real.processes.start(daemon)
         ready = {"dnsmasq": "started", "keepalived": "Startup complete", "radvd": "version"}
-        eventually(lambda: ready[program] in (directory / "log").read_text() and catches(process.pid, signal.SIGHUP))
+        eventually(lambda: ready[program] in (directory / "log").read_text() and survives(process.pid, signal.SIGHUP))
         assert real.again().running() == {program: process}
         assert real.processes.send(process, signal.SIGHUP)
         if program == "keepalived":  # it forgets a SIGTERM that arrives while it reads its configuration again

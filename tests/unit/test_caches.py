@@ -55,8 +55,8 @@ def test_large_caches_of_the_agent_are_cleared() -> None:
         f"{each.__module__}.{each.__qualname__}"
         for each in gc.get_objects()
         if type(each) is functools._lru_cache_wrapper  # isinstance would ask what a weak proxy stands for
+        and (each.__module__ or "").startswith(("neutrino.agent", "neutrino.dataplane"))
         and inspect.signature(each.__wrapped__).parameters  # else it keeps one result
-        and each.__module__.startswith(("neutrino.agent", "neutrino.dataplane"))
         and id(each) not in kept
     ]
     assert alone == []
