@@ -131,7 +131,8 @@ class Reconciler:
         else:
             self._flows.pop(bridge, None)
             self._meters.pop(bridge, None)
-            self._filters.forget(bridge)  # drift names devices like bridges
+            # `drift` names devices, and the hybrid firewall, like bridges. The latter has forgotten its state already.
+            self._filters.forget(bridge)
 
     def retry_rejected(self) -> bool:
         """Send rejected flows again with the next plan, as a table may have been full; whether there are any."""
@@ -409,7 +410,8 @@ class Reconciler:
     # --- drift ----------------------------------------------------------------------------------------------------
 
     def drift(self, *, whole: bool = True) -> dict[str, tuple[int, int]]:
-        """Bridges whose flows or meters are not as applied: how many are missing or changed, and how many too many.
+        """What is not as applied: how many flows and meters of a bridge, filters of a device or rules of the hybrid
+        firewall are missing or changed, and how many are too many.
 
         Without `whole`, a quick check: they are compared only if some bridge has another number of flows than applied.
         """
@@ -427,7 +429,8 @@ class Reconciler:
             if difference:
                 extra = len(difference.flows.remove) + len(difference.meters.remove)
                 found[bridge] = len(difference) - extra, extra
-        return found | self._filters.drift()
+        rules = self.hybrid.drift() if self.hybrid is not None else 0
+        return found | self._filters.drift() | ({HYBRID: (rules, 0)} if rules else {})
 
     def flow_counts(self) -> dict[str, int]:
         """The number of our flows on each bridge, as applied."""
