@@ -26,7 +26,7 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from neutrino import private, request_ids
 from neutrino.metrics.catalog import EXHAUSTED, RETRIES
 from neutrino.server import errors
-from neutrino.server.db import batch, compiled, cursors, read_ahead
+from neutrino.server.db import batch, compiled, read_ahead
 from neutrino.server.db.commit_notifier import CommitNotifier
 from neutrino.server.db.connection_options import connect_args, limit_psycopg, prepare_mysql
 from neutrino.server.db.failover import Outage, ReadConnection, discard
@@ -445,8 +445,10 @@ def _server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int 
     options["pool_reset_on_return"] = None
     options["connect_args"] = connect_args(url)
     if url.get_driver_name() == "psycopg":
+        from neutrino.server.db.psycopg_internals import Cursor
+
         # Prepared on the third execution: nearly all statements are executed again and again. The driver's default is five.
-        options["connect_args"] |= {"cursor_factory": cursors.postgres_cursor(), "prepare_threshold": 2}
+        options["connect_args"] |= {"cursor_factory": Cursor, "prepare_threshold": 2}
     writes = sa.create_engine(url, isolation_level=batch.isolation_level(url), **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     for engine in (reads, writes):
@@ -455,17 +457,19 @@ def _server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int 
         else:
             prepare_mysql(engine, sync_wait)
         if url.get_driver_name() == "pymysql":
-            sa.event.listen(engine, "do_connect", _mariadb_connect(cursors.mariadb_connection()))
+            sa.event.listen(engine, "do_connect", _mariadb_connect())
     reads.outage = outage  # type: ignore[attr-defined]
     compiled.install(reads, ReadConnection)
     return reads, writes
 
 
-def _mariadb_connect(factory: type[Any]) -> Callable[..., Any]:
-    def connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> Any:
-        from pymysql.constants import CLIENT
+def _mariadb_connect() -> Callable[..., Any]:
+    from pymysql.constants import CLIENT
 
+    from neutrino.server.db.pymysql_internals import QuickConnection
+
+    def connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> Any:
         flags = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS  # for `batch` and `read_ahead`
-        return factory(*arguments, **{**options, "client_flag": flags})
+        return QuickConnection(*arguments, **{**options, "client_flag": flags})
 
     return connect
