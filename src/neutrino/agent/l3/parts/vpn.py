@@ -59,11 +59,12 @@ def _to_snat(namespace: RouterNamespace, tunnels: Iterable[VpnConnection]) -> It
         for prefix, there in local:
             if prefix.version != subnet.version or not prefix.overlaps(subnet):
                 continue
-            source = max(prefix, subnet, key=lambda found: found.prefixlen)  # of two that overlap, one is in the other
+            source = str(
+                max(prefix, subnet, key=lambda found: found.prefixlen)
+            )  # of two that overlap, one is in the other
             for peer in (ipaddress.ip_network(text, strict=False) for text in there):
                 if peer.version == subnet.version:
-                    where = {"source": str(source), "destination": str(peer)}
-                    yield rule(FLOATING_PRIORITY - 1, **where, table=snat_table(own.cidr))
+                    yield rule(FLOATING_PRIORITY - 1, source=source, destination=str(peer), table=snat_table(own.cidr))
 
 
 def _exempt(tunnels: Iterable[VpnConnection]) -> Iterator[str]:
