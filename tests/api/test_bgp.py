@@ -182,6 +182,27 @@ def test_a_peer_that_a_speaker_gets_while_it_is_deleted(admin: Api, monkeypatch:
 
 
 @pytest.mark.every_database
+def test_a_peer_that_a_speaker_gets_while_its_password_changes(admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the lock, the speaker's host would keep the old password: neither of the two changes would reach it."""
+    one, other = speaker(admin), peer(admin, auth_type="md5", password="old")
+    adding = threading.Thread(target=lambda: act(admin, one, "add_bgp_peer", bgp_peer_id=other["id"]))
+    waited: list[bool] = []
+    log = peers._log
+
+    def interrupted(tx: Transaction, before: dict[str, Any], *, deleted: bool = False) -> None:
+        log(tx, before, deleted=deleted)
+        adding.start()
+        adding.join(0.5)
+        waited.append(adding.is_alive())
+
+    monkeypatch.setattr(peers, "_log", interrupted)
+    admin.change("bgp_peer", other["id"], password="new")
+    adding.join()
+    assert waited == [True]
+    assert admin.show("bgp_speaker", one["id"])["peers"] == [other["id"]]
+
+
+@pytest.mark.every_database
 def test_speakers_are_scheduled_to_agents(another_server: Any) -> None:
     server = another_server()
     admin = Api(server.app).as_admin()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from neutrino.server.host_limits import PER_OBJECT
+from neutrino.server.taas import taps
 from tests.api.client import Api
 from tests.api.test_local_ips import associate, associations
 from tests.api.test_taas import FLOWS, MIRRORS, SERVICES
@@ -36,6 +37,22 @@ def test_taps_of_a_port(api: Api, port: Object) -> None:
     ]
     api.post(MIRRORS, {"tap_mirrors": mirrors}).refused(409, "TooManyOfObject")
     api.post(MIRRORS, {"tap_mirrors": mirrors[1:]}).expect(201)
+
+
+def test_tap_flows_to_a_port(api: Api, port: Object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In all its services: each flow from another host is a tunnel on the port's host."""
+    monkeypatch.setattr(taps, "MAX_SOURCES", 3)
+    source = api.port({"id": port["network_id"]})
+    one, two = (api.make("tap_service", port_id=port["id"])["id"] for _ in range(2))
+
+    def flows(*services: str) -> Object:
+        same = {"source_port": source["id"], "direction": "IN"}
+        return {"tap_flows": [{"tap_service_id": service, **same} for service in services]}
+
+    api.post(FLOWS, flows(one, one, two, two)).refused(409, "TooManyOfObject")
+    api.post(FLOWS, flows(one, one)).expect(201)
+    assert port["id"] in api.post(FLOWS, flows(two, two)).refused(409, "TooManyOfObject").message
+    api.post(FLOWS, flows(two)).expect(201)
 
 
 def test_local_ips_of_a_port(api: Api, port: Object) -> None:

@@ -131,6 +131,7 @@ INVALID: list[tuple[str, Object, str]] = [
     (FLOWS, {"vlan_filter": "1,,2"}, "vlan_filter"),
     (FLOWS, {"vlan_filter": "20-10"}, "vlan_filter"),
     (FLOWS, {"vlan_filter": "4096"}, "vlan_filter"),
+    (FLOWS, {"vlan_filter": "0000099999"}, "vlan_filter"),  # hosts would refuse the whole port
     (FLOWS, {"vlan_filter": 7}, "vlan_filter"),
     (FLOWS, {"vlan_filter": "\u0661"}, "vlan_filter"),
     (MIRRORS, {"directions": {}}, "directions"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from neutrino.server.main import Server
-from neutrino.server.vpn import peer_names, services
+from neutrino.server.vpn import checks, peer_names, services
 from tests.api.client import Api
 from tests.api.l3 import attach, detach, gateway, inside
 from tests.api.races import before_next_transaction, before_next_write
@@ -332,6 +332,34 @@ def test_a_router_has_a_limited_number_of_services_and_connections(here: Site, m
     here.api.post(CONNECTIONS, {"ipsec_site_connections": bodies}).refused(409, "TooManyOfObject")
     here.api.make("ipsec_site_connection", **bodies[1])
     here.api.post(CONNECTIONS, {"ipsec_site_connection": bodies[0]}).refused(409, "TooManyOfObject")
+
+
+@pytest.mark.every_database
+def test_a_router_has_a_limited_number_of_pairs_of_subnets(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is policies of the kernel, and a routing rule where the router is distributed."""
+    monkeypatch.setattr(checks, "MAX_PAIRS_PER_ROUTER", 5)
+    _, subnet = inside(here.api, "10.0.1.0/24")
+    attach(here.api, here.router, subnet_id=subnet["id"]).expect(200)
+    local = here.api.make("endpoint_group", type="subnet", endpoints=[here.subnet["id"], subnet["id"]])
+    peers = [f"10.9.{number}.0/24" for number in range(5)]
+    two, three = (here.api.make("endpoint_group", type="cidr", endpoints=peers[:number]) for number in (2, 3))
+    service = here.service(subnet_id=None)
+    groups = {"local_ep_group_id": local["id"], "peer_ep_group_id": two["id"], "peer_cidrs": []}
+    bodies = [here.connection(service, **groups), here.connection(here.service())]
+    made = here.api.post(CONNECTIONS, {"ipsec_site_connections": bodies}).expect(201).body["ipsec_site_connections"]
+    one_more = here.connection(service, **groups)
+    message = here.api.post(CONNECTIONS, {"ipsec_site_connection": one_more}).refused(409, "TooManyOfObject").message
+    assert here.router["id"] in message
+    here.api.post(CONNECTIONS, {"ipsec_site_connections": [one_more] * 2}).refused(409, "TooManyOfObject")
+    changes: list[tuple[Any, Any]] = [
+        (made[0], {"peer_ep_group_id": three["id"]}),
+        (made[1], {"peer_cidrs": peers[:2]}),
+    ]
+    for connection, change in changes:
+        path = f"{CONNECTIONS}/{connection['id']}"
+        here.api.put(path, {"ipsec_site_connection": change}).refused(409, "TooManyOfObject")
+        assert here.api.show("ipsec_site_connection", connection["id"]) == connection
+    here.api.change("ipsec_site_connection", made[1]["id"], peer_cidrs=peers[4:], name="n")
 
 
 @pytest.mark.every_database

@@ -98,6 +98,24 @@ def test_nothing_comes_in_unless_a_rule_lets_it(place: Place) -> None:
         wait_until_reachable(server, place.native, 6)
 
 
+def test_rules_that_another_program_flushes_come_back(place: Place) -> None:
+    """As a reload of firewalld does; by the check for drift, every repair_interval, which is two seconds here."""
+    closed, _ = make_group(place.lab, "flushed")
+    place.serve(closed)
+    expect([], attempts(place.native, place.servers))
+    tools = [(server.host, tool) for server in place.servers for tool in ("iptables", "ip6tables")]
+    for host, tool in tools:
+        place.lab.run(host, [tool, "-F", "FORWARD"])
+    for host, tool in tools:
+        listed = [tool, "-S", "FORWARD"]
+        wait_until(
+            lambda host=host, listed=listed: "neutron-openvswi-FORWARD" in place.lab.run(host, listed).stdout,
+            SOON,
+            "the rules are not put back",
+        )
+    expect(attempts(place.servers, [place.native]), attempts(place.native, place.servers))
+
+
 def test_a_rule_and_its_connections_while_it_is_there(place: Place) -> None:
     lab = place.lab
     group, rules = make_group(lab, "web", *_tcp(80), *_tcp(7002))
@@ -224,7 +242,7 @@ def _restart(lab: Lab, drivers: Mapping[str, str]) -> None:
 
     def restart(host: str) -> None:
         lab.stop_agent(host)
-        lab.start_agent(host, {"securitygroup": {"firewall_driver": drivers[host]}})
+        lab.start_agent(host, {"securitygroup": {"firewall_driver": drivers[host]}, "agent": {"repair_interval": 2}})
 
     with ThreadPoolExecutor(max_workers=2) as pool:
         list(pool.map(restart, drivers))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from graphlib import CycleError
 from typing import Any
 
+import msgspec
 import pytest
 
 from neutrino.feed.messages import Cursor, Synced, Welcome, read_from_server
@@ -378,6 +379,31 @@ def test_a_host_without_the_role_receives_neither_objects_nor_ids() -> None:
     assert [type(message) for message in messages] == [
         Synced
     ]  # not even `gone`, which has the id of another host's port
+
+
+def test_an_object_that_no_frame_can_have_does_not_cut_the_host_off(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The host would close the connection, and do so again in every next one."""
+    monkeypatch.setattr("neutrino.server.feed.fanout.MAX_MESSAGE", 1000)
+    fanout = Fanout()
+    large, other = (Port(id=key, network_id="n", mac_address=MAC, host="h0") for key in ("large", "other"))
+    put_port(fanout, "large", PortRecord("large", "n", {"h0": large}))
+    end = HostEnd(fanout, "h0")
+    end.receive(fanout)
+    addresses = tuple(FixedIp("s", f"10.0.0.{number}") for number in range(100))
+    grown = msgspec.structs.replace(large, fixed_ips=addresses)
+    put_port(fanout, "large", PortRecord("large", "n", {"h0": grown}))
+    put_port(fanout, "other", PortRecord("other", "n", {"h0": other}))
+    end.receive(fanout)
+    assert end.state.is_synced
+    assert end.state.get("port", "other") == other
+    assert end.state.get("port", "large") == large  # as it was
+    assert "port large" in caplog.text
+    put_port(fanout, "large", PortRecord("large", "n", {"h0": large}))
+    end.reconnect(fanout)
+    end.receive(fanout)
+    assert len(end.pending) == 0
 
 
 def test_nothing_is_deleted_before_synced() -> None:

@@ -34,7 +34,7 @@ from neutrino.model.kinds import KINDS
 from neutrino.model.metering import MeteredTraffic
 from neutrino.model.roles import LEAST, ROLES, parse_roles
 from neutrino.server.feed.connections.admission import FAILURE_SECONDS, FAILURES, LoginLimits, source_address
-from neutrino.server.feed.reports.rules import MAX_ANSWER, MAX_ERROR, MAX_TEXT, refusal
+from neutrino.server.feed.reports.rules import MAX_ANSWER, MAX_ERROR, MAX_LOGGED, MAX_TEXT, one_line, refusal
 
 PORT = "5c0fd3b1-1111-4444-8888-000000000001"
 OVS = AgentState(words.OVS, "neutron-openvswitch-agent", "h1", "N/A", configurations={"tunneling_ip": "192.0.2.1"})
@@ -281,3 +281,8 @@ def test_reports_of_our_own_agents_are_accepted(datapath: str, mode: str, tmp_pa
     shown = {"problems": {"net work\n1": "x\ny"}, "dataplane": "down: x\ny", "last_repair": {"br-int": "3 flows"}}
     described = [replace(each, configurations={**each.configurations, **shown}) for each in described]
     assert refusal(report(*described, applied=0), "h1", ROLES) == ""
+
+
+def test_a_text_for_the_log_is_one_printable_line_of_bounded_length() -> None:
+    assert one_line("no\n2026 INFO fake\r\x1b[2J\u202e ok") == "no 2026 INFO fake [2J ok"
+    assert len(one_line("x" * MAX_TEXT)) == MAX_LOGGED

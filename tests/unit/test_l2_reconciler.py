@@ -10,6 +10,7 @@ import pytest
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
+from neutrino.agent.l2.reconciler import HYBRID
 from neutrino.dataplane.openflow.api import DatapathFeatures, Flow, FlowsRejected, OpenFlowError, flow
 from neutrino.dataplane.ovsdb.api import SetBridge, SetPort
 from neutrino.model import state
@@ -232,6 +233,29 @@ def test_flows_deleted_by_hand_are_found_and_counted(host: SwitchHost) -> None:
     host.switch.openflow.apply_flows("br-int", add=[], delete=[gone])
     assert host.reconciler.drift(whole=False) == {"br-int": (1, 0)}
     assert host.reconciler.drift() == {"br-int": (1, 0)}
+
+
+def test_a_hybrid_ports_filter_that_another_program_flushes_is_drift_and_comes_back(host: SwitchHost) -> None:
+    host.reconcile()
+    host.plug("p1")
+    objects = NET, group("g"), hybrid("p1", 1)
+    host.reconcile(*objects)
+    before = host.iptables.read_rules(4)
+    assert host.reconciler.drift() == {}
+    host.iptables.restore_rules(4, "*filter\n:FORWARD - [0:0]\nCOMMIT\n")  # as a reload of firewalld
+    found = host.reconciler.drift()
+    assert found.keys() == {HYBRID}
+    for name in found:
+        host.reconciler.forget(name)
+    host.reconcile(*objects)
+    assert host.iptables.read_rules(4) == before
+    assert host.reconciler.drift() == {}
+
+
+def test_where_no_port_is_hybrid_drift_reads_no_iptables(host: SwitchHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.reconcile(NET)
+    monkeypatch.setattr(host.iptables, "read_rules", None)
+    assert host.reconciler.drift() == {}
 
 
 def test_a_physical_network_without_its_bridge_is_a_fault_and_the_rest_works() -> None:

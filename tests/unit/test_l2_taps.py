@@ -138,6 +138,17 @@ def test_mirrors_have_a_tunnel_for_each_direction() -> None:
     assert cloud.send("h1", "p1", TCP).keys() == {"p2", "tmo-11111111-22"}
 
 
+def test_a_mirror_to_the_address_of_another_host_sends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The server refuses it, unless the host is newer than the mirror: its copies would be packets of a GRE network."""
+    mirror = TapMirror(id=FLOW, direction="OUT", tunnel_id=100, remote_ip="192.0.2.2", mirror_type="gre")
+    cloud = mirrored(mirror)
+    host = cloud.hosts["h1"]
+    assert host.desired is not None
+    assert host.renderer.render(host.desired).rows == {}
+    assert cloud.send("h1", "p1", TCP).keys() == {"p2"}
+    assert f"tap mirror {FLOW} is not served" in caplog.text
+
+
 def test_a_filter_of_the_parent_selects_subports() -> None:
     cloud = Cloud("h1")
     source, service = ends("OUT", "h1", vlans=((0, 0), (20, 29)))

@@ -56,6 +56,9 @@ class Host:
     async def ensure(self, wanted: Router, **values: bool) -> list[str]:
         return await self.tunnels.ensure(wanted, **{"active": True, **values})
 
+    async def find(self, wanted: Router) -> list[str]:
+        return await asyncio.to_thread(self.tunnels.find, wanted, active=True)
+
     async def reported(self, *wanted: tuple[str, str]) -> None:
         """Until the newest statuses are these."""
         async with asyncio.timeout(60):
@@ -270,8 +273,8 @@ def test_a_host_without_tunnels_has_no_charon(state: Path) -> None:
     async def test() -> None:
         async with host(state) as here:
             await here.ensure(with_vpn())
-            assert here.tunnels.find(with_vpn(), active=True) == []
-            assert here.tunnels.find(router(), active=True) == ["stop charon r1"]
+            assert await here.find(with_vpn()) == []
+            assert await here.find(router()) == ["stop charon r1"]
             await here.ensure(with_vpn(tunnel(admin_state_up=False)))
             assert here.processes.running() == {}
             assert not here.directory.exists()
@@ -279,7 +282,24 @@ def test_a_host_without_tunnels_has_no_charon(state: Path) -> None:
             before = len(here.feed.statuses)
             await here.ensure(with_vpn(tunnel(admin_state_up=False)))
             assert len(here.feed.statuses) == before
-            assert here.tunnels.find(with_vpn(), active=True) == ["start charon r1"]
+            assert await here.find(with_vpn()) == ["start charon r1"]
+
+    run(test())
+
+
+def test_connections_that_charon_lacks_or_has_too_many_are_found(state: Path) -> None:
+    """By `neutrino agent verify`, which is another process than the agent."""
+
+    async def test() -> None:
+        async with host(state) as here:
+            await here.ensure(with_vpn())
+            (name,) = here.charon.connections
+            here.charon.connections["c9.other"] = here.charon.connections.pop(name)
+            loaded = dict(here.charon.connections)
+            assert await here.find(with_vpn()) == ["unload VPN connection c9.other", f"load VPN connection {name}"]
+            assert here.charon.connections == loaded
+            await here.ensure(with_vpn())
+            assert await here.find(with_vpn()) == []
 
     run(test())
 

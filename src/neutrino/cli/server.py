@@ -28,6 +28,7 @@ from neutrino.metrics.listener import serving
 from neutrino.notify import notify
 from neutrino.server import config, tls
 from neutrino.server.feed.connections.listeners import addresses, server_tls
+from neutrino.tls import TlsFiles
 
 LOG = logging.getLogger(__name__)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -74,18 +75,41 @@ def run(
     quiet: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT, with `children` as further child processes. `quiet`: no log of granian."""
-    from granian.constants import Interfaces
-    from granian.http import HTTP1Settings
-    from granian.log import LogLevels
-
     from neutrino.cli import workers
-    from neutrino.cli.api_tls import ApiCertificate, granian_options
+    from neutrino.cli.api_tls import ApiCertificate
 
     encryption = tls.api_tls(conf)
     files = [os.path.abspath(name) for name in config_files]
     multiprocessing.set_start_method("fork", force=True)  # not the default of Python 3.14: workers share the server
     os.register_at_fork(after_in_child=workers.set_worker_signals)
-    api = workers.Supervisor(
+    api = _api(conf, encryption, quiet=quiet)
+    # First, as granian calls them in this order: the feed restarts with the configuration that is loaded then.
+    api.on_reload(lambda: _reload(files))
+    with contextlib.ExitStack() as stack:
+        _start_metrics(conf, api, stack)
+        if encryption:
+            certificate = ApiCertificate(api, encryption)
+            stack.enter_context(certificate)
+            api.on_reload(lambda: certificate.reload(workers.loaded()))
+        if conf.feed.run:
+            child = stack.enter_context(ChildProcess("feed", lambda: feed(workers.loaded())))
+            api.on_reload(lambda: _restart_feed(child))
+        for name, work in (children or {}).items():
+            stack.enter_context(ChildProcess(name, work))
+        workers.notify_when_ready(conf.bind_host, conf.bind_port)
+        api.serve()
+
+
+def _api(conf: cfg.ConfigOpts, encryption: TlsFiles | None, *, quiet: bool) -> Any:
+    """The supervisor of the API's workers, not started."""
+    from granian.constants import Interfaces
+    from granian.http import HTTP1Settings
+    from granian.log import LogLevels
+
+    from neutrino.cli import workers
+    from neutrino.cli.api_tls import granian_options
+
+    return workers.Supervisor(
         workers.TARGET,
         factory=True,
         address=conf.bind_host,
@@ -104,21 +128,6 @@ def run(
         respawn_interval=0.2,
         process_name="neutrino-server",
     )
-    # First, as granian calls them in this order: the feed restarts with the configuration that is loaded then.
-    api.on_reload(lambda: _reload(files))
-    with contextlib.ExitStack() as stack:
-        _start_metrics(conf, api, stack)
-        if encryption:
-            certificate = ApiCertificate(api, encryption)
-            stack.enter_context(certificate)
-            api.on_reload(lambda: certificate.reload(workers.loaded()))
-        if conf.feed.run:
-            child = stack.enter_context(ChildProcess("feed", lambda: feed(workers.loaded())))
-            api.on_reload(lambda: _restart_feed(child))
-        for name, work in (children or {}).items():
-            stack.enter_context(ChildProcess(name, work))
-        workers.notify_when_ready(conf.bind_host, conf.bind_port)
-        api.serve()
 
 
 def _start_metrics(conf: cfg.ConfigOpts, api: Any, stack: contextlib.ExitStack) -> None:

@@ -17,11 +17,23 @@ PER_OBJECT: Final = 100
 
 
 def check_number(
-    connection: Connection, column: sa.Column[Any], ids: Iterable[str], kind: str, what: str, most: int = PER_OBJECT
+    connection: Connection,
+    column: sa.Column[Any],
+    ids: Iterable[str],
+    kind: str,
+    what: str,
+    most: int = PER_OBJECT,
+    rows: sa.FromClause | None = None,
 ) -> None:
-    """Refuse new rows of which one object would have more than `most`. `ids`: the object of each of them, in `column`."""
+    """Refuse new rows of which one object would have more than `most`.
+
+    `ids`: the object of each of them, in `column`. `rows`: what is counted, if it is not the column's table.
+    """
     new = Counter(ids)
-    found = sa.select(column.label("id"), sa.func.count().label("number")).where(column.in_(new)).group_by(column)
+    found = sa.select(column.label("id"), sa.func.count().label("number")).select_from(
+        column.table if rows is None else rows
+    )
+    found = found.where(column.in_(new)).group_by(column)
     numbers = new + Counter({row.id: row.number for row in connection.execute(found)})
     for key, number in numbers.items():
         if number > most:

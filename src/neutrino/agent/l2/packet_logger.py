@@ -75,12 +75,15 @@ class PacketLogger:
 
     async def _follow_netfilter(self, log: Nflog, desired: Callable[[], Desired | None]) -> None:
         await self._needs_bridged.wait()
+        reason = ""
         while True:
             try:
                 async for copied in log.read():
                     self._write(desired(), partial(_bridged, copied=copied))
             except OSError as error:
-                LOG.error("packets of hybrid ports are not logged: %s", error)
+                if str(error) != reason:  # once: a kernel without this log refuses every attempt
+                    LOG.error("packets of hybrid ports are not logged: %s", error)
+                reason = str(error)
             await asyncio.sleep(RETRY_SECONDS)
 
     def _write(self, desired: Desired | None, lines: Callable[[LoggedPorts], Iterator[str]]) -> None:

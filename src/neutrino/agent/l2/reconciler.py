@@ -131,7 +131,8 @@ class Reconciler:
         else:
             self._flows.pop(bridge, None)
             self._meters.pop(bridge, None)
-            self._filters.forget(bridge)  # drift names devices like bridges
+            # `drift` names devices, and the hybrid firewall, like bridges. The latter has forgotten its state already.
+            self._filters.forget(bridge)
 
     def retry_rejected(self) -> bool:
         """Send rejected flows again with the next plan, as a table may have been full; whether there are any."""
@@ -142,27 +143,16 @@ class Reconciler:
     # --- reconciliation -------------------------------------------------------------------------------------------
 
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
-        # OVSDB is read again after each step: tunnels need their bridge, and flows the ofports of both.
-        found = self.ovsdb().read()
-        own = bridges.plan_bridges(self.options, found)
-        changed = self._configure(own, found)
-        tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), self.ovsdb().read(), complete=complete)
-        changed += self._configure(tunnels)
-        changed += self._configure(plan_trunks(self.options, host_state.ports, self.ovsdb().read(), complete=complete))
+        """The steps at the head of this module, in their order."""
+        changed, faults = self._configure_bridges(host_state, complete)
         snapshot = self.ovsdb().read()
-        faults = {**own.problems, **tunnels.problems}
         if bridges.unnumbered(self.options, snapshot):  # flows need ofports, and the switch gives them later or is down
             return Outcome({}, {}, faults, ready=False, changed=changed)
         desired = self._resolve(host_state, snapshot, complete)
         changed += self._configure(bridges.plan_vlan_limit(desired, snapshot), settle=SETTLE_SECONDS)
         changed += self._configure(bridges.plan_tags(desired, snapshot))
         # The filter of a hybrid port is there before its flows: no packet passes unfiltered.
-        unfiltered = self.hybrid.reconcile(desired, complete=complete) if self.hybrid is not None else None
-        if unfiltered is not None:
-            faults[HYBRID] = unfiltered.reason
-            filtered = tuple(port for port in desired.ports if port.id not in unfiltered.ports)
-            problems = {**desired.problems, **dict.fromkeys(unfiltered.ports, unfiltered.reason)}
-            desired = dataclasses.replace(desired, ports=filtered, problems=problems)
+        desired, filter_problem = self._filter_hybrid_ports(desired, complete)
         rendered = self._renderer.render(desired)
         contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
         # Filters need the queues, which the switch creates on the device.
@@ -170,13 +160,48 @@ class Reconciler:
         changed += self._configure(bridges.plan_fail_modes(self.options, snapshot, self._idle(snapshot)), snapshot)
         flow_changes, newly_rejected, meter_faults = self._apply_bridges(desired, rendered, complete)
         filter_plan = self._filters.plan(bridges.own_filters(rendered, snapshot), complete=complete)
-        changed += len(filter_plan.changes)
         filter_faults = self._filters.apply(filter_plan)
         self._end_connections(desired, complete)  # after the flows: the old ones would open them again
         self._previous = desired  # what the next one compares with, to end connections
+        faults |= {**filter_problem, **contributed.problems, **rendered.problems, **meter_faults, **filter_faults}
+        return dataclasses.replace(
+            self._outcome(host_state, snapshot, desired, rendered, faults),
+            refused=newly_rejected or bool(filter_problem) or bool(filter_faults),
+            changed=changed + flow_changes + len(filter_plan.changes),
+        )
+
+    def _configure_bridges(self, host_state: HostState, complete: bool) -> tuple[int, dict[str, str]]:
+        """Our bridges, patch ports, tunnels and trunks: the number of changes, and the problems.
+
+        OVSDB is read again after each step: tunnels need their bridge, and flows the ofports of both.
+        """
+        found = self.ovsdb().read()
+        own = bridges.plan_bridges(self.options, found)
+        changed = self._configure(own, found)
+        tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), self.ovsdb().read(), complete=complete)
+        changed += self._configure(tunnels)
+        changed += self._configure(plan_trunks(self.options, host_state.ports, self.ovsdb().read(), complete=complete))
+        return changed, {**own.problems, **tunnels.problems}
+
+    def _filter_hybrid_ports(self, desired: Desired, complete: bool) -> tuple[Desired, dict[str, str]]:
+        """What is desired without the hybrid ports that have no filter, which are problems then; and the reason."""
+        unfiltered = self.hybrid.reconcile(desired, complete=complete) if self.hybrid is not None else None
+        if unfiltered is None:
+            return desired, {}
+        filtered = tuple(port for port in desired.ports if port.id not in unfiltered.ports)
+        problems = {**desired.problems, **dict.fromkeys(unfiltered.ports, unfiltered.reason)}
+        return dataclasses.replace(desired, ports=filtered, problems=problems), {HYBRID: unfiltered.reason}
+
+    def _outcome(
+        self,
+        host_state: HostState,
+        snapshot: Snapshot,
+        desired: Desired,
+        rendered: Rendered,
+        faults: Mapping[str, str],
+    ) -> Outcome:
+        """Which ports are wired, and why others are not."""
         rejected = self._describe_rejected()
-        faults |= {**contributed.problems, **rendered.problems, **meter_faults, **filter_faults}
-        faults |= {name: text for name, text in rejected.items() if not name.startswith("port ")}
         failed = {**rejected, **rendered.problems}
         owners = {port.id: port_owner(port) for port in desired.ports}
         problems = {**desired.problems, **{key: failed[owner] for key, owner in owners.items() if owner in failed}}
@@ -185,14 +210,11 @@ class Reconciler:
         outside = bridges.read_ancillary(self.options, snapshot) - parents(host_state.ports.values())
         ancillary = (outside & host_state.ports.keys()) - wired.keys()
         wired |= {port_id: host_state.ports[port_id].revision for port_id in ancillary}
-        refused = newly_rejected or unfiltered is not None or bool(filter_faults)
-        total = changed + flow_changes
+        of_others = {name: text for name, text in rejected.items() if not name.startswith("port ")}
         return Outcome(
             wired,
             problems,
-            faults,
-            refused=refused,
-            changed=total,
+            {**faults, **of_others},
             ancillary=ancillary,
             prepared=self._prepared(host_state, snapshot),
         )
@@ -409,7 +431,8 @@ class Reconciler:
     # --- drift ----------------------------------------------------------------------------------------------------
 
     def drift(self, *, whole: bool = True) -> dict[str, tuple[int, int]]:
-        """Bridges whose flows or meters are not as applied: how many are missing or changed, and how many too many.
+        """What is not as applied: how many flows and meters of a bridge, filters of a device or rules of the hybrid
+        firewall are missing or changed, and how many are too many.
 
         Without `whole`, a quick check: they are compared only if some bridge has another number of flows than applied.
         """
@@ -427,7 +450,8 @@ class Reconciler:
             if difference:
                 extra = len(difference.flows.remove) + len(difference.meters.remove)
                 found[bridge] = len(difference) - extra, extra
-        return found | self._filters.drift()
+        rules = self.hybrid.drift() if self.hybrid is not None else 0
+        return found | self._filters.drift() | ({HYBRID: (rules, 0)} if rules else {})
 
     def flow_counts(self) -> dict[str, int]:
         """The number of our flows on each bridge, as applied."""

@@ -350,7 +350,7 @@ class L2Role:
             self._queue.put(RECONCILE)
 
     async def _repair_drift(self) -> None:
-        """Drift of flows and meters, changed or deleted from outside: repaired and reported."""
+        """Drift of flows, meters, filters and iptables rules, changed or deleted from outside: repaired and reported."""
         loop = asyncio.get_running_loop()
         compared = loop.time()
         while True:
@@ -359,8 +359,8 @@ class L2Role:
                 whole = loop.time() - compared >= self.intervals.repair
                 async with self._busy:
                     found = await self._busy.run(self.reconciler.drift, whole=whole)
-                    for bridge in found:  # the next reconciliation reads its flows again
-                        self.reconciler.forget(bridge)
+                    for name in found:  # the next reconciliation reads its actual state again
+                        self.reconciler.forget(name)
             except OpenFlowError as error:
                 LOG.warning("the flows cannot be read: %s", error)
                 continue
@@ -371,10 +371,9 @@ class L2Role:
                         self._queue.put(RECONCILE)
             if found:
                 self._last_repair = {
-                    bridge: f"{missing} flows missing or changed, {extra} too many"
-                    for bridge, (missing, extra) in found.items()
+                    name: f"{missing} missing or changed, {extra} too many" for name, (missing, extra) in found.items()
                 }
-                LOG.warning("flows have drifted and are repaired: %s", self._last_repair)
+                LOG.warning("drift was found and is repaired: %s", self._last_repair)
                 catalog.DRIFT.inc(self.name, by=sum(missing + extra for missing, extra in found.values()))
                 self._queue.put(RECONCILE)
                 self.dataplane_changed()

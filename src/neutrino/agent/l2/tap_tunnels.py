@@ -8,8 +8,9 @@ The copies are made by flows (`flows/taps.py`), as soon as a tunnel has its numb
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
-from ipaddress import ip_address
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from neutrino.agent.l2.desired import Desired, HostState, L2Options
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit
@@ -19,6 +20,7 @@ from neutrino.dataplane.ovsdb.api import SetPort
 from neutrino.model.state import Host
 from neutrino.model.taps import BOTH, IN, NO_TAPS, OUT, TapMirror, Taps, tunnel_key
 
+LOG = logging.getLogger(__name__)
 _ARRIVING = 200  # the priority
 _SESSION = 0x3FF  # the bits of ERSPAN's session id
 _PREFIXES = {IN: "tmi-", OUT: "tmo-", BOTH: "tmb-"}
@@ -32,6 +34,8 @@ class TapTunnels(L2Extension):
     def units(self, desired: Desired) -> Iterator[Unit]:
         options, state = desired.options, desired.host_state
         here = {port.id: port for port in desired.ports}
+        has_mirrors = any(taps_of(state, port.id).mirrors for port in desired.ports)
+        hosts = _tunnel_addresses(state.hosts.values()) if has_mirrors else frozenset()
         for port in desired.ports:
             taps = taps_of(state, port.id)
             for flow in taps.flows:
@@ -44,7 +48,8 @@ class TapTunnels(L2Extension):
                     number = desired.plugged.extension_ports.get(flow_tunnel_name(origin.id), 0)
                     yield Unit(f"tap flow {origin.id}", (*inputs, number, port.ofport), _tunnel)
             for mirror in taps.mirrors:
-                yield Unit(f"tap mirror {mirror.id} {mirror.direction}", (options, mirror), _collector)
+                is_host = ip_address(mirror.remote_ip) in hosts
+                yield Unit(f"tap mirror {mirror.id} {mirror.direction}", (options, mirror, is_host), _collector)
 
     def statuses(
         self, host_state: HostState, wired: Collection[str], failed: Mapping[str, str]
@@ -95,12 +100,20 @@ def _tunnel(
     return Contribution({options.integration_bridge: flows}, rows=(row,))
 
 
-def _collector(options: L2Options, mirror: TapMirror) -> Contribution:
+def _tunnel_addresses(hosts: Iterable[Host]) -> frozenset[IPv4Address | IPv6Address]:
+    return frozenset(ip_address(host.tunneling_ip) for host in hosts if host.tunneling_ip)
+
+
+def _collector(options: L2Options, mirror: TapMirror, is_host: bool) -> Contribution:
     """The tunnel of a tap mirror. It only sends: packets that come through it are dropped, as no flow is for them.
 
     Its incoming key is one of the reserved ones, so that a mirror to the address of another host takes no packets of the
     networks' tunnels, and two mirrors to a collector are not the same tunnel for the switch.
     """
+    if is_host:
+        # The server refuses such a mirror, but the host may be newer. It would take the copies for packets of a network.
+        LOG.warning("tap mirror %s is not served: %s is the tunnel address of a host", mirror.id, mirror.remote_ip)
+        return Contribution()  # not an error, with which the tunnel would stay
     text = f"{mirror.id} {mirror.direction}"
     digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big")
     settings = {"remote_ip": mirror.remote_ip, "in_key": str(tunnel_key(digest & 0x0FFFFFFF))}

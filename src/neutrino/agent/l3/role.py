@@ -237,13 +237,8 @@ class L3Role:
                 return ""
             await self._remove(router_id)
         known_state = self._ha_states.get(router_id)  # keepalived may report a newer one while the router is applied
-        # While the router still has its gateway and addresses: a client releases its prefix through them, and keepalived
-        # removes the addresses that it has set.
         if synced:
-            if known_state == STANDBY:  # first: keepalived's routes are to have all next hops here
-                await self.bfd.stop(router_id)
-            await self.delegations.leave(router)
-            await self.daemons.release(router)
+            await self._release(router, known_state)
         statuses = self._statuses_of(router)  # before it is rendered: a change meanwhile is applied in another round
         # If keepalived has died, another host is active by now: `apply` removes the addresses that it had set here.
         had_keepalived = await asyncio.to_thread(self.daemons.has_keepalived, router_id)
@@ -257,11 +252,7 @@ class L3Role:
         await self.daemons.ensure(router, applied.failover, active=self._is_active(router), complete=synced)
         # A running keepalived that is standby proves that another host is active: that is newer than any cache.
         standby = router.ha is not None and had_keepalived and not self._is_active(router)
-        problems = await self.delegations.ensure(router, active=self._is_active(router), complete=synced or standby)
-        problems += await self.bfd.ensure(router, active=self._is_active(router), complete=synced or standby)
-        if self.tunnels is not None:
-            active = self._is_active(router)
-            problems += await self.tunnels.ensure(router, active=active, complete=synced or standby)
+        problems = await self._ensure_services(router, complete=synced or standby)
         self._applied[router_id] = router
         if applied.changes:
             self._log_changes(router_id, applied.changes)
@@ -270,6 +261,24 @@ class L3Role:
         self._statuses.applied(router_id, statuses)
         problems += await self._notify_extensions(RouterResult(router_id, router))
         return "; ".join((*problems, *self._conflict(router)))
+
+    async def _release(self, router: Router, known_state: str | None) -> None:
+        """End what the router lacks now, while it still has its gateway and addresses.
+
+        A client releases its prefix through them, and keepalived removes the addresses that it has set.
+        """
+        if known_state == STANDBY:  # first: keepalived's routes are to have all next hops here
+            await self.bfd.stop(router.id)
+        await self.delegations.leave(router)
+        await self.daemons.release(router)
+
+    async def _ensure_services(self, router: Router, *, complete: bool) -> list[str]:
+        """What runs where the router is active: prefix delegation, BFD, VPN tunnels. Gives problems."""
+        problems = await self.delegations.ensure(router, active=self._is_active(router), complete=complete)
+        problems += await self.bfd.ensure(router, active=self._is_active(router), complete=complete)
+        if self.tunnels is not None:
+            problems += await self.tunnels.ensure(router, active=self._is_active(router), complete=complete)
+        return problems
 
     async def _prepare_keepalived(self, router_id: str, ha_port_id: str, is_running: bool) -> None:
         if router_id not in self._ha_fifos:

@@ -87,15 +87,13 @@ class Vici:
         self._writer.write(encode(packet))
         answering = asyncio.create_task(self._answers.get())
         try:
-            done, _ = await asyncio.wait(
-                [answering, self._reading], timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait([answering, self._reading], timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if not answering.done():
+            if not answering.done():  # no answer in time, or the caller is cancelled
                 answering.cancel()
-        if answering not in done:
-            # What it answers later would be taken for the answer to another command.
-            self._reading.cancel()
+                # What charon answers later would be taken for the answer to another command.
+                self._reading.cancel()
+        if not answering.done() or answering.cancelled():
             raise ViciError(f"charon does not answer {packet.name}")
         answer = answering.result()
         if answer.type in (Type.UNKNOWN_REQUEST, Type.UNKNOWN_EVENT):

@@ -45,6 +45,7 @@ class BgpPeers(ViewCollection):
             if values["password"] is None and before["auth_type"] == MD5:
                 raise errors.InvalidBgpPeerMd5Authentication()
         with self.db.transaction() as tx:
+            _lock(tx, key)
             if values:
                 tx.change(sa.update(t.bgp_peers).where(_p.id == key).values(values))
             _log(tx, before)
@@ -55,10 +56,14 @@ class BgpPeers(ViewCollection):
         with self.db.read() as connection:
             before = PEERS.get(connection, key)
         with self.db.transaction() as tx:
-            # A speaker that gets the peer meanwhile would lose it again by the foreign key, and hosts would not learn it.
-            tx.execute(sa.select(_p.id).where(_p.id == key).with_for_update())
+            _lock(tx, key)
             _log(tx, before, deleted=True)
             tx.change(sa.delete(t.bgp_peers).where(_p.id == key))
+
+
+def _lock(tx: Transaction, key: str) -> None:
+    """Have a speaker that gets the peer now wait: `_log` would miss it, and its host would not learn of the change."""
+    tx.execute(sa.select(_p.id).where(_p.id == key).with_for_update())
 
 
 def _log(tx: Transaction, peer: Object, *, deleted: bool = False) -> None:

@@ -22,8 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from neutrino.server.db.compiled import Statements, driver_cursor
-from neutrino.server.db.cursors import Queued, send_together
-from neutrino.server.db.read_ahead import Captured, Rows
+from neutrino.server.db.read_ahead import Captured, Queued, Rows
 
 _OPTION = "neutrino_batch"  # the connection's execution option that has the batch of its transaction
 _PSYCOPG = ("postgresql", "psycopg")
@@ -209,8 +208,11 @@ class _PostgresPipeline:
     def __init__(self, engine: Engine) -> None:
         import psycopg
 
+        from neutrino.server.db.psycopg_internals import send_together
+
         self.statements = Statements(engine.dialect)
         self._error = psycopg.Error
+        self._send_together = send_together
 
     def send(
         self, cursor: Any, before: Sequence[Statement], last: Statement, reads: Sequence[Captured] = ()
@@ -222,7 +224,7 @@ class _PostgresPipeline:
         statements += _queued(cursor, last)
         statements += [Queued(result, *read) for result, read in zip(found, reads, strict=True)]
         try:
-            send_together(connection, statements)
+            self._send_together(connection, statements)
         except self._error:
             if reads and cursor.pgresult is not None and cursor.statusmessage == "COMMIT":  # a read failed, after it
                 return ()
@@ -292,7 +294,7 @@ class _MariaPackets:
         else:
             statements = [*([_block(texts)] if texts else ()), *_with_parameters(cursor, last)]
         found = _run_packet(cursor, statements, [cursor.mogrify(read.text, read.parameters) for read in reads])
-        cursor.connection.is_committed = last is _COMMIT  # see `cursors.py`
+        cursor.connection.is_committed = last is _COMMIT  # see `QuickConnection`
         return found
 
     def is_stale(self, error: sa.exc.DBAPIError) -> bool:

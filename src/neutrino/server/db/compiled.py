@@ -15,6 +15,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.engine.result import IteratorResult, ResultMetaData
 
+from neutrino.server.db import sqlalchemy_internals
+
 S = TypeVar("S", sa.Select[Any], sa.CompoundSelect[Any])
 _KEPT = "neutrino_kept"  # execution option of statements that live as long as the process
 
@@ -83,7 +85,7 @@ class Statements:
         constants = {name: value for name, value in compiled.params.items() if name not in names}
         constants |= {column.key: column.default.arg for column in prefetched}
         ordered = tuple(compiled.positiontup if compiled.positional else compiled.params)
-        processors = tuple(compiled._bind_processors.items())
+        processors = tuple(sqlalchemy_internals.bind_processors(compiled).items())
         return Text(str(compiled), ordered, constants, processors, compiled.positional)
 
 
@@ -94,7 +96,7 @@ def driver_cursor(connection: Connection, text: str) -> Iterator[Any]:
     try:
         yield cursor
     except connection.dialect.loaded_dbapi.Error as error:
-        connection._handle_dbapi_exception(error, text, None, cursor, None)
+        sqlalchemy_internals.raise_driver_error(connection, error, text, cursor)
     finally:
         cursor.close()
 
@@ -111,13 +113,12 @@ class DirectConnection(Connection):
         result = super().execute(statement, parameters, **options)
         text = self.statements.known(statement, parameters)
         if text is not None:
-            text.columns = result._metadata
+            text.columns = sqlalchemy_internals.columns_of(result)
         return result
 
     def executed(self, statement: sa.Executable, parameters: dict[str, Any]) -> sa.Result[Any] | None:
         """The result of a statement that the driver executes; None if SQLAlchemy has to."""
-        # Listeners expect all statements.
-        if not is_kept(statement) or self.engine._has_events or self.invalidated:
+        if not is_kept(statement) or sqlalchemy_internals.has_listeners(self.engine) or self.invalidated:
             return None
         text = self.statements.get(statement, parameters)
         if text is None or text.columns is None:
@@ -135,4 +136,4 @@ class DirectConnection(Connection):
 def install(engine: Engine, connection: type[DirectConnection] = DirectConnection) -> None:
     """Have an engine of reads execute kept statements directly."""
     engine.statements = Statements(engine.dialect)  # type: ignore[attr-defined]
-    engine._connection_cls = connection
+    sqlalchemy_internals.set_connection_class(engine, connection)

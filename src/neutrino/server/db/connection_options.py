@@ -3,7 +3,6 @@
 A node that is lost without an answer must not hold a worker for ever: libpq and PyMySQL wait without limit by default.
 """
 
-import inspect
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -42,21 +41,10 @@ def limit_psycopg(engine: Engine) -> None:
 
     A server process that is stopped, or waits for its disk, still acknowledges packets, so TCP does not notice it.
     """
-    import psycopg
-
-    if "timeout" not in inspect.signature(psycopg.Connection.wait).parameters:
-        return  # psycopg before 3.3
-
-    class Limited(psycopg.Connection[Any]):
-        def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-            try:
-                return super().wait(gen, interval, timeout or READ_SECONDS)
-            except psycopg.errors._WaitTimeout:
-                self.pgconn.finish()  # an answer that comes later must not be taken for that of the next statement
-                raise psycopg.OperationalError(f"no answer within {timeout or READ_SECONDS} s") from None
+    from neutrino.server.db.psycopg_internals import LimitedConnection
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
-        return Limited.connect(*arguments, **options)
+        return LimitedConnection.connect(*arguments, **options)
 
     sa.event.listen(engine, "do_connect", connect)
 

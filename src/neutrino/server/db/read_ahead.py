@@ -18,7 +18,6 @@ from sqlalchemy.engine import Connection, Engine, IteratorResult
 
 from neutrino import request_ids
 from neutrino.server.db.compiled import Statements, driver_cursor
-from neutrino.server.db.cursors import Queued, send_together
 
 _OPTION = "neutrino_read_ahead"  # the connection's execution option with its ReadAhead
 Key = tuple[Any, ...]  # text and parameters of a statement
@@ -41,6 +40,14 @@ class Captured(NamedTuple):
     def key(self) -> Key:
         values = self.parameters.values() if isinstance(self.parameters, dict) else self.parameters
         return (self.text, *values)
+
+
+class Queued(NamedTuple):
+    """A statement of PostgreSQL, with the cursor that gets its result."""
+
+    cursor: Any
+    text: str
+    parameters: Any
 
 
 class Fetch(Protocol):
@@ -132,9 +139,10 @@ class ReadAhead:
 
 def install(engine: Engine) -> Callable[[Connection], Connection]:
     """Prepare the engine of reads; returns what to call with each of its connections."""
-    fetch = _FETCHES.get((engine.dialect.name, engine.dialect.driver))
-    if fetch is None:
+    fetching = _FETCHES.get((engine.dialect.name, engine.dialect.driver))
+    if fetching is None:
         return lambda connection: connection
+    fetch = fetching()
 
     def execute(cursor: Any, text: str, parameters: Any, context: Any) -> bool:
         ahead = context.execution_options.get(_OPTION)
@@ -151,10 +159,15 @@ def of(connection: Connection) -> ReadAhead | None:
     return found
 
 
-def _fetch_from_postgresql(cursor: Any, reads: Sequence[Captured]) -> Sequence[Any]:
-    found = [cursor.connection.cursor() for _ in reads]
-    send_together(cursor.connection, [Queued(one, *read) for one, read in zip(found, reads, strict=True)])
-    return found
+def _from_postgresql() -> Fetch:
+    from neutrino.server.db.psycopg_internals import send_together
+
+    def fetch(cursor: Any, reads: Sequence[Captured]) -> Sequence[Any]:
+        found = [cursor.connection.cursor() for _ in reads]
+        send_together(cursor.connection, [Queued(one, *read) for one, read in zip(found, reads, strict=True)])
+        return found
+
+    return fetch
 
 
 class Rows:
@@ -191,8 +204,9 @@ def _fetch_from_mariadb(cursor: Any, reads: Sequence[Captured]) -> Sequence[Any]
     return found
 
 
-_FETCHES: dict[tuple[str, str], Fetch] = {
-    ("postgresql", "psycopg"): _fetch_from_postgresql,
-    ("mysql", "pymysql"): _fetch_from_mariadb,
-    ("mariadb", "pymysql"): _fetch_from_mariadb,
+# Functions, as a server imports only the driver that it uses.
+_FETCHES: dict[tuple[str, str], Callable[[], Fetch]] = {
+    ("postgresql", "psycopg"): _from_postgresql,
+    ("mysql", "pymysql"): lambda: _fetch_from_mariadb,
+    ("mariadb", "pymysql"): lambda: _fetch_from_mariadb,
 }

@@ -5,13 +5,14 @@ value; the stores and the subscription index find the hosts concerned, so a chan
 are looked up when a frame is built. One thread owns it; there is no clock and no I/O.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from typing import Any, Final, cast
 
 from neutrino.feed.digests import text_of
-from neutrino.feed.messages import Synced, encode_one, frame
+from neutrino.feed.messages import MAX_BYTES, Synced, encode_one, frame
 from neutrino.model.roles import ROLES
 from neutrino.model.state import Object
 from neutrino.server.feed.dhcp_scope import DhcpScope
@@ -22,9 +23,11 @@ from neutrino.server.feed.records import Records
 from neutrino.server.feed.stores import ForwardingEntries, HostObjects, ServedKind, Store
 from neutrino.server.feed.subscriptions import Subscriptions, Topic
 
+LOG = logging.getLogger(__name__)
 NOTHING: Final = text_of(0)  # the sum over no object
 NO_REQUESTS: Final[Mapping[Topic, str]] = {}
 FRAME_BYTES: Final = 64 * 1024  # a frame is closed at this size, so that one host does not hold up the others
+MAX_MESSAGE: Final = MAX_BYTES - 2 * FRAME_BYTES  # with what else is in its frame, and the digests of `synced`
 
 
 class Fanout:
@@ -154,8 +157,12 @@ class Fanout:
                 messages = self._stores[kind].messages(pending, key, due)
             if request_id := pending.requests.get((kind, key)):
                 messages = [with_request_id(message, request_id) for message in messages]
+            length = sum(map(len, messages))
+            if length > MAX_MESSAGE:
+                messages = _without_large(messages, pending.host, kind, key)
+                length = sum(map(len, messages))
             parts += messages
-            size += sum(map(len, messages))
+            size += length
             if rest is not None:
                 pending.due[kind, key] = rest
                 break
@@ -169,3 +176,11 @@ class Fanout:
             pending.digests.clear()
             parts.append(encode_one(Synced(position=self.position, entries=digests)))
         return frame(parts), is_last
+
+
+def _without_large(messages: Sequence[bytes], host: str, kind: str, key: str) -> list[bytes]:
+    """Messages without those that no frame can have: the host would close its connection, and every next one."""
+    sent = [each for each in messages if len(each) <= MAX_MESSAGE]
+    if len(sent) < len(messages):
+        LOG.error("%s %s is too large to be sent: host %s keeps what it has of it", kind, key, host)
+    return sent

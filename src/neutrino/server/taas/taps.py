@@ -26,7 +26,7 @@ from neutrino.server.taas.views import DOWN, FLOWS, SERVICES
 from neutrino.server.view_collection import ViewCollection
 
 REVISION = ("revision_number",)
-MAX_SOURCES = 500  # of a tap service
+MAX_SOURCES = 500  # tap flows to a port, in all its services: each from another host is a tunnel on the port's host
 MAX_TUNNEL_ID = 2**28 - 1  # the lower bits of the key between hosts: see model/taps.py
 _s, _f = t.tap_services.c, t.tap_flows.c
 
@@ -100,8 +100,9 @@ class TapFlows(Taps):
                 if not context.is_admin:  # who may tap the ports of any project
                     check_owner(flow, source)
             check_number(connection, _f.source_port, (each["source_port"] for each in made), "Port", "tap flows")
-            sinks = (each["tap_service_id"] for each in made)
-            check_number(connection, _f.tap_service_id, sinks, "Tap service", "tap flows", MAX_SOURCES)
+            sinks = (services[each["tap_service_id"]]["port_id"] for each in made)
+            of_services = t.tap_flows.join(t.tap_services, _s.id == _f.tap_service_id)
+            check_number(connection, _s.port_id, sinks, "Port", "tap flows to it", MAX_SOURCES, of_services)
             limits = self._quotas.limits(connection, "tap_flow", made)
         # A tunnel id is a guess, which the unique key confirms.
         rows = [{**_row(t.tap_flows, each), "tunnel_id": random.randint(1, MAX_TUNNEL_ID)} for each in made]

@@ -7,7 +7,10 @@ from typing import Any, Final
 from neutrino.server import errors
 
 MIN_MTU: Final = {4: 68, 6: 1280}
-MAX_PAIRS: Final = 256
+MAX_PAIRS: Final = 256  # of a local subnet and a CIDR of the peer, in a connection with IKEv1
+# In all connections of a router: each pair is three policies of the kernel, and a routing rule on hosts of a distributed
+# router. Without the limit a project could exhaust the memory of hosts that serve others too.
+MAX_PAIRS_PER_ROUTER: Final = 10_000
 DEFAULT_DPD: Final = {"action": "hold", "interval": 30, "timeout": 120}
 _GROUPS: Final = ("local", "peer")
 
@@ -37,7 +40,7 @@ def check_pairs(ike_version: str, local: int, peer: int) -> None:
     if ike_version == "v1" and local * peer > MAX_PAIRS:
         raise errors.InvalidInput(
             f"The connection has {local} local subnets and {peer} CIDRs of the peer: with IKE version v1 at most "
-            f"{MAX_PAIRS} pairs are possible; v2 has no such limit."
+            f"{MAX_PAIRS} pairs are possible; with v2 more are."
         )
 
 

@@ -1,7 +1,9 @@
 """IPsec site connections: the API. A connection is the tunnel between a VPN service and a peer."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
@@ -33,10 +35,18 @@ _NUMBERS = (
     .join(t.ipsec_site_connections, _c.vpnservice_id == _v.id)
     .group_by(_v.router_id)
 )
+_es, _g = t.vpn_endpoint_subnets.c, t.vpn_endpoint_groups.c
+_LOCAL_SUBNETS = sa.select(sa.func.count()).where(_es.endpoint_group_id == _c.local_ep_group_id).scalar_subquery()
+_ENDS = (
+    sa.select(_v.router_id, _v.subnet_id, _LOCAL_SUBNETS.label("subnets"), _c.peer_cidrs, _g.endpoints)
+    .join(t.ipsec_site_connections, _c.vpnservice_id == _v.id)
+    .outerjoin(t.vpn_endpoint_groups, _g.id == _c.peer_ep_group_id)
+)
+ENDS = ("peer_cidrs", "local_ep_group_id", "peer_ep_group_id")
 # What hosts apply of a connection: a change of another attribute does not make it PENDING.
 APPLIED = (
-    *("peer_address", "peer_id", "local_id", "peer_cidrs", "local_ep_group_id", "peer_ep_group_id", "psk"),
-    *("initiator", "dpd", "admin_state_up"),
+    *ENDS,
+    *("peer_address", "peer_id", "local_id", "psk", "initiator", "dpd", "admin_state_up"),
 )
 
 
@@ -100,11 +110,29 @@ class IpsecSiteConnections(VpnCollection):
         change_router(tx, router, is_needed=is_needed)
         if before is None:
             _use_policies(tx, connection)
+        elif after is not None and any(after[name] != before[name] for name in ENDS):
+            _check_pairs(tx, [after])
 
     def check_number(self, tx: Transaction, made: Sequence[Object]) -> None:
-        used = t.vpnservices.alias("used").c
-        routers = sa.select(used.router_id).where(used.id.in_({each["vpnservice_id"] for each in made}))
-        check_number(tx, _NUMBERS.where(_v.router_id.in_(routers)), "IPsec site connections")
+        check_number(tx, _NUMBERS.where(_v.router_id.in_(_routers(made))), "IPsec site connections")
+        _check_pairs(tx, made)
+
+
+def _routers(connections: Iterable[Object]) -> sa.Select[tuple[str]]:
+    used = t.vpnservices.alias("used").c
+    return sa.select(used.router_id).where(used.id.in_({each["vpnservice_id"] for each in connections}))
+
+
+def _check_pairs(tx: Transaction, written: Iterable[Object]) -> None:
+    """Refuse connections, which the transaction has written, with more pairs of subnets than their routers can have."""
+    pairs: Counter[str] = Counter()
+    for row in tx.execute(_ENDS.where(_v.router_id.in_(_routers(written)))):
+        local = 1 if row.subnet_id is not None else row.subnets
+        pairs[row.router_id] += local * len(msgspec.json.decode(row.endpoints or row.peer_cidrs))
+    for router_id, number in pairs.items():
+        if number > checks.MAX_PAIRS_PER_ROUTER:
+            what = "pairs of a local subnet and a CIDR of a peer, in all its VPN connections"
+            raise errors.TooManyOfObject(kind="Router", id=router_id, most=checks.MAX_PAIRS_PER_ROUTER, what=what)
 
 
 def _use_policies(tx: Transaction, connection: Object) -> None:

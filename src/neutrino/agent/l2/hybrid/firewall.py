@@ -76,8 +76,9 @@ class Unfiltered(NamedTuple):
 class HybridFirewall:
     """Blocking, and for one thread at a time.
 
-    The actual state is read until it equals the desired one, and again when the desired one changes or after `forget`. So
-    an unchanged host starts no processes, and one without hybrid ports looks once for stale rules.
+    The actual state is read until it equals the desired one, and again when the desired one changes, after `forget`, and
+    by `drift`. So reconciliations of an unchanged host start no processes, and a host without hybrid ports looks once for
+    stale rules.
     """
 
     iptables: Iptables
@@ -85,6 +86,7 @@ class HybridFirewall:
     netlink: Netlink | None = None  # on the userspace datapath
     _filtered: frozenset[str] = frozenset()  # ports of the last reconciliation that succeeded
     _settled: object = None  # inputs of the last plan, if it was empty: the actual state is right for them
+    _applied: Desired | None = None  # of the last reconciliation that succeeded, if the server had sent everything
     _cannot_log: bool = False  # the kernel has refused rules of logs
 
     def forget(self) -> None:
@@ -109,8 +111,22 @@ class HybridFirewall:
             self.forget()  # what was applied before the failure is unknown
             # Ports that were filtered keep the filter they have.
             return Unfiltered(secured - self._filtered, str(error))
-        self._filtered = secured
+        self._filtered, self._applied = secured, desired
         return None
+
+    def drift(self) -> int:
+        """How many changes the actual state needs to be as it was applied; a host without hybrid ports reads nothing.
+
+        A reload of firewalld, or `iptables -F`, deletes rules of ours: without them ports would be open to everyone.
+        """
+        if self._applied is None or not any(port.hybrid for port in self._applied.ports):
+            return 0
+        self.forget()
+        try:
+            return len(self.plan(self._applied).text().splitlines())
+        except (IptablesError, NetlinkError) as error:  # compared again by the next check
+            LOG.warning("the rules of hybrid ports cannot be read: %s", error)
+            return 0
 
     def _settle(self, desired: Desired) -> None:
         difference = self.plan(desired)

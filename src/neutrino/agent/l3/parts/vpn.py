@@ -13,6 +13,7 @@ there before the rules of floating IPs send them out by this host.
 """
 
 import ipaddress
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
@@ -48,15 +49,22 @@ def _to_snat(namespace: RouterNamespace, tunnels: Iterable[VpnConnection]) -> It
     """In `qrouter-…` of a distributed router: to peers by the namespace that ends tunnels, whatever the floating IPs."""
     if not namespace.whole.distributed or namespace.kind != "router":
         return
-    pairs = {(here, there) for each in tunnels for here in each.local_cidrs for there in each.peer_cidrs}
+    peers: defaultdict[str, set[str]] = defaultdict(set)  # by local prefix
+    for each in tunnels:
+        for here in each.local_cidrs:
+            peers[here].update(each.peer_cidrs)
+    local = [(ipaddress.ip_network(here, strict=False), sorted(there)) for here, there in sorted(peers.items())]
     for _, own, _ in by_snat(namespace.whole):
         subnet = ipaddress.ip_network(own.cidr)
-        for here, there in sorted(pairs):
-            local, peer = (ipaddress.ip_network(each, strict=False) for each in (here, there))
-            if {local.version, peer.version} == {subnet.version} and local.overlaps(subnet):
-                # Of two that overlap, one is in the other.
-                source = max(local, subnet, key=lambda each: each.prefixlen)
-                yield rule(FLOATING_PRIORITY - 1, source=str(source), destination=str(peer), table=snat_table(own.cidr))
+        for prefix, there in local:
+            if prefix.version != subnet.version or not prefix.overlaps(subnet):
+                continue
+            source = str(
+                max(prefix, subnet, key=lambda found: found.prefixlen)
+            )  # of two that overlap, one is in the other
+            for peer in (ipaddress.ip_network(text, strict=False) for text in there):
+                if peer.version == subnet.version:
+                    yield rule(FLOATING_PRIORITY - 1, source=source, destination=str(peer), table=snat_table(own.cidr))
 
 
 def _exempt(tunnels: Iterable[VpnConnection]) -> Iterator[str]:

@@ -117,10 +117,23 @@ class Tunnels:
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
     def find(self, router: Router, *, active: bool) -> list[str]:
-        """What `ensure` would start, reload or stop, a line for each. Blocking."""
+        """What `ensure` would start, reload, load or stop, a line for each. Blocking."""
         if active and served(router):
-            return self.supervisor.plan(self._service(router))
+            # Without a charon there is nothing to compare.
+            return self.supervisor.plan(self._service(router)) or asyncio.run(self._find_connections(router))
         return [f"stop charon {router.id}"] if (self._base / router.id).exists() else []
+
+    async def _find_connections(self, router: Router) -> list[str]:
+        """Of a charon that runs, by a connection of its own: the agent may be another process."""
+        path = self._base / router.id / SECRET
+        # Without the secret the names are unknown, and all of charon's are others than it will be given.
+        secret = bytes.fromhex(path.read_text()) if path.exists() else secrets.token_bytes(16)
+        vici = await Vici.open(self._base / router.id / SOCKET, lambda event: None)
+        try:
+            actual = (await vici.command("get-conns")).get("conns", [])
+        finally:
+            await vici.close()
+        return plan(connections(router, secret), actual, complete=True).lines
 
     async def close(self) -> None:
         """When the agent ends: charons go on."""

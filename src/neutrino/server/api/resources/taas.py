@@ -27,7 +27,7 @@ def parse_vlan_filter(value: Any) -> str | None:
         raise t.Invalid(f"'{str(value)[:64]}' is not a list of VLAN ids and ranges")
     for part in value.split(","):
         first, _, last = part.partition("-")
-        ends = int(first[:5]), int((last or first)[:5])
+        ends = int(first), int(last or first)
         if not all(end in VLANS for end in ends) or ends[0] > ends[1]:
             raise t.Invalid(f"'{part}' is not a VLAN id or range of ids between {VLANS[0]} and {VLANS[-1]}")
     return value

@@ -18,6 +18,7 @@ from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
 from neutrino.server.feed.readers.routers import read_agent_modes, read_local_hosts
+from neutrino.server.feed.reports.rules import one_line
 from neutrino.server.fwaas.checks import ACTIVE, ERROR, INACTIVE, PENDING_CREATE, PENDING_UPDATE
 
 LOG = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class FirewallStatus:
         if host not in hosts and message.status != INACTIVE:
             return False
         if message.status == ERROR and not same:
-            reason = " ".join(message.reason.split())
+            reason = one_line(message.reason)
             LOG.warning("host %s could not apply firewall group %s: %s", host, message.id, reason)
         return self._write(host, message, hosts)
 

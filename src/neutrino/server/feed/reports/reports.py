@@ -18,12 +18,12 @@ from neutrino.feed.messages import Answer, HostReport, PortDown, PortReady, Port
 from neutrino.model.agents import AgentState
 from neutrino.server import errors
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
+from neutrino.server.feed.reports.rules import one_line
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.registry import Report as AgentReport
 from neutrino.server.ml2.ports.provisioning import L2, Done, Provisioning
 
 LOG = logging.getLogger(__name__)
-MAX_TEXT = 2000
 AGENTS_PER_TRANSACTION = 200
 HOSTS_PER_BATCH = 500
 # Not the fault of one report: no report of the batch is acknowledged, and all its hosts reconnect and repeat theirs.
@@ -80,7 +80,7 @@ class Reports:
                 self.ports.ready(message.port_id, message.revision, host)
             case PortDown():
                 if self.ports.lost(message.port_id, host):
-                    LOG.info("port %s is down on host %s: %s", message.port_id, host, _one_line(message.reason))
+                    LOG.info("port %s is down on host %s: %s", message.port_id, host, one_line(message.reason))
             case Status():
                 if take := self.statuses.get(message.kind):  # none without the plugin of the kind
                     take(host, message)
@@ -90,7 +90,7 @@ class Reports:
                 self.answered(host, message)
             case Problem():
                 subject = " ".join((message.kind, message.id)).strip() or "no object named"
-                LOG.warning("host %s reports an error (%s): %s", host, _one_line(subject), _one_line(message.text))
+                LOG.warning("host %s reports an error (%s): %s", host, one_line(subject), one_line(message.text))
 
     def _write_states(self, reports: Sequence[Report]) -> dict[str, str]:
         """Write the states of agents; by host the reason why one of them is not stored as it was sent."""
@@ -107,11 +107,6 @@ class Reports:
                     refusals[written.host] = written.refusal
                 self.reported(written)
         return refusals
-
-
-def _one_line(text: str) -> str:
-    """Text of a host for our log: without line breaks, so that it cannot fake log lines."""
-    return " ".join(text.split())[:MAX_TEXT]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -19,6 +19,7 @@ from neutrino.model.agents import AgentState
 MAX_STATES: Final = len(role.AGENT_TYPES)
 MAX_ID: Final = 36  # a UUID, and the columns of ids
 MAX_TEXT: Final = 64 * 1024  # of a reason, and of an agent's configurations as JSON
+MAX_LOGGED: Final = 2000  # characters of a host's text in one line of the log
 MAX_NAME: Final = 255
 MAX_ANSWER: Final = 1024 * 1024  # bytes of an answer to a query
 MAX_ERROR: Final = 2000  # characters of an error instead of an answer: the column
@@ -103,6 +104,11 @@ def _needed_roles_and_fault(message: HostMessage) -> tuple[frozenset[str], str]:
         case Problem():
             return frozenset(), _text(message.text) or _name(message.kind) or _name(message.id)
     return frozenset(), ""
+
+
+def one_line(text: str) -> str:
+    """Text of a host for the server's log: it can neither fake lines, nor control a terminal, nor fill the disk."""
+    return "".join(each for each in " ".join(text[: 2 * MAX_LOGGED].split()) if each.isprintable())[:MAX_LOGGED]
 
 
 def _traffic(message: Traffic) -> str:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
+from neutrino.server.feed.reports.rules import one_line
 
 LOG = logging.getLogger(__name__)
 _p = t.ports.c
@@ -41,7 +42,7 @@ class TapStatus:
         if known is None or known.host != host or (known.reported_host, known.reported_status) == (host, status):
             return False
         if status == "ERROR":
-            kind, reason = message.kind.replace("_", " "), " ".join(message.reason.split())
+            kind, reason = message.kind.replace("_", " "), one_line(message.reason)
             LOG.warning("host %s could not apply %s %s: %s", host, kind, message.id, reason)
         table, _ = _TABLES[message.kind]
         with self.db.transaction() as tx:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
+from neutrino.server.feed.reports.rules import one_line
 
 LOG = logging.getLogger(__name__)
 _t, _p = t.trunks.c, t.ports.c
@@ -31,7 +32,7 @@ class TrunkStatus:
         if trunk is None or trunk.host != host or trunk.failed_host == failed_host:
             return False
         if failed_host:
-            LOG.warning("host %s could not wire trunk %s: %s", host, message.id, " ".join(message.reason.split()))
+            LOG.warning("host %s could not wire trunk %s: %s", host, message.id, one_line(message.reason))
         with self.db.transaction() as tx:
             tx.write(sa.update(t.trunks).where(_t.id == message.id).values(failed_host=failed_host))
             tx.log(t.trunks, {"id": message.id})

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
+from neutrino.server.feed.reports.rules import one_line
 
 LOG = logging.getLogger(__name__)
 _v, _c, _ra, _a = t.vpnservices.c, t.ipsec_site_connections.c, t.router_l3_agents.c, t.agents.c
@@ -39,7 +40,7 @@ class VpnStatus:
         if known is None or known.status == message.status:
             return False
         if message.status == "ERROR":
-            reason = " ".join(message.reason.split())
+            reason = one_line(message.reason)
             LOG.warning("host %s: %s %s has an error: %s", host, message.kind, message.id, reason)
         table = _TABLES[message.kind]
         with self.db.transaction() as tx:

@@ -176,11 +176,27 @@ class Ports:
 
         `is_service`: a port of a service, whose host the server has chosen.
         """
+        port = self._new_port(values, network, default_group)
+        # Before the extension drivers: DNS names and port security depend on the addresses and the groups.
+        host, requested = port["binding:host_id"], values.get("fixed_ips")
+        usable = usable_subnets(connection, self.binder.registry, subnets, host, requested, lenient=is_service)
+        if usable is None:
+            port |= {"ip_allocation": routed.DEFERRED, "fixed_ips": []}
+        else:
+            port["fixed_ips"] = allocator.for_new_port(port, requested, usable)
+        if groups := values.get("security_groups"):
+            check_usable(connection, context, groups, values["project_id"])
+        port = self.extensions.process("create", "port", values, port, network=network)
+        binding = self.binder.bind(connection, port, network)
+        return {**port, **binding.port_values}, binding
+
+    def _new_port(self, values: Object, network: Object, default_group: str) -> Object:
+        """The attributes that depend on the request and the network alone, without `fixed_ips`."""
         mac = requested_mac(values) or new_mac(self.base_mac)
         host = values.get("binding:host_id") or ""
         groups = values.get("security_groups")
         pairs = values.get("allowed_address_pairs", ())
-        port = {
+        return {
             **fresh(values, revision=1 + (BIND_REVISIONS if host else 0)),
             "mac_address": mac,
             "status": provisioning.DOWN,
@@ -199,18 +215,6 @@ class Ports:
             **hardware.of_new_port(values),
             "tags": values.get("tags", []),
         }
-        # Before the extension drivers: DNS names and port security depend on the addresses and the groups.
-        requested = values.get("fixed_ips")
-        usable = usable_subnets(connection, self.binder.registry, subnets, host, requested, lenient=is_service)
-        if usable is None:
-            port |= {"ip_allocation": routed.DEFERRED, "fixed_ips": []}
-        else:
-            port["fixed_ips"] = allocator.for_new_port(port, requested, usable)
-        if groups:
-            check_usable(connection, context, groups, values["project_id"])
-        port = self.extensions.process("create", "port", values, port, network=network)
-        binding = self.binder.bind(connection, port, network)
-        return {**port, **binding.port_values}, binding
 
     def _insert(self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int]) -> None:
         tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made], limits)

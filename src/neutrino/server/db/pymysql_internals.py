@@ -1,0 +1,141 @@
+"""What the server does with private parts of PyMySQL, and nothing else: no other module uses them.
+
+A connection that keeps the descriptions of columns, and reads rows without a call per value. Half of the time of a read is
+the driver's; this does less work per result.
+
+Private names may change with any release: `PRIVATE` lists those in use, and tests/unit/test_driver_internals.py fails if
+the installed PyMySQL lacks one, or is not the version that they were checked with. Imported when a server uses the driver.
+"""
+
+from typing import Any, Final
+
+import pymysql
+from pymysql.connections import TEXT_TYPES, Connection, MySQLResult
+from pymysql.constants import FIELD_TYPE
+from pymysql.protocol import FieldDescriptorPacket
+
+CHECKED_WITH: Final = "1.2.4"
+PRIVATE: Final = {
+    "pymysql.connections.Connection": (
+        *("_force_close", "_next_seq_id", "_read_bytes", "_read_query_result", "_result"),
+        *("decoders", "encoding", "use_unicode"),
+    ),
+    "pymysql.connections.MySQLResult": (
+        *("_get_descriptions", "_read_row_from_packet", "converters", "description", "field_count", "fields"),
+    ),
+    "pymysql.protocol.MysqlPacket": ("_data", "_position"),
+    "pymysql.protocol.FieldDescriptorPacket": ("charsetnr", "description", "type_code"),
+}
+MAX_DESCRIPTIONS: Final = 2000  # texts with lists of values are many
+# MariaDB's protocol.
+_NULL, _TWO_BYTES, _THREE_BYTES = 251, 252, 253  # first byte of a value in a row, if it is no length
+_HEADER, _EOF = 4, 254  # of packets: bytes of the header (length, number), first byte of an EOF packet
+_BINARY_CHARSET = 63
+
+_Column = tuple[Any, str | None, Any]  # description, encoding of values, converter
+_described: dict[tuple[bytes, str], _Column] = {}  # by a column's packet and the connection's encoding
+
+
+class QuickConnection(Connection):  # type: ignore[misc]
+    """A connection whose results are read by `QuickResult`.
+
+    It sends no COMMIT if `is_committed` is set: a batch has sent one (`batch.py`), and unlike psycopg the driver does not
+    look at the state.
+    """
+
+    is_committed = False
+
+    def commit(self) -> None:
+        if not self.is_committed:
+            super().commit()
+        self.is_committed = False
+
+    def rollback(self) -> None:
+        self.is_committed = False  # else the next transaction would not be committed
+        super().rollback()
+
+    def _read_query_result(self, unbuffered: bool = False) -> Any:
+        if unbuffered:
+            return super()._read_query_result(unbuffered)
+        self._result = None
+        result = QuickResult(self)
+        result.read()
+        self._result = result
+        if result.server_status is not None:
+            self.server_status = result.server_status
+        return result.affected_rows
+
+
+class QuickResult(MySQLResult):  # type: ignore[misc]
+    def _get_descriptions(self) -> None:
+        connection = self.connection
+        if not connection.use_unicode:
+            super()._get_descriptions()
+            return
+        found = [_column(data, connection) for data in _column_packets(connection, self.field_count)]
+        self.fields: list[Any] = []
+        self.converters = [(encoding, converter) for _, encoding, converter in found]
+        self.description = tuple([description for description, _, _ in found])
+
+    def _read_row_from_packet(self, packet: Any) -> tuple[Any, ...]:
+        data, at = packet._data, packet._position
+        row: list[Any] = []
+        for encoding, converter in self.converters:
+            length = data[at]
+            at += 1
+            if length == _NULL:
+                row.append(None)
+                continue
+            if length > _NULL:
+                size = 2 if length == _TWO_BYTES else 3 if length == _THREE_BYTES else 8
+                length = int.from_bytes(data[at : at + size], "little")
+                at += size
+            value = data[at : at + length]
+            at += length
+            if encoding is not None:
+                value = value.decode(encoding)
+            row.append(value if converter is None else converter(value))
+        return tuple(row)
+
+
+def _column_packets(connection: Any, count: int) -> list[bytes]:
+    """The packets that describe the columns of a result; reads the EOF packet after them too.
+
+    One read for a packet and the header of the next one, and no object for each, unlike the driver's `_read_packet`.
+    """
+    found = []
+    header = connection._read_bytes(_HEADER)
+    for _ in range(count):
+        data = connection._read_bytes(int.from_bytes(header[:3], "little") + _HEADER)
+        found.append(data[:-_HEADER])
+        header = data[-_HEADER:]
+    end = connection._read_bytes(int.from_bytes(header[:3], "little"))
+    if header[3] != (connection._next_seq_id + count) % 256 or end[0] != _EOF:
+        connection._force_close()
+        raise pymysql.err.InternalError("the descriptions of columns do not end with an EOF packet")
+    connection._next_seq_id = (header[3] + 1) % 256
+    return found
+
+
+def _column(data: bytes, connection: Any) -> _Column:
+    key = (data, connection.encoding)
+    if key not in _described:
+        if len(_described) >= MAX_DESCRIPTIONS:
+            _described.clear()
+        field = FieldDescriptorPacket(data, connection.encoding)
+        _described[key] = field.description(), _encoding(field, connection), _converter(field, connection)
+    return _described[key]
+
+
+def _encoding(field: Any, connection: Any) -> str | None:
+    """Of the values of a column; None if they are bytes."""
+    if field.type_code == FIELD_TYPE.JSON:
+        return str(connection.encoding)
+    if field.type_code in TEXT_TYPES:
+        return None if field.charsetnr == _BINARY_CHARSET else str(connection.encoding)
+    return "ascii"
+
+
+def _converter(field: Any, connection: Any) -> Any:
+    found = connection.decoders.get(field.type_code)
+    return None if found is pymysql.converters.through else found
