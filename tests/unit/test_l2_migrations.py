@@ -100,7 +100,8 @@ def test_ports_wait_until_they_are_active_and_not_when_they_were_left() -> None:
 
     inactive, active = port("p", 1, active=False), port("p", 1)
     assert waiting(inactive) == {"p": False}
-    migrations.arrived("p", {"p": inactive})
+    assert migrations.arrived("p", {"p": inactive})
+    assert not migrations.arrived("p", {"p": inactive})
     assert waiting(inactive) == {"p": True}
     assert waiting(active) == {}
     assert waiting(inactive) == {}  # it has left

@@ -26,9 +26,12 @@ class Migrations:
         self._arrived &= found
         return {key: key in self._arrived for key in found}
 
-    def arrived(self, port_id: str, ports: Mapping[str, state.Port]) -> None:
-        """The instance of a port has sent a packet here; subports of a trunk come with their parent."""
+    def arrived(self, port_id: str, ports: Mapping[str, state.Port]) -> bool:
+        """The instance of a port has sent a packet here; subports of a trunk come with their parent. Whether it is new."""
+        if port_id in self._arrived:
+            return False
         self._arrived.add(port_id)
         port = ports.get(port_id)
         if port is not None and port.trunk_id:
             self._arrived |= {key for key, other in ports.items() if other.trunk_id == port.trunk_id}
+        return True

@@ -241,9 +241,9 @@ class L2Role:
         """A port that waits for its instance has sent a packet."""
         applied = self.reconciler.applied
         for port in applied.ports if applied is not None else ():
-            if port.standby and cookie_of(port_owner(port)) == copied.cookie:
+            is_sender = port.standby and cookie_of(port_owner(port)) == copied.cookie
+            if is_sender and self._migrations.arrived(port.id, self.feed.state.objects[PORT]):
                 LOG.info("the instance of port %s has arrived by live migration", port.id)
-                self._migrations.arrived(port.id, self.feed.state.objects[PORT])
                 self._queue.put(RECONCILE)
 
     def _with_held(self, sent: HostState) -> HostState:
