@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from neutrino.cli.database import verify
+from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
@@ -112,6 +113,23 @@ def test_a_new_agent_gets_routers_that_lack_one(cloud: Any) -> None:
     report = switch(server, "h1", bridge_mappings={}, tunnel_types=["vxlan"])
     server.service_plugins["router"].scheduler.reported(report)
     assert {p["binding:vif_type"] for p in ports_of(admin, router)} == {"ovs"}
+
+
+def test_floating_ips_of_a_router_without_agent_are_down(cloud: Any) -> None:
+    server, admin = cloud()
+    agent = l3_agent(server, "h1").agent_id
+    out = outside(admin)
+    router = admin.make("router", external_gateway_info=gateway(out))
+    network, subnet = inside(admin)
+    attach(admin, router, subnet_id=subnet["id"]).expect(200)
+    port = admin.make("port", network_id=network["id"])
+    floating = admin.make("floatingip", floating_network_id=out["id"], port_id=port["id"])
+    assert set_floating_ip_status(server.db, "h1", floating["id"], "ACTIVE")
+    admin.delete(f"/agents/{agent}/l3-routers/{router['id']}").expect(204)
+    assert admin.get(f"/floatingips/{floating['id']}").body["floatingip"]["status"] == "DOWN"
+    assert not set_floating_ip_status(server.db, "h1", floating["id"], "ACTIVE")  # a report that was late
+    admin.post(f"/agents/{agent}/l3-routers", {"router_id": router["id"]}).expect(201)
+    assert set_floating_ip_status(server.db, "h1", floating["id"], "ACTIVE")
 
 
 def test_by_the_operator(cloud: Any) -> None:

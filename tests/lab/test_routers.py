@@ -32,6 +32,7 @@ from tests.support.routing_lab import (
     gateway_address,
     host_of,
     in_router,
+    l3_agent,
     make_router,
     move_router,
     reaches,
@@ -336,6 +337,19 @@ def test_a_router_given_to_another_host(site: Site, public: Callable[[str], Obje
         wait_until_reachable(lab, "c", site.four("a"))
         wait_until_removed(lab, router["id"], old, devices)
         assert host_of(lab, router) == new
+
+
+def test_a_router_taken_from_its_host_and_given_back(site: Site, public: Callable[[str], Object]) -> None:
+    lab, router, fip = site.lab, site.router, public("a")
+    wait_for_floating_ip(lab, fip["id"], "ACTIVE")
+    agent = l3_agent(lab, host_of(lab, router))
+    assert agent is not None
+    lab.api.request("DELETE", f"/v2.0/agents/{agent['id']}/l3-routers/{router['id']}")
+    wait_until_unreachable(lab, EXTERNAL, fip["floating_ip_address"])
+    assert lab.api.show("floatingip", fip["id"])["status"] == "DOWN"
+    lab.api.request("POST", f"/v2.0/agents/{agent['id']}/l3-routers", {"router_id": router["id"]})
+    wait_until_reachable(lab, EXTERNAL, fip["floating_ip_address"])
+    wait_for_floating_ip(lab, fip["id"], "ACTIVE")
 
 
 def test_tenants_with_the_same_addresses(site: Site, public: Callable[[str], Object]) -> None:

@@ -225,6 +225,7 @@ class Cloud:
         for host in self.hosts.values():
             host.switch.features = features or DatapathFeatures()
         self.silent: set[str] = set()
+        self.arrived: set[str] = set()  # ports whose instance has arrived by live migration
 
     def apply(self, *objects: state.Object) -> None:
         """Apply the whole state of the cloud; a port has the name of its host."""
@@ -234,6 +235,7 @@ class Cloud:
     def state_for(self, name: str, objects: Iterable[state.Object]) -> HostState:
         objects = tuple(objects)
         ports = [entry for entry in objects if isinstance(entry, state.Port)]
+        targets = {entry.id: entry.host for entry in ports if not entry.active}
         return HostState(
             networks={entry.id: entry for entry in objects if isinstance(entry, state.Network)},
             ports={entry.id: entry for entry in ports if entry.host == name},
@@ -263,15 +265,27 @@ class Cloud:
                     host=entry.host,
                     mac_address=entry.mac_address,
                     ip_addresses=tuple(fixed.ip_address for fixed in entry.fixed_ips),
+                    migrates_to=targets.get(entry.id, "") if entry.migrating else "",
                 )
                 for entry in ports
-                if entry.host != name and entry.host not in self.silent and not entry.copy and not entry.distributed
+                if (entry.host != name or entry.migrating)
+                and entry.host not in self.silent
+                and not entry.copy
+                and not entry.distributed
+                and entry.active
             },
+            waiting={entry.id: entry.id in self.arrived for entry in ports if entry.host == name and not entry.active},
         )
 
     def send(self, host: str, port_name: str, packet: Packet) -> dict[str, Packet]:
         """The ports where a packet ends, with what arrives there."""
-        arrived: dict[str, Packet] = {}
+        return {port_name: arrived for _, port_name, arrived in self._deliveries(host, port_name, packet)}
+
+    def receivers(self, host: str, port_name: str, packet: Packet) -> set[tuple[str, str]]:
+        """The hosts and ports where a packet ends: a port that migrates is on two."""
+        return {(place, name) for place, name, _ in self._deliveries(host, port_name, packet)}
+
+    def _deliveries(self, host: str, port_name: str, packet: Packet) -> Iterator[tuple[str, str, Packet]]:
         waiting = [(host, delivery) for delivery in self.hosts[host].switch.send("br-int", port_name, packet)]
         while waiting:
             place, delivery = waiting.pop(0)
@@ -282,10 +296,9 @@ class Cloud:
                 entering = (self.hosts[end].switch.send("br-int", delivery.port, delivery.packet) for end in ends)
                 waiting += [(end, each) for end, several in zip(ends, entering, strict=True) for each in several]
             elif delivery.bridge == "br-int":
-                arrived[delivery.port] = delivery.packet
+                yield place, delivery.port, delivery.packet
             else:
                 waiting += self._across(place, delivery)
-        return arrived
 
     def on_wire(self, host: str, port_name: str, packet: Packet) -> list[Delivery]:
         """What leaves the host: into tunnels or the physical network."""

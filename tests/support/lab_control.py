@@ -140,8 +140,8 @@ class Lab(BaseLab):
         self.vms.add(moved)
         return moved
 
-    def plug(self, name: str, host: str) -> None:
-        self.instances.plug([name], host)
+    def plug(self, name: str, host: str, *, silent: bool = False) -> None:
+        self.instances.plug([name], host, silent=silent)
 
     def plug_all(self, names: Sequence[str], host: str) -> None:
         self.instances.plug(names, host)

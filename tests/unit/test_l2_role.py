@@ -14,14 +14,16 @@ from msgspec import structs
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.packet_counts import PacketCounts
-from neutrino.agent.l2.pipeline import DEAD_VLAN
+from neutrino.agent.l2.packet_logger import PacketLogger
+from neutrino.agent.l2.pipeline import DEAD_VLAN, TRANSIENT
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
 from neutrino.agent.l2.role import L2Role
 from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError, PacketCount
+from neutrino.dataplane.openflow.packet_in import PacketIn, PacketIns
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetPort
 from neutrino.model import agents
 from neutrino.model.firewall import FirewallGroup
-from tests.support.l2 import network, port
+from tests.support.l2 import mac, network, port
 from tests.support.metadata import Feed, until
 from tests.support.switch_host import SwitchHost
 
@@ -215,6 +217,35 @@ def test_a_port_of_an_inactive_binding_is_reported_once_when_it_is_plugged() -> 
         await until(lambda: feed.up.get("p1") == 5)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_an_instance_that_arrives_by_live_migration_gets_packets_before_its_binding_is_active() -> None:
+    host, feed = SwitchHost(), Feed()
+    host.reconcile()
+    describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
+    logger = PacketLogger(PacketIns("", 0))
+    role = L2Role(feed, host.reconciler, Watch(), "br-int", describe, packet_logger=logger)  # type: ignore[arg-type]
+
+    def delivers() -> bool:
+        return any(f"dl_dst={mac(1)}" in flow for flow in host.flows())
+
+    async def scenario() -> None:
+        working = asyncio.create_task(role._work())
+        feed.put("network", "net1", network("net1", number=1))
+        for each in (port("p1", 1, "net1", active=False), port("p2", 2, "net1")):
+            feed.put("port", each.id, structs.replace(each, port_security_enabled=False))
+            host.plug(each.id)
+        role.synced()
+        await until(lambda: "p2" in feed.up)
+        assert not delivers()
+        for owner in ("port p2", "port p1"):
+            logger.arrived(PacketIn(cookie_of(owner), TRANSIENT.number, 1, b""))
+        await until(delivers)
+        assert ("p1" in feed.up, feed.plugged) == (False, {"p1": 0})
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
 
     asyncio.run(scenario())
 

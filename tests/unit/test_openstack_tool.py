@@ -22,14 +22,11 @@ def test_the_longest_gap_is_between_answers_that_follow_each_other() -> None:
     assert longest_gap({1: 10.0, 9: 12.5, 2: 10.1, 10: 12.6}) == Gap(10.1, 12.5)
 
 
-@pytest.mark.parametrize(
-    ("activated", "nova", "neutrino"),
-    [(10.2, 0.0, 1.5), (10.5, 0.0, 1.5), (11.5, 1.0, 0.5), (13.0, 1.5, 0.0)],
-)
-def test_the_shares_of_a_gap_add_up(activated: float, nova: float, neutrino: float) -> None:
-    found = shares(Gap(10.0, 12.0), 0.5, activated)
-    assert (found.gap, found.qemu) == (2.0, 0.5)
-    assert (found.nova, found.neutrino) == (pytest.approx(nova), pytest.approx(neutrino))
+@pytest.mark.parametrize(("pause", "own"), [(0.5, 1.5), (2.0, 0.0), (2.5, 0.0)])
+def test_what_of_a_gap_is_not_qemus_pause_is_our_own(pause: float, own: float) -> None:
+    found = shares(Gap(10.0, 12.0), pause, 13.0)
+    assert (found.gap, found.qemu, found.neutrino) == (2.0, pause, pytest.approx(own))
+    assert found.request == pytest.approx(3.0 - pause)
 
 
 def test_the_time_of_an_activation_is_read_from_the_servers_log() -> None:

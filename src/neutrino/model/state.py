@@ -82,6 +82,7 @@ class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
     mac_address: fields.Mac
     host: fields.WordOrEmpty
     active: bool = True  # False: the inactive binding of a live migration
+    migrating: bool = False  # active here, while another host has an inactive binding
     segment_id: str = ""  # the segment of the binding
     admin_state_up: bool = True
     device_id: str = ""
@@ -159,6 +160,7 @@ class Forwarding(Object, frozen=True, kw_only=True, omit_defaults=True):
     host: str
     mac_address: fields.Mac
     ip_addresses: fields.Ips = ()
+    migrates_to: fields.WordOrEmpty = ""  # the target of its live migration, which gets a copy of each packet
 
 
 class DvrMac(Object, frozen=True, kw_only=True, omit_defaults=True):

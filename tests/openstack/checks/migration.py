@@ -1,14 +1,14 @@
 """Live migration between the hosts, under ping: how long the instance is unreachable, and whose part of that is whose.
 
     QEMU       stops the guest on the source and starts it on the target: the pause, as libvirt reports it
-    Nova       activates the binding to the target when the source has stopped the guest: the time until that request
-    neutrino   from the request to the first answer: target wired, other hosts send to it
+    neutrino   the rest: the target's agent sees the first packet of the guest, and packets to it are delivered there
 
-The first two exist with every network service. The last one must be short.
+Nova's request to activate the binding to the target comes later, and is not waited for.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import signal
 import subprocess
@@ -70,27 +70,21 @@ def longest_gap(answered: Mapping[int, float]) -> Gap:
 
 @dataclass(frozen=True)
 class Shares:
-    """Whose part of a gap is whose, in seconds."""
+    """Whose part of a gap is whose, in seconds, and when Nova's request to activate the binding came."""
 
     gap: float
     qemu: float
-    nova: float
     neutrino: float
+    request: float  # after the guest's start on the target; negative: before it
 
     def __str__(self) -> str:
-        parts = {"QEMU": self.qemu, "Nova": self.nova, "neutrino": self.neutrino}
-        shown = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in parts.items())
-        return f"{self.gap * 1000:.0f} ms without an answer ({shown})"
+        gap, qemu, own, request = (f"{seconds * 1000:.0f} ms" for seconds in dataclasses.astuple(self))
+        return f"{gap} without an answer (QEMU {qemu}, neutrino {own}; Nova's request {request} after QEMU's pause)"
 
 
 def shares(gap: Gap, pause: float, activated: float) -> Shares:
-    """`pause`: seconds that QEMU stopped the guest; `activated`: when Nova's request to activate the binding came. Pure.
-
-    A request that comes during the pause costs nothing: what is left of the pause is QEMU's.
-    """
-    resumed = gap.begin + pause
-    nova = min(max(activated - resumed, 0.0), max(gap.seconds - pause, 0.0))
-    return Shares(gap.seconds, pause, nova, max(gap.seconds - pause - nova, 0.0))
+    """`pause`: seconds that QEMU stopped the guest; `activated`: when Nova's request to activate the binding came. Pure."""
+    return Shares(gap.seconds, pause, max(gap.seconds - pause, 0.0), activated - gap.begin - pause)
 
 
 @contextmanager
@@ -140,7 +134,7 @@ def qemu_pause(cloud: Cloud, host: str, domain: str) -> float:
 
 
 def check_live_migration(cloud: Cloud) -> str:
-    """Two hosts, there and back, under ping from outside: beside QEMU's pause and Nova's steps hardly a packet is lost."""
+    """Two hosts, there and back, under ping from outside: beside QEMU's pause hardly a packet is lost."""
     notes = []
     with running(cloud, "migrated", host=cloud.hosts[0]) as server:
         floating, address = server.floating_ip(), server.address

@@ -82,6 +82,14 @@ def run(cloud: Cloud, directory: Path, modules: Sequence[str]) -> list[Outcome]:
     log.unlink(missing_ok=True)
     with more(cloud):
         cloud.start(NAME, [cloud.program("python"), "-P", PROGRAM, *modules], environment, host=EXTERNAL)
+    try:
+        return _follow(cloud, log)
+    finally:
+        cloud.stop(NAME)  # also after an interruption
+
+
+def _follow(cloud: Cloud, log: Path) -> list[Outcome]:
+    """Report outcomes as they come, until the process ends."""
     outcomes: list[Outcome] = []
     deadline = time.monotonic() + SCENARIO_SECONDS
     runs = True
@@ -94,7 +102,6 @@ def run(cloud: Cloud, directory: Path, modules: Sequence[str]) -> list[Outcome]:
             write_table(cloud, found)  # each time: what ended before an interruption is known
         outcomes = found
         if time.monotonic() > deadline:
-            cloud.stop(NAME)
             raise CheckError(f"Tempest did not end within {SCENARIO_SECONDS:.0f} s; {len(outcomes)} tests ended")
         time.sleep(1)
     expect(outcomes, f"no test ran; end of {log}:\n{cloud.lab.log_tail(NAME)}")

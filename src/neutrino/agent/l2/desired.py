@@ -8,7 +8,7 @@ that cannot be wired.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from ipaddress import ip_network
 from typing import NamedTuple
@@ -40,6 +40,8 @@ class HostState:
     hosts: Mapping[str, state.Host] = dataclasses.field(default_factory=dict)
     forwarding: Mapping[str, state.Forwarding] = dataclasses.field(default_factory=dict)
     dvr_macs: Mapping[str, state.DvrMac] = dataclasses.field(default_factory=dict)
+    # Ports with an inactive binding that wait for their instance, and whether it has arrived: see `migrations`.
+    waiting: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     # Objects of the kinds that extensions declare, by kind.
     extension_objects: Mapping[str, Mapping[str, state.Object]] = dataclasses.field(default_factory=dict)
 
@@ -212,6 +214,8 @@ class LocalPort:
     trusted: bool = False  # one of ours, such as a router's: it uses only its own MAC
     copy: bool = False  # a copy of a DHCP port of another host: it serves the ports of this host only
     replicated: bool = False  # the same port is on other hosts too: which one is active is learned from packets
+    migrating: bool = False  # its instance may be on another host already, by live migration
+    standby: bool = False  # its instance has not arrived yet, by live migration: nothing is delivered to it
     sources: frozenset[tuple[str, str]] = frozenset()  # (MAC, prefix) that it may send from
     rules: frozenset[EffectiveRule] = frozenset()
     stateful: bool = True  # whether any of its groups tracks connections
@@ -300,7 +304,7 @@ def wanted_segments(host_state: HostState, plugged: Plugged) -> frozenset[Segmen
     """The segments that need a local VLAN here."""
     networks = host_state.networks
     present = (port for port in host_state.ports.values() if port.id in plugged.ports)
-    keys = (segment_of(port, networks) for port in present if why_silent(port, networks) is None)
+    keys = (segment_of(port, networks) for port in present if why_silent(port, networks, host_state.waiting) is None)
     return frozenset(key for key in keys if key is not None)
 
 
@@ -325,7 +329,7 @@ def resolve(host_state: HostState, plugged: Plugged, vlans: Mapping[SegmentKey, 
         if port_id not in plugged.ports:
             continue
         try:
-            network = _network(port, host_state.networks, plugged, vlans)
+            network = _network(port, host_state, plugged, vlans)
             if network.carries_tags and port.hybrid_plug and port.port_security_enabled:
                 raise NotWired(
                     "its network carries VLAN tags, and the iptables firewall does not look into tagged frames"
@@ -334,7 +338,8 @@ def resolve(host_state: HostState, plugged: Plugged, vlans: Mapping[SegmentKey, 
             # A group that is invalid or has not arrived yet allows nothing; the port's other groups count.
             held = tuple(groups[group_id] for group_id in port.security_groups if group_id in groups)
             place = Place(plugged.ports[port_id], plugged.devices.get(port_id, ""), port_id in plugged.shaped)
-            ports.append(_local_port(port, place, network, held, options.filters))
+            standby = not host_state.waiting.get(port_id, True)
+            ports.append(_local_port(port, place, network, held, options.filters, standby))
         except ValueError as error:  # NotWired, or an address that cannot be parsed: it costs this port alone
             problems[port_id] = str(error)
     live = {port.ofport for port in ports}
@@ -350,11 +355,11 @@ def resolve(host_state: HostState, plugged: Plugged, vlans: Mapping[SegmentKey, 
     )
 
 
-def why_silent(port: state.Port, networks: Mapping[str, state.Network]) -> str | None:
-    """The reason why a port must not talk, whatever is plugged; None if it may."""
+def why_silent(port: state.Port, networks: Mapping[str, state.Network], waiting: Collection[str] = ()) -> str | None:
+    """The reason why a port must not talk, whatever is plugged; None if it may. `waiting`: for an instance to arrive."""
     if not port.admin_state_up:
         return "its admin state is down"
-    if not port.active:
+    if not port.active and port.id not in waiting:
         return "its binding to this host is not active"
     network = networks.get(port.network_id)
     if network is not None and not network.admin_state_up:
@@ -363,10 +368,11 @@ def why_silent(port: state.Port, networks: Mapping[str, state.Network]) -> str |
 
 
 def _network(
-    port: state.Port, networks: Mapping[str, state.Network], plugged: Plugged, vlans: Mapping[SegmentKey, int]
+    port: state.Port, host_state: HostState, plugged: Plugged, vlans: Mapping[SegmentKey, int]
 ) -> LocalNetwork:
     """The network of a port on this host; NotWired if it must not talk, or its segment cannot be reached from here."""
-    silent, key = why_silent(port, networks), segment_of(port, networks)
+    networks = host_state.networks
+    silent, key = why_silent(port, networks, host_state.waiting), segment_of(port, networks)
     if silent is not None:
         raise NotWired(silent)
     if key is None:
@@ -394,7 +400,12 @@ def _uplink_of(key: SegmentKey, plugged: Plugged) -> int:
 # Cached, as every reconciliation calls it with the same arguments for all ports but the changed ones.
 @cached(maxsize=2048)
 def _local_port(
-    port: state.Port, place: Place, network: LocalNetwork, held: tuple[state.SecurityGroup, ...], filters: bool
+    port: state.Port,
+    place: Place,
+    network: LocalNetwork,
+    held: tuple[state.SecurityGroup, ...],
+    filters: bool,
+    standby: bool,
 ) -> LocalPort:
     trusted = port.device_owner.startswith("network:")  # routers and DHCP servers: these devices are ours
     secured = port.port_security_enabled and not trusted
@@ -411,6 +422,8 @@ def _local_port(
         trusted=trusted,
         copy=port.copy,
         replicated=port.replicated,
+        migrating=port.migrating,
+        standby=standby,
         sources=allowed_sources(port) if secured else frozenset(),
         rules=_rules_of(held) if secured else frozenset(),
         stateful=any(group.stateful for group in held),

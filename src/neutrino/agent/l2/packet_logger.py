@@ -16,8 +16,9 @@ from logging.handlers import WatchedFileHandler
 from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.flows.packet_log import logs_by_port
 from neutrino.agent.l2.logged_packets import LoggedPorts
+from neutrino.agent.l2.pipeline import TRANSIENT
 from neutrino.dataplane.nflog import LoggedPacket, Nflog
-from neutrino.dataplane.openflow.packet_in import PacketIns, RejectedMessage
+from neutrino.dataplane.openflow.packet_in import PacketIn, PacketIns, RejectedMessage
 
 LOG = logging.getLogger(__name__)
 NETWORK_LOG = "neutrino.network_log"  # the logger
@@ -32,6 +33,7 @@ class PacketLogger:
     packets: PacketIns
     path: str | None = None  # of the file; None: the agent's log
     bridged: Nflog | None = None  # packets of hybrid ports
+    arrived: Callable[[PacketIn], None] = lambda _: None  # told of the first packets of instances that migrate to here
 
     def __post_init__(self) -> None:
         self._output = logging.getLogger(NETWORK_LOG)
@@ -71,6 +73,9 @@ class PacketLogger:
 
     async def _read(self, bridge: str, desired: Callable[[], Desired | None]) -> None:
         async for copied in self.packets.read(bridge):
+            if copied.table == TRANSIENT.number:
+                self.arrived(copied)
+                continue
             self._write(desired(), partial(LoggedPorts.lines, copied=copied))
 
     async def _follow_netfilter(self, log: Nflog, desired: Callable[[], Desired | None]) -> None:

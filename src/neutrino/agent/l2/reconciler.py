@@ -205,7 +205,8 @@ class Reconciler:
         failed = {**rejected, **rendered.problems}
         owners = {port.id: port_owner(port) for port in desired.ports}
         problems = {**desired.problems, **{key: failed[owner] for key, owner in owners.items() if owner in failed}}
-        wired = {port_id: host_state.ports[port_id].revision for port_id in owners if port_id not in problems}
+        active = (port_id for port_id in owners if port_id not in problems and host_state.ports[port_id].active)
+        wired = {port_id: host_state.ports[port_id].revision for port_id in active}
         # Ports on bridges that are not ours: they need no flows here to be up. A trunk's parent is wired by its patch.
         outside = bridges.read_ancillary(self.options, snapshot) - parents(host_state.ports.values())
         ancillary = (outside & host_state.ports.keys()) - wired.keys()

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from neutrino import request_ids
 from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.desired import HostState, why_silent
+from neutrino.agent.l2.extension_api import cookie_of, port_owner
+from neutrino.agent.l2.migrations import Migrations
 from neutrino.agent.l2.packet_counts import PacketCounts
 from neutrino.agent.l2.packet_logger import PacketLogger
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
@@ -27,6 +29,7 @@ from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, de
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, SwitchStarts, subscribe, wait_connected
 from neutrino.agent.thread_lock import ThreadLock
 from neutrino.dataplane.openflow.api import OpenFlowError
+from neutrino.dataplane.openflow.packet_in import PacketIn
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, Snapshot
 from neutrino.feed.state import StateChange
@@ -85,6 +88,9 @@ class L2Role:
         self._last_repair: dict[str, object] = {}
         self._dhcp_requests = {version: PacketCounts() for version in ("4", "6")}
         self._ovsdb: Ovsdb | None = None
+        self._migrations = Migrations()
+        if self.packet_logger is not None:
+            self.packet_logger.arrived = self._arrived
 
     # --- the agent's interface ---------------------------------------------------------------------------------------
 
@@ -228,7 +234,17 @@ class L2Role:
         objects = self.feed.state.objects
         built_in = {field: dict(objects[kind]) for field, kind in KINDS.items()}  # copies, for the reconciler's thread
         more = {kind: dict(objects.get(kind, {})) for kind in self._extension_kinds}
-        return HostState(**built_in, extension_objects=more)
+        waiting = self._migrations.waiting(built_in["ports"])
+        return HostState(**built_in, waiting=waiting, extension_objects=more)
+
+    def _arrived(self, copied: PacketIn) -> None:
+        """A port that waits for its instance has sent a packet."""
+        applied = self.reconciler.applied
+        for port in applied.ports if applied is not None else ():
+            is_sender = port.standby and cookie_of(port_owner(port)) == copied.cookie
+            if is_sender and self._migrations.arrived(port.id, self.feed.state.objects[PORT]):
+                LOG.info("the instance of port %s has arrived by live migration", port.id)
+                self._queue.put(RECONCILE)
 
     def _with_held(self, sent: HostState) -> HostState:
         """With the deleted ports that a role holds, as they were: their unwiring is deferred until it releases them."""

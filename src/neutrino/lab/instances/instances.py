@@ -150,9 +150,9 @@ class Instances:
         self.dhcp(vm.name).remove()
         self.vms.remove(vm.name)
 
-    def plug(self, names: Sequence[str], host: str) -> None:
-        """Plug instances on a host, which is another than their own during live migration."""
-        plug.plug(self.host(host), [self.vms.get(name) for name in names])
+    def plug(self, names: Sequence[str], host: str, *, silent: bool = False) -> None:
+        """Plug instances on a host, which is another than their own during live migration; `silent`: not running yet."""
+        plug.plug(self.host(host), [self.vms.get(name) for name in names], silent=silent)
 
     def unplug(self, names: Sequence[str], host: str) -> None:
         plug.unplug(self.host(host), [self.vms.get(name) for name in names])

@@ -118,11 +118,14 @@ def render_removal(vm: Vm, present: frozenset[str]) -> list[str]:
     return [f"link delete {device}" for device in (vm.tap, vm.bridge_device, vm.bridge) if device in present]
 
 
-def plug(host: Host, vms: Sequence[Vm]) -> None:
-    """Create and plug instances. Devices first: Open vSwitch reports an error for a port whose device does not exist."""
+def plug(host: Host, vms: Sequence[Vm], *, silent: bool = False) -> None:
+    """Create and plug instances. Devices first: Open vSwitch reports an error for a port whose device does not exist.
+
+    `silent`: they send nothing by themselves, as an instance that has not arrived yet by live migration.
+    """
     ip_batch([line for vm in vms for line in render_devices(vm)], host_command(host.holder, []))
     for vm in vms:
-        in_network(vm_network(host.holder, vm.namespace), _bring_up_device)
+        in_network(vm_network(host.holder, vm.namespace), lambda: _bring_up_device(silent))
     host.vsctl("--no-wait", *render_ports(vms))
 
 
@@ -141,8 +144,10 @@ def unplug(host: Host, vms: Sequence[Vm]) -> None:
     ip_batch(lines, host_command(host.holder, []))
 
 
-def _bring_up_device() -> None:
+def _bring_up_device(silent: bool) -> None:
     write_sysctls({f"ipv6/conf/{DEVICE}/accept_dad": 0})  # else link-local addresses are unusable for a second
+    if silent:  # without addresses only IPv6 sends something
+        write_sysctls({f"ipv6/conf/{DEVICE}/disable_ipv6": 1})
     checksum_in_software(DEVICE)
     ip_batch(["link set lo up", f"link set {DEVICE} up"])
 

@@ -259,7 +259,8 @@ class ForwardingEntries(SharedObjects):
     """Entries by network. With thousands of them, one digest per network says whether a host has them all.
 
     A digest is the sum of the entries' hashes, so that it follows a change without reading the others, and a host's own
-    entries, which it does not receive, are subtracted from the sum of its network.
+    entries, which it does not receive, are subtracted from the sum of its network. During a live migration it does receive
+    its own entry: it sends copies to the target.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -277,7 +278,10 @@ class ForwardingEntries(SharedObjects):
 
     def _count(self, entry: Forwarding, number: int) -> None:
         self._id_lists.pop(entry.network_id, None)
-        for place in ((entry.network_id, ""), (entry.network_id, entry.host)):
+        places = [(entry.network_id, "")]
+        if not _is_for(entry, entry.host):
+            places.append((entry.network_id, entry.host))
+        for place in places:
             self._sums[place] += number
             if not self._sums[place]:
                 del self._sums[place]
@@ -290,7 +294,7 @@ class ForwardingEntries(SharedObjects):
     notify = Store.notify  # by `touch`: the digest of the network is due with its entries
 
     def _receives(self, host: str, value: Any) -> bool:
-        return value.host != host and self._subscriptions.has(host, self.name, value.network_id)
+        return _is_for(value, host) and self._subscriptions.has(host, self.name, value.network_id)
 
     def touch(self, pending: Pending, key: str) -> None:
         pending.touch(self.name, key, ALL)
@@ -320,7 +324,7 @@ class ForwardingEntries(SharedObjects):
         if self.name not in pending.kinds or not self._subscriptions.has(pending.host, self.name, network_id):
             return []
         there = self._by_key.get(network_id, {})
-        return [key for key, item in there.items() if item.object.host != pending.host]  # type: ignore[attr-defined]
+        return [key for key, item in there.items() if _is_for(item.object, pending.host)]
 
     def digest(self, host: str, network_id: str) -> str:
         """Of the entries that the host should have; empty: it is not subscribed to the network."""
@@ -332,12 +336,17 @@ class ForwardingEntries(SharedObjects):
         return {key: self.digest(host, key) for key in self._subscriptions.keys(host, self.name)}
 
     def items(self, host: str) -> Iterable[Item]:
-        return [item for item in super().items(host) if item.object.host != host]  # type: ignore[attr-defined]
+        return [item for item in super().items(host) if _is_for(item.object, host)]
 
     def _look_up(self, host: str, keys: Sequence[str]) -> Iterable[Item]:
         mine, items = self._subscriptions.keys(host, self.name), self._items
         found = (items[key] for key in keys if key in items)
-        return [each for each in found if each.object.host != host and each.object.network_id in mine]  # type: ignore[attr-defined]
+        return [each for each in found if _is_for(each.object, host) and each.object.network_id in mine]  # type: ignore[attr-defined]
+
+
+def _is_for(entry: Any, host: str) -> bool:
+    """Whether a host on the network of a forwarding entry receives it."""
+    return bool(entry.host != host or entry.migrates_to)
 
 
 _NO_MEMBERS = MemberSet()

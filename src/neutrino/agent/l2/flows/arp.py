@@ -47,7 +47,10 @@ class Responder(L2Extension):
         versions = (4, 6) if plugged.features.nd_extension else (4,)
         bridge = options.tunnel_bridge
         yield Unit("bridge", (bridge, versions), _requests)
-        for network, entries in desired.tunnel_networks:
+        # Of a live migration an entry is of a port that is here too: it answers by itself.
+        here = {port.id for port in desired.ports if port.migrating or port.id in desired.host_state.waiting}
+        for network, known in desired.tunnel_networks:
+            entries = tuple(entry for entry in known if entry.id not in here) if here else known
             # Within a VLAN of instances an address is another one; flows see the outer tag alone.
             if not network.carries_tags:
                 yield Unit(network_owner(network), (bridge, network.vlan, entries, versions), _responses)

@@ -32,6 +32,7 @@ from neutrino.agent.l2.extension_api import (
     network_owner,
     port_owner,
 )
+from neutrino.agent.l2.flows.packet_log import CONTROLLER_ID, COPIED_BYTES
 from neutrino.agent.l2.pipeline import Bridge, Table, enter_ingress
 from neutrino.dataplane.openflow.api import Flow
 
@@ -61,7 +62,8 @@ class Switching(L2Extension):
         by_register = {port.vlan for port in desired.ports if _learns_by_register([port])}
         for port in desired.ports:
             yield Unit(port_owner(port), (options, port, port.vlan in by_register), _port)
-            ports[port.vlan].append(port.ruleless)
+            if not port.standby:
+                ports[port.vlan].append(port.ruleless)
         for network in desired.networks:
             yield Unit(network_owner(network), (options, network, tuple(ports[network.vlan])), _network)
 
@@ -170,7 +172,9 @@ def _port(options: L2Options, port: LocalPort, by_register: bool) -> Contributio
     onward = pipeline.BASE_EGRESS if port.filtered else pipeline.ACCEPT_OR_INGRESS
     learning = (_learn_sender(port_owner(port), by_register=by_register),) if port.learns_macs else ()
     entry, here = pipeline.LOCAL_SWITCHING, f"in_port={port.ofport}"
-    flows = [pipeline.TRANSIENT.flow(100, here, *registers, *learning, then=onward)]
+    # The first packet of an instance that arrives by live migration is copied to the agent: see `migrations`.
+    arriving = (f"controller(max_len={COPIED_BYTES},id={CONTROLLER_ID})",) if port.standby else ()
+    flows = [pipeline.TRANSIENT.flow(100, here, *arriving, *registers, *learning, then=onward)]
     # Above the guard's flows, which lead on whatever the tag.
     if port.sends_tags:
         save = f"move:NXM_OF_VLAN_TCI[]->{pipeline.REG_TAG}"
@@ -223,6 +227,9 @@ def _network(options: L2Options, network: LocalNetwork, ports: tuple[LocalPort, 
     The MAC of an address pair may be on several ports, here and elsewhere, such as a VRRP router's: packets to it go to all
     of them. A port's own MAC is that port's alone, whatever pairs others have.
 
+    Packets to a port whose instance is moving to another host, by live migration, go to both hosts until it has arrived:
+    so none is lost while the server and the other hosts do not know yet.
+
     A replicated port, such as an HA router's, has its MAC on several hosts and is active on one. Which one is learned from
     packets of the port here and of the uplink, so that a failover needs no message from the server.
     """
@@ -237,7 +244,8 @@ def _network(options: L2Options, network: LocalNetwork, ports: tuple[LocalPort, 
     entry = options.ingress_entry
     flows = [*_render_flooding(network, here, entering, entry)]
     for mac, holders in owners.items():
-        flows += _render_mac(network.vlan, mac, holders, entering, entry, shared=mac not in own)
+        shared = mac not in own or any(port.migrating for port in holders)
+        flows += _render_mac(network.vlan, mac, holders, entering, entry, shared=shared)
     if network.is_physical:
         match, action = segment_match(network)
         flows.append(pipeline.LOCAL_SWITCHING.flow(3, match, action, then=pipeline.TRANSIENT))

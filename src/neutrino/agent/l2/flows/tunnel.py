@@ -85,7 +85,8 @@ def _network(
     flows = [from_tunnel.flow(1, f"tun_id={segment.segmentation_id}", push_tag(network.vlan), then=onward)]
     into_tunnel = f"pop_vlan,set_field:{segment.segmentation_id}->tun_id"
     # Broadcast only reaches hosts that have ports on the network, as far as the server knows; without l2population, all.
-    receivers = {entry.host for entry in entries} | unpopulated if options.l2_population else tunnels.keys()
+    receivers = {host for entry in entries for host in _hosts(entry)} | unpopulated
+    receivers = receivers if options.l2_population else {*tunnels}
     outputs = [f"output:{ofport}" for ofport in sorted(tunnels[host] for host in tunnels.keys() & receivers)]
     if outputs:
         flows.append(pipeline.FLOOD.flow(1, tag, into_tunnel, *outputs))
@@ -93,13 +94,18 @@ def _network(
         # Not learned: a learned flow removes all tags of a packet, not the local VLAN alone. Unknown MACs are flooded.
         flows.append(pipeline.LEARN.flow(3, tag, f"output:{patch_int}"))
     if options.l2_population:
-        where: dict[str, int] = {}
-        # For a MAC with several entries, such as during a live migration, the first by id: the choice must be stable.
+        where: dict[str, str] = {}
+        # For a MAC with several entries the first by id: the choice must be stable.
         for entry in entries:
-            if entry.host in tunnels:
-                where.setdefault(entry.mac_address.lower(), tunnels[entry.host])
+            if reached := [f"output:{tunnels[host]}" for host in _hosts(entry) if host in tunnels]:
+                where.setdefault(entry.mac_address.lower(), ",".join(reached))
         flows += [
-            pipeline.UNICAST.flow(2, f"{tag},dl_dst={mac}", into_tunnel, f"output:{ofport}")
-            for mac, ofport in where.items()
+            pipeline.UNICAST.flow(2, f"{tag},dl_dst={mac}", into_tunnel, outputs) for mac, outputs in where.items()
         ]
     return Contribution({options.tunnel_bridge: flows})
+
+
+def _hosts(entry: state.Forwarding) -> tuple[str, ...]:
+    """The hosts that packets to a port go to: during a live migration two, of which the one without the instance drops
+    them."""
+    return (entry.host, entry.migrates_to) if entry.migrates_to else (entry.host,)

@@ -174,7 +174,6 @@ def _record(
     bound = {each.host: each for each in (_bound(port, binding) for binding in bindings)}
     forwarding = None
     for each in bound.values():
-        # By the active binding: until a live migration ends, other hosts send to its source.
         if each.active and each.segment_id in tunnels:
             ips = tuple(f.ip_address for f in fixed)
             forwarding = m.Forwarding(
@@ -192,7 +191,7 @@ def _record(
         members |= {m.Member(each.ip_address, each.mac_address) for each in pairs}
     names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
     dhcp = build(DhcpPort, row, names=names, options=options, **shared)
-    return PortRecord(row.id, network_id, bound, forwarding, group_set, members, dhcp)
+    return _migrating(PortRecord(row.id, network_id, bound, forwarding, group_set, members, dhcp))
 
 
 def _bound(port: m.Port, binding: Any) -> m.Port:
@@ -213,7 +212,18 @@ def _inactive_on(record: PortRecord, hosts: Sequence[str]) -> PortRecord:
     if active is None:
         return record
     others = {host: msgspec.structs.replace(active, host=host, active=False) for host in hosts}
-    return dataclasses.replace(record, bound=others | record.bound)
+    return _migrating(dataclasses.replace(record, bound=others | record.bound))
+
+
+def _migrating(record: PortRecord) -> PortRecord:
+    """During a live migration: the source knows of it, and other hosts send to the target too."""
+    target = next((port.host for port in record.bound.values() if not port.active), None)
+    active = next((port for port in record.bound.values() if port.active), None)
+    if target is None or active is None:
+        return record
+    bound = record.bound | {active.host: msgspec.structs.replace(active, migrating=True)}
+    entry = record.forwarding and msgspec.structs.replace(record.forwarding, migrates_to=target)
+    return dataclasses.replace(record, bound=bound, forwarding=entry)
 
 
 def _replicated(bound: dict[str, m.Port], hosts: frozenset[str]) -> dict[str, m.Port]:

@@ -33,7 +33,7 @@ from neutrino.server.scheduling.scheduler import AgentScheduler, Move, Placement
 
 LOG = logging.getLogger(__name__)
 MAX_REASONS = 10000  # routers whose last logged reason is remembered
-_a, _b, _r, _rp = t.agents.c, t.router_l3_agents.c, t.routers.c, t.router_ports.c
+_a, _b, _f, _r, _rp = t.agents.c, t.router_l3_agents.c, t.floatingips.c, t.routers.c, t.router_ports.c
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,8 @@ class L3Scheduler(AgentScheduler):
                 agents, writes = added.agents, writes + added.writes
                 if change.leave and not agents and not change.force:
                     return None  # no other agent: this one finds the router when it is back
+            if change.leave and not agents and not router["distributed"]:
+                writes += _floating_ips_down(object_id)
             writes += self.ports.reconcile(connection, router, ports, agents, rebind=change.rebind)
         if not writes:
             return None
@@ -318,3 +320,9 @@ def _leave(router_id: str, agent_ids: Collection[str]) -> Writes:
         return ()
     gone = sa.delete(t.router_l3_agents).where(_b.router_id == router_id, _b.agent_id.in_(sorted(agent_ids)))
     return (pending_statement(gone),)
+
+
+def _floating_ips_down(router_id: str) -> Writes:
+    """No host translates the floating IPs of a router that has lost its agents; the next one reports them as ACTIVE."""
+    served = sa.update(t.floatingips).where(_f.router_id == router_id, _f.status != DOWN)
+    return (pending_statement(served.values(status=DOWN)),)
