@@ -1,13 +1,13 @@
 """A lab of two hosts on the kernel datapath, which all tests of `tests.kernel` that need a whole cloud share: it takes
 minutes to build where the guest is emulated. A plugin of pytest, as conftest files are not read there.
 
-NEUTRINO_TEST_DATAPATH=netdev runs the same tests on the userspace datapath, without a guest.
+Tests of `tests.lab` run there too: `session_lab` is for those that need it. Without a guest, pytest runs the same tests
+on the userspace datapath: `pytest --noconftest -p tests.kernel.cloud FILE`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from tests.support.lab_guests import (
     wait_until_reachable,
 )
 
-DATAPATH = os.environ.get("NEUTRINO_TEST_DATAPATH", "system")
 AGENTS = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
 START_SECONDS = 30.0
 LOGGED_LINES = 40
@@ -48,9 +47,17 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
-    with temporary_lab(hosts=2, datapath=DATAPATH) as made:
+    with temporary_lab(hosts=2) as made:
         _logs.append(made.paths.logs)
         wait_until(lambda: _alive(made) == AGENTS, START_SECONDS, "not all agents are alive on both hosts")
+        yield made
+
+
+@pytest.fixture(scope="session")
+def session_lab() -> Iterator[Lab]:
+    """As that of `tests.lab`: three hosts with the L2 role."""
+    with temporary_lab(hosts=3, roles=("l2",)) as made:
+        _logs.append(made.paths.logs)
         yield made
 
 

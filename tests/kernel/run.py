@@ -32,12 +32,18 @@ FILES = (
     "tests/kernel/routers.py",
     "tests/kernel/limits.py",
     "tests/kernel/restarts.py",
+    "tests/kernel/services.py",
 )
 
 
 def command(arguments: Sequence[str], *, emulated: bool) -> list[str]:
     factor = EMULATION_FACTOR if emulated else 1
-    environment = (f"{timing.VARIABLE}={factor}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", "PYTHONDONTWRITEBYTECODE=1")
+    environment = (
+        f"{timing.VARIABLE}={factor}",
+        "NEUTRINO_TEST_DATAPATH=system",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1",
+        "PYTHONDONTWRITEBYTECODE=1",
+    )
     return ["env", *environment, *PYTEST, *(arguments or FILES)]
 
 
@@ -53,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         files = kernel_files(ROOT / "build" / "kernel", say)
         # Here: in the guest, each process that a lab starts would take minutes to compile what it imports.
-        for directory in ("src", "tests/kernel", "tests/support"):
+        for directory in ("src", "tests/kernel", "tests/lab", "tests/support"):
             compileall.compile_dir(ROOT / directory, quiet=1)
         guest = Guest(files)
         speed = "emulated: this takes a while" if guest.is_emulated else "with KVM"

@@ -14,6 +14,7 @@ import pytest
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.settings import UNDERLAY
+from neutrino.lab.timing import scaled
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import IPV4, UDP, FrameCapture, ethernet, ipv4, send, udp
 from tests.support.lab_guests import (
@@ -30,7 +31,7 @@ from tests.support.lab_guests import (
 )
 
 PORTS = (7001, 7002)
-STRAY = 0.3  # seconds that a copy may take longer than its original, which goes to another host
+STRAY = scaled(0.3)  # seconds that a copy may take longer than its original, which goes to another host
 
 
 @dataclasses.dataclass

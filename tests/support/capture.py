@@ -19,8 +19,15 @@ READY = "listening on"
 class Capture:
     """`lines`: the output of tcpdump so far; `wait_for` waits for a text in it."""
 
-    def __init__(self, start: Callable[[Sequence[str]], subprocess.Popen[str]], device: str, expression: str) -> None:
-        options = ["-i", device, "-n", "-e", "-l", "--immediate-mode", "-Z", "root"]
+    def __init__(
+        self,
+        start: Callable[[Sequence[str]], subprocess.Popen[str]],
+        device: str,
+        expression: str,
+        *,
+        direction: str = "inout",
+    ) -> None:
+        options = ["-i", device, "-Q", direction, "-n", "-e", "-l", "--immediate-mode", "-Z", "root"]
         self._argv = ["tcpdump", *options, *([expression] if expression else [])]
         self._start = start
         self._changed = threading.Condition()

@@ -11,6 +11,7 @@ with temporary_lab(hosts=3) as lab:
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import signal
@@ -29,12 +30,14 @@ from neutrino.lab.api_client import ApiError, Object
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
-from neutrino.lab.settings import LabSettings
+from neutrino.lab.settings import NETDEV, LabSettings
 from neutrino.lab.timing import scaled
 from tests.support.addresses import pool
 from tests.support.lab_control import Lab
 from tests.support.ports import free_port
 
+# Of all labs of tests: `make kernel` sets it to run them on the kernel datapath.
+DATAPATH = os.environ.get("NEUTRINO_TEST_DATAPATH", NETDEV)
 PING_INTERVAL = 0.02
 CONNECT_SECONDS = scaled(2.0)
 FIRST_ANSWER_SECONDS = scaled(10.0)
@@ -47,7 +50,7 @@ def temporary_lab(hosts: int = 3, **settings: Any) -> Iterator[Lab]:
     """A lab on a free port, removed afterwards."""
     directory = tempfile.mkdtemp(prefix="neutrino-lab-")
     state = Path(directory) / "lab"
-    lab = Lab(state, LabSettings(hosts=hosts, port=free_port(), **settings))
+    lab = Lab(state, LabSettings(hosts=hosts, port=free_port(), datapath=DATAPATH, **settings))
     try:
         build.up(lab)
         yield lab

@@ -75,14 +75,14 @@ class Site:
         return str(self.lab.run(self.host, ["ip", "netns", "exec", namespace, *argv], check=check).stdout)
 
     def wire(self) -> Capture:
-        """Packets on the gateway's device."""
+        """Packets that leave by the gateway's device: those that the kernel decrypts are seen there once more, in clear."""
         (port,) = self.lab.api.list("port", device_id=self.router["id"], device_owner="network:router_gateway")
         namespace = ("snat-" if self.router["distributed"] else "qrouter-") + self.router["id"]
 
         def start(argv: Any) -> Any:
             return self.lab.popen(self.host, ["ip", "netns", "exec", namespace, *argv])
 
-        return Capture(start, f"qg-{port['id']}"[:14], "ip")
+        return Capture(start, f"qg-{port['id']}"[:14], "ip", direction="out")
 
 
 def make_site(
