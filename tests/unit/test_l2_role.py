@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from neutrino.agent.context import Intervals, PortHolds
+from neutrino.agent.l2 import role as role_module
 from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.packet_counts import PacketCounts
 from neutrino.agent.l2.packet_logger import PacketLogger
@@ -248,6 +249,31 @@ def test_an_instance_that_arrives_by_live_migration_gets_packets_before_its_bind
         await asyncio.gather(working, return_exceptions=True)
 
     asyncio.run(scenario())
+
+
+def test_the_megaflow_cache_is_flushed_after_a_change_and_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(role_module, "FLUSH_SECONDS", 0.0)
+    host, feed = SwitchHost(), Feed()
+    host.reconcile()
+    flushed = 0
+
+    def flush() -> None:
+        nonlocal flushed
+        flushed += 1
+
+    monkeypatch.setattr(host.switch.openflow, "flush_megaflows", flush)
+    describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
+    role = L2Role(feed, host.reconciler, Watch(), "br-int", describe)  # type: ignore[arg-type]
+
+    async def scenario() -> None:
+        flushing = asyncio.create_task(role._flush_megaflows())
+        role._flows_changed.set()
+        await until(lambda: flushed == 2)
+        flushing.cancel()
+        await asyncio.gather(flushing, return_exceptions=True)
+
+    asyncio.run(scenario())
+    assert flushed == 2
 
 
 def test_a_deleted_port_stays_wired_while_it_is_held() -> None:

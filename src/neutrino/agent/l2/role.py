@@ -341,15 +341,21 @@ class L2Role:
     # --- the switch --------------------------------------------------------------------------------------------------
 
     async def _flush_megaflows(self) -> None:
-        """At once after a change, then rate-limited: every packet after a flush is looked up in the flows again."""
+        """At once after a change, then rate-limited: every packet after a flush is looked up in the flows again.
+
+        Once more when nothing changes any longer: a packet that was looked up during a change is cached after its flush.
+        """
         while True:
             await self._flows_changed.wait()
-            self._flows_changed.clear()
-            try:
-                await asyncio.to_thread(self.reconciler.openflow.flush_megaflows)
-            except OpenFlowError as error:
-                LOG.warning("%s", error)
-            await asyncio.sleep(FLUSH_SECONDS)
+            changed = True
+            while changed:
+                changed = self._flows_changed.is_set()
+                self._flows_changed.clear()
+                try:
+                    await asyncio.to_thread(self.reconciler.openflow.flush_megaflows)
+                except OpenFlowError as error:
+                    LOG.warning("%s", error)
+                await asyncio.sleep(FLUSH_SECONDS)
 
     async def _follow_switch(self) -> None:
         """Reconcile when ovs-vswitchd is back: a restarted switch has no flows."""
