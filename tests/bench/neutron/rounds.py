@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.bench import crud, listing, load, memory, processor, routing, security
 from tests.bench.client import LoadError
 from tests.bench.timing import Figures
 from tests.bench.workbench import Bench, Sizes, progress
+
+Each = TypeVar("Each")
 
 _SETTLE_SECONDS = 60.0
 _REQUEST_SECONDS = 1800.0  # of a busy machine: Neutron takes 16 s for 100 ports in one request on an idle one
@@ -165,6 +167,6 @@ def _measure(step: Step, side: Side) -> None:
         side.operations.setdefault(operation, []).append(figures)
 
 
-def in_turn(sides: Sequence[Side], number: int) -> Sequence[Side]:
+def in_turn(sides: Sequence[Each], number: int) -> Sequence[Each]:
     """The order of the sides in a round: the reverse of that of the round before."""
     return sides if number % 2 == 0 else sides[::-1]
