@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,15 @@ def test_wrong_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit):
             main(options)
     assert "choose among sqlite, postgresql, mariadb" in capsys.readouterr().err
+
+
+def test_the_tables_of_an_incomplete_run_say_what_was_not_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = {**SIDES["mariadb"], "processor_seconds": {}, "operations": {}}
+    file = tmp_path / "raw.json"
+    file.write_text(json.dumps({"ports": 1000, "sides": {**SIDES, "mariadb": ours}}))
+    assert main(["--show", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "| create port | 400 ms | not measured | – | 40 × | – |" in shown
+    assert "| routers | 0.40 s | not measured | – |" in shown

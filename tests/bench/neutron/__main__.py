@@ -86,15 +86,22 @@ def _sides(names: list[str], directory: Path, stack: ExitStack) -> list[Side]:
     return sides
 
 
-def measure(names: list[str], measured: Sizes, repeats: int, seconds: float) -> dict[str, dict[str, Any]]:
-    """The raw result of each side, Neutron first."""
-    with (
-        tempfile.TemporaryDirectory(prefix="neutrino-bench-", ignore_cleanup_errors=True) as place,
-        ExitStack() as stack,
-    ):
-        sides = _sides(names, Path(place), stack)
-        rounds.run(sides, measured, repeats, seconds)
-        return {side.name: side.raw() for side in sides}
+def measure(names: list[str], measured: Sizes, repeats: int, seconds: float) -> tuple[dict[str, Any], str]:
+    """The raw result of each side, Neutron first, and why it is not complete, or nothing."""
+    sides: list[Side] = []
+    failure = ""
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="neutrino-bench-", ignore_cleanup_errors=True) as place,
+            ExitStack() as stack,
+        ):
+            sides += _sides(names, Path(place), stack)
+            rounds.run(sides, measured, repeats, seconds)
+    except (RuntimeError, TimeoutError, subprocess.SubprocessError) as error:
+        failure = f"not complete: {error}"
+    except KeyboardInterrupt:
+        failure = "interrupted; everything is stopped"
+    return {side.name: side.raw() for side in sides if side.starts_ms}, failure
 
 
 def _versions() -> dict[str, str]:
@@ -114,6 +121,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="less of everything; for a look, not for figures")
     parser.add_argument("--out", type=Path, help="write the raw figures to this file")
     parser.add_argument("--check", action="store_true", help="fail where a figure wanted is missed")
+    parser.add_argument("--show", type=Path, metavar="FILE", help="print the tables of raw figures written earlier")
     options = parser.parse_args(arguments)
     options.databases = options.databases.split(",")
     if unknown := set(options.databases) - set(databases.NAMES):
@@ -125,28 +133,30 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
+    if options.show is not None:
+        raw = json.loads(options.show.read_text(encoding="utf-8"))
+        print(table.document(raw["sides"], raw["ports"]), end="")
+        return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: everything is stopped
+    install()
     before = busy()
-    try:
-        install()
-        sides = measure(options.databases, sizes(options.ports, options.quick), options.rounds, options.hours * 3600)
-    except (RuntimeError, TimeoutError, subprocess.SubprocessError) as error:
-        print(f"not measured: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted; everything is stopped", file=sys.stderr)
-        return 130
-    print(table.document(sides, options.ports), end="")
+    measured = sizes(options.ports, options.quick)
+    sides, failure = measure(options.databases, measured, options.rounds, options.hours * 3600)
+    missed = []
+    if table.NEUTRON in sides:
+        print(table.document(sides, options.ports), end="")
+        missed = table.missed(sides, options.ports)
     if options.out is not None:
-        run = {"ports": options.ports, "rounds": options.rounds, "quick": options.quick}
+        run = {"ports": options.ports, "rounds": options.rounds, "quick": options.quick, "failure": failure}
         load = {"load_before": before, "load_after": busy()}
         raw = {"machine": machine(), **load, "versions": _versions(), **run, "sides": sides}
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-    missed = table.missed(sides, options.ports)
     for line in missed:
         print(f"missed: {line}", file=sys.stderr)
-    return 1 if options.check and missed else 0
+    if failure:
+        print(failure, file=sys.stderr)
+    return 1 if failure or (options.check and missed) else 0
 
 
 if __name__ == "__main__":

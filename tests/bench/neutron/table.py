@@ -73,7 +73,8 @@ def _processor(sides: Mapping[str, Raw], databases: list[str]) -> str:
         theirs = statistics.median(times)
         cells = [step, shown(theirs, "s")]
         for name in databases:
-            ours = statistics.median(sides[name]["processor_seconds"][step])
-            cells += [shown(ours, "s"), f"{theirs / ours:.1f} ×" if ours else "–"]
+            measured = sides[name]["processor_seconds"].get(step)
+            ours = statistics.median(measured) if measured else 0.0
+            cells += [shown(ours, "s"), f"{theirs / ours:.1f} ×"] if ours else ["not measured", "–"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
