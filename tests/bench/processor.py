@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.bench import memory
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_QUIET_SECONDS = 0.02  # of processor time within an interval
+_QUIET_SECONDS = 0.1  # of processor time within an interval
 _INTERVAL = 1.0
 
 

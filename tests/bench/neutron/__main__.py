@@ -137,8 +137,13 @@ def main(arguments: list[str] | None = None) -> int:
         raw = json.loads(options.show.read_text(encoding="utf-8"))
         print(table.document(raw["sides"], raw["ports"]), end="")
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: everything is stopped
-    install()
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs without the first
+        signal.signal(number, signal.default_int_handler)
+    try:
+        install()
+    except subprocess.SubprocessError as error:
+        print(f"Neutron could not be installed: {error}", file=sys.stderr)
+        return 1
     before = busy()
     measured = sizes(options.ports, options.quick)
     sides, failure = measure(options.databases, measured, options.rounds, options.hours * 3600)
