@@ -65,7 +65,11 @@ def test_the_project_comes_from_the_headers_and_no_token_is_validated() -> None:
     assert paste["composite:neutronversions_composite"]["noauth"] == "cors neutronversions"
 
 
-def test_who_is_first_changes_from_round_to_round() -> None:
+def test_a_step_goes_to_ours_before_and_after_neutron() -> None:
+    assert rounds.around(["neutron", "mariadb", "sqlite"]) == ["mariadb", "sqlite", "neutron", "sqlite", "mariadb"]
+
+
+def test_who_starts_first_changes_from_round_to_round() -> None:
     sides = ["neutron", "mariadb"]
     assert [rounds.in_turn(sides, number)[0] for number in range(3)] == ["neutron", "mariadb", "neutron"]
 
@@ -102,7 +106,7 @@ def test_the_table_of_processor_time_has_every_step() -> None:
 
 
 def test_wrong_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for options in (["--databases", "oracle"], ["--ports", "20"], ["--rounds", "0"]):
+    for options in (["--databases", "oracle"], ["--ports", "20"], ["--rounds", "0"], ["--rounds", "5"]):
         with pytest.raises(SystemExit):
             main(options)
     assert "choose among sqlite, postgresql, mariadb" in capsys.readouterr().err

@@ -126,8 +126,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     options.databases = options.databases.split(",")
     if unknown := set(options.databases) - set(databases.NAMES):
         parser.error(f"no database: {', '.join(sorted(unknown))}; choose among {', '.join(databases.NAMES)}")
-    if options.ports < _FEWEST_PORTS or options.rounds < 1:
-        parser.error(f"at least {_FEWEST_PORTS} ports and one round")
+    # Each round of ours creates 200 ports in two requests, beside 20 of a small network.
+    if options.ports < _FEWEST_PORTS or not 1 <= options.rounds <= (options.ports - 20) // 200:
+        parser.error(f"at least {_FEWEST_PORTS} ports, and 200 for each round")
     return options
 
 

@@ -1,7 +1,8 @@
 """The load, step by step on every side in turns: what slows the machine down for a minute meets all of them.
 
-A step is a section of the load. It goes to each side, and that several times, before the next step begins; who is first
-changes. Filling up with ports is no measurement, and takes Neutron minutes: it happens once.
+A step is a section of the load, and goes to all sides in several rounds before the next step begins. It takes Neutron
+minutes and ours seconds: in each round ours has it before and after Neutron, so as not to get one good or bad moment.
+Filling up with ports is no measurement, and takes Neutron minutes: it happens once.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def _run_step(step: Step, sides: Sequence[Side], rounds: int) -> None:
             progress(f"{step.name}: preparing {side.name}")
         step.before(side)
     for number in range(rounds):
-        for side in in_turn(sides, number):
+        for side in around(sides):
             progress(f"{step.name}, round {number + 1} of {rounds}: {side.name}")
             _measure(step, side)
     for side in sides:
@@ -165,6 +166,12 @@ def _measure(step: Step, side: Side) -> None:
     side.processor.setdefault(step.name, []).append(processor.seconds(pids) - before)
     for operation, figures in bench.results.items():
         side.operations.setdefault(operation, []).append(figures)
+
+
+def around(sides: Sequence[Each]) -> list[Each]:
+    """The order in a round of a step: all sides but the first, the first, the others again."""
+    first, *others = sides
+    return [*others, first, *reversed(others)]
 
 
 def in_turn(sides: Sequence[Each], number: int) -> Sequence[Each]:
