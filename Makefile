@@ -72,7 +72,7 @@ bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with 5,0
 	.venv/bin/python -m tests.bench.wiring
 	@$(MAKE) --no-print-directory curves
 
-bench-neutron: ## benchmark OpenStack Neutron (from PyPI) and this project on this machine in one run (an hour; ARGS="--ports 5000")
+bench-neutron: ## benchmark OpenStack Neutron (from PyPI) and this project on this machine in one run (gives up after three hours; ARGS="--ports 5000")
 	@scripts/setup neutron
 	.venv/bin/python -m tests.bench.neutron $(ARGS)
 

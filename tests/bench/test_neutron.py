@@ -97,8 +97,13 @@ def test_targets_of_the_largest_lists_are_applied_to_the_lists_of_the_run() -> N
 def test_a_missed_target_is_said() -> None:
     slow = {**SIDES, "mariadb": side([20.0, 1.0, 10.1])}
     assert "mariadb: create port" in table.missed(slow, 1000)
-    assert "| create port | 400 ms | 10.1 ms | 39.6 × | 40 × | **no** |" in table.document(slow, 1000)
+    assert "| create port | 400 ms | 10.1 ms | 39.6 × | 5.0 to 900.0 | 40 × | **no** |" in table.document(slow, 1000)
     assert "mariadb: create port" not in table.missed(SIDES, 1000)
+
+
+def test_the_spread_of_a_rate_is_the_right_way_round() -> None:
+    (rate,) = [peer for peer in table.peers(SIDES["neutron"], 1000) if peer.more_is_better]
+    assert table.spread(SIDES["neutron"], SIDES["mariadb"], rate) == pytest.approx((5, 900))
 
 
 def test_the_table_of_processor_time_has_every_step() -> None:
@@ -120,5 +125,5 @@ def test_the_tables_of_an_incomplete_run_say_what_was_not_measured(
     file.write_text(json.dumps({"ports": 1000, "sides": {**SIDES, "mariadb": ours}}))
     assert main(["--show", str(file)]) == 0
     shown = capsys.readouterr().out
-    assert "| create port | 400 ms | not measured | – | 40 × | – |" in shown
+    assert "| create port | 400 ms | not measured | – | – | 40 × | – |" in shown
     assert "| routers | 0.40 s | not measured | – |" in shown

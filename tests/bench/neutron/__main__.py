@@ -4,7 +4,7 @@
 
 Neutron is installed from PyPI into build/neutron/venv (requirements-neutron.lock). MariaDB, RabbitMQ and the servers are
 started for the purpose and are gone afterwards, also after Ctrl-C, as is everything written to disk but this
-environment. An hour on two idle cores; with 5,000 ports two.
+environment. Creating ports takes Neutron most of the time.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tests.bench.report import PEERS, Peer, Row, at, compare, rows_table, shown
+from tests.bench.report import PEERS, Peer, Row, at, compare, shown
 
 NEUTRON = "neutron"
 _LARGEST = 5000  # the largest list that targets are given for
@@ -45,10 +45,52 @@ def rows(sides: Mapping[str, Raw], database: str, ports: int) -> list[Row]:
     return compare(database, medians(sides[database]), peers(sides[NEUTRON], ports))
 
 
+def spread(neutron: Raw, ours: Raw, peer: Peer) -> tuple[float, float] | None:
+    """The least and the most that the ratio could be, of any round of Neutron and any of ours."""
+    theirs, own = _rounds(neutron, peer.path), _rounds(ours, peer.path)
+    if not theirs or not own:
+        return None
+    if peer.more_is_better:
+        return min(own) / max(theirs), max(own) / min(theirs)
+    return min(theirs) / max(own), max(theirs) / min(own)
+
+
+def _rounds(raw: Raw, path: str) -> list[float]:
+    """The figure of every round; memory has none."""
+    match path.split("."):
+        case ["start", _]:
+            return list(raw["starts_ms"])
+        case ["load", "operations", operation, name]:
+            return [figures[name] for figures in raw["operations"].get(operation, ())]
+    return []
+
+
+def markdown(sides: Mapping[str, Raw], database: str, ports: int) -> str:
+    """The table of our server on one database."""
+    lines = [
+        "| operation | OpenStack Neutron | ours | ratio | least to most | wanted | met |",
+        "|---|---:|---:|---:|---:|---:|:---:|",
+    ]
+    verdicts = {None: "–", True: "yes", False: "**no**"}
+    for row in rows(sides, database, ports):
+        peer, between = row.peer, spread(sides[NEUTRON], sides[database], row.peer)
+        cells = (
+            peer.operation,
+            shown(peer.figure, peer.unit),
+            "not measured" if row.ours is None else shown(row.ours, peer.unit),
+            "–" if row.ratio is None else f"{row.ratio:.1f} ×",
+            "–" if between is None else f"{between[0]:.1f} to {between[1]:.1f}",
+            f"{row.wanted:g} ×",
+            verdicts[row.met],
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def document(sides: Mapping[str, Raw], ports: int) -> str:
     """For each database a table of the operations; then the processor time of all."""
     databases = [name for name in sides if name != NEUTRON]
-    parts = [f"### Ours on {name}\n\n{rows_table(rows(sides, name, ports))}" for name in databases]
+    parts = [f"### Ours on {name}\n\n{markdown(sides, name, ports)}" for name in databases]
     return "\n\n".join([*parts, f"### Processor time in one run\n\n{_processor(sides, databases)}"]) + "\n"
 
 
