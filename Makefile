@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test fresh kernel openstack check bench curves format clean package package-test
+.PHONY: help up demo test fresh kernel openstack check bench curves format clean package package-test bench-neutron
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TEST_WORKERS ?= 6
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: ## run the whole service on this machine until Ctrl-C: API on 127.0.0.1:9696, Open vSwitch, agent
 	@scripts/setup run
@@ -71,6 +71,10 @@ bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with 5,0
 	.venv/bin/python -m tests.bench.hosts
 	.venv/bin/python -m tests.bench.wiring
 	@$(MAKE) --no-print-directory curves
+
+bench-neutron: ## benchmark OpenStack Neutron (from PyPI) and this project on this machine in one run (gives up after three hours; ARGS="--ports 5000")
+	@scripts/setup neutron
+	.venv/bin/python -m tests.bench.neutron $(ARGS)
 
 curves: ## measure and plot the cost of operations against the size of a cloud (docs/images/growth-*.svg)
 	@scripts/setup test

@@ -23,6 +23,7 @@ class Ports:
         self.small = bench.network_with_subnet("few", "10.3.0.0/16")
         self._current = ""
         self._room = 0
+        self.add(_FEW, self.small)
 
     def add(self, count: int, network: str | None = None) -> float:
         """Create ports in one request; returns its milliseconds."""
@@ -50,17 +51,21 @@ class Ports:
 
 def run(bench: Bench) -> None:
     ports = Ports(bench)
-    ports.add(_FEW, ports.small)
-    bench.record("bulk_100_ports", figures(ports.add(BULK) for _ in range(bench.sizes.bulk_repeats)))
+    bulk(bench, ports)
     for goal in bench.sizes.list_sizes:
         progress(f"filling up to {goal} ports")
         ports.fill(goal)
         progress(f"lists of {goal} ports")
-        _lists(bench, ports, f"list_{goal}")
+        lists(bench, ports, goal)
         bench.observe(f"ports_{goal}")
 
 
-def _lists(bench: Bench, ports: Ports, prefix: str) -> None:
+def bulk(bench: Bench, ports: Ports) -> None:
+    bench.record("bulk_100_ports", figures(ports.add(BULK) for _ in range(bench.sizes.bulk_repeats)))
+
+
+def lists(bench: Bench, ports: Ports, goal: int) -> None:
+    prefix = f"list_{goal}"
     client, times, total = bench.client, bench.sizes.list_repeats, len(ports.ids)
     # The server may have ports of other projects too, which an unfiltered list includes.
     bench.record(f"{prefix}_all", repeated(client, "/ports", max(3, times // 2), at_least=total))

@@ -45,16 +45,14 @@ def run_load(
     No request is made after `seconds`, but for cleaning up. `observe` is called at moments worth a look from outside:
     "ports_N" while the server has N ports and has listed them.
     """
-    project = uuid.uuid4().hex
-    headers = {"X-Project-Id": project, "X-User-Id": "bench", "X-Roles": "admin,member,reader"}
-    client = Client(Target(url, headers, time.monotonic() + seconds))
-    bench = Bench(client, project, sizes or Sizes())
+    bench = opened(url, sizes or Sizes(), seconds)
     if observe is not None:
         bench.observe = observe
+    client = bench.client
     started = time.time()
     routed = routing.offered(client)
     try:
-        _warm_up(bench)
+        warm_up(bench)
         for name, section in SECTIONS.items():
             if name == "routers" and not routed:
                 progress("routers: not offered")
@@ -73,7 +71,14 @@ def run_load(
     }
 
 
-def _warm_up(bench: Bench) -> None:
+def opened(url: str, sizes: Sizes, seconds: float, timeout: float = 120.0) -> Bench:
+    """A client with a project of its own, which makes no request after `seconds`. `timeout`: of a request."""
+    project = uuid.uuid4().hex
+    headers = {"X-Project-Id": project, "X-User-Id": "bench", "X-Roles": "admin,member,reader"}
+    return Bench(Client(Target(url, headers, time.monotonic() + seconds, timeout)), project, sizes)
+
+
+def warm_up(bench: Bench) -> None:
     """One request of each kind, not measured."""
     network = bench.create_network("warm-up").item()["id"]
     if bench.client.get(f"/networks/{network}").item()["project_id"] != bench.project:

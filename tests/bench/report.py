@@ -122,9 +122,9 @@ class Row:
         return None if self.ratio is None else self.ratio >= self.wanted
 
 
-def compare(database: str, result: Mapping[str, Any]) -> list[Row]:
+def compare(database: str, result: Mapping[str, Any], peers: Iterable[Peer] = PEERS) -> list[Row]:
     """All figures of Neutron with those of one database's raw result."""
-    return [Row(peer, at(result, peer.path), peer.factor * _share(database, peer)) for peer in PEERS]
+    return [Row(peer, at(result, peer.path), peer.factor * _share(database, peer)) for peer in peers]
 
 
 def _share(database: str, peer: Peer) -> float:
