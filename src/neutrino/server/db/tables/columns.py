@@ -26,7 +26,7 @@ def table(name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem) ->
 
 @sa.event.listens_for(metadata, "before_create")
 def _set_collation(_target: sa.MetaData, connection: sa.Connection, **_: Any) -> None:
-    """MariaDB compares without case and trailing spaces by default; names and tags are equal byte for byte on all databases.
+    """MariaDB compares without case and trailing spaces by default; names are equal byte for byte on all databases.
 
     Not an argument of the tables: SQLAlchemy would load its dialect of MySQL for it, which takes 2 MB, on all databases.
     """
