@@ -27,7 +27,7 @@ Object = dict[str, Any]
 Condition = sa.ColumnElement[bool]
 FilterRule = Callable[[tuple[Any, ...]], Condition]
 PROJECT = sa.bindparam("viewer_project", type_=sa.String)  # bound by `viewed_by`
-BATCH = 500
+BATCH = 100
 MAX_PREPARED = 64  # statements kept for `show`; real clients use a few combinations of fields
 _decode = msgspec.json.decode
 _EMPTY = {text: msgspec.Raw(text) for text in ("[]", "{}", "null")}  # most JSON columns of most rows
