@@ -4,7 +4,6 @@ Workers and the feed share the memory of the assembled server and start fast. No
 process opens the database for itself.
 """
 
-import ctypes
 import gc
 import logging
 import os
@@ -21,6 +20,7 @@ import sqlalchemy as sa
 from granian.server import Server as Granian
 from oslo_config import cfg
 
+from neutrino.cli import heap
 from neutrino.cli.child_process import end_with_parent
 from neutrino.configuration.findings import Groups
 from neutrino.metrics.instruments import flush as flush_metrics
@@ -32,7 +32,6 @@ from neutrino.server.main import report as report_options
 from neutrino.server.policy.checks import load_extension_checks_lazily
 
 LOG = logging.getLogger(__name__)
-M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # of malloc.h
 MAX_DEATHS = 30
 WITHIN_SECONDS = 60.0
 POLL_SECONDS = 0.05
@@ -45,6 +44,7 @@ _ready: tuple[int, int] | None = None  # a pipe, to which each worker writes onc
 def load(files: Sequence[str]) -> None:
     """Assemble the server with the current configuration, for the processes that are forked from now on."""
     global _server  # granian passes nothing to a forked worker
+    is_first = _server is None
     conf = config.configuration(files)
     # Import here what each process would import for itself, unshared: the database driver and the feed.
     sa.make_url(config.database_url(conf)).get_dialect().import_dbapi()
@@ -55,19 +55,10 @@ def load(files: Sequence[str]) -> None:
     gc.unfreeze()  # after a reload: the replaced server can be collected
     gc.collect()
     gc.freeze()  # the collector of a child would write to these objects, and so copy their pages
-    _return_memory()
-
-
-def _return_memory() -> None:
-    """Give the kernel what only loading needed: each child would have it, too."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):  # of glibc
-        libc.malloc_trim(0)
-        # What a long list has needed would stay with a worker, 14 MB after a list of 5,000 ports. One heap for all threads,
-        # which the interpreter's lock serializes anyway; and of large blocks each its own pages, returned with the block:
-        # by default glibc raises this threshold with the first block that is freed.
-        libc.mallopt(M_ARENA_MAX, 1)
-        libc.mallopt(M_MMAP_THRESHOLD, 65536)
+    if is_first:  # later what is filled would add up
+        heap.set_up()
+        heap.fill_holes()
+    heap.return_free_pages()
 
 
 def loaded() -> cfg.ConfigOpts:
