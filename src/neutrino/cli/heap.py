@@ -7,7 +7,7 @@ whose pages the kernel has back, stay. For glibc; with another C library nothing
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 M_ARENA_MAX: Final = -8  # of malloc.h
 M_MMAP_THRESHOLD: Final = -3
@@ -21,7 +21,7 @@ MAX_BLOCKS: Final = 65536  # of one size; holes are some thousands
 class _Info(ctypes.Structure):
     """`struct mallinfo2`."""
 
-    _fields_: Sequence[tuple[str, Any]] = [("arena", ctypes.c_size_t), *((f"_{i}", ctypes.c_size_t) for i in range(9))]
+    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [("arena", ctypes.c_size_t), *((f"_{i}", ctypes.c_size_t) for i in range(9))]
 
 
 def set_up() -> None:

@@ -24,6 +24,11 @@ def table(name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem) ->
     return sa.Table(name, metadata, *items)
 
 
+def alias(original: sa.Table, *names: str, name: str | None = None) -> sa.FromClause:
+    """An alias with these columns of a table. `Table.alias` copies all of them, which takes 70 kB for ports."""
+    return sa.table(original.name, *(sa.column(each, original.c[each].type) for each in names)).alias(name)
+
+
 @sa.event.listens_for(metadata, "before_create")
 def _set_collation(_target: sa.MetaData, connection: sa.Connection, **_: Any) -> None:
     """MariaDB compares without case and trailing spaces by default; names are equal byte for byte on all databases.
