@@ -21,7 +21,10 @@ MAX_BLOCKS: Final = 65536  # of one size; holes are some thousands
 class _Info(ctypes.Structure):
     """`struct mallinfo2`."""
 
-    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [("arena", ctypes.c_size_t), *((f"_{i}", ctypes.c_size_t) for i in range(9))]
+    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
+        ("arena", ctypes.c_size_t),  # bytes of the heap
+        ("others", ctypes.c_size_t * 9),
+    ]
 
 
 def set_up() -> None:
