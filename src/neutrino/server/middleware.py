@@ -64,8 +64,10 @@ def _health_check(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         if environ.get("HTTP_ACCEPT", "") not in PLAIN:  # HTML or JSON
             return configured()(environ, start_response)
-        status = "204 No Content" if environ["REQUEST_METHOD"] == "HEAD" else "200 OK"
-        start_response(status, [("Content-Type", "text/plain; charset=UTF-8"), ("Content-Length", "0")])
+        if environ["REQUEST_METHOD"] == "HEAD":
+            start_response("204 No Content", [])
+        else:
+            start_response("200 OK", [("Content-Type", "text/plain; charset=UTF-8"), ("Content-Length", "0")])
         return []
 
     return answer
