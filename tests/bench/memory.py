@@ -10,7 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-_FIELD = re.compile(r"^(Pss|Rss):\s+(\d+) kB", re.MULTILINE)
+_FIELD = re.compile(r"^(\w+):\s+(\d+) kB", re.MULTILINE)
+Kilobytes = dict[str, int]  # by the kernel's names: Pss, Rss, Private_Dirty ...
 
 
 def tree(root: int) -> list[int]:
@@ -42,11 +43,17 @@ def _status(entry: Path) -> tuple[str, int] | None:
 
 def pss_kb(pid: int) -> int:
     """PSS of a process in kilobytes."""
-    return sum(int(kilobytes) for name, kilobytes in _fields(pid) if name == "Pss")
+    return fields(pid)["Pss"]
 
 
-def _fields(pid: int) -> list[tuple[str, str]]:
-    return _FIELD.findall(Path(f"/proc/{pid}/smaps_rollup").read_text())
+def fields(pid: int) -> Kilobytes:
+    found = _FIELD.findall(Path(f"/proc/{pid}/smaps_rollup").read_text())
+    return {name: int(kilobytes) for name, kilobytes in found}
+
+
+def command(pid: int) -> str:
+    """The command line of a process, or the title that it has given itself."""
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
 
 
 def of_tree(root: int) -> dict[str, Any]:
@@ -55,12 +62,12 @@ def of_tree(root: int) -> dict[str, Any]:
     count = 0
     for pid in tree(root):
         try:
-            fields = _fields(pid)
+            found = fields(pid)
         except OSError:
             continue  # it ended meanwhile
         count += 1
-        for name, kilobytes in fields:
-            totals[name] += int(kilobytes)
+        for name in totals:
+            totals[name] += found[name]
     return {
         "processes": count,
         "pss_mb": round(totals["Pss"] / 1024, 1),

@@ -23,7 +23,7 @@ from tests.bench.timing import figures
 from tests.bench.workbench import QUICK, Sizes, progress
 
 # Other workers may still be starting when the first one responds.
-_SETTLE_SECONDS = 1.0
+SETTLE_SECONDS = 1.0
 
 
 def measure(name: str, sizes: Sizes, starts: int) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def measure(name: str, sizes: Sizes, starts: int) -> dict[str, Any]:
                     times.append(again.start_ms)
             with running(connection, directory) as server:
                 times.append(server.start_ms)
-                time.sleep(_SETTLE_SECONDS)
+                time.sleep(SETTLE_SECONDS)
                 seen = {"empty": memory.of_tree(server.pid)}
                 load = run_load(
                     server.url, sizes, observe=lambda moment: seen.update({moment: memory.of_tree(server.pid)})

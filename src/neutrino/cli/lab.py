@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from neutrino.cli import installed, preflight
+from neutrino.cli import installed, installed_host, preflight
 from neutrino.cli.errors import INVALID, CommandError, unwind_on_sigterm
 from neutrino.cli.main import DEFAULT_LAB
 from neutrino.cli.tables import table
@@ -188,7 +188,7 @@ def vm(args: argparse.Namespace) -> None:
 def _instances(state: Path) -> Instances:
     """Of `neutrino up` with this state directory; where none runs, of the agent that packages have installed."""
     if not (state / RUN_FILE).exists() and (files := installed.default_files([], installed.AGENT_FILE)):
-        return installed.instances(files)
+        return installed_host.instances(files)
     run = find_running(state)
     if not run.host:
         raise CommandError("networks are not wired on this machine; neutrino up printed the reason when it started")

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neutrino import private
-from neutrino.agent.programs import CAP_NET_ADMIN, has_capability
 from neutrino.cli.errors import INVALID, CommandError, one_line
-from neutrino.lab.hosts.namespaces import run
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -142,6 +140,8 @@ def check_directory(path: Path) -> None:
 
 
 def check_privileges(what: str, status: str = "/proc/self/status") -> None:
+    from neutrino.agent.programs import CAP_NET_ADMIN, has_capability
+
     if not has_capability(CAP_NET_ADMIN, status):
         raise CommandError(f"{what} changes network devices, which needs CAP_NET_ADMIN: run it as root")
 
@@ -175,5 +175,7 @@ def load_module(name: str) -> str:
     """Load a kernel module unless it is loaded; the reason if that fails."""
     if os.path.exists(f"/sys/module/{name}"):
         return ""
+    from neutrino.lab.hosts.namespaces import run
+
     done = run(["modprobe", name], check=False)
     return "" if done.returncode == 0 else done.stderr.strip() or f"modprobe: exit status {done.returncode}"

@@ -64,7 +64,7 @@ def server_options() -> Groups:
     session = loading.get_session_conf_options()
     password = loading.get_auth_plugin_conf_options("v3password")
     auth = [*loading.get_auth_common_conf_options(), *password]
-    read = {"http_proxy_to_wsgi", "cors"}  # of oslo.middleware; sizelimit is among ours
+    read = {"cors"}  # of oslo.middleware; two more are among ours
     sections = [
         *ours.items(),
         (None, _logging()),

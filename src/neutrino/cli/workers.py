@@ -4,7 +4,6 @@ Workers and the feed share the memory of the assembled server and start fast. No
 process opens the database for itself.
 """
 
-import ctypes
 import gc
 import logging
 import os
@@ -21,6 +20,7 @@ import sqlalchemy as sa
 from granian.server import Server as Granian
 from oslo_config import cfg
 
+from neutrino.cli import heap
 from neutrino.cli.child_process import end_with_parent
 from neutrino.configuration.findings import Groups
 from neutrino.metrics.instruments import flush as flush_metrics
@@ -44,6 +44,7 @@ _ready: tuple[int, int] | None = None  # a pipe, to which each worker writes onc
 def load(files: Sequence[str]) -> None:
     """Assemble the server with the current configuration, for the processes that are forked from now on."""
     global _server  # granian passes nothing to a forked worker
+    is_first = _server is None
     conf = config.configuration(files)
     # Import here what each process would import for itself, unshared: the database driver and the feed.
     sa.make_url(config.database_url(conf)).get_dialect().import_dbapi()
@@ -54,14 +55,10 @@ def load(files: Sequence[str]) -> None:
     gc.unfreeze()  # after a reload: the replaced server can be collected
     gc.collect()
     gc.freeze()  # the collector of a child would write to these objects, and so copy their pages
-    _return_memory()
-
-
-def _return_memory() -> None:
-    """Give the kernel what only loading needed: each child would have it, too."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):  # of glibc
-        libc.malloc_trim(0)
+    if is_first:  # later what is filled would add up
+        heap.set_up()
+        heap.fill_holes()
+    heap.return_free_pages()
 
 
 def loaded() -> cfg.ConfigOpts:

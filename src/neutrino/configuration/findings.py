@@ -5,8 +5,8 @@ are often given to both; one of Neutron's that has no meaning here; one that ask
 start; or unknown, such as a typo.
 """
 
-import difflib
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -45,6 +45,12 @@ def given(conf: cfg.ConfigOpts) -> dict[Option, list[str]]:
                 key = section if section == DEFAULT else section.lower(), name
                 found.setdefault(key, []).append(values[-1])
     return found
+
+
+def is_configured(conf: cfg.ConfigOpts, section: str) -> bool:
+    """Whether files or environment have options of this section, whose library need not be loaded otherwise."""
+    variables = f"OS_{section.upper()}__"  # of oslo.config
+    return any(each == section for each, _ in given(conf)) or any(name.startswith(variables) for name in os.environ)
 
 
 def registered(conf: cfg.ConfigOpts) -> set[Option]:
@@ -152,6 +158,8 @@ def _closest(option: Option, known: Collection[Option]) -> str:
     same = sorted(group for group, each in known if each == spelled)
     if same:
         return f"did you mean [{section if section in same else same[0]}] {spelled}?"
+    import difflib
+
     names = sorted(each for group, each in known if group == section)
     closest = difflib.get_close_matches(spelled, names, n=1, cutoff=0.8)
     return f"did you mean {closest[0]}?" if closest else ""

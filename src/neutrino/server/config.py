@@ -207,6 +207,11 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             help="Maximum size of a request body, in bytes.",
             deprecated_opts=[cfg.DeprecatedOpt("max_request_body_size", group="DEFAULT")],
         ),
+        cfg.BoolOpt(
+            "enable_proxy_headers_parsing",
+            default=False,
+            help="Use the headers that a proxy adds (Forwarded, X-Forwarded-*) for links and the address of the client.",
+        ),
     ],
     "ml2": [
         _drivers("type_drivers", ["local", "flat", "vlan", "gre", "vxlan", "geneve"]),

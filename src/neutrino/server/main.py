@@ -40,7 +40,6 @@ from neutrino.server.dns.build import ExternalDns, report_default_domain
 from neutrino.server.events import nova
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.history import Changes
-from neutrino.server.hosts.queries import HostQueries
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.ip_availability import IpAvailability
@@ -58,8 +57,6 @@ from neutrino.server.services import Services, load
 from neutrino.server.status.processes import API, ProcessSweep, ServerProcess
 from neutrino.server.status.routes import Status
 from neutrino.server.trace import plugin as traces
-from neutrino.server.trace.host_ask import HostAsk
-from neutrino.server.trace.tracer import Tracer
 
 LOG = logging.getLogger(__name__)
 
@@ -149,7 +146,7 @@ def _built_in(services: Services, agents: Agents) -> list[Any]:
         agents,
         AvailabilityZones(db),
         IpAvailability(db),
-        traces.build(Tracer(db, registry, HostAsk(HostQueries(db, registry)), at_once=at_once)),
+        traces.build(db, registry, at_once),
     ]
 
 

@@ -1,13 +1,18 @@
-"""WSGI middleware in front of the application: health check, CORS, Keystone, guard against web pages."""
+"""WSGI middleware in front of the application: health check, CORS, Keystone, guard against web pages.
+
+oslo.middleware is imported where an option or a request needs it: with webob and jinja2, which it loads, it takes 7 MB in
+every process.
+"""
 
 import json
 import re
 from collections.abc import Callable, Collection
+from functools import cache
 from typing import Any
 
 from oslo_config import cfg
-from oslo_middleware import cors, healthcheck, http_proxy_to_wsgi
 
+from neutrino.configuration.findings import is_configured
 from neutrino.server import config
 from neutrino.server.requests import observed
 from neutrino.server.ui import app as ui
@@ -20,6 +25,7 @@ CORS = {  # headers and methods of a dashboard in a browser; [cors] overrides it
     "allow_methods": ["GET", "PUT", "POST", "DELETE"],
 }
 PORT = re.compile(r":\d+$")
+PLAIN = ("", "*/*", "text/plain")  # values of Accept
 OPEN = ("", "/", "/openapi.json")  # paths without authentication
 
 
@@ -36,16 +42,45 @@ def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
         inner = _below(ui.PREFIX, _behind_proxy(page, conf), inner)
     inner = observed(inner, conf.log_requests, conf.oslo_middleware.enable_proxy_headers_parsing)
     if _origins(conf):
-        inner = cors.CORS(inner, conf)
-    health = healthcheck.Healthcheck(inner, conf)
-    return _by_path((HEALTH,), health, inner)
+        from oslo_middleware.cors import CORS as Cors
+
+        inner = Cors(inner, conf)
+    return _by_path((HEALTH,), _health_check(inner, conf), inner)
+
+
+def _health_check(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
+    """oslo.middleware's. Without options there is nothing to check: a load balancer gets the same answer from here."""
+
+    @cache
+    def configured() -> Wsgi:
+        from oslo_middleware.healthcheck import Healthcheck
+
+        check: Wsgi = Healthcheck(app, conf)
+        return check
+
+    if is_configured(conf, "healthcheck"):
+        return configured()
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        if environ.get("HTTP_ACCEPT", "") not in PLAIN:  # HTML or JSON
+            return configured()(environ, start_response)
+        if environ["REQUEST_METHOD"] == "HEAD":
+            start_response("204 No Content", [])
+        else:
+            start_response("200 OK", [("Content-Type", "text/plain; charset=UTF-8"), ("Content-Length", "0")])
+        return []
+
+    return answer
 
 
 def _behind_proxy(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
-    conf.register_opts(http_proxy_to_wsgi.OPTS, "oslo_middleware")
     if not conf.oslo_middleware.enable_proxy_headers_parsing:
         return app
-    proxied: Wsgi = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
+    from oslo_middleware.http_proxy_to_wsgi import HTTPProxyToWSGI
+
+    options = cfg.ConfigOpts()  # not `conf`, which has an option of ours under the name that this class registers
+    proxied: Wsgi = HTTPProxyToWSGI(app, options)
+    options.set_override("enable_proxy_headers_parsing", True, "oslo_middleware")
     return proxied
 
 
@@ -112,6 +147,10 @@ def _not_from_web_pages(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
 
 def _origins(conf: cfg.ConfigOpts) -> frozenset[str]:
     """The sites whose pages may use the API."""
+    if not is_configured(conf, "cors"):
+        return frozenset()
+    from oslo_middleware import cors
+
     cors.set_defaults(**CORS)
     conf.register_opts(cors.CORS_OPTS, "cors")
     return frozenset(conf.cors.allowed_origin or ())

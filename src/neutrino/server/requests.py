@@ -16,12 +16,15 @@ from multiprocessing.util import Finalize
 from queue import SimpleQueue
 from typing import Any, Final
 
-from oslo_middleware import request_id as words
-
 from neutrino import request_ids
 from neutrino.metrics.catalog import REQUESTS
 
 LOG = logging.getLogger(__name__)
+# Names of oslo.middleware, which is not imported for them: it loads webob and jinja2.
+ID_HEADER: Final = "x-openstack-request-id"
+ID_VARIABLE: Final = "openstack.request_id"  # in the environment
+CALLER_ID_VARIABLE: Final = "openstack.global_request_id"
+CALLER_ID: Final = re.compile(r"req-[a-f0-9]{8}(-[a-f0-9]{4}){3}-[a-f0-9]{12}$")
 Headers = Sequence[tuple[str, str]]
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
 RESOURCE: Final = (
@@ -45,25 +48,24 @@ def observed(app: Wsgi, log_requests: str, behind_proxy: bool = False) -> Wsgi:
 
     `behind_proxy`: the client's address is the one that the proxy has added to X-Forwarded-For.
     """
-    callers = "HTTP_" + words.INBOUND_HEADER.upper().replace("-", "_")
-    form = re.compile(words.ID_FORMAT)
+    callers = "HTTP_" + ID_HEADER.upper().replace("-", "_")
     no_caller = request_ids.CALLER.get()
     lines = _Writer()
 
     def handle(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         began = time.perf_counter()
         name = f"req-{uuid.uuid4()}"
-        environ[words.ENV_REQUEST_ID] = name
+        environ[ID_VARIABLE] = name
         environ[CLIENT] = _client(environ, behind_proxy)
-        if form.match(environ.get(callers, "")):
-            environ[words.GLOBAL_REQ_ID] = environ[callers]
+        if CALLER_ID.match(environ.get(callers, "")):
+            environ[CALLER_ID_VARIABLE] = environ[callers]
         answered = "500"  # if the application raises
         sent: Headers = ()
 
         def start(status: str, headers: Headers, *rest: Any) -> Any:
             nonlocal answered, sent
             answered, sent = status[:3], headers
-            return start_response(status, [*headers, (words.HTTP_RESP_HEADER_REQUEST_ID, name)], *rest)
+            return start_response(status, [*headers, (ID_HEADER, name)], *rest)
 
         token = request_ids.CURRENT.set(name)
         for caller in (request_ids.CALLER, request_ids.CALLER_NAMES):

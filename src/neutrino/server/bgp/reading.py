@@ -45,7 +45,8 @@ _GATEWAYS = (
     )
     .order_by(_rp.router_id, _p.network_id, _al.ip_address)
 )
-_gateway_port, _router_gateway = t.ports.alias("bgp_gateway"), t.router_ports.alias("bgp_router_gateway")
+_gateway_port = t.alias(t.ports, "id", "network_id", name="bgp_gateway")
+_router_gateway = t.router_ports.alias("bgp_router_gateway")
 _WITH_GATEWAY = (
     sa.select(_router_gateway.c.router_id)
     .join(_gateway_port, _gateway_port.c.id == _router_gateway.c.port_id)

@@ -27,7 +27,7 @@ Object = dict[str, Any]
 Condition = sa.ColumnElement[bool]
 FilterRule = Callable[[tuple[Any, ...]], Condition]
 PROJECT = sa.bindparam("viewer_project", type_=sa.String)  # bound by `viewed_by`
-BATCH = 500
+BATCH = 100
 MAX_PREPARED = 64  # statements kept for `show`; real clients use a few combinations of fields
 _decode = msgspec.json.decode
 _EMPTY = {text: msgspec.Raw(text) for text in ("[]", "{}", "null")}  # most JSON columns of most rows
@@ -372,7 +372,9 @@ def among(table: sa.Table, *ids: sa.Select[Any]) -> Condition:
 
 
 def own_ids(table: sa.Table) -> sa.Select[Any]:
-    own = table.alias()  # an alias, so that SQLAlchemy does not correlate it with the outer statement
+    own = t.alias(
+        table, "id", "project_id"
+    )  # an alias, so that SQLAlchemy does not correlate it with the outer statement
     return sa.select(own.c.id).where(own.c.project_id == PROJECT)
 
 

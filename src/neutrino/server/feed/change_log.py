@@ -23,7 +23,7 @@ from neutrino.server.db.compiled import kept
 from neutrino.server.db.session import Database, retried
 
 BATCH: Final = 1000
-CHUNK: Final = 100  # rows per statement that gives positions
+CHUNK: Final = 128  # rows per statement that gives positions
 READING_SHARE: Final = 0.1  # of the time, in the long run
 READING_BURST: Final = 0.06  # seconds of reading before any pause: about ten single changes
 MAX_PAUSE: Final = 0.1  # seconds between two reads
@@ -46,7 +46,7 @@ _OLDEST = sa.select(_c.position, _c.at).where(_c.position.is_not(None)).order_by
 
 @cache
 def _give_to(count: int) -> sa.Update:
-    """Gives so many rows their positions. There are CHUNK such statements, each compiled once."""
+    """Gives so many rows their positions. Compiled once for each power of two: a hundred statements would take 10 MB."""
     ids = [sa.bindparam(f"id_{i}", type_=_c.id.type) for i in range(count)]
     positions = [(key, sa.bindparam(f"position_{i}", type_=_c.position.type)) for i, key in enumerate(ids)]
     unplaced = sa.update(t.changes).where(_c.id.in_(ids), _c.position.is_(None))
@@ -110,9 +110,11 @@ class ChangeLog:
             for start in range(0, len(ids), CHUNK):
                 some = ids[start : start + CHUNK]
                 first = before.position + start + 1
-                values = {f"id_{i}": key for i, key in enumerate(some)}
-                values |= {f"position_{i}": first + i for i in range(len(some))}
-                tx.change(_give_to(len(some)), values, rows=len(some))
+                count = 1 << (len(some) - 1).bit_length()
+                last = len(some) - 1  # the others up to `count` repeat it
+                values = {f"id_{i}": some[min(i, last)] for i in range(count)}
+                values |= {f"position_{i}": first + min(i, last) for i in range(count)}
+                tx.change(_give_to(count), values, rows=len(some))
 
     def after(self, connection: Connection, position: int) -> list[Row]:
         """The rows after a position, at most BATCH."""

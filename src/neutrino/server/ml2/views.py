@@ -52,7 +52,8 @@ def _by_segment(name: str) -> FilterRule:
 
 
 _SHARED = shared_with_viewer(_n.id)
-_other_subnet = t.subnets.alias().c  # an alias, so that SQLAlchemy does not correlate it with the outer statement
+# Aliases, so that SQLAlchemy does not correlate them with the outer statement.
+_other_subnet = t.alias(t.subnets, "id", "network_id", "segment_id").c
 # A network whose subnets belong to segments is routed: its ports do not all reach each other on layer 2.
 _IS_ROUTED = sa.exists(
     sa.select(_other_subnet.id).where(_other_subnet.network_id == _n.id, _other_subnet.segment_id.is_not(None))
@@ -91,7 +92,7 @@ def api_network(network: Object, segments: Sequence[Segment]) -> Object:
 
 
 def _on_networks(network_ids: sa.Select[Any]) -> sa.Select[Any]:
-    subnet = t.subnets.alias()
+    subnet = t.alias(t.subnets, "id", "network_id")
     return sa.select(subnet.c.id).where(subnet.c.network_id.in_(network_ids))
 
 
@@ -189,7 +190,7 @@ def _by_fixed_ip(values: tuple[Any, ...]) -> Condition:
     return _p.id.in_(sa.select(a.port_id).where(*where)) if where else sa.true()
 
 
-_other = t.ports.alias().c  # an alias, so that SQLAlchemy does not correlate it with the outer statement
+_other = t.alias(t.ports, "id", "network_id", "host").c
 
 
 def _by_host(values: tuple[Any, ...]) -> Condition:

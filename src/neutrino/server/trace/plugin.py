@@ -1,20 +1,44 @@
-"""The API of traces: `POST /v2.0/traces`. A trace is answered, not stored."""
+"""The API of traces: `POST /v2.0/traces`. A trace is answered, not stored.
 
+What makes traces is loaded with the first one: it takes more than a megabyte, and most servers never make any.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.trace import TRACE
 from neutrino.server.context import Context
+from neutrino.server.db.session import Database
+from neutrino.server.hosts.registry import Registry
 from neutrino.server.services import ResourcePlugin
-from neutrino.server.trace.tracer import Tracer, Values
+
+if TYPE_CHECKING:
+    from neutrino.server.trace.tracer import Tracer
+
+Values = Mapping[str, Any]
 
 EXTENSIONS = (Extension("trace", "Packet traces", "Why a packet arrives or not, in terms of API objects."),)
 
 
 @dataclass(eq=False)
 class Traces:
-    tracer: Tracer
+    build: Callable[[], Tracer]
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tracer: Tracer | None = None
+
+    @property
+    def tracer(self) -> Tracer:
+        with self._lock:  # one for all threads: it limits how many traces are made at once
+            if self._tracer is None:
+                self._tracer = self.build()
+            return self._tracer
 
     def target(self, context: Context, values: Values) -> dict[str, Any]:
         """The project whose trace it is: a member traces from its own ports, or from outside to its own."""
@@ -24,5 +48,12 @@ class Traces:
         return self.tracer.trace(context, values)
 
 
-def build(tracer: Tracer) -> ResourcePlugin:
+def build(db: Database, registry: Registry, at_once: int) -> ResourcePlugin:
+    def tracer() -> Tracer:
+        from neutrino.server.hosts.queries import HostQueries
+        from neutrino.server.trace.host_ask import HostAsk
+        from neutrino.server.trace.tracer import Tracer
+
+        return Tracer(db, registry, HostAsk(HostQueries(db, registry)), at_once=at_once)
+
     return ResourcePlugin(EXTENSIONS, ((TRACE, Traces(tracer)),))

@@ -14,7 +14,7 @@ from neutrino.server.db.tables.bgp import (
     bgp_speakers,
 )
 from neutrino.server.db.tables.changes import change_head, changes
-from neutrino.server.db.tables.columns import Json, metadata
+from neutrino.server.db.tables.columns import Json, alias, metadata
 from neutrino.server.db.tables.counted import COUNTED, QUOTAS
 from neutrino.server.db.tables.dns import dns_callers, dns_records
 from neutrino.server.db.tables.drivers import journal, network_attributes, port_attributes, subnet_attributes
