@@ -72,7 +72,9 @@ class QuickResult(MySQLResult):  # type: ignore[misc]
         if not connection.use_unicode:
             super()._get_descriptions()
             return
-        found = [_column(data, connection) for data in _column_packets(connection, self.field_count)]
+        encoding, known, found = connection.encoding, _described.get, list[_Column]()
+        for data in _column_packets(connection, self.field_count):
+            found.append(known((data, encoding)) or _describe(data, connection))
         self.fields: list[Any] = []
         self.converters = [(encoding, converter) for _, encoding, converter in found]
         self.description = tuple([description for description, _, _ in found])
@@ -117,14 +119,14 @@ def _column_packets(connection: Any, count: int) -> list[bytes]:
     return found
 
 
-def _column(data: bytes, connection: Any) -> _Column:
-    key = (data, connection.encoding)
-    if key not in _described:
-        if len(_described) >= MAX_DESCRIPTIONS:
-            _described.clear()
-        field = FieldDescriptorPacket(data, connection.encoding)
-        _described[key] = field.description(), _encoding(field, connection), _converter(field, connection)
-    return _described[key]
+def _describe(data: bytes, connection: Any) -> _Column:
+    """A column that is seen for the first time."""
+    if len(_described) >= MAX_DESCRIPTIONS:
+        _described.clear()
+    field = FieldDescriptorPacket(data, connection.encoding)
+    found = field.description(), _encoding(field, connection), _converter(field, connection)
+    _described[data, connection.encoding] = found
+    return found
 
 
 def _encoding(field: Any, connection: Any) -> str | None:
