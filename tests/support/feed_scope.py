@@ -132,7 +132,8 @@ def _tunnels(found: Mapping[str, Any], networks: set[str], host: str) -> dict[Ke
     for port in found["port"].values():
         if port.network_id in networks:
             out |= {("host", other): hosts[other] for other in port.bound.keys() - {host} if other in hosts}
-            if port.forwarding is not None and port.forwarding.host != host:
+            # During a live migration its source has it too.
+            if port.forwarding is not None and (port.forwarding.host != host or port.forwarding.migrates_to):
                 out["forwarding", port.id] = port.forwarding
     return out
 
