@@ -162,13 +162,14 @@ def begin(server: Server) -> None:
     conf = server.conf
     private.close_directory(conf.state_path)
     schema.ensure(server.db, upgrade=conf.database.auto_upgrade)
-    server.db.warm(config.api_threads(conf))
     for plugin in server.service_plugins.values():
         if hasattr(plugin, "begin"):
             plugin.begin()
     replayed = server.core.operations.replay()
     if replayed:
         LOG.warning("replayed %s operations that another process had left unfinished", replayed)
+    server.db.release()  # this thread serves no requests: those that do get its connection
+    server.db.warm(config.api_threads(conf))
     # Random, because every worker sweeps: all at once would compete for the same rows.
     interval = conf.agent_down_time * (0.4 + 0.2 * random.random())
     tasks = {"rows of ended processes": ProcessSweep(server.db).sweep}

@@ -73,6 +73,10 @@ class Database:
         """A connection for reading, in autocommit: each statement sees what is committed, and no lock is held."""
         return _Read(self._connect_to_read, self._threads, self._outage)
 
+    def release(self) -> None:
+        """Return this thread's connection for reading to the pool, as it is not going to read any more, or not for long."""
+        self._threads.kept = None
+
     def _connect_to_read(self) -> Connection:
         return self._prepare_read(self._reads.connect())
 

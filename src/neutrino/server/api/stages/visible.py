@@ -20,7 +20,7 @@ Object = dict[str, Any]
 BATCH = 100  # objects in memory at once; with 500, a list of 5,000 ports leaves 5 MB more in a worker
 # Filters that have another name than the attribute that they look at.
 FILTERED_ATTRIBUTES = {"tags-any": "tags", "not-tags": "tags", "not-tags-any": "tags", "changed_since": "updated_at"}
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+_encode_into = msgspec.json.Encoder(enc_hook=str).encode_into
 
 # --- attributes -------------------------------------------------------------------------------------------------------
 
@@ -102,9 +102,11 @@ def in_batches(objects: Iterator[Object]) -> Iterator[list[Object]]:
 def encode_list(collection: str, batches: Iterable[Sequence[Object]]) -> deque[bytes]:
     """A whole list as JSON, in parts. A batch is encoded before the next one is read: memory holds one batch of objects."""
     parts = deque([b'{"%b":[' % collection.encode()])
+    buffer = bytearray()  # one for all batches: a part is copied once
     for batch in batches:
-        encoded = _encode(batch)[1:-1]
-        if encoded:
-            parts.append(b"," + encoded if len(parts) > 1 else encoded)
+        _encode_into(batch, buffer)
+        if len(buffer) > len(b"[]"):
+            buffer[:1] = b","
+            parts.append(bytes(memoryview(buffer)[1 if len(parts) == 1 else 0 : -1]))
     parts.append(b"]}")
     return parts
