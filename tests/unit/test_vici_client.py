@@ -1,4 +1,4 @@
-"""The connection to charon: an answer belongs to the command that asked for it, also if nobody waits for it any more."""
+"""The connection to charon: an answer belongs to its own command, also if that command was cancelled meanwhile."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ class PacketLogger:
     packets: PacketIns
     path: str | None = None  # of the file; None: the agent's log
     bridged: Nflog | None = None  # packets of hybrid ports
-    arrived: Callable[[PacketIn], None] = lambda _: None  # told of the first packets of instances that migrate to here
+    # Called with the first packets of instances that migrate to this host.
+    arrived: Callable[[PacketIn], None] = lambda _: None
 
     def __post_init__(self) -> None:
         self._output = logging.getLogger(NETWORK_LOG)
