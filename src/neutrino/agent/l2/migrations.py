@@ -5,9 +5,9 @@ are not delivered: as long as the instance runs on the source, they would queue 
 Its first packet, QEMU's announcement, says that it runs here now. From then on the port is wired as one with an active
 binding, before Nova's request to activate it has reached the server.
 
-A port whose binding was active here before has been left by its instance, and must not talk. None of this outlives the agent:
-after a restart a port that was left waits again until its binding is deleted, and the next packet of an instance that has
-arrived says so once more.
+A port whose binding was active here before has been left by its instance, and must not talk. None of this outlives the
+agent: after a restart a port that was left waits again until its binding is deleted, and the next packet of an instance
+that has arrived says so once more.
 """
 
 from collections.abc import Mapping
