@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from neutrino.model.agents import DHCP
 from neutrino.server.main import Server
+from neutrino.server.scheduling.loads import Loads
 from tests.api.agents import report, switch
 from tests.api.client import Api
 from tests.api.dhcp import dhcp_ports
@@ -69,3 +71,22 @@ def test_failover_is_to_a_host_that_can_carry_the_network(fresh: Fresh) -> None:
     assert ("b2", "ovs") in places(api, network)
     server.scheduler.reschedule_dead()
     assert places(api, network) == [("b2", "ovs")]
+
+
+@pytest.mark.every_database
+def test_networks_are_spread_without_being_counted(fresh: Fresh) -> None:
+    """In a large cloud agents' networks are counted every few seconds only; a burst of new ones is spread all the same."""
+    server, api = fresh
+    for host in ("a1", "a2", "a3"):
+        bridged(server, host, "physnet1")
+    server.scheduler.loads = Loads(most=0, clock=lambda: 1.0)
+    placed = []
+    for number in range(7):
+        network = api.network(**PHYSICAL)
+        api.subnet(network, "10.0.0.0/24")
+        placed += [host for host, _ in places(api, network)]
+        assert (server.scheduler.loads.kept() is None) == (number == 0), "counted as soon as there is one"
+    assert sorted(Counter(placed).values()) == [2, 2, 3]
+    counts = server.scheduler.loads.kept()
+    assert counts is not None
+    assert sorted(counts.values()) == [2, 2, 3]

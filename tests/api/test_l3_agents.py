@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from neutrino.cli.database import verify
 from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.server.main import Server
+from neutrino.server.scheduling.loads import Loads
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
 from tests.api.l3 import agents_of, attach, detach, gateway, inside, l3_agent, outside, ports_of
@@ -61,6 +63,20 @@ def test_the_agent_with_the_fewest_routers(cloud: Any) -> None:
     external = outside(admin, "172.24.0.0/16")
     routers = [admin.make("router", external_gateway_info=gateway(external)) for _ in range(4)]
     assert sorted(agents_of(admin, router)[0] for router in routers) == ["h1", "h1", "h2", "h2"]
+
+
+@pytest.mark.every_database
+def test_routers_are_spread_without_being_counted(cloud: Any) -> None:
+    """In a large cloud agents' routers are counted every few seconds only; a burst of new ones is spread all the same."""
+    server, admin = cloud()
+    for host in ("h1", "h2"):
+        l3_agent(server, host)
+    scheduler = server.service_plugins["router"].scheduler
+    scheduler.loads = Loads(most=0, clock=lambda: 1.0)
+    external = outside(admin, "172.24.0.0/16")
+    routers = [admin.make("router", external_gateway_info=gateway(external)) for _ in range(5)]
+    assert sorted(Counter(agents_of(admin, router)[0] for router in routers).values()) == [2, 3]
+    assert sorted(scheduler.loads.kept().values()) == [2, 3]
 
 
 def test_by_chance(cloud: Any) -> None:

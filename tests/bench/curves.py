@@ -1,9 +1,10 @@
-"""Growth curves: the cost of operations against the number of ports, hosts, group members, rules, routers, floating IPs.
+"""Growth curves: the cost of operations against the number of objects of a kind, of hosts and of group members.
 
   python -m tests.bench.curves [--quick] [--database sqlite] [--images docs/images] [--out docs/benchmarks-growth.json]
 
-The API is measured on one server, medians of sequential requests: after each step a dimension is ten times as large. The
-feed is measured by processor time of its fan-out (`curves_feed.py`). Writes a chart per dimension, and prints a table.
+The API is measured on one server, medians of sequential requests: after each step a dimension is ten times as large.
+Networks and routers are scheduled to agents, which are registered and never connect. The feed is measured by processor
+time of its fan-out (`curves_feed.py`). Writes a chart per dimension, and prints a table.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from neutrino.model.agents import AGENT_MODE, DHCP, DHCP_PORT_BY_SERVER, L3, OVS, AgentState
+from neutrino.server.db.session import Database
+from neutrino.server.hosts.registry import Registry
 from tests.bench import curves_feed, databases
 from tests.bench.chart import chart
 from tests.bench.client import Client, LoadError, Target
@@ -29,6 +33,7 @@ from tests.bench.workbench import progress
 SECONDS = 1200.0
 BULK = 100
 REPEATS = 15
+AGENT_HOSTS = 5
 NEGLIGIBLE_MS = 0.02
 HOSTS, MEMBERS = "hosts", "group members"  # dimensions of the feed
 Curves = dict[str, dict[str, list[tuple[float, float]]]]  # dimension → operation → (number, milliseconds)
@@ -38,13 +43,14 @@ Curves = dict[str, dict[str, list[tuple[float, float]]]]  # dimension → operat
 class Steps:
     ports: tuple[int, ...] = (100, 1_000, 10_000, 50_000)
     rules: tuple[int, ...] = (10, 100, 1_000)
+    networks: tuple[int, ...] = (100, 1_000, 5_000)
     routers: tuple[int, ...] = (10, 100, 1_000)
     floating_ips: tuple[int, ...] = (10, 100, 1_000)
     hosts: tuple[int, ...] = (50, 500, 1_000, 5_000)
     members: tuple[int, ...] = (100, 1_000, 10_000)
 
 
-QUICK = Steps((100, 500), (10, 50), (10, 30), (10, 30), (50, 200), (100, 500))
+QUICK = Steps((100, 500), (10, 50), (10, 50), (10, 30), (10, 30), (50, 200), (100, 500))
 
 
 @dataclass
@@ -118,6 +124,31 @@ class Growth:
         self.client.delete(f"/security-group-rules/{reply.item()['id']}")
         return reply.millis
 
+    def networks(self, steps: Iterable[int]) -> None:
+        """Networks with a DHCP subnet, each on DHCP agents."""
+        made: list[str] = []
+        for number in steps:
+            progress(f"{number} networks")
+            while len(made) < number:
+                several = [{"name": f"n{index}"} for index in range(len(made), min(len(made) + BULK, number))]
+                found = [str(one["id"]) for one in self.client.post("/networks", {"networks": several}).items()]
+                subnets = [{"network_id": key, "ip_version": 4, "cidr": "10.1.0.0/24"} for key in found]
+                self.client.post("/subnets", {"subnets": subnets})
+                made += found
+            last = made[-1]
+            self.note("networks", number, "create", self._made_and_deleted, "network", {})
+            self.note("networks", number, "create subnet, which schedules the network", self._subnet)
+            self.note("networks", number, "show", self._get, f"/networks/{last}")
+            self.note("networks", number, "list 100", self._get, "/networks?limit=100")
+            self.note("networks", number, "create port", self._made_and_deleted, "port", {"network_id": last})
+
+    def _subnet(self) -> float:
+        network = str(self.make("network")["id"])
+        subnet = {"network_id": network, "ip_version": 4, "cidr": "10.2.0.0/24"}
+        reply = self.client.post("/subnets", {"subnet": subnet})
+        self.client.delete(f"/networks/{network}")
+        return reply.millis
+
     def routers(self, steps: Iterable[int]) -> None:
         """Routers with a gateway, each."""
         external, _ = self.network("10.8.0.0/14", **{"router:external": True})
@@ -164,6 +195,28 @@ class Growth:
         return reply.millis
 
 
+def register_agents(connection: str) -> None:
+    """Agents of some hosts, alive for a day without reporting again."""
+    db = Database(connection)
+    registry = Registry(db, clock=lambda: time.time() + 24 * 3600)
+    try:
+        for number in range(AGENT_HOSTS):
+            switch = {"tunnel_types": ["vxlan"], "tunneling_ip": f"192.0.2.{number + 1}", "bridge_mappings": {}}
+            kinds: dict[str, dict[str, Any]] = {
+                OVS: switch,
+                DHCP: {DHCP_PORT_BY_SERVER: True},
+                L3: {AGENT_MODE: "legacy"},
+            }
+            registry.report_all(
+                [
+                    AgentState(kind, kind, f"host{number}", "topic", configurations=configurations, start_flag=True)
+                    for kind, configurations in kinds.items()
+                ]
+            )
+    finally:
+        db.close()
+
+
 def _rule(group: str, number: int) -> dict[str, Any]:
     ports = {"port_range_min": number + 1, "port_range_max": number + 1}
     return {"security_group_id": group, "direction": "ingress", "protocol": "tcp", "ethertype": "IPv4", **ports}
@@ -188,6 +241,8 @@ def measure(database: str, steps: Steps) -> Curves:
         growth = Growth(Client(Target(server.url, headers, time.monotonic() + SECONDS)))
         growth.ports(steps.ports)
         growth.rules(steps.rules)
+        register_agents(connection)  # not before: ports on a network with DHCP agents are created differently
+        growth.networks(steps.networks)
         growth.routers(steps.routers)
         growth.floating_ips(steps.floating_ips)
         growth.client.close()

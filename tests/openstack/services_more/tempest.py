@@ -163,6 +163,7 @@ def render(cloud: Cloud, directory: Path) -> str:
                 "resize": "true",
                 "cold_migration": "true",
                 "live_migration": "true",
+                "block_migration_for_live_migration": "true",  # the hosts share no storage
                 "suspend": "false",  # not tried with emulated machines
                 "vnc_console": "false",
                 "shelve": "false",

@@ -1,7 +1,8 @@
 """The scheduler of BGP speakers: a speaker gets one agent, and an agent serves one speaker at most, as in Neutron."""
 
 import logging
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +15,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists, update_row
 from neutrino.server.db.session import retried
 from neutrino.server.hosts.registry import Report
+from neutrino.server.scheduling.loads import Loads
 from neutrino.server.scheduling.placements import PlacementTable, choose
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange
 
@@ -27,6 +29,8 @@ SPEAKER_PLACEMENTS = PlacementTable(
 @dataclass(eq=False)
 class BgpScheduler(AgentScheduler):
     placements = SPEAKER_PLACEMENTS
+    # Always exact, for an agent has at most one speaker.
+    loads: Loads = field(default_factory=lambda: Loads(most=math.inf), init=False)
 
     def schedule(self, speaker_id: str) -> None:
         """Give a new speaker an agent, if one is free; else the next one that reports takes it."""
@@ -37,7 +41,8 @@ class BgpScheduler(AgentScheduler):
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
         with self.db.read() as connection:
             speaker = SPEAKERS.get(connection, object_id, more=("revision_number",))
-            agents, hosted = SPEAKER_PLACEMENTS.candidates(connection, self.registry.cutoff(), object_id)
+            found = self.candidates(connection, object_id)
+            agents, hosted = found.candidates, found.hosted
             staying, leaving = hosted - set(change.leave), hosted & set(change.leave)
             joining = list(change.join)
             for agent in agents:
@@ -70,7 +75,7 @@ class BgpScheduler(AgentScheduler):
         without = sa.select(_s.id).where(SPEAKER_PLACEMENTS.serving == 0).order_by(_s.id)
         with self.db.read() as connection:
             speakers = list(connection.execute(without, {"cutoff": self.registry.cutoff()}).scalars())
-            agents, _ = SPEAKER_PLACEMENTS.candidates(connection, self.registry.cutoff())
+            agents = self.candidates(connection).candidates
         if not any(agent.host == host and agent.serves and agent.load == 0 for agent in agents):
             return 0
         moves = (self._try_place(speaker, PlacementChange(fill=True)) for speaker in speakers)

@@ -23,7 +23,6 @@ from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, encode, exists
-from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.dhcp.ports import DhcpPorts, reading_agents
@@ -39,7 +38,6 @@ BATCH = 50  # networks placed in one transaction, each with its port
 SETTLE_ROUNDS = 5  # of `settle`: a network that keeps changing is settled by the requests that change it
 _a, _b, _n, _s = t.agents.c, t.network_dhcp_agents.c, t.networks.c, t.subnets.c
 _HAS_DHCP = sa.exists().where(_s.network_id == _n.id, _s.enable_dhcp)
-_NETWORK = sa.select(_n.revision_number, _n.availability_zone_hints).where(_n.id == sa.bindparam("network"))
 
 
 @dataclass(eq=False)
@@ -93,15 +91,15 @@ class DhcpScheduler(AgentScheduler):
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
         fill = change.fill and self.options.automatic
         with self.db.read() as connection:
-            candidates, hosted = NETWORKS.candidates(connection, self.registry.cutoff(), object_id)
-            network = connection.execute(_NETWORK, {"network": object_id}).first() if candidates else None
-            if network is None:  # deleted meanwhile, or no agent has ever reported
+            agents = self.candidates(connection, object_id)
+            candidates, hosted = agents.candidates, agents.hosted
+            if agents.hints is None:  # deleted meanwhile, or no agent has ever reported
                 return None
             if hosted.intersection(change.join):
                 raise errors.NetworkHostedByDHCPAgent(network_id=object_id, agent_id=change.join[0])
             joining, leaving = list(change.join), sorted(hosted.intersection(change.leave))
             if fill:
-                zones = msgspec.json.decode(network.availability_zone_hints) or self.options.default_zones
+                zones = agents.hints or self.options.default_zones
                 segments = read_segment_hosts(connection, object_id, [c.host for c in candidates])
                 joining, steps = self._choose(connection, object_id, candidates, zones, hosted, leaving, segments)
                 too_few = segments.lacking(candidates, self.options.agents_per_object, hosted) > len(joining)
@@ -118,6 +116,7 @@ class DhcpScheduler(AgentScheduler):
                 raise Stale
             for agent_id in joining:
                 self._insert(tx, [object_id], agent_id, if_lacking=fill)
+            tx.after_commit(self.loads.placed, joining)
             if joining or leaving:
                 tx.record("network", object_id)
         if steps and fill:  # a subnet may have changed meanwhile
@@ -171,7 +170,8 @@ class DhcpScheduler(AgentScheduler):
         """Whether the agent can serve a segment of a routed network that has too few agents; True if it is not routed."""
         if not has_dhcp_segments(connection, network_id):
             return True
-        candidates, hosted = NETWORKS.candidates(connection, self.registry.cutoff(), network_id)
+        agents = self.candidates(connection, network_id)
+        candidates, hosted = agents.candidates, agents.hosted
         segments = read_segment_hosts(connection, network_id, [c.host for c in candidates])
         wanted = self.options.agents_per_object
         return any(
@@ -292,6 +292,7 @@ class DhcpScheduler(AgentScheduler):
                 self._insert(tx, [row.id for row, _ in taken], agent_id, if_lacking=True)
                 for row, _ in taken:
                     tx.record("network", row.id)
+                tx.after_commit(self.loads.placed, [agent_id] * len(taken))
             for row, steps in taken:
                 if steps:
                     self.settle(row.id)
@@ -311,6 +312,6 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
     core.subnets.prepare_reads.append(reading_agents)
     core.subnets.prepare_hooks.append(lambda connection, key, subnets: ports.steps(connection, key, subnets=subnets))
     core.subnets.commit_hooks.append(scheduler.committed)
-    core.subnets.commit_reads += (NETWORKS.reading_candidates, lambda key: Read(_NETWORK, {"network": key}))
+    core.subnets.commit_reads.append(scheduler.reading_candidates)
     core.ports.commit_hooks.append(scheduler.port_changed)
     return scheduler

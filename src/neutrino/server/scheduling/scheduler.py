@@ -18,10 +18,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from sqlalchemy.engine import Connection
+
 from neutrino.server import errors
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
-from neutrino.server.scheduling.placements import PlacementTable
+from neutrino.server.scheduling.loads import Loads
+from neutrino.server.scheduling.placements import Agents, PlacementTable
 
 LOG = logging.getLogger(__name__)
 
@@ -60,6 +64,15 @@ class AgentScheduler(ABC):
     db: Database
     registry: Registry
     options: SchedulingOptions
+    loads: Loads = field(default_factory=Loads, init=False)
+
+    def candidates(self, connection: Connection, object_id: str = "") -> Agents:
+        """All agents that objects can be placed on, and which of them serve this one."""
+        return self.placements.candidates(connection, self.registry.cutoff(), self.loads, object_id)
+
+    def reading_candidates(self, object_id: str = "") -> Read:
+        """What `candidates` will read."""
+        return self.placements.reading_candidates(self.loads.kept() is None, object_id)
 
     @abstractmethod
     def place(self, object_id: str, change: PlacementChange) -> Move | None:

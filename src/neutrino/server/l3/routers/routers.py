@@ -89,7 +89,7 @@ class Routers:
         if not values or "external_gateway_info" in values or "subnet_id" in values or "port_id" in values:
             yield reading_ports(key)
             yield reading_agents(key)
-            yield PLACEMENTS.reading_candidates()
+            yield self.scheduler.reading_candidates()
         if is_uuid(network_id):
             networks = self.ports.networks.view
             yield networks.reading(network_id, context.project_id, everyone=context.is_admin)

@@ -21,6 +21,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, update_row
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import retried
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import Report, check_agent
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
@@ -76,7 +77,7 @@ class L3Scheduler(AgentScheduler):
 
     def _keep_fitting(self, connection: Connection, router: Object, current: tuple[RouterAgent, ...]) -> Assignment:
         """The agents that can keep a router of another kind. They get it as if it were new: HA ports are another kind's."""
-        able = {agent.id for agent in self._candidates(connection) if fits(agent, router)}
+        able = {agent.id for agent in self.candidates(connection).candidates if fits(agent, router)}
         # The active agent first: if the router is not HA any more it stays on the host that forwards its traffic now.
         fitting = sorted((a for a in current if a.agent_id in able), key=lambda a: a.ha_state != ACTIVE)
         staying = fitting if router["ha"] else fitting[:1]
@@ -89,7 +90,7 @@ class L3Scheduler(AgentScheduler):
         self, connection: Connection, router: Object, current: tuple[RouterAgent, ...], barred: Collection[str] = ()
     ) -> Assignment:
         """Add the agents that the router lacks, but none that is `barred`."""
-        candidates = self._candidates(connection)
+        candidates = self.candidates(connection).candidates
         chosen = l3.choose_agents(
             [agent for agent in candidates if agent.id not in barred],
             router,
@@ -99,10 +100,17 @@ class L3Scheduler(AgentScheduler):
             self.driver,
         )
         agents = (*current, *(RouterAgent(a.id, a.host) for a in chosen))
-        return Assignment(agents, _join(router["id"], chosen), candidates)
+        return Assignment(agents, self._join(router["id"], chosen), candidates)
 
-    def _candidates(self, connection: Connection) -> list[Candidate]:
-        return ROUTERS.candidates(connection, self.registry.cutoff())[0]
+    def _join(self, router_id: str, agents: Sequence[Candidate]) -> Writes:
+        """Write the placements of a router on these agents."""
+        ids = [agent.id for agent in agents]
+
+        def write(tx: Transaction) -> None:
+            tx.insert(t.router_l3_agents, [{"router_id": router_id, "agent_id": key} for key in ids])
+            tx.after_commit(self.loads.placed, ids)
+
+        return (PendingWrite(NO_EVENT, write),) if ids else ()
 
     def commit(self, router: Object, writes: Writes, assigned: Assignment | None = None) -> None:
         """Write a change of a router's ports and agents, on the condition that the router is as it was read.
@@ -132,10 +140,10 @@ class L3Scheduler(AgentScheduler):
             # Agents, ports and revision are read together, and the write is conditional on the revision: the plan of
             # ports is never written for other agents than it was made for.
             staying = tuple(agent for agent in before if agent.agent_id not in change.leave)
-            joining = [a for a in self._candidates(connection) if a.id in change.join] if change.join else []
+            joining = [a for a in self.candidates(connection).candidates if a.id in change.join] if change.join else []
             agents = (*staying, *(RouterAgent(agent.id, agent.host) for agent in joining))
             writes = _leave(object_id, {a.agent_id for a in before}.intersection(change.leave))
-            writes += _join(object_id, joining)
+            writes += self._join(object_id, joining)
             if change.fill and needs_agent(router, has_interface=any(port.is_interface for port in ports)):
                 added = self._add_lacking(connection, router, agents, change.leave)
                 agents, writes = added.agents, writes + added.writes
@@ -181,7 +189,7 @@ class L3Scheduler(AgentScheduler):
         """What `_why_down` will read."""
         return (
             router_view.VIEW.reading(router_id),
-            ROUTERS.reading_candidates(),
+            self.reading_candidates(),
             reading_agents(router_id),
             reading_ports(router_id),
         )
@@ -194,7 +202,7 @@ class L3Scheduler(AgentScheduler):
             return ""
         has_agent = bool(read_agents(connection, router_id))
         has_interface = any(port.is_interface for port in read_ports(connection, router_id))
-        candidates = self._candidates(connection)
+        candidates = self.candidates(connection).candidates
         return self._reason(router, candidates, has_agent=has_agent, has_interface=has_interface)
 
     def _reason(
@@ -220,7 +228,7 @@ class L3Scheduler(AgentScheduler):
 
     def auto_schedule(self, host: str) -> int:
         with self.db.read() as connection:
-            agent = next((a for a in self._candidates(connection) if a.host == host), None)
+            agent = next((a for a in self.candidates(connection).candidates if a.host == host), None)
             if agent is None or not agent.serves or not self.options.automatic:
                 return 0
             routers = self._lacking(connection)
@@ -253,7 +261,7 @@ class L3Scheduler(AgentScheduler):
 
     def add(self, agent_id: str, object_id: str) -> None:
         with self.db.read() as connection:
-            agent = next((a for a in self._candidates(connection) if a.id == agent_id), None)
+            agent = next((a for a in self.candidates(connection).candidates if a.id == agent_id), None)
             if agent is None:
                 check_agent(connection, agent_id)
             router = router_view.VIEW.get(connection, object_id)
@@ -307,12 +315,6 @@ class L3Scheduler(AgentScheduler):
                 tx.write(others.values(ha_state=STANDBY))
             tx.record("router", router_id)  # all its hosts get the new active host
         return True
-
-
-def _join(router_id: str, agents: Sequence[Candidate]) -> Writes:
-    """Write the placements of a router on these agents."""
-    rows = [{"router_id": router_id, "agent_id": agent.id} for agent in agents]
-    return (PendingWrite(NO_EVENT, lambda tx: tx.insert(t.router_l3_agents, rows)),) if rows else ()
 
 
 def _leave(router_id: str, agent_ids: Collection[str]) -> Writes:

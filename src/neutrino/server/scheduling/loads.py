@@ -1,0 +1,38 @@
+"""How many objects each agent serves, which the schedulers balance.
+
+Counting reads every placement: with 10,000 networks that takes longer than all else of a request. Therefore counts are
+exact while there are few placements, and kept for some seconds when there are many. What this process places meanwhile is
+added, so that a burst of requests is spread as well; what others place, or delete, is seen with the next count.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+COUNTED: Final = 1000  # placements that are counted with each request
+KEPT_SECONDS: Final = 10.0
+
+
+@dataclass(eq=False)
+class Loads:
+    """Counts by the id of the agent, for one kind of placement."""
+
+    most: float = COUNTED
+    clock: Callable[[], float] = time.monotonic
+    _counts: Counter[str] = field(default_factory=Counter, init=False)
+    _until: float = field(default=0.0, init=False)
+
+    def kept(self) -> Mapping[str, int] | None:
+        """The counts, unless they have to be read."""
+        return self._counts if self.clock() < self._until else None
+
+    def read(self, counts: Mapping[str, int]) -> None:
+        """Keep what has been read, if it is too much to be read with each request."""
+        if sum(counts.values()) > self.most:
+            self._counts, self._until = Counter(counts), self.clock() + KEPT_SECONDS
+
+    def placed(self, agent_ids: Iterable[str]) -> None:
+        """These agents get one object more."""
+        self._counts.update(agent_ids)
