@@ -20,10 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from neutrino.model.agents import AGENT_MODE, DHCP, DHCP_PORT_BY_SERVER, L3, OVS, AgentState
-from neutrino.server.db.session import Database
-from neutrino.server.hosts.registry import Registry
-from tests.bench import curves_feed, databases
+from tests.bench import agents, curves_feed, databases
 from tests.bench.chart import chart
 from tests.bench.client import Client, LoadError, Target
 from tests.bench.machine import machine
@@ -33,7 +30,6 @@ from tests.bench.workbench import progress
 SECONDS = 1200.0
 BULK = 100
 REPEATS = 15
-AGENT_HOSTS = 5
 NEGLIGIBLE_MS = 0.02
 HOSTS, MEMBERS = "hosts", "group members"  # dimensions of the feed
 Curves = dict[str, dict[str, list[tuple[float, float]]]]  # dimension → operation → (number, milliseconds)
@@ -195,28 +191,6 @@ class Growth:
         return reply.millis
 
 
-def register_agents(connection: str) -> None:
-    """Agents of some hosts, alive for a day without reporting again."""
-    db = Database(connection)
-    registry = Registry(db, clock=lambda: time.time() + 24 * 3600)
-    try:
-        for number in range(AGENT_HOSTS):
-            switch = {"tunnel_types": ["vxlan"], "tunneling_ip": f"192.0.2.{number + 1}", "bridge_mappings": {}}
-            kinds: dict[str, dict[str, Any]] = {
-                OVS: switch,
-                DHCP: {DHCP_PORT_BY_SERVER: True},
-                L3: {AGENT_MODE: "legacy"},
-            }
-            registry.report_all(
-                [
-                    AgentState(kind, kind, f"host{number}", "topic", configurations=configurations, start_flag=True)
-                    for kind, configurations in kinds.items()
-                ]
-            )
-    finally:
-        db.close()
-
-
 def _rule(group: str, number: int) -> dict[str, Any]:
     ports = {"port_range_min": number + 1, "port_range_max": number + 1}
     return {"security_group_id": group, "direction": "ingress", "protocol": "tcp", "ethertype": "IPv4", **ports}
@@ -241,7 +215,7 @@ def measure(database: str, steps: Steps) -> Curves:
         growth = Growth(Client(Target(server.url, headers, time.monotonic() + SECONDS)))
         growth.ports(steps.ports)
         growth.rules(steps.rules)
-        register_agents(connection)  # not before: ports on a network with DHCP agents are created differently
+        agents.register(connection)  # not before: ports on a network with DHCP agents are created differently
         growth.networks(steps.networks)
         growth.routers(steps.routers)
         growth.floating_ips(steps.floating_ips)

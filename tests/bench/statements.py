@@ -1,11 +1,13 @@
 """Round trips, statements and processor time of each operation on a database server.
 
   python -m tests.bench.statements [--database postgresql|mariadb] [--command .../neutrino] [--repeats N] [--show NAME]
+                                   [--agents]
 
 The server's connections go through a proxy, which counts: so the figures are those of the real drivers, and another
 checkout is measured with --command. Counts are medians over the requests, which leaves out what other processes (the
 feed) send now and then; processor time is the mean, of all processes of the server and of the database. `--show` prints
-the statements of one operation's last request.
+the statements of one operation's last request. With `--agents` networks and routers are scheduled to agents, and ports
+wait for their DHCP agents.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tests.bench import databases, memory, server
+from tests.bench import agents, databases, memory, server
 from tests.bench.client import Client, Target
 from tests.bench.observed_connections import Decoder, MariaDecoder, Observed, PostgresDecoder, observed
 from tests.bench.operations import HEADERS, OPERATIONS, Ids, prepare
@@ -120,6 +122,7 @@ def main() -> int:
     parser.add_argument("--command", type=Path, help="the neutrino command of another checkout")
     parser.add_argument("--repeats", type=int, default=30, help="requests per operation")
     parser.add_argument("--show", choices=[*OPERATIONS, "all"], help="print the statements of this operation")
+    parser.add_argument("--agents", action="store_true", help="with agents that networks and routers are scheduled to")
     args = parser.parse_args()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -131,6 +134,8 @@ def main() -> int:
         running = stack.enter_context(server.running(through, directory, args.command))
         client = Client(Target(running.url, HEADERS, time.monotonic() + _SECONDS))
         stack.callback(client.close)
+        if args.agents:
+            agents.register(url.render_as_string(hide_password=False))
         pids = [running.pid], database.pids
         costs = measure(client, counts, pids, args.repeats, args.show)
     print(table(costs))
