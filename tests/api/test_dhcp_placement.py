@@ -13,6 +13,7 @@ from neutrino.server.scheduling.loads import Loads
 from tests.api.agents import report, switch
 from tests.api.client import Api
 from tests.api.dhcp import dhcp_ports
+from tests.api.races import before_next_write
 
 Fresh = tuple[Server, Api]
 PHYSICAL = {"provider__network_type": "vlan", "provider__physical_network": "physnet1"}
@@ -81,12 +82,78 @@ def test_networks_are_spread_without_being_counted(fresh: Fresh) -> None:
         bridged(server, host, "physnet1")
     server.scheduler.loads = Loads(most=0, clock=lambda: 1.0)
     placed = []
-    for number in range(7):
+    for _ in range(7):
         network = api.network(**PHYSICAL)
         api.subnet(network, "10.0.0.0/24")
         placed += [host for host, _ in places(api, network)]
-        assert (server.scheduler.loads.kept() is None) == (number == 0), "counted as soon as there is one"
+        assert server.scheduler.loads.kept() is not None, "counted with the first one"
     assert sorted(Counter(placed).values()) == [2, 2, 3]
     counts = server.scheduler.loads.kept()
     assert counts is not None
     assert sorted(counts.values()) == [2, 2, 3]
+
+
+# --- in the transaction of the subnet ---------------------------------------------------------------------------------
+
+
+@pytest.mark.every_database
+def test_a_network_is_placed_with_its_first_subnet(fresh: Fresh) -> None:
+    """In the subnet's own transaction: no step after it could fail and leave the network without DHCP."""
+    server, api = fresh
+    bridged(server, "b1", "physnet1")
+    server.core.subnets.commit_hooks.clear()
+    network = api.network(**PHYSICAL)
+    api.subnet(network, "10.0.0.0/24", enable_dhcp=False)
+    assert places(api, network) == []
+    later = api.subnet(network, "10.0.1.0/24")
+    assert places(api, network) == [("b1", "ovs")]
+    (port,) = dhcp_ports(api, network)
+    assert [fixed["subnet_id"] for fixed in port["fixed_ips"]] == [later["id"]]
+
+
+@pytest.mark.every_database
+def test_a_subnet_that_gets_dhcp_places_its_network(fresh: Fresh) -> None:
+    server, api = fresh
+    bridged(server, "b1", "physnet1")
+    server.core.subnets.commit_hooks.clear()
+    network = api.network(**PHYSICAL)
+    subnet = api.subnet(network, "10.0.0.0/24", enable_dhcp=False)
+    api.put(f"/subnets/{subnet['id']}", {"subnet": {"enable_dhcp": True}}).expect(200)
+    assert places(api, network) == [("b1", "ovs")]
+
+
+@pytest.mark.every_database
+def test_an_agent_that_reports_meanwhile_serves_the_network(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its report does not see the subnet, and the subnet's request has not seen it: it is found after the commit."""
+    server, api = fresh
+    network = api.network(**PHYSICAL)
+    before_next_write(server, monkeypatch, lambda: bridged(server, "b1", "physnet1"))
+    api.subnet(network, "10.0.0.0/24")
+    assert places(api, network) == [("b1", "ovs")]
+
+
+@pytest.mark.every_database
+def test_a_network_that_is_placed_meanwhile_gets_no_second_agent(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, api = fresh
+    ids = [bridged(server, host, "physnet1") for host in ("b1", "b2")]
+    network = api.network(**PHYSICAL)
+    chosen = max(ids)  # not the one that the request chooses
+    path = f"/agents/{chosen}/dhcp-networks"
+    before_next_write(server, monkeypatch, lambda: api.post(path, {"network_id": network["id"]}).expect(201))
+    api.subnet(network, "10.0.0.0/24")
+    assert places(api, network) == [("b1" if chosen == ids[0] else "b2", "ovs")]
+    agents = api.get(f"/networks/{network['id']}/dhcp-agents").expect(200).body["agents"]
+    assert [agent["id"] for agent in agents] == [chosen]
+
+
+@pytest.mark.every_database
+def test_another_subnet_that_gets_dhcp_meanwhile(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, api = fresh
+    bridged(server, "b1", "physnet1")
+    network = api.network(**PHYSICAL)
+    first = api.subnet(network, "10.0.0.0/24", enable_dhcp=False)
+    enabled = {"subnet": {"enable_dhcp": True}}
+    before_next_write(server, monkeypatch, lambda: api.put(f"/subnets/{first['id']}", enabled).expect(200))
+    second = api.subnet(network, "10.0.1.0/24")
+    (port,) = dhcp_ports(api, network)
+    assert {fixed["subnet_id"] for fixed in port["fixed_ips"]} == {first["id"], second["id"]}

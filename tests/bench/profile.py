@@ -1,6 +1,6 @@
 """Processor time of the server for each operation, in one process without HTTP; and what functions take of it.
 
-  python -m tests.bench.profile [--database sqlite|postgresql|mariadb] [--repeats N] [--show OPERATION]
+  python -m tests.bench.profile [--database sqlite|postgresql|mariadb] [--repeats N] [--show OPERATION] [--agents]
   python -m tests.bench.profile --old ../before/src      # two checkouts, request by request
 
 Times are of the processor, so load from outside disturbs them less than times of a clock; they include the thread that
@@ -29,7 +29,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from tests.bench import databases, server
+from tests.bench import agents, databases, server
 from tests.bench.client import Client, LoadError, Reply, Target
 from tests.bench.operations import HEADERS, OPERATIONS, Ids, prepare
 from tests.bench.workbench import progress
@@ -90,8 +90,8 @@ def _environ(method: str, path: str, body: Any, target: Target) -> dict[str, Any
 
 
 @contextmanager
-def application(database: str) -> Iterator[Client]:
-    """A client of the application on an empty database, in this process."""
+def application(database: str, *, with_agents: bool) -> Iterator[Client]:
+    """A client of the application on an empty database, or one with agents alone, in this process."""
     from neutrino.server import config, main  # not needed by the process that compares two checkouts
 
     with tempfile.TemporaryDirectory() as place, databases.database(database, Path(place)) as connection:
@@ -100,7 +100,10 @@ def application(database: str) -> Iterator[Client]:
         file.write_text(server.configuration(connection, 9696, Path(place), more=log), encoding="utf-8")
         assembled = main.assemble(config.configuration([str(file)]))
         try:
-            yield InProcess(main.application(assembled), Target(_URL, HEADERS, time.monotonic() + _SECONDS))
+            made = main.application(assembled)  # creates the tables
+            if with_agents:
+                agents.register(connection)
+            yield InProcess(made, Target(_URL, HEADERS, time.monotonic() + _SECONDS))
         finally:
             assembled.close()
 
@@ -136,11 +139,11 @@ def measure(client: Client, repeats: int, show: str | None) -> None:
             break
 
 
-def compare(database: str, old: Path, repeats: int) -> None:
+def compare(database: str, old: Path, repeats: int, *, with_agents: bool) -> None:
     """Print the medians of another checkout and of this one, and their ratios."""
     own = Path(__file__).parents[2] / "src"
     with ExitStack() as stack:
-        before, after = (stack.enter_context(_other_process(database, source)) for source in (old, own))
+        before, after = (stack.enter_context(_other_process(database, source, with_agents)) for source in (old, own))
         print("| operation | before | now | ratio |\n|---|---:|---:|---:|")
         for operation in OPERATIONS:
             times: dict[Any, list[float]] = {before: [], after: []}
@@ -154,9 +157,10 @@ def compare(database: str, old: Path, repeats: int) -> None:
 
 
 @contextmanager
-def _other_process(database: str, source: Path) -> Iterator[Any]:
+def _other_process(database: str, source: Path, with_agents: bool) -> Iterator[Any]:
     """A process that runs `follow` with the server's code at `source`."""
     command = [sys.executable, "-m", "tests.bench.profile", "--database", database, "--follow"]
+    command += ["--agents"] if with_agents else []
     environment = {**os.environ, "PYTHONPATH": str(source.resolve())}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -182,12 +186,13 @@ def run(arguments: list[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=200, help="requests per operation")
     parser.add_argument("--show", choices=list(OPERATIONS), help="profile this operation, and end after it")
     parser.add_argument("--old", type=Path, metavar="SRC", help="the folder src of the checkout to compare with")
+    parser.add_argument("--agents", action="store_true", help="with agents that networks and routers are scheduled to")
     parser.add_argument("--follow", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.old is not None:
-        compare(options.database, options.old, options.repeats)
+        compare(options.database, options.old, options.repeats, with_agents=options.agents)
         return 0
-    with application(options.database) as client:
+    with application(options.database, with_agents=options.agents) as client:
         if options.follow:
             follow(client)
         else:

@@ -119,8 +119,11 @@ mount -t devpts devpts /dev/pts 2>/dev/null || { mkdir -p /dev/pts; mount -t dev
 wget -q -O /root/.ssh/authorized_keys http://169.254.169.254/latest/meta-data/public-keys/0/openssh-key
 chmod 600 /root/.ssh/authorized_keys
 dropbear -R -s -p 22
-say "instance-id $id, hostname $(get /latest/meta-data/local-hostname), address $(get /latest/meta-data/local-ipv4)"
+name=$(get /latest/meta-data/local-hostname)
+hostname "$name"
+say "instance-id $id, hostname $name, address $(get /latest/meta-data/local-ipv4)"
 say READY
+echo "$name login:"  # by which Tempest's plugin knows a guest that has booted
 known=eth0
 while :; do
     now=

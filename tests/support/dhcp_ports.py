@@ -19,6 +19,9 @@ from neutrino.server.scheduling.scheduler import SchedulingOptions
 class NoPorts:
     db: Database
 
+    def reads(self, *what: Any) -> tuple[()]:
+        return ()
+
     def steps(self, *_: Any, **__: Any) -> list[Any]:
         return []
 

@@ -202,6 +202,7 @@ def render(cloud: Cloud, directory: Path) -> str:
                 "provider_vlans": "physnet1",
                 "available_type_drivers": "flat,vlan,vxlan",
                 "l3_agent_mode": "legacy",
+                "snat_rules_apply_to_nested_networks": "true",  # as with Neutron's L3 agent
                 "create_shared_resources": "true",
                 "firewall_driver": "openvswitch",
                 "q_agent": "None",

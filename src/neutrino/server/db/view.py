@@ -76,6 +76,20 @@ class Added:
     read: Callable[[Connection, Sequence[Object]], Iterable[Any]]
 
 
+@dataclass(frozen=True)
+class KeptLoad:
+    """Loads the objects that fulfil conditions with parameters."""
+
+    _prepared: _Prepared
+
+    def reading(self, **parameters: Any) -> Read:
+        """What `load` will read."""
+        return Read(self._prepared.statement, {**parameters, **viewed_by(None)})
+
+    def load(self, connection: Connection, **parameters: Any) -> list[Object]:
+        return [self._prepared.decoded(row) for row in connection.execute(*self.reading(**parameters)).all()]
+
+
 class View:
     """The API's view of one table.
 
@@ -211,6 +225,10 @@ class View:
         prepared = self._select(self.stored, *conditions)
         rows = connection.execute(prepared.statement, viewed_by(None)).all()
         return [prepared.decoded(row) for row in rows]
+
+    def load_kept(self, *conditions: Condition) -> KeptLoad:
+        """`load_where` with conditions on parameters: compiled once."""
+        return KeptLoad(self._select(self.stored, *conditions).kept())
 
     def load_in(self, connection: Connection, column: str, values: Sequence[Any]) -> list[Object]:
         """The objects whose column has one of the values."""

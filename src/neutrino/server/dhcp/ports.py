@@ -11,7 +11,7 @@ id `reserved_dhcp_port`, prepared by an operator or left by Neutron, is reused b
 
 import hashlib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.values import service_port
+from neutrino.server.ml2.segments import reading_segments
 from neutrino.server.ml2.views import PORTS, subnets_of
 
 LOG = logging.getLogger(__name__)
@@ -44,18 +45,25 @@ _a, _b, _p = t.agents.c, t.network_dhcp_agents.c, t.ports.c
 _AGENTS = sa.select(_a.id, _a.host, _a.configurations).where(_a.agent_type == words.DHCP).order_by(_a.id)
 _IS_SERVING = _a.id.in_(sa.select(_b.agent_id).where(_b.network_id == sa.bindparam("network")))
 _SERVING = kept(_AGENTS.where(_IS_SERVING))
-_SERVING_OR_JOINING = _AGENTS.where(sa.or_(_IS_SERVING, _a.id.in_(sa.bindparam("joining", expanding=True))))
+_SERVING_OR_ONE = kept(_AGENTS.where(sa.or_(_IS_SERVING, _a.id == sa.bindparam("joining"))))
+_SERVING_OR_SOME = _AGENTS.where(sa.or_(_IS_SERVING, _a.id.in_(sa.bindparam("joining", expanding=True))))
 
 
-def reading_agents(network_id: str, joining: Collection[str] = ()) -> Read:
+def reading_agents(network_id: str, joining: Sequence[str] = ()) -> Read:
     """The agents that serve a network, and those that join them: what `DhcpPorts.steps` reads first."""
     if not joining:
         return Read(_SERVING, {"network": network_id})
-    return Read(_SERVING_OR_JOINING, {"network": network_id, "joining": list(joining)})
+    if len(joining) == 1:
+        return Read(_SERVING_OR_ONE, {"network": network_id, "joining": joining[0]})
+    return Read(_SERVING_OR_SOME, {"network": network_id, "joining": list(joining)})
 
 
-_TAKEN = sa.select(_p.mac_address).where(
-    _p.network_id == sa.bindparam("network"), _p.mac_address.in_(sa.bindparam("macs", expanding=True))
+_PORTS = PORTS.load_kept(_p.network_id == sa.bindparam("network"), _p.device_owner == DHCP_OWNER)
+_TAKEN = kept(
+    sa.select(_p.mac_address).where(
+        _p.network_id == sa.bindparam("network"),
+        _p.mac_address.in_([sa.bindparam(f"mac{number}") for number in range(MACS)]),
+    )
 )
 _ON_HOST = (
     sa.select(_b.network_id, _a.host, _p.vif_type)
@@ -83,6 +91,14 @@ def _is_by_server(configurations: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True)
+class NetworkAfter:
+    """A network, and its subnets as they are after the change."""
+
+    network: Object
+    subnets: Sequence[Object]
+
+
+@dataclass(frozen=True)
 class _Served:
     """A network with its subnets, as it is after the change."""
 
@@ -107,34 +123,46 @@ class DhcpPorts:
         self,
         connection: Connection,
         network_id: str,
-        joining: Collection[str] = (),
+        joining: Sequence[str] = (),
         leaving: Collection[str] = (),
-        subnets: Sequence[Object] | None = None,
+        after: NetworkAfter | None = None,
     ) -> list[PendingWrite]:
-        """Changes of the network's DHCP ports when these agents join and leave, or when its subnets become these."""
+        """Changes of the network's DHCP ports when these agents join and leave, or when its subnets change."""
         # First the agents: a change of a subnet whose network needs no DHCP port costs this one query.
         rows = connection.execute(*reading_agents(network_id, joining)).all()
         reported = {row.id: msgspec.json.decode(row.configurations) for row in rows}
         if not any(map(_is_by_server, reported.values())):
             return []
         try:
-            network = self.networks.view.get(connection, network_id)
+            after = after or self._read(connection, network_id)
         except errors.NetworkNotFound:  # deleted meanwhile, with its ports
             return []
-        if subnets is None:
-            subnets = subnets_of(connection, [network_id])[network_id]
-        found = PORTS.load_where(connection, _p.network_id == network_id, _p.device_owner == DHCP_OWNER)
-        ports = sorted(found, key=lambda port: str(port["id"]))
+        subnets = after.subnets
+        ports = sorted(_PORTS.load(connection, network=network_id), key=lambda port: str(port["id"]))
         staying = {row.host: reported[row.id] for row in rows if row.id not in leaving}
         segments = {s["segment_id"] for s in subnets if s["enable_dhcp"] and s["segment_id"] is not None}
         on_segments = segment_hosts(connection, network_id, segments, staying) if segments else NOT_ROUTED
         others = [host for host, configurations in staying.items() if not _is_by_server(configurations)]
         bare = {host for host, configurations in staying.items() if configurations.get(words.USE_GATEWAY_IPS) is True}
-        served = _Served(network, subnets, bare, on_segments)
+        served = _Served(after.network, subnets, bare, on_segments)
         # Without a DHCP subnet an agent needs no port; the network stays scheduled for the next one.
         by_server = (host for host, configurations in staying.items() if _is_by_server(configurations))
         hosts = [host for host in by_server if any(s["enable_dhcp"] for s in served.subnets_of(host))]
         return self._reconcile(connection, served, ports, hosts, others)
+
+    def _read(self, connection: Connection, network_id: str) -> NetworkAfter:
+        network = self.networks.view.get(connection, network_id)
+        return NetworkAfter(network, subnets_of(connection, [network_id])[network_id])
+
+    def reads(self, network_id: str, joining: Mapping[str, str] | None = None) -> Iterator[Read]:
+        """What `steps` will read if these agents join, by id with their hosts; without the network and its subnets."""
+        yield reading_agents(network_id, list(joining or ()))
+        yield _PORTS.reading(network=network_id)
+        for host in (joining or {}).values():  # of a port that is created and bound
+            yield _reading_taken(network_id, self._macs(device_id(host, network_id)))
+            yield self.ports.binder.registry.reading_agents_on(host)
+        if joining:
+            yield reading_segments([network_id])
 
     def _reconcile(
         self,
@@ -194,9 +222,12 @@ class DhcpPorts:
 
         A port that moved to another host has kept its MAC address; then the next derived one is taken.
         """
-        macs = [derived_mac(self.base_mac, f"{device} {number}") for number in range(MACS)]
-        taken = set(connection.execute(_TAKEN, {"network": network_id, "macs": macs}).scalars())
+        macs = self._macs(device)
+        taken = set(connection.execute(*_reading_taken(network_id, macs)).scalars())
         return next((mac for mac in macs if mac not in taken), "")
+
+    def _macs(self, device: str) -> list[str]:
+        return [derived_mac(self.base_mac, f"{device} {number}") for number in range(MACS)]
 
     def _update(
         self, connection: Connection, served: _Served, port: Object, device: str, host: str
@@ -241,6 +272,10 @@ class DhcpPorts:
         """The hosts to which ports of these steps could not be bound."""
         after = (step.context.current for step in steps if step.context.operation != "delete")
         return frozenset(port["binding:host_id"] for port in after if port["binding:vif_type"] == VIF_FAILED)
+
+
+def _reading_taken(network_id: str, macs: Sequence[str]) -> Read:
+    return Read(_TAKEN, {"network": network_id, **{f"mac{number}": mac for number, mac in enumerate(macs)}})
 
 
 def _take(free: list[Object], served: _Served, host: str) -> Object | None:

@@ -1,17 +1,18 @@
 """DHCP scheduler: which DHCP agents serve which networks.
 
-A placement row and the DHCP port of the agent's host are written in one transaction (`dhcp/ports.py`). What was read
-before is checked again by the statement that writes: a network gets an agent only while it has too few. On SQLite that is
-exact; on the other databases two servers that place one network at the same time may give it one agent more than
-configured, which serves like the others and does no harm.
+A placement row and the DHCP port of the agent's host are written in one transaction (`dhcp/ports.py`), those of a new
+network in that of its first subnet with DHCP. What was read before is checked again by the statement that writes: a
+network gets an agent only while it has too few. On SQLite that is exact; on the other databases two servers that place one
+network at the same time may give it one agent more than configured, which serves like the others and does no harm.
 
 A subnet may change while its network is being placed, and neither transaction sees the other. Therefore both reconcile
 the ports once more after their commit (`settle`): the later one sees everything.
 """
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
@@ -23,14 +24,23 @@ from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, encode, exists
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.dhcp.ports import DhcpPorts, reading_agents
-from neutrino.server.dhcp.segments import SegmentHosts, agents_wanted, has_dhcp_segments, read_segment_hosts
+from neutrino.server.dhcp.ports import DhcpPorts, NetworkAfter, reading_agents
+from neutrino.server.dhcp.segments import (
+    NOT_ROUTED,
+    SegmentHosts,
+    agents_wanted,
+    has_dhcp_segments,
+    read_segment_hosts,
+    reading_dhcp_segments,
+)
 from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
-from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.scheduling.placements import NETWORKS, Candidate, lacking
+from neutrino.server.ml2.operations import NO_EVENT, PendingWrite
+from neutrino.server.ml2.views import reading_subnets_of
+from neutrino.server.scheduling.placements import NETWORKS, Agents, lacking
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
@@ -48,6 +58,43 @@ class DhcpScheduler(AgentScheduler):
     release_ports: Callable[[str], Collection[str]]
 
     # --- observer of subnets and ports ----------------------------------------------------------------------------
+
+    def reading_for(self, subnet: Object) -> Read:
+        """What `prepare` will read first for a new subnet."""
+        network_id = subnet["network_id"]
+        if subnet["enable_dhcp"] and subnet.get("segment_id") is None and self.options.automatic:
+            return self.reading_candidates(network_id)
+        return reading_agents(network_id)
+
+    def prepare(
+        self, connection: Connection, network: Object, subnets: Sequence[Object], gets_dhcp: bool
+    ) -> list[PendingWrite]:
+        """What changes along with a network's subnets: its DHCP ports and, if one gets DHCP, the agents that it lacks.
+
+        Those of a routed network depend on rows of its subnets, so they are chosen after the commit.
+        """
+        network_id, after = network["id"], NetworkAfter(network, subnets)
+        is_routed = any(s["enable_dhcp"] and s["segment_id"] is not None for s in subnets)
+        if not gets_dhcp or is_routed or not self.options.automatic:
+            return self.ports.steps(connection, network_id, after=after)
+        agents = self.candidates(connection, network_id)
+        if not agents.candidates:
+            return []
+        joining, steps = self._choose(connection, network_id, agents, after=after)
+
+        def join(tx: Transaction) -> None:
+            self._join(tx, network_id, joining, if_lacking=True)
+            tx.after_commit(_log_agents, network_id, joining)
+            tx.read_after_commit(*self._reads(network_id))
+
+        return [*steps, PendingWrite(NO_EVENT, join)]
+
+    def _reads(self, network_id: str) -> Iterator[Read]:
+        """What `place` will read if the network lacks nothing, after the candidates."""
+        yield reading_dhcp_segments(network_id)
+        yield self.ports.networks.view.reading(network_id)
+        yield reading_subnets_of(network_id)
+        yield from self.ports.reads(network_id)
 
     def committed(self, network_id: str, before: Object | None, after: Object | None) -> None:
         """A subnet has been created, updated or deleted, and its network's DHCP ports with it."""
@@ -82,28 +129,25 @@ class DhcpScheduler(AgentScheduler):
             self.settle(network_id)  # agents that an operator has placed it on need its ports too
             return []
         move = self.place(network_id, PlacementChange(fill=True))
-        if move is None or not move.to_agents:
-            return []
-        LOG.info("Network %s is served by DHCP agents %s", network_id, ", ".join(move.to_agents))
-        return list(move.to_agents)
+        added = list(move.to_agents) if move is not None else []
+        _log_agents(network_id, added)
+        return added
 
     @retried
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
         fill = change.fill and self.options.automatic
         with self.db.read() as connection:
             agents = self.candidates(connection, object_id)
-            candidates, hosted = agents.candidates, agents.hosted
             if agents.hints is None:  # deleted meanwhile, or no agent has ever reported
                 return None
-            if hosted.intersection(change.join):
+            if agents.hosted.intersection(change.join):
                 raise errors.NetworkHostedByDHCPAgent(network_id=object_id, agent_id=change.join[0])
-            joining, leaving = list(change.join), sorted(hosted.intersection(change.leave))
+            joining, leaving = list(change.join), sorted(agents.hosted.intersection(change.leave))
             if fill:
-                zones = agents.hints or self.options.default_zones
-                segments = read_segment_hosts(connection, object_id, [c.host for c in candidates])
-                joining, steps = self._choose(connection, object_id, candidates, zones, hosted, leaving, segments)
-                too_few = segments.lacking(candidates, self.options.agents_per_object, hosted) > len(joining)
-                if too_few and not change.force and len(leaving) > len(joining):
+                segments = read_segment_hosts(connection, object_id, [c.host for c in agents.candidates])
+                joining, steps = self._choose(connection, object_id, agents, leaving, segments)
+                lacking = segments.lacking(agents.candidates, self.options.agents_per_object, agents.hosted)
+                if lacking > len(joining) and not change.force and len(leaving) > len(joining):
                     leaving = leaving[: len(joining)]  # the others keep it: there is no replacement for them
                     steps = self.ports.steps(connection, object_id, joining, leaving)
             else:
@@ -114,10 +158,8 @@ class DhcpScheduler(AgentScheduler):
             gone = sa.delete(t.network_dhcp_agents).where(_b.network_id == object_id, _b.agent_id.in_(leaving))
             if leaving and not tx.execute(gone).rowcount:  # another server moved it: look again
                 raise Stale
-            for agent_id in joining:
-                self._insert(tx, [object_id], agent_id, if_lacking=fill)
-            tx.after_commit(self.loads.placed, joining)
-            if joining or leaving:
+            self._join(tx, object_id, joining, if_lacking=fill)
+            if leaving:
                 tx.record("network", object_id)
         if steps and fill:  # a subnet may have changed meanwhile
             self.settle(object_id)
@@ -127,25 +169,26 @@ class DhcpScheduler(AgentScheduler):
         self,
         connection: Connection,
         network_id: str,
-        agents: Sequence[Candidate],
-        hints: Sequence[str],
-        hosted: Collection[str],
-        leaving: Collection[str],
-        segments: SegmentHosts,
+        agents: Agents,
+        leaving: Collection[str] = (),
+        segments: SegmentHosts = NOT_ROUTED,
+        after: NetworkAfter | None = None,
     ) -> tuple[list[str], list[PendingWrite]]:
         """Choose agents whose hosts can bind the DHCP port; gives them and the changes of the network's ports.
 
         An agent whose host cannot bind it would serve no port, so others are preferred. If the host's switch has not
         reported yet this is unknown: such an agent is taken when there is no other, and its port bound after the report.
         """
-        wanted = self.options.agents_per_object
-        candidates = [c for c in agents if c.id not in leaving]
+        wanted, hints = self.options.agents_per_object, agents.hints or self.options.default_zones
+        candidates = [c for c in agents.candidates if c.id not in leaving]
         unable: set[str] = set()
         unknown = segments.unknown(candidates)
         while True:  # ends: each round excludes at least one more agent
             able = [c for c in candidates if c.id not in unable | unknown]
-            joining = segments.choose(able, wanted, hints, hosted)
-            steps = self.ports.steps(connection, network_id, joining, leaving)
+            joining = segments.choose(able, wanted, hints, agents.hosted)
+            hosts = {c.id: c.host for c in able if c.id in joining}
+            self.db.read_ahead(partial(self.ports.reads, network_id, hosts))
+            steps = self.ports.steps(connection, network_id, joining, leaving, after)
             failed = self._hosts_failed(connection, steps)
             refused = {c.id: failed[c.host] for c in able if c.id in joining and c.host in failed}
             if not refused:
@@ -153,8 +196,8 @@ class DhcpScheduler(AgentScheduler):
             unable |= {agent_id for agent_id, has_switch in refused.items() if has_switch}
             unknown |= {agent_id for agent_id, has_switch in refused.items() if not has_switch}
         if not joining and unknown:
-            joining = segments.choose([c for c in candidates if c.id not in unable], wanted, hints, hosted)
-            steps = self.ports.steps(connection, network_id, joining, leaving)
+            joining = segments.choose([c for c in candidates if c.id not in unable], wanted, hints, agents.hosted)
+            steps = self.ports.steps(connection, network_id, joining, leaving, after)
         return joining, steps
 
     def _hosts_failed(self, connection: Connection, steps: Sequence[PendingWrite]) -> dict[str, bool]:
@@ -180,17 +223,24 @@ class DhcpScheduler(AgentScheduler):
             for group in segments.groups(candidates)
         )
 
-    def _insert(self, tx: Transaction, network_ids: Sequence[str], agent_id: str, *, if_lacking: bool) -> None:
-        """Place networks on an agent; with `if_lacking` on the condition that each still has too few agents."""
+    def _join(self, tx: Transaction, network_id: str, agent_ids: Sequence[str], *, if_lacking: bool) -> None:
+        """Place a network on agents; with `if_lacking` on the condition that it has still too few."""
+        rows = [{"network_id": network_id, "agent_id": agent_id} for agent_id in agent_ids]
         if not if_lacking:
-            tx.insert(t.network_dhcp_agents, [{"network_id": key, "agent_id": agent_id} for key in network_ids])
-            return
-        source = sa.select(_n.id, sa.literal(agent_id, sa.String)).where(
-            _n.id.in_(list(network_ids)), NETWORKS.serving < self._wanted
+            tx.insert(t.network_dhcp_agents, rows)
+        for row in rows if if_lacking else ():
+            tx.change(self._insert_if_lacking, {**row, "cutoff": self.registry.cutoff()})
+        if rows:
+            tx.record("network", network_id)
+            self.loads.placed(agent_ids)
+
+    @cached_property
+    def _insert_if_lacking(self) -> sa.Insert:
+        row = sa.select(_n.id, sa.bindparam("agent_id", type_=sa.String)).where(
+            _n.id == sa.bindparam("network_id"), NETWORKS.serving < self._wanted
         )
-        insert = sa.insert(t.network_dhcp_agents).from_select(["network_id", "agent_id"], source)
-        counted = insert.execution_options(preserve_rowcount=True)  # PostgreSQL's driver drops the row count otherwise
-        tx.change(counted, {"cutoff": self.registry.cutoff()}, rows=len(network_ids))
+        insert = sa.insert(t.network_dhcp_agents).from_select(["network_id", "agent_id"], row)
+        return insert.execution_options(preserve_rowcount=True)  # PostgreSQL's driver drops the row count otherwise
 
     # --- by the operator ------------------------------------------------------------------------------------------
 
@@ -289,14 +339,17 @@ class DhcpScheduler(AgentScheduler):
 
         if taken:
             with self.ports.operations.write([], [step for _, steps in taken for step in steps]) as tx:
-                self._insert(tx, [row.id for row, _ in taken], agent_id, if_lacking=True)
                 for row, _ in taken:
-                    tx.record("network", row.id)
-                tx.after_commit(self.loads.placed, [agent_id] * len(taken))
+                    self._join(tx, row.id, [agent_id], if_lacking=True)
             for row, steps in taken:
                 if steps:
                     self.settle(row.id)
         return len(taken), rows[-1].id if len(rows) == BATCH else None
+
+
+def _log_agents(network_id: str, agent_ids: Sequence[str]) -> None:
+    if agent_ids:
+        LOG.info("Network %s is served by DHCP agents %s", network_id, ", ".join(agent_ids))
 
 
 def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any) -> DhcpScheduler:
@@ -309,8 +362,8 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
     )
     ports = DhcpPorts(core.networks, core.ports, core.operations, conf.base_mac)
     scheduler = DhcpScheduler(db, registry, options, ports, core.provisioning.release_unserved)
-    core.subnets.prepare_reads.append(reading_agents)
-    core.subnets.prepare_hooks.append(lambda connection, key, subnets: ports.steps(connection, key, subnets=subnets))
+    core.subnets.prepare_reads.append(scheduler.reading_for)
+    core.subnets.prepare_hooks.append(scheduler.prepare)
     core.subnets.commit_hooks.append(scheduler.committed)
     core.subnets.commit_reads.append(scheduler.reading_candidates)
     core.ports.commit_hooks.append(scheduler.port_changed)

@@ -14,6 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.ml2.ports.host_subnets import SWITCHES, reached_segments
 from neutrino.server.ml2.segments import read_segments
 from neutrino.server.scheduling.placements import Candidate, choose, lacking
@@ -26,8 +28,10 @@ _SWITCHES = sa.select(_a.host, _a.configurations).where(
 _other = t.alias(
     t.subnets, "network_id", "segment_id", "enable_dhcp"
 ).c  # an alias, so that SQLAlchemy does not correlate it with the outer statement
-_DHCP_SEGMENTS = sa.select(_other.segment_id).where(
-    _other.network_id == sa.bindparam("network"), _other.enable_dhcp, _other.segment_id.is_not(None)
+_DHCP_SEGMENTS = kept(
+    sa.select(_other.segment_id).where(
+        _other.network_id == sa.bindparam("network"), _other.enable_dhcp, _other.segment_id.is_not(None)
+    )
 )
 
 
@@ -86,8 +90,13 @@ def has_dhcp_segments(connection: Connection, network_id: str) -> bool:
     return connection.execute(_DHCP_SEGMENTS.limit(1), {"network": network_id}).first() is not None
 
 
+def reading_dhcp_segments(network_id: str) -> Read:
+    """What `read_segment_hosts` will read, if the network is not a routed one."""
+    return Read(_DHCP_SEGMENTS, {"network": network_id})
+
+
 def read_segment_hosts(connection: Connection, network_id: str, hosts: Collection[str]) -> SegmentHosts:
-    segments = connection.execute(_DHCP_SEGMENTS, {"network": network_id}).scalars().all()
+    segments = connection.execute(*reading_dhcp_segments(network_id)).scalars().all()
     return segment_hosts(connection, network_id, {s for s in segments if s is not None}, hosts)
 
 

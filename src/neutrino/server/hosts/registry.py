@@ -19,7 +19,9 @@ from neutrino.model import agents as words
 from neutrino.model.agents import AgentState, AgentStatus
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import Object, encode, exists, new_id
+from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 
@@ -32,7 +34,7 @@ _KNOWN = sa.select(t.agents).where(_c.host.in_(sa.bindparam("hosts", expanding=T
 _LIVE = sa.select(_c.host, _c.configurations).where(
     _c.agent_type == words.OVS, _c.heartbeat_timestamp >= sa.bindparam("cutoff")
 )
-_ON_HOST = sa.select(t.agents).where(_c.host == sa.bindparam("on_host"))
+_ON_HOST = kept(sa.select(t.agents).where(_c.host == sa.bindparam("on_host")))
 
 
 def timestamp(at: float) -> str:
@@ -152,8 +154,12 @@ class Registry:
                 "configurations": _decode(row["configurations"]),
                 "resource_versions": _decode(row["resource_versions"]),
             }
-            for row in connection.execute(_ON_HOST, {"on_host": host}).mappings()
+            for row in connection.execute(*self.reading_agents_on(host)).mappings()
         ]
+
+    def reading_agents_on(self, host: str) -> Read:
+        """What `agents_on` will read."""
+        return Read(_ON_HOST, {"on_host": host})
 
     def has_live(self, connection: Connection, host: str, agent_type: str) -> bool:
         """Whether the host has an agent of the type that is alive."""

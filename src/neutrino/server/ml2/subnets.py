@@ -34,8 +34,8 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
 NameFor = Callable[[str, str], dict[str, str]]  # (dns_name, address): the address's entry in a port's dns_assignment
-# Changes of a service's ports, for a network that will have these subnets: connection, network id, subnets.
-PrepareHook = Callable[[Connection, str, Sequence[Object]], Sequence[PendingWrite]]
+# What else changes with a network that will have these subnets, such as a service's ports; whether one of them gets DHCP.
+PrepareHook = Callable[[Connection, Object, Sequence[Object], bool], Sequence[PendingWrite]]
 # After the commit: the network's id, the subnet before and after (None: does not exist).
 CommitHook = Callable[[str, Object | None, Object | None], None]
 REQUEST_ONLY = ("prefixlen", "use_default_subnetpool", "shared")
@@ -66,7 +66,7 @@ class Subnets:
     max_host_routes: int
     delegates_by_default: bool = False  # the default pool of IPv6 subnets is a prefix delegated to their router
     prepare_hooks: list[PrepareHook] = field(default_factory=list)
-    prepare_reads: list[Callable[[str], Read]] = field(default_factory=list)  # what hooks read first, by network id
+    prepare_reads: list[Callable[[Object], Read]] = field(default_factory=list)  # what they read first for a new subnet
     commit_hooks: list[CommitHook] = field(default_factory=list)
     commit_reads: list[Callable[[str], Read]] = field(default_factory=list)  # what these read first, by network id
 
@@ -87,7 +87,7 @@ class Subnets:
                 self.quotas.reading("subnet", values["project_id"]),
                 self.networks.view.reading(network_id, context.project_id),
                 reading_subnets_of(network_id),
-                *(read(network_id) for read in self.prepare_reads),
+                *(read(values) for read in self.prepare_reads),
             )
         )
 
@@ -99,7 +99,7 @@ class Subnets:
             pool = self._pool(connection, context, values)
             subnet = self._decide(connection, values, network, siblings, pool)
             limits = self.quotas.limits(connection, "subnet", [subnet])
-            writes = self._prepare(connection, network["id"], [*siblings, subnet])
+            writes = self._prepare(connection, network, [*siblings, subnet], gets_dhcp=subnet["enable_dhcp"])
             addressed = _without(writes, _ports_to_address(connection, subnet, siblings))
         scope = {}
         if pool is not None and pool.get("address_scope_id") is not None:
@@ -118,8 +118,10 @@ class Subnets:
             tx.read_after_commit(*(read(network["id"]) for read in self.commit_reads))
         return {**subnet, "router:external": network["router:external"]}
 
-    def _prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[PendingWrite]:
-        return [pending for hook in self.prepare_hooks for pending in hook(connection, network_id, subnets)]
+    def _prepare(
+        self, connection: Connection, network: Object, subnets: Sequence[Object], *, gets_dhcp: bool = False
+    ) -> list[PendingWrite]:
+        return [pending for hook in self.prepare_hooks for pending in hook(connection, network, subnets, gets_dhcp)]
 
     def _committed(self, network_id: str, before: Object | None, after: Object | None) -> None:
         for hook in self.commit_hooks:
@@ -219,7 +221,8 @@ class Subnets:
             after = changed(before, after)
             writes: list[PendingWrite] = []
             if after["enable_dhcp"] != before["enable_dhcp"]:  # no other change of a subnet concerns its DHCP port
-                writes = self._prepare(connection, network["id"], [after if s["id"] == key else s for s in subnets])
+                remaining = [after if s["id"] == key else s for s in subnets]
+                writes = self._prepare(connection, network, remaining, gets_dhcp=after["enable_dhcp"])
         with self.operations.write([DriverContext("update", "subnet", after, before, network=network)], writes) as tx:
             update_row(tx, t.subnets, before, stored(after))
             self.extensions.store("subnet", tx, after, before)
@@ -260,7 +263,7 @@ class Subnets:
             deleted, readdressed = _ports_on(connection, before)
             self.networks.check_subnet_unused(connection, key)
             siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
-            writes = self._prepare(connection, network["id"], siblings)
+            writes = self._prepare(connection, network, siblings)
         values: Object = {"subnets": [s for s in network["subnets"] if s != key]}
         same_version = [s for s in siblings if s["ip_version"] == before["ip_version"]]
         if before["subnetpool_id"] is not None and not any(s["subnetpool_id"] for s in same_version):
@@ -284,7 +287,7 @@ def _refused(msg: str) -> errors.BadRequest:
 
 def _without(writes: Sequence[PendingWrite], ports: Sequence[Any]) -> list[Any]:
     """The rows of ports that no service changes in the same write."""
-    written = {pending.context.current["id"] for pending in writes}
+    written = {pending.context.current.get("id") for pending in writes}
     return [port for port in ports if port.id not in written]
 
 

@@ -34,5 +34,5 @@ class Loads:
             self._counts, self._until = Counter(counts), self.clock() + KEPT_SECONDS
 
     def placed(self, agent_ids: Iterable[str]) -> None:
-        """These agents get one object more."""
+        """These agents get one object more; if that fails, the next count corrects it."""
         self._counts.update(agent_ids)

@@ -108,7 +108,7 @@ class L3Scheduler(AgentScheduler):
 
         def write(tx: Transaction) -> None:
             tx.insert(t.router_l3_agents, [{"router_id": router_id, "agent_id": key} for key in ids])
-            tx.after_commit(self.loads.placed, ids)
+            self.loads.placed(ids)
 
         return (PendingWrite(NO_EVENT, write),) if ids else ()
 
