@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from neutrino.agent.l3.config import L3Options
+from neutrino.agent.config import configuration
+from neutrino.agent.l3.config import L3Options, describe
 from neutrino.agent.l3.parts.qos import RouterQos
 from neutrino.agent.service_namespaces import plan_table
+from neutrino.configuration.neutron_values import INCLUDED, TABLE
 from neutrino.dataplane.nft.api import ChainState, TableState
 from neutrino.dataplane.nft.elements import element_from_json, key_of
 from neutrino.feed.state import StateChange
+from neutrino.model.agents import EXTENSIONS
 from neutrino.model.qos import BandwidthLimit, PacketRateLimit, QosPolicy
 from neutrino.model.routing import FloatingIp, PortForwarding, Router
 from tests.support.routing import GATEWAY, QG, address, floating, interface, membership, rendered, router, table
@@ -193,3 +198,12 @@ def test_a_changed_limit_replaces_one_element_and_no_table() -> None:
 def test_nft_lists_limits_in_the_largest_unit(found: dict[str, object], expected: str) -> None:
     listed = {"elem": {"val": "203.0.113.9", "limit": {"per": "second", "inv": True, **found}}}
     assert element_from_json(listed, "ipv4_addr") == f"203.0.113.9 {expected}"
+
+
+def test_the_agent_reports_the_extensions_that_it_has_built_in(tmp_path: Path) -> None:
+    """Clients look for them: neutron-tempest-plugin tests QoS of floating IPs only if an L3 agent reports `fip_qos`."""
+    file = tmp_path / "agent.ini"
+    file.write_text("[agent]\nextensions = fip_qos,gateway_ip_qos,port_forwarding\n")
+    reported = describe(configuration([str(file)])).configurations[EXTENSIONS]
+    included = {name for name, as_here in TABLE["agent", "extensions"].names.items() if as_here == INCLUDED}
+    assert {"fip_qos", "gateway_ip_qos", "port_forwarding"} <= set(reported) <= included

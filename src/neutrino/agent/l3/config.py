@@ -11,6 +11,8 @@ from neutrino.model import agents
 from neutrino.model.routing import Router
 
 MODES = ("legacy", "dvr", "dvr_snat", "dvr_no_external")
+# Those of Neutron's L3 agent that are part of this one: clients look in its report for what its routers can do.
+EXTENSIONS = ("conntrack_helper", "fip_qos", "fwaas_v2", "gateway_ip_qos", "ndp_proxy", "port_forwarding")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +130,7 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
         agents.GATEWAY_EXTERNAL_NETWORK_ID: conf.gateway_external_network_id,
         "external_network_bridge": conf.external_network_bridge,
         "interface_driver": "openvswitch",
+        agents.EXTENSIONS: list(EXTENSIONS),
         agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
     }
     return agents.AgentState(
