@@ -204,7 +204,7 @@ def render(cloud: Cloud, directory: Path) -> str:
                 "l3_agent_mode": "legacy",
                 "snat_rules_apply_to_nested_networks": "true",  # as with Neutron's L3 agent
                 "create_shared_resources": "true",
-                "firewall_driver": "openvswitch",
+                "firewall_driver": "ovn",  # the native one, which has stateless groups too, unlike Neutron's `openvswitch`
                 "q_agent": "None",
             },
         }
