@@ -4,7 +4,7 @@ Its console (the log of Nova) has a line `GUEST <seconds>s: …` for each step, 
 
     lease eth0 10.0.0.7/24 mtu=1450 routes=…    udhcpc has configured an interface
     instance-id i-…, hostname …                  Nova's metadata service has answered through neutrino
-    READY                                        port 80 serves the instance's id; port 22 accepts the keys of its metadata
+    READY                                        port 8080 serves the instance's id, port 22 accepts its key
     attached eth1, detached eth1                 interfaces that come and go later
 """
 
@@ -24,6 +24,7 @@ from tests.openstack.cloud import ROOT, WORK, Say
 # With their dependencies; what is part of the kernel is left out.
 MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net")
 DISK_BYTES = 16 << 20
+WEB_PORT = 8080  # not 80: Tempest listens there itself
 # Programs of this machine: the SSH server, and a ping that can forbid fragmentation, as busybox's cannot.
 PROGRAMS = (Path("/usr/sbin/dropbear"), Path("/usr/bin/ping"))
 CURL = """#!/bin/sh
@@ -113,7 +114,7 @@ fi
 mkdir -p /tmp/www
 id=$(get /latest/meta-data/instance-id)
 echo "$id" >/tmp/www/index.html
-httpd -p 80 -h /tmp/www
+httpd -p @WEB_PORT@ -h /tmp/www
 mount -t devpts devpts /dev/pts 2>/dev/null || { mkdir -p /dev/pts; mount -t devpts devpts /dev/pts; }
 # Once: a server without a key has none, and the metadata service has answered before
 wget -q -O /root/.ssh/authorized_keys http://169.254.169.254/latest/meta-data/public-keys/0/openssh-key
@@ -189,7 +190,7 @@ def initramfs(files: KernelFiles) -> bytes:
     for name, text in ETC.items():
         archive.add(f"etc/{name}", text.encode(), stat.S_IFREG | 0o644)
     archive.add("udhcpc", UDHCPC.encode(), stat.S_IFREG | 0o755)
-    archive.add("init", INIT.encode(), stat.S_IFREG | 0o755)
+    archive.add("init", INIT.replace("@WEB_PORT@", str(WEB_PORT)).encode(), stat.S_IFREG | 0o755)
     return gzip.compress(archive.finish(), 6)
 
 

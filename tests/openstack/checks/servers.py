@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.openstack.checks.expect import CheckError, expect, until
 from tests.openstack.cloud import EXTERNAL, Cloud
+from tests.openstack.guest import WEB_PORT
 from tests.openstack.services.keystone import OPERATOR
 from tests.openstack.services.nova import instances_path
 from tests.openstack.services.resources import DEMO, EXTERNAL_NETWORK, FLAVOR, IMAGE, NETWORK, PING_GROUP
@@ -150,7 +151,7 @@ def ping(cloud: Cloud, address: str) -> bool:
 
 def web(cloud: Cloud, address: str, seconds: int = 2) -> str | None:
     """The page that a guest serves, or None."""
-    argv = ["curl", "--silent", "--max-time", str(seconds), "--noproxy", "*", f"http://{address}/"]
+    argv = ["curl", "--silent", "--max-time", str(seconds), "--noproxy", "*", f"http://{address}:{WEB_PORT}/"]
     done = cloud.run(argv, host=EXTERNAL, check=False)
     return done.stdout.strip() if done.returncode == 0 else None
 

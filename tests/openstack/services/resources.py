@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.openstack.cloud import Cloud
-from tests.openstack.guest import GuestFiles, guest_files, kernel_command_line
+from tests.openstack.guest import WEB_PORT, GuestFiles, guest_files, kernel_command_line
 
 # The last one leaves checksums to virtio, as common guests do: see guest.py.
 IMAGE, OTHER_IMAGE, OFFLOADING_IMAGE = IMAGES = "guest", "guest-rebuilt", "guest-offloading"
@@ -83,7 +83,7 @@ def _networks(cloud: Cloud) -> None:
     network.add_interface_to_router(router, subnet_id=subnet.id)
     rules: dict[str, dict[str, object]] = {
         PING_GROUP: {"protocol": "icmp"},
-        WEB_GROUP: {"protocol": "tcp", "port_range_min": 80, "port_range_max": 80},
+        WEB_GROUP: {"protocol": "tcp", "port_range_min": WEB_PORT, "port_range_max": WEB_PORT},
     }
     for name, rule in rules.items():
         group = network.create_security_group(name=name)

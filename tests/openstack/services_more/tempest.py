@@ -41,7 +41,7 @@ MODULES: Mapping[str, str] = {
 }
 
 
-# Runs of some modules only, by the end of their names: TEMPEST_MODULES="network_v6 floatingip".
+# Runs of some modules, classes or tests only: TEMPEST_MODULES="network_v6 floatingip.FloatingIPQosTest".
 CHOSEN = os.environ.get("TEMPEST_MODULES", "").split()
 
 
@@ -70,9 +70,13 @@ def check_tempest(cloud: Cloud) -> str:
 
 
 def chosen() -> list[str]:
-    unknown = [name for name in CHOSEN if not any(module.endswith(f"test_{name}") for module in MODULES)]
+    """The modules, or names of classes and tests in them, to run."""
+    if not CHOSEN:
+        return list(MODULES)
+    found = {name: [m for m in MODULES if m.endswith(f"test_{name.partition('.')[0]}")] for name in CHOSEN}
+    unknown = [name for name, modules in found.items() if not modules]
     expect(not unknown, f"TEMPEST_MODULES: no module is named {', '.join(unknown)}")
-    return [module for module in MODULES if not CHOSEN or module.endswith(tuple(f"test_{name}" for name in CHOSEN))]
+    return [module + "".join(name.partition(".")[1:]) for name, modules in found.items() for module in modules]
 
 
 def run(cloud: Cloud, directory: Path, modules: Sequence[str]) -> list[Outcome]:
