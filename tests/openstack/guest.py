@@ -172,6 +172,7 @@ def initramfs(files: KernelFiles) -> bytes:
             _add(archive, target, loaded)
     for script, text in SCRIPTS.items():
         archive.add(f"bin/{script}", text.encode(), stat.S_IFREG | 0o755)
+    archive.add("sbin", b"bin", stat.S_IFLNK | 0o777)  # /sbin/ip, for test suites
     archive.add("bin/busybox", files.busybox.read_bytes(), stat.S_IFREG | 0o755)
     for name in _run([str(files.busybox), "--list"]).split():
         if name not in ("busybox", "ping"):
