@@ -25,8 +25,8 @@ from tests.openstack.cloud import ROOT, WORK, Say
 MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net")
 DISK_BYTES = 16 << 20
 WEB_PORT = 8080  # not 80: Tempest listens there itself
-# Programs of this machine: the SSH server, and a ping that can forbid fragmentation, as busybox's cannot.
-PROGRAMS = (Path("/usr/sbin/dropbear"), Path("/usr/bin/ping"))
+# Programs of this machine: the SSH server; a ping that can forbid fragmentation and a netcat with UDP, unlike busybox's.
+PROGRAMS = (Path("/usr/sbin/dropbear"), Path("/usr/bin/ping"), Path("/bin/nc.traditional"))
 CURL = """#!/bin/sh
 data= url=
 while [ $# -gt 0 ]; do
@@ -39,8 +39,34 @@ while [ $# -gt 0 ]; do
 done
 exec wget -q -O - ${data:+--post-data "$data"} "$url"
 """
+# The options of CirrOS's nc that Debian's lacks: -k goes on listening, and -e takes a program with arguments.
+NETCAT = """#!/bin/sh
+options= stays=
+while [ $# -gt 0 ]; do
+    case $1 in
+    -lk) options="$options -l" stays=1 ;;
+    -p | -lp | -w) options="$options $1 $2"; shift ;;
+    -e)
+        shift
+        printf '#!/bin/sh\\nexec %s\\n' "$*" >/tmp/nc.$$
+        chmod +x /tmp/nc.$$
+        options="$options -e /tmp/nc.$$"
+        break
+        ;;
+    -*) options="$options $1" ;;
+    *) break ;;
+    esac
+    shift
+done
+run() { nc.traditional $options "$@" <&3 & wait $!; }
+trap 'killall nc.traditional; exit' TERM
+exec 3<&0
+[ -z "$stays" ] && { run "$@"; exit; }
+while :; do run; done
+"""
 # What test suites expect of a guest beside busybox.
 SCRIPTS = {
+    "nc": NETCAT,
     "sudo": '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n',
     "curl": CURL,
 }
@@ -175,7 +201,7 @@ def initramfs(files: KernelFiles) -> bytes:
     archive.add("sbin", b"bin", stat.S_IFLNK | 0o777)  # /sbin/ip, for test suites
     archive.add("bin/busybox", files.busybox.read_bytes(), stat.S_IFREG | 0o755)
     for name in _run([str(files.busybox), "--list"]).split():
-        if name not in ("busybox", "ping"):
+        if name not in ("busybox", "ping", "nc"):
             archive.add(f"bin/{name}", b"busybox", stat.S_IFLNK | 0o777)
     order: list[str] = []
     for module in MODULES:
