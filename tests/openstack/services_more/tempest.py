@@ -29,6 +29,7 @@ MODULES: Mapping[str, str] = {
     f"{TEMPEST}security_groups_basic_ops": "filtering within and between projects, port security",
     f"{TEMPEST}network_v6": "SLAAC and DHCPv6 on one and two networks",
     f"{TEMPEST}network_advanced_server_ops": "connectivity after Nova's operations",
+    f"{TEMPEST}server_multinode": "servers on every host",
     f"{PLUGIN}basic": "a server",
     f"{PLUGIN}connectivity": "routers between subnets",
     f"{PLUGIN}floatingip": "north-south and east-west traffic",
@@ -38,6 +39,14 @@ MODULES: Mapping[str, str] = {
     f"{PLUGIN}metadata": "metadata over IPv6",
     f"{PLUGIN}ipv6": "RADVD after changes",
     f"{PLUGIN}ports": "ports of servers",
+    f"{PLUGIN}allowed_address_pairs": "other addresses of a port",
+    f"{PLUGIN}dhcp": "options of DHCP, and of ports",
+    f"{PLUGIN}internal_dns": "names of ports",
+    f"{PLUGIN}local_ip": "local IPs",
+    f"{PLUGIN}qos": "bandwidth limits",
+    f"{PLUGIN}migration": "routers that become distributed, HA, or neither",
+    f"{PLUGIN}dvr": "distributed routers",
+    f"{PLUGIN}multiple_gws": "several gateways of a router",
 }
 
 
