@@ -25,8 +25,9 @@ from tests.openstack.cloud import ROOT, WORK, Say
 MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net")
 DISK_BYTES = 16 << 20
 WEB_PORT = 8080  # not 80: Tempest listens there itself
-# Programs of this machine: the SSH server; a ping that can forbid fragmentation and a netcat with UDP, unlike busybox's.
-PROGRAMS = (Path("/usr/sbin/dropbear"), Path("/usr/bin/ping"), Path("/bin/nc.traditional"))
+# Programs of this machine: the SSH server; a ping that can forbid fragmentation and a netcat with UDP, unlike busybox's; a
+# shell, because busybox's prefers its own programs to those on the path.
+PROGRAMS = (Path("/usr/sbin/dropbear"), Path("/usr/bin/ping"), Path("/bin/nc.traditional"), Path("/bin/bash"))
 CURL = """#!/bin/sh
 data= url=
 while [ $# -gt 0 ]; do
@@ -39,13 +40,14 @@ while [ $# -gt 0 ]; do
 done
 exec wget -q -O - ${data:+--post-data "$data"} "$url"
 """
-# The options of CirrOS's nc that Debian's lacks: -k goes on listening, and -e takes a program with arguments.
+# CirrOS's nc by Debian's: -k goes on listening, -e takes a program with arguments, and a client waits for the answer.
 NETCAT = """#!/bin/sh
-options= stays=
+options= stays= waits='-q 1'
 while [ $# -gt 0 ]; do
     case $1 in
-    -lk) options="$options -l" stays=1 ;;
-    -p | -lp | -w) options="$options $1 $2"; shift ;;
+    -lk) options="$options -l" stays=1 waits= ;;
+    -lp) options="$options -l -p $2" waits=; shift ;;
+    -p | -w) options="$options $1 $2"; shift ;;
     -e)
         shift
         printf '#!/bin/sh\\nexec %s\\n' "$*" >/tmp/nc.$$
@@ -58,11 +60,11 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-run() { nc.traditional $options "$@" <&3 & wait $!; }
+run() { nc.traditional $options $waits "$@" <&3 & wait $!; }
 trap 'killall nc.traditional; exit' TERM
 exec 3<&0
 [ -z "$stays" ] && { run "$@"; exit; }
-while :; do run; done
+while run; do :; done  # until another one has the port
 """
 # What test suites expect of a guest beside busybox.
 SCRIPTS = {
@@ -198,10 +200,11 @@ def initramfs(files: KernelFiles) -> bytes:
             _add(archive, target, loaded)
     for script, text in SCRIPTS.items():
         archive.add(f"bin/{script}", text.encode(), stat.S_IFREG | 0o755)
+    archive.add("bin/sh", b"bash", stat.S_IFLNK | 0o777)
     archive.add("sbin", b"bin", stat.S_IFLNK | 0o777)  # /sbin/ip, for test suites
     archive.add("bin/busybox", files.busybox.read_bytes(), stat.S_IFREG | 0o755)
     for name in _run([str(files.busybox), "--list"]).split():
-        if name not in ("busybox", "ping", "nc"):
+        if name not in ("busybox", "sh", "ping", "nc"):
             archive.add(f"bin/{name}", b"busybox", stat.S_IFLNK | 0o777)
     order: list[str] = []
     for module in MODULES:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.openstack.checks.expect import CheckError, expect
 from tests.openstack.cloud import EXTERNAL, PASSWORD, REGION, Cloud, ini
+from tests.openstack.guest import SCRIPTS
 from tests.openstack.services.resources import EXTERNAL_NETWORK, FLAVOR, IMAGE, LARGER_FLAVOR, OTHER_IMAGE
 from tests.openstack.services_more.environment import more
 
@@ -91,6 +92,7 @@ def chosen() -> list[str]:
 def run(cloud: Cloud, directory: Path, modules: Sequence[str]) -> list[Outcome]:
     """Run the modules in one process on the external machine, and report each outcome; its log is `tempest`."""
     environment = {"TEMPEST_CONFIG_DIR": str(directory), "TEMPEST_CONFIG": "tempest.conf", "HOME": str(directory)}
+    environment["PATH"] = f"{programs(directory / 'bin')}:{os.environ['PATH']}"
     log = cloud.log(NAME)
     log.unlink(missing_ok=True)
     with more(cloud):
@@ -99,6 +101,15 @@ def run(cloud: Cloud, directory: Path, modules: Sequence[str]) -> list[Outcome]:
         return _follow(cloud, log)
     finally:
         cloud.stop(NAME)  # also after an interruption
+
+
+def programs(directory: Path) -> Path:
+    """What tests call on the external machine, in a directory: the same as in the guest."""
+    directory.mkdir(exist_ok=True)
+    for name in ("sudo", "nc"):
+        (directory / name).write_text(SCRIPTS[name])
+        (directory / name).chmod(0o755)
+    return directory
 
 
 def _follow(cloud: Cloud, log: Path) -> list[Outcome]:
