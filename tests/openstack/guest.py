@@ -102,7 +102,10 @@ bound | renew)
         routes="0.0.0.0/0 $router"
         ip route replace default via "${router%% *}" dev "$interface"
     fi
-    for server in $dns; do echo "nameserver $server"; done >/etc/resolv.conf
+    {
+        [ -n "${search:-$domain}" ] && echo "search ${search:-$domain}"
+        for server in $dns; do echo "nameserver $server"; done
+    } >/etc/resolv.conf
     lease="$interface $ip/$mask mtu=$mtu routes=[$routes]"
     [ -e "/tmp/lease.$interface" ] || echo "GUEST $(cut -d' ' -f1 /proc/uptime)s: lease $lease"
     touch "/tmp/lease.$interface"
