@@ -23,8 +23,8 @@ SCENARIO_SECONDS = 5400.0
 PROGRAM = Path(__file__).with_name("tempest_program.py")
 LINE = re.compile(r"^TEST (?P<test>.+) (?P<result>ok|SKIPPED|FAILED) (?P<seconds>\d+)s ?(?P<reason>.*)$")
 TEMPEST, PLUGIN = "tempest.scenario.test_", "neutron_tempest_plugin.scenario.test_"
-# In the order in which they run: modules, and what they test. Not among them: local_ip, whose servers have to be on one host,
-# and multiple_gws, which needs devstack's containers.
+# In the order in which they run: modules, and what they test. Not among them: local_ip, whose servers have to be on one
+# host, and multiple_gws, which needs devstack's containers.
 MODULES: Mapping[str, str] = {
     f"{TEMPEST}server_basic_ops": "metadata, SSH through a floating IP",
     f"{TEMPEST}network_basic_ops": "connectivity, MTU, hot plug, states of routers and ports, name servers",
