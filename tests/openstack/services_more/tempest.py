@@ -225,6 +225,7 @@ def render(cloud: Cloud, directory: Path) -> str:
                 "provider_vlans": "physnet1",
                 "available_type_drivers": "flat,vlan,vxlan",
                 "l3_agent_mode": "dvr_snat",
+                "dns_domain": "openstacklocal",  # the server's default
                 "snat_rules_apply_to_nested_networks": "true",  # as with Neutron's L3 agent
                 "create_shared_resources": "true",
                 "firewall_driver": "ovn",  # the native one, which has stateless groups too, unlike Neutron's `openvswitch`
