@@ -34,7 +34,8 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
 NameFor = Callable[[str, str], dict[str, str]]  # (dns_name, address): the address's entry in a port's dns_assignment
-# What else changes with a network that will have these subnets, such as a service's ports; whether one of them gets DHCP.
+# What else is written with a change of subnets, such as DHCP ports: connection, network, its subnets after the change, and
+# whether one of them gets DHCP.
 PrepareHook = Callable[[Connection, Object, Sequence[Object], bool], Sequence[PendingWrite]]
 # After the commit: the network's id, the subnet before and after (None: does not exist).
 CommitHook = Callable[[str, Object | None, Object | None], None]
@@ -221,8 +222,8 @@ class Subnets:
             after = changed(before, after)
             writes: list[PendingWrite] = []
             if after["enable_dhcp"] != before["enable_dhcp"]:  # no other change of a subnet concerns its DHCP port
-                remaining = [after if s["id"] == key else s for s in subnets]
-                writes = self._prepare(connection, network, remaining, gets_dhcp=after["enable_dhcp"])
+                updated = [after if s["id"] == key else s for s in subnets]
+                writes = self._prepare(connection, network, updated, gets_dhcp=after["enable_dhcp"])
         with self.operations.write([DriverContext("update", "subnet", after, before, network=network)], writes) as tx:
             update_row(tx, t.subnets, before, stored(after))
             self.extensions.store("subnet", tx, after, before)
