@@ -73,12 +73,13 @@ SCRIPTS = {
     "curl": CURL,
 }
 
-# A static busybox cannot load modules of the C library for names (and its wget crashes with -T).
+# A static busybox loads no modules of the C library for names, which has files and DNS built in (its wget crashes with -T).
 ETC = {
     "passwd": "root:x:0:0::/root:/bin/sh\n",
     "group": "root:x:0:\n",
     "shells": "/bin/sh\n",
-    "nsswitch.conf": "".join(f"{name}: files\n" for name in ("passwd", "services", "hosts", "networks", "protocols")),
+    "nsswitch.conf": "hosts: files dns\n"
+    + "".join(f"{name}: files\n" for name in ("passwd", "services", "networks", "protocols")),
     "services": "http 80/tcp\n",
     "hosts": "127.0.0.1 localhost\n",
 }

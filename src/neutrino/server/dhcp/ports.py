@@ -12,7 +12,7 @@ id `reserved_dhcp_port`, prepared by an operator or left by Neutron, is reused b
 import hashlib
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -92,14 +92,6 @@ def _is_by_server(configurations: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class NetworkAfter:
-    """A network, and its subnets as they are after the change."""
-
-    network: Object
-    subnets: Sequence[Object]
-
-
-@dataclass(frozen=True)
-class _Served:
     """A network with its subnets, as it is after the change."""
 
     network: Object
@@ -144,7 +136,7 @@ class DhcpPorts:
         on_segments = segment_hosts(connection, network_id, segments, staying) if segments else NOT_ROUTED
         others = [host for host, configurations in staying.items() if not _is_by_server(configurations)]
         bare = {host for host, configurations in staying.items() if configurations.get(words.USE_GATEWAY_IPS) is True}
-        served = _Served(after.network, subnets, bare, on_segments)
+        served = replace(after, without_address=bare, segment_hosts=on_segments)
         # Without a DHCP subnet an agent needs no port; the network stays scheduled for the next one.
         by_server = (host for host, configurations in staying.items() if _is_by_server(configurations))
         hosts = [host for host in by_server if any(s["enable_dhcp"] for s in served.subnets_of(host))]
@@ -167,7 +159,7 @@ class DhcpPorts:
     def _reconcile(
         self,
         connection: Connection,
-        served: _Served,
+        served: NetworkAfter,
         ports: Sequence[Object],
         hosts: Sequence[str],
         others: Sequence[str],
@@ -200,7 +192,7 @@ class DhcpPorts:
         steps += [self.ports.prepare_delete(port, served.network) for port in spare if port in free]
         return [step for step in steps if step is not None]
 
-    def _create(self, connection: Connection, served: _Served, device: str, host: str) -> PendingWrite | None:
+    def _create(self, connection: Connection, served: NetworkAfter, device: str, host: str) -> PendingWrite | None:
         """A new port, unless it would have no address on any subnet."""
         network, bare = served.network, host in served.without_address
         automatic = [{"subnet_id": s["id"]} for s in served.subnets_of(host) if is_auto_address(s) and not bare]
@@ -230,7 +222,7 @@ class DhcpPorts:
         return [derived_mac(self.base_mac, f"{device} {number}") for number in range(MACS)]
 
     def _update(
-        self, connection: Connection, served: _Served, port: Object, device: str, host: str
+        self, connection: Connection, served: NetworkAfter, port: Object, device: str, host: str
     ) -> PendingWrite | None:
         fixed = self._addresses(connection, served, host, port["fixed_ips"], port["mac_address"])
         same = len(fixed) == len(port["fixed_ips"]) and all(f in port["fixed_ips"] for f in fixed)
@@ -244,7 +236,12 @@ class DhcpPorts:
         return self.ports.prepare_update(connection, port, values, served.network, rebind=failed)
 
     def _addresses(
-        self, connection: Connection, served: _Served, host: str, current: Sequence[Object] = (), mac: str | None = None
+        self,
+        connection: Connection,
+        served: NetworkAfter,
+        host: str,
+        current: Sequence[Object] = (),
+        mac: str | None = None,
     ) -> list[Object]:
         """An address on each subnet with DHCP; addresses formed from the MAC address only where it is known."""
         allocator = Allocator(connection)
@@ -278,7 +275,7 @@ def _reading_taken(network_id: str, macs: Sequence[str]) -> Read:
     return Read(_TAKEN, {"network": network_id, **{f"mac{number}": mac for number, mac in enumerate(macs)}})
 
 
-def _take(free: list[Object], served: _Served, host: str) -> Object | None:
+def _take(free: list[Object], served: NetworkAfter, host: str) -> Object | None:
     """The first spare port that can move to the host. One of another segment cannot: it would lose its addresses."""
     is_routed, ids = served.segment_hosts.is_routed, {subnet["id"] for subnet in served.subnets_of(host)}
     for port in free:

@@ -80,7 +80,8 @@ class DhcpScheduler(AgentScheduler):
         agents = self.candidates(connection, network_id)
         if not agents.candidates:
             return []
-        joining, steps = self._choose(connection, network_id, agents, after=after)
+        hints = network["availability_zone_hints"]
+        joining, steps = self._choose(connection, network_id, agents, hints, after=after)
 
         def join(tx: Transaction) -> None:
             self._join(tx, network_id, joining, if_lacking=True)
@@ -90,7 +91,7 @@ class DhcpScheduler(AgentScheduler):
         return [*steps, PendingWrite(NO_EVENT, join)]
 
     def _reads(self, network_id: str) -> Iterator[Read]:
-        """What `place` will read if the network lacks nothing, after the candidates."""
+        """What `place` will read if the network lacks nothing, after the agents."""
         yield reading_dhcp_segments(network_id)
         yield self.ports.networks.view.reading(network_id)
         yield reading_subnets_of(network_id)
@@ -128,7 +129,10 @@ class DhcpScheduler(AgentScheduler):
         if not self.options.automatic:
             self.settle(network_id)  # agents that an operator has placed it on need its ports too
             return []
-        move = self.place(network_id, PlacementChange(fill=True))
+        try:
+            move = self.place(network_id, PlacementChange(fill=True))
+        except errors.NetworkNotFound:  # deleted meanwhile
+            return []
         added = list(move.to_agents) if move is not None else []
         _log_agents(network_id, added)
         return added
@@ -137,19 +141,16 @@ class DhcpScheduler(AgentScheduler):
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
         fill = change.fill and self.options.automatic
         with self.db.read() as connection:
-            agents = self.candidates(connection, object_id)
-            if agents.hints is None:  # deleted meanwhile, or no agent has ever reported
+            agents = self.agents(connection, object_id)
+            if not agents.candidates:  # none has ever reported
                 return None
             if agents.hosted.intersection(change.join):
                 raise errors.NetworkHostedByDHCPAgent(network_id=object_id, agent_id=change.join[0])
             joining, leaving = list(change.join), sorted(agents.hosted.intersection(change.leave))
+            if joining:
+                self._read_hints(connection, object_id)  # the network has to exist
             if fill:
-                segments = read_segment_hosts(connection, object_id, [c.host for c in agents.candidates])
-                joining, steps = self._choose(connection, object_id, agents, leaving, segments)
-                lacking = segments.lacking(agents.candidates, self.options.agents_per_object, agents.hosted)
-                if lacking > len(joining) and not change.force and len(leaving) > len(joining):
-                    leaving = leaving[: len(joining)]  # the others keep it: there is no replacement for them
-                    steps = self.ports.steps(connection, object_id, joining, leaving)
+                joining, leaving, steps = self._fill(connection, object_id, agents, leaving, force=change.force)
             else:
                 steps = self.ports.steps(connection, object_id, joining, leaving)
         if not (joining or leaving or steps):
@@ -165,11 +166,38 @@ class DhcpScheduler(AgentScheduler):
             self.settle(object_id)
         return Move(object_id, tuple(leaving), tuple(joining))
 
+    def _fill(
+        self, connection: Connection, network_id: str, agents: Agents, leaving: list[str], *, force: bool
+    ) -> tuple[list[str], list[str], list[PendingWrite]]:
+        """The agents that join, those of `leaving` that can leave, and the changes of the network's ports."""
+        segments = read_segment_hosts(connection, network_id, [c.host for c in agents.candidates])
+        wanted, hints = self.options.agents_per_object, list[str]()
+        staying = [c for c in agents.candidates if c.id not in leaving]
+        has_free = any(c.serves and c.id not in agents.hosted for c in staying)
+        if has_free and segments.lacking(staying, wanted, agents.hosted):  # seldom: what the choice needs is read now
+            hints = self._read_hints(connection, network_id)
+            agents = self.candidates(connection, network_id)
+        joining, steps = self._choose(connection, network_id, agents, hints, leaving, segments)
+        lacking = segments.lacking(agents.candidates, wanted, agents.hosted)
+        if lacking > len(joining) and not force and len(leaving) > len(joining):
+            leaving = leaving[: len(joining)]  # the others keep it: there is no replacement for them
+            steps = self.ports.steps(connection, network_id, joining, leaving)
+        return joining, leaving, steps
+
+    @staticmethod
+    def _read_hints(connection: Connection, network_id: str) -> list[str]:
+        """The availability zones that a network shall be served in."""
+        hints = connection.execute(sa.select(_n.availability_zone_hints).where(_n.id == network_id)).scalar()
+        if hints is None:
+            raise errors.NetworkNotFound(id=network_id)
+        return msgspec.json.decode(hints, type=list[str])
+
     def _choose(
         self,
         connection: Connection,
         network_id: str,
         agents: Agents,
+        hints: Sequence[str],
         leaving: Collection[str] = (),
         segments: SegmentHosts = NOT_ROUTED,
         after: NetworkAfter | None = None,
@@ -179,7 +207,7 @@ class DhcpScheduler(AgentScheduler):
         An agent whose host cannot bind it would serve no port, so others are preferred. If the host's switch has not
         reported yet this is unknown: such an agent is taken when there is no other, and its port bound after the report.
         """
-        wanted, hints = self.options.agents_per_object, agents.hints or self.options.default_zones
+        wanted, hints = self.options.agents_per_object, hints or self.options.default_zones
         candidates = [c for c in agents.candidates if c.id not in leaving]
         unable: set[str] = set()
         unknown = segments.unknown(candidates)
@@ -213,7 +241,7 @@ class DhcpScheduler(AgentScheduler):
         """Whether the agent can serve a segment of a routed network that has too few agents; True if it is not routed."""
         if not has_dhcp_segments(connection, network_id):
             return True
-        agents = self.candidates(connection, network_id)
+        agents = self.agents(connection, network_id)
         candidates, hosted = agents.candidates, agents.hosted
         segments = read_segment_hosts(connection, network_id, [c.host for c in candidates])
         wanted = self.options.agents_per_object
@@ -253,7 +281,7 @@ class DhcpScheduler(AgentScheduler):
         if agent.agent_type != words.DHCP or not agent.admin_state_up:
             raise errors.InvalidDHCPAgent(id=agent_id)
         if self.place(object_id, PlacementChange(join=[agent_id])) is None:
-            raise errors.NetworkNotFound(id=object_id)
+            raise errors.AgentNotFound(id=agent_id)  # deleted meanwhile
 
     def remove(self, agent_id: str, object_id: str) -> None:
         with self.db.read() as connection:
@@ -365,6 +393,6 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
     core.subnets.prepare_reads.append(scheduler.reading_for)
     core.subnets.prepare_hooks.append(scheduler.prepare)
     core.subnets.commit_hooks.append(scheduler.committed)
-    core.subnets.commit_reads.append(scheduler.reading_candidates)
+    core.subnets.commit_reads.append(NETWORKS.reading_agents)
     core.ports.commit_hooks.append(scheduler.port_changed)
     return scheduler

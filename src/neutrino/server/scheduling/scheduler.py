@@ -66,8 +66,12 @@ class AgentScheduler(ABC):
     options: SchedulingOptions
     loads: Loads = field(default_factory=Loads, init=False)
 
+    def agents(self, connection: Connection, object_id: str) -> Agents:
+        """All agents that objects can be placed on, and which of them serve this one; their loads are not read."""
+        return self.placements.agents(connection, self.registry.cutoff(), object_id)
+
     def candidates(self, connection: Connection, object_id: str = "") -> Agents:
-        """All agents that objects can be placed on, and which of them serve this one."""
+        """All agents that objects can be placed on, with their loads, and which of them serve this one."""
         return self.placements.candidates(connection, self.registry.cutoff(), self.loads, object_id)
 
     def reading_candidates(self, object_id: str = "") -> Read:
