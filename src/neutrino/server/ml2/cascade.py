@@ -79,7 +79,11 @@ class NetworkCascade:
             gone = {str(pending.context.current["id"]) for pending in before if _deletes_port(pending.context)}
             ports = self._ports(connection, network, gone)
             subnets = subnets_of(connection, [key])[key]
-            own = [*self._removed(network, self.port, ports), *self._removed(network, self.subnet, subnets)]
+            of_network = {"router:external": network["router:external"]}
+            own = [
+                *self._removed(network, self.port, ports),
+                *self._removed(network, self.subnet, [{**subnet, **of_network} for subnet in subnets]),
+            ]
             for one in own:
                 permit(one)
             referred = self._referred(connection, network, ports)

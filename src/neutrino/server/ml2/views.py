@@ -108,11 +108,14 @@ def _of_pools(values: tuple[Any, ...]) -> Condition:
 
 
 _NETWORK_SHARED = shared_with_viewer(_s.network_id)
+# Prefix delegation is a column of its own, because no subnet pool has a row for it.
+_POOL = sa.case((_s.prefix_delegated, sa.literal(POOL, sa.String)), else_=_s.subnetpool_id)
+# Without the attributes of their network, which those who read its subnets have.
+_SUBNETS_OF_NETWORK = View(t.subnets, computed={"subnetpool_id": _POOL}, hidden=("prefix_delegated",))
 SUBNETS = View(
     t.subnets,
     computed={
-        # Prefix delegation is a column of its own, because no subnet pool has a row for it.
-        "subnetpool_id": sa.case((_s.prefix_delegated, sa.literal(POOL, sa.String)), else_=_s.subnetpool_id),
+        "subnetpool_id": _POOL,
         "router:external": _of_network(_n.external, _s.network_id),
         "shared": _NETWORK_SHARED,
         "network:project_id": _of_network(_n.project_id, _s.network_id),
@@ -139,11 +142,11 @@ def stored(subnet: Mapping[str, Any]) -> Object:
 
 
 def subnets_of(connection: Connection, network_ids: Sequence[str]) -> dict[str, list[Object]]:
-    """The subnets of some networks, in the order of their creation."""
+    """The subnets of some networks, in the order of their creation; without attributes that are the network's."""
     out: dict[str, list[Object]] = {network_id: [] for network_id in network_ids}
     if not network_ids:
         return out
-    found = SUBNETS.load_in(connection, "network_id", network_ids)  # as `reading_subnets_of`
+    found = _SUBNETS_OF_NETWORK.load_in(connection, "network_id", network_ids)  # as `reading_subnets_of`
     for subnet in sorted(found, key=lambda s: (s["created_at"], s["id"])):
         out[subnet["network_id"]].append(subnet)
     return out
@@ -151,7 +154,7 @@ def subnets_of(connection: Connection, network_ids: Sequence[str]) -> dict[str, 
 
 def reading_subnets_of(network_id: str) -> Read:
     """What `subnets_of` one network will read."""
-    return SUBNETS.reading_in("network_id", [network_id])
+    return _SUBNETS_OF_NETWORK.reading_in("network_id", [network_id])
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------
