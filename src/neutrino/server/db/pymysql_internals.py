@@ -7,6 +7,7 @@ Private names may change with any release: `PRIVATE` lists those in use, and tes
 the installed PyMySQL lacks one, or is not the version that they were checked with. Imported when a server uses the driver.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pymysql
@@ -17,7 +18,7 @@ from pymysql.protocol import FieldDescriptorPacket
 CHECKED_WITH: Final = "1.2.4"
 PRIVATE: Final = {
     "pymysql.connections.Connection": (
-        *("_force_close", "_next_seq_id", "_read_bytes", "_read_query_result", "_result"),
+        *("_force_close", "_next_seq_id", "_read_bytes", "_read_query_result", "_result", "_rfile"),
         *("decoders", "encoding", "use_unicode"),
     ),
     "pymysql.connections.MySQLResult": (
@@ -27,6 +28,7 @@ PRIVATE: Final = {
     "pymysql.protocol.FieldDescriptorPacket": ("charsetnr", "description", "type_code"),
 }
 MAX_DESCRIPTIONS: Final = 2000  # texts with lists of values are many
+MAX_HEADINGS: Final = 400  # of two or three kilobytes
 # MariaDB's protocol.
 _NULL, _TWO_BYTES, _THREE_BYTES = 251, 252, 253  # first byte of a value in a row, if it is no length
 _HEADER, _EOF = 4, 254  # of packets: bytes of the header (length, number), first byte of an EOF packet
@@ -34,6 +36,20 @@ _BINARY_CHARSET = 63
 
 _Column = tuple[Any, str | None, Any]  # description, encoding of values, converter
 _described: dict[tuple[bytes, str], _Column] = {}  # by a column's packet and the connection's encoding
+
+
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    """What precedes the rows of a result, as it is sent and as the driver needs it."""
+
+    packets: bytes  # a description of each column, and an EOF packet without the state of the connection
+    length: int  # with that state
+    converters: list[tuple[str | None, Any]]
+    description: tuple[Any, ...]
+
+
+# By the number of columns, that of the first packet, this packet, and the encoding: a guess, which is then compared.
+_headings: dict[tuple[int, int, bytes, str], _Heading] = {}
 
 
 class QuickConnection(Connection):  # type: ignore[misc]
@@ -72,12 +88,20 @@ class QuickResult(MySQLResult):  # type: ignore[misc]
         if not connection.use_unicode:
             super()._get_descriptions()
             return
-        encoding, known, found = connection.encoding, _described.get, list[_Column]()
-        for data in _column_packets(connection, self.field_count):
-            found.append(known((data, encoding)) or _describe(data, connection))
+        count, number, encoding = self.field_count, connection._next_seq_id, connection.encoding
+        buffered = _peek(connection)
+        key = count, number, buffered[: _HEADER + buffered[0]] if buffered else b"", encoding
+        heading = _headings.get(key)
+        if heading is not None and buffered.startswith(heading.packets):  # the same statement again: nearly always
+            connection._read_bytes(heading.length)
+            connection._next_seq_id = (number + count + 1) % 256
+        else:
+            heading = _read_heading(connection, count)
+            if len(_headings) >= MAX_HEADINGS:
+                _headings.clear()
+            _headings[key] = heading
         self.fields: list[Any] = []
-        self.converters = [(encoding, converter) for _, encoding, converter in found]
-        self.description = tuple([description for description, _, _ in found])
+        self.converters, self.description = heading.converters, heading.description
 
     def _read_row_from_packet(self, packet: Any) -> tuple[Any, ...]:
         data, at = packet._data, packet._position
@@ -100,23 +124,39 @@ class QuickResult(MySQLResult):  # type: ignore[misc]
         return tuple(row)
 
 
-def _column_packets(connection: Any, count: int) -> list[bytes]:
-    """The packets that describe the columns of a result; reads the EOF packet after them too.
+def _peek(connection: Any) -> bytes:
+    """What has arrived and is not read yet."""
+    try:
+        return bytes(connection._rfile.peek())
+    except OSError:
+        return b""  # the driver's next read reports it
+
+
+def _read_heading(connection: Any, count: int) -> _Heading:
+    """The packets that describe the columns, and the EOF packet after them.
 
     One read for a packet and the header of the next one, and no object for each, unlike the driver's `_read_packet`.
     """
-    found = []
+    encoding, known, found = connection.encoding, _described.get, list[_Column]()
     header = connection._read_bytes(_HEADER)
+    packets = [header]
     for _ in range(count):
         data = connection._read_bytes(int.from_bytes(header[:3], "little") + _HEADER)
-        found.append(data[:-_HEADER])
+        packets.append(data)
+        column = data[:-_HEADER]
+        found.append(known((column, encoding)) or _describe(column, connection))
         header = data[-_HEADER:]
     end = connection._read_bytes(int.from_bytes(header[:3], "little"))
     if header[3] != (connection._next_seq_id + count) % 256 or end[0] != _EOF:
         connection._force_close()
         raise pymysql.err.InternalError("the descriptions of columns do not end with an EOF packet")
     connection._next_seq_id = (header[3] + 1) % 256
-    return found
+    return _Heading(
+        packets=b"".join((*packets, end[:1])),
+        length=sum(map(len, packets)) + len(end),
+        converters=[(encoding, converter) for _, encoding, converter in found],
+        description=tuple([description for description, _, _ in found]),
+    )
 
 
 def _describe(data: bytes, connection: Any) -> _Column:
