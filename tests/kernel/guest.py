@@ -33,7 +33,7 @@ BOOT_MODULES = ("virtio_mmio", "virtio_pci", "9pnet_virtio", "9p", "overlay")
 # Loaded before the command; a missing one is an error.
 MODULES = (
     *("openvswitch", "vport-vxlan", "vport-gre", "vport-geneve", "vxlan", "geneve", "ip_gre", "ip6_gre", "veth"),
-    *("8021q", "bridge", "br_netfilter", "nf_tables", "nf_conntrack", "ip_set"),
+    *("8021q", "tun", "bridge", "br_netfilter", "nf_tables", "nf_conntrack", "ip_set"),
 )
 POWEROFF_SECONDS = 30.0
 INIT = """#!/bin/sh
