@@ -231,10 +231,17 @@ class Pinging:
         return max(self.received, default=0) > number + 1
 
     @property
+    def unanswered(self) -> list[int]:
+        """The numbers of those that were sent between the first answer and the end of the block."""
+        expected = range(min(self.received, default=1), self._until if self._until is not None else self.sent)
+        return [number for number in expected if number not in self.received]
+
+    @property
     def lost(self) -> int:
-        """Those that were sent before the end of the block and were not answered."""
-        expected = set(range(1, self._until if self._until is not None else self.sent))
-        return len(expected - self.received)
+        return len(self.unanswered)
+
+    def __repr__(self) -> str:
+        return f"{' '.join(self._argv)}: {self.sent} sent, unanswered {self.unanswered}"
 
 
 @contextlib.contextmanager
