@@ -67,12 +67,13 @@ def sites(lab: Lab) -> Sites:
     ipsec = made(lab, "ipsecpolicies", "ipsecpolicy", encryption_algorithm="aes-256-gcm-16", pfs="group19")
     dpd = {"action": "restart", "interval": 2, "timeout": 6}
     both = left.connect(right, ike, ipsec, dpd=dpd), right.connect(left, ike, ipsec, dpd=dpd)
-    return Sites(lab, left, right, both)
+    sites = Sites(lab, left, right, both)
+    sites.wait_for("ACTIVE")
+    return sites
 
 
 def test_instances_reach_each_other_by_the_tunnel_alone(sites: Sites) -> None:
     left, right = sites.left, sites.right
-    sites.wait_for("ACTIVE")
     with left.wire() as wire:
         assert reaches(sites.lab, "left", right.instance)
         assert reaches(sites.lab, "right", left.instance)
