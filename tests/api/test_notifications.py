@@ -117,7 +117,7 @@ def test_a_cascade_notifies_of_each_object(another_server: Any, sent: list[dict[
     assert payloads[1]["trunk"]["id"] == trunk["id"]
     assert (payloads[2]["id"], payloads[2]["subnet_ids"]) == (router["id"], [subnet["id"]])
     assert payloads[3] == {"port_id": port["id"], "port": port}
-    assert payloads[4]["subnet"]["cidr"] == subnet["cidr"]
+    assert payloads[4] == {"subnet_id": subnet["id"], "subnet": subnet}
     assert payloads[5]["network_id"] == network["id"]
 
 

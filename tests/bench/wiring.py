@@ -25,7 +25,6 @@ from tests.bench.wiring_host import INTEGRATION, BenchHost
 from tests.bench.wiring_report import document, missed
 from tests.bench.workbench import progress
 from tests.support.lab import Pinging, temporary_lab
-from tests.support.lab_faults import unanswered
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
 
 
@@ -103,7 +102,7 @@ def _restart(host: BenchHost, guests: list[Guest]) -> dict[str, Any]:
         "ms": round(seconds * 1000, 1),
         "flows": host.flow_count(),
         "pings": ping.sent,
-        "lost": len(unanswered(ping)),
+        "lost": ping.lost,
     }
 
 

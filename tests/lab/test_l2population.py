@@ -13,7 +13,7 @@ import pytest
 from neutrino.lab.errors import wait_until
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab
-from tests.support.lab_faults import Log, more_than_hiccups, unanswered
+from tests.support.lab_faults import Log, more_than_hiccups
 from tests.support.lab_frames import arp_request, ends, send, to_all
 from tests.support.lab_guests import (
     EVERYTHING,
@@ -173,5 +173,5 @@ def test_a_host_that_claims_the_address_of_another_is_refused(place: Place) -> N
         lab.stop_agent("h3")
         lab.start_agent("h3", {})
         wait_until_reachable(place.first, place.third)
-    assert more_than_hiccups(unanswered(ping)) == [], "tunnels to h3 go and come again meanwhile"
+    assert more_than_hiccups(ping.unanswered) == [], "tunnels to h3 go and come again meanwhile"
     assert "local_ip" not in lab.agents()["h3"]["configurations"]["problems"]

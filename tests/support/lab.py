@@ -232,9 +232,10 @@ class Pinging:
 
     @property
     def unanswered(self) -> list[int]:
-        """The numbers of those that were sent between the first answer and the end of the block."""
-        expected = range(min(self.received, default=1), self._until if self._until is not None else self.sent)
-        return [number for number in expected if number not in self.received]
+        """The sequence numbers of lost pings, from the first answer on: until the end of the block, or so far."""
+        last = max(self.received, default=0)
+        end = self._until if self._until is not None else self.sent or last
+        return [number for number in range(min(self.received, default=1), end) if number not in self.received]
 
     @property
     def lost(self) -> int:

@@ -51,7 +51,6 @@ Wiring = frozenset[str]
 PER_SECOND = round(1 / PING_INTERVAL)
 TUNNELLED = "vxlan between hosts"
 HICCUP = 3  # pings that the userspace datapath may drop when a port is added or removed
-UNDER_WAY = 15  # the last pings, whose answers may be in flight
 
 # Agents that check for drift and for a lost server more often than by default, to shorten tests.
 QUICK_AGENT = """
@@ -206,7 +205,7 @@ class Traffic:
     @property
     def lost(self) -> dict[str, list[int]]:
         """By path, the sequence numbers of unanswered pings; paths without losses are left out."""
-        found = {name: unanswered(ping) for name, ping in self._pings.items()}
+        found = {name: ping.unanswered for name, ping in self._pings.items()}
         if self._plugs:
             found[TUNNELLED] = more_than_hiccups(found[TUNNELLED])
         return {name: missing for name, missing in found.items() if missing}
@@ -215,13 +214,6 @@ class Traffic:
     def outage(self) -> float:
         """The longest outage of any path in seconds."""
         return max((len(run) for missing in self.lost.values() for run in _runs(missing)), default=0) / PER_SECOND
-
-
-def unanswered(ping: Pinging) -> list[int]:
-    """The lost sequence numbers, without the last ones if all before them were answered."""
-    last = max(ping.received)
-    end = last if ping.sent - last <= UNDER_WAY else ping.sent
-    return sorted(set(range(1, end + 1)) - ping.received)
 
 
 def more_than_hiccups(numbers: list[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Results of MariaDB as bytes of its protocol, read by `QuickConnection`: descriptions of columns are kept and compared."""
+"""Results of MariaDB as bytes of its protocol, read by `QuickConnection`: their metadata is kept and compared."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def read(connection: Any) -> tuple[tuple[Any, ...], list[str]]:
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pymysql_internals, "_headings", {})
+    monkeypatch.setattr(pymysql_internals, "_metadata", {})
     monkeypatch.setattr(pymysql_internals, "_described", {})
 
 
@@ -89,10 +89,10 @@ def test_the_same_result_is_read_again_however_it_arrives(size: int) -> None:
         assert connection._rfile.read() == b""
 
 
-def test_kept_descriptions_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_metadata_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = packets(*result([column("id", NUMBER), column("name", TEXT)], ["7", "a"]))
     assert read(connected(sent)) == (((7, "a"),), ["id", "name"])
-    monkeypatch.delattr(pymysql_internals, "_read_heading")
+    monkeypatch.delattr(pymysql_internals, "_read_metadata")
     assert read(connected(sent)) == (((7, "a"),), ["id", "name"])
 
 
@@ -116,7 +116,7 @@ def test_the_state_of_the_connection_is_not_kept() -> None:
         connection = connected(packets(*result(columns, ["1"], state=state)))
         assert read(connection) == (((1,),), ["id"])
         assert bool(connection._result.has_next) is more
-    assert len(pymysql_internals._headings) == 1
+    assert len(pymysql_internals._metadata) == 1
 
 
 def test_results_follow_each_other_and_their_numbers_start_again_after_255() -> None:
@@ -131,7 +131,7 @@ def test_results_follow_each_other_and_their_numbers_start_again_after_255() -> 
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
-def test_descriptions_without_an_end_are_an_error(is_kept: bool) -> None:
+def test_metadata_without_an_end_is_an_error(is_kept: bool) -> None:
     columns = [column("id", NUMBER), column("name", TEXT)]
     if is_kept:
         read(connected(packets(*result(columns))))
@@ -149,9 +149,9 @@ def test_a_connection_that_ends_within_a_result_is_lost(is_kept: bool) -> None:
             read(connected(sent[:end]))
 
 
-def test_the_kept_descriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pymysql_internals, "MAX_HEADINGS", 3)
+def test_the_kept_metadata_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pymysql_internals, "MAX_METADATA", 3)
     for number in range(10):
         sent = packets(*result([column(f"c{number}", TEXT)], ["a"]))
         assert read(connected(sent)) == ((("a",),), [f"c{number}"])
-        assert len(pymysql_internals._headings) <= 3
+        assert len(pymysql_internals._metadata) <= 3

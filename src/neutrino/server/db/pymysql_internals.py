@@ -1,6 +1,6 @@
 """What the server does with private parts of PyMySQL, and nothing else: no other module uses them.
 
-A connection that keeps the descriptions of columns, and reads rows without a call per value. Half of the time of a read is
+A connection that keeps the metadata of result sets, and reads rows without a call per value. Half of the time of a read is
 the driver's; this does less work per result.
 
 Private names may change with any release: `PRIVATE` lists those in use, and tests/unit/test_driver_internals.py fails if
@@ -28,7 +28,7 @@ PRIVATE: Final = {
     "pymysql.protocol.FieldDescriptorPacket": ("charsetnr", "description", "type_code"),
 }
 MAX_DESCRIPTIONS: Final = 2000  # texts with lists of values are many
-MAX_HEADINGS: Final = 400  # of two or three kilobytes
+MAX_METADATA: Final = 400  # of two or three kilobytes
 # MariaDB's protocol.
 _NULL, _TWO_BYTES, _THREE_BYTES = 251, 252, 253  # first byte of a value in a row, if it is no length
 _HEADER, _EOF = 4, 254  # of packets: bytes of the header (length, number), first byte of an EOF packet
@@ -39,17 +39,18 @@ _described: dict[tuple[bytes, str], _Column] = {}  # by a column's packet and th
 
 
 @dataclass(frozen=True, slots=True)
-class _Heading:
-    """What precedes the rows of a result, as it is sent and as the driver needs it."""
+class _Metadata:
+    """The result set metadata that precedes the rows, as it is sent and as the driver needs it."""
 
-    packets: bytes  # a description of each column, and an EOF packet without the state of the connection
-    length: int  # with that state
-    converters: list[tuple[str | None, Any]]
+    packets: bytes  # the column definitions, and the EOF packet up to its status flags
+    length: int  # of all of it, with the status flags
+    converters: tuple[tuple[str | None, Any], ...]
     description: tuple[Any, ...]
 
 
-# By the number of columns, that of the first packet, this packet, and the encoding: a guess, which is then compared.
-_headings: dict[tuple[int, int, bytes, str], _Heading] = {}
+# By the number of columns, sequence id and beginning of the first packet, and encoding. Statements can share a key, so the
+# packets are compared as a whole.
+_metadata: dict[tuple[int, int, bytes, str], _Metadata] = {}
 
 
 class QuickConnection(Connection):  # type: ignore[misc]
@@ -90,18 +91,19 @@ class QuickResult(MySQLResult):  # type: ignore[misc]
             return
         count, number, encoding = self.field_count, connection._next_seq_id, connection.encoding
         buffered = _peek(connection)
-        key = count, number, buffered[: _HEADER + buffered[0]] if buffered else b"", encoding
-        heading = _headings.get(key)
-        if heading is not None and buffered.startswith(heading.packets):  # the same statement again: nearly always
-            connection._read_bytes(heading.length)
+        first = buffered[: _HEADER + buffered[0]] if buffered else b""  # begins with the low byte of its length
+        key = count, number, first, encoding
+        metadata = _metadata.get(key)
+        if metadata is not None and buffered.startswith(metadata.packets):  # the same statement again: nearly always
+            connection._read_bytes(metadata.length)
             connection._next_seq_id = (number + count + 1) % 256
         else:
-            heading = _read_heading(connection, count)
-            if len(_headings) >= MAX_HEADINGS:
-                _headings.clear()
-            _headings[key] = heading
+            metadata = _read_metadata(connection, count)
+            if len(_metadata) >= MAX_METADATA:
+                _metadata.clear()
+            _metadata[key] = metadata
         self.fields: list[Any] = []
-        self.converters, self.description = heading.converters, heading.description
+        self.converters, self.description = metadata.converters, metadata.description
 
     def _read_row_from_packet(self, packet: Any) -> tuple[Any, ...]:
         data, at = packet._data, packet._position
@@ -132,8 +134,8 @@ def _peek(connection: Any) -> bytes:
         return b""  # the driver's next read reports it
 
 
-def _read_heading(connection: Any, count: int) -> _Heading:
-    """The packets that describe the columns, and the EOF packet after them.
+def _read_metadata(connection: Any, count: int) -> _Metadata:
+    """The packets with the column definitions, and the EOF packet after them.
 
     One read for a packet and the header of the next one, and no object for each, unlike the driver's `_read_packet`.
     """
@@ -149,18 +151,18 @@ def _read_heading(connection: Any, count: int) -> _Heading:
     end = connection._read_bytes(int.from_bytes(header[:3], "little"))
     if header[3] != (connection._next_seq_id + count) % 256 or end[0] != _EOF:
         connection._force_close()
-        raise pymysql.err.InternalError("the descriptions of columns do not end with an EOF packet")
+        raise pymysql.err.InternalError("the column definitions do not end with an EOF packet")
     connection._next_seq_id = (header[3] + 1) % 256
-    return _Heading(
+    return _Metadata(
         packets=b"".join((*packets, end[:1])),
         length=sum(map(len, packets)) + len(end),
-        converters=[(encoding, converter) for _, encoding, converter in found],
-        description=tuple([description for description, _, _ in found]),
+        converters=tuple((encoding, converter) for _, encoding, converter in found),
+        description=tuple(description for description, _, _ in found),
     )
 
 
 def _describe(data: bytes, connection: Any) -> _Column:
-    """A column that is seen for the first time."""
+    """A column definition that is seen for the first time."""
     if len(_described) >= MAX_DESCRIPTIONS:
         _described.clear()
     field = FieldDescriptorPacket(data, connection.encoding)
