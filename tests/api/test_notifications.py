@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from neutrino.model.agents import DHCP
 from neutrino.server.events.delivery import DeliveryQueue
+from tests.api.agents import report
 from tests.api.client import Api
-from tests.api.l3 import attach, inside
+from tests.api.l3 import attach, detach, inside, l3_agent
 from tests.api.vpn import site
 
 
@@ -108,14 +110,15 @@ def test_a_cascade_notifies_of_each_object(another_server: Any, sent: list[dict[
     assert [message["event_type"] for message in sent] == [
         "network.delete.start",
         "trunk.delete.end",
-        "router.remove_router_interface.end",
+        "router.interface.delete",
         "port.delete.end",
         "subnet.delete.end",
         "network.delete.end",
     ]
     payloads = [message["payload"] for message in sent]
     assert payloads[1]["trunk"]["id"] == trunk["id"]
-    assert (payloads[2]["id"], payloads[2]["subnet_ids"]) == (router["id"], [subnet["id"]])
+    removed = payloads[2]["router_interface"]
+    assert (removed["id"], removed["subnet_ids"]) == (router["id"], [subnet["id"]])
     assert payloads[3] == {"port_id": port["id"], "port": port}
     assert payloads[4] == {"subnet_id": subnet["id"], "subnet": subnet}
     assert payloads[5]["network_id"] == network["id"]
@@ -132,3 +135,63 @@ def test_a_key_that_its_owner_sees_is_masked(another_server: Any, sent: list[dic
     assert len(ended) == 6
     assert ended["ipsec_site_connection.create.end"]["ipsec_site_connection"] == {**made, "psk": "***"}
     assert "s3cret" not in json.dumps(sent)
+
+
+def _events(sent: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+    return [(message["event_type"], message["payload"]) for message in sent]
+
+
+def test_router_interfaces_have_neutrons_events(another_server: Any, sent: list[dict[str, Any]]) -> None:
+    """Ceilometer and billing know `router.interface.create`, one message after the request has succeeded."""
+    api = Api(another_server({"oslo_messaging_notifications": {"driver": "messagingv2"}}).app)
+    _, subnet = inside(api)
+    router = api.make("router")
+    sent.clear()
+    added = attach(api, router, subnet_id=subnet["id"]).expect(200).body
+    attach(api, router, subnet_id=subnet["id"]).expect(400)
+    removed = detach(api, router, subnet_id=subnet["id"]).expect(200).body
+    assert _events(sent) == [
+        ("router.interface.create", {"router_interface": added}),
+        ("router.interface.delete", {"router_interface": removed}),
+    ]
+
+
+def test_tags_have_neutrons_events(another_server: Any, sent: list[dict[str, Any]]) -> None:
+    api = Api(another_server({"oslo_messaging_notifications": {"driver": "messagingv2"}}).app)
+    network = api.network()
+    tags = f"/networks/{network['id']}/tags"
+    sent.clear()
+    api.put(tags, {"tags": ["a", "b"]}).expect(200)
+    api.post(tags, {"tags": ["c"]}).expect(201)
+    api.put(f"{tags}/d").expect(201)
+    api.delete(f"{tags}/a").expect(204)
+    api.delete(tags).expect(204)
+    api.get(tags).expect(200)
+    about = {"obj_resource": "networks", "obj_resource_id": network["id"]}
+    expected = [("update", ["a", "b"]), ("create", ["c"]), ("create", ["d"]), ("delete", ["a"]), ("delete_all", None)]
+    assert _events(sent) == [
+        (f"tag.{action}.{moment}", about if tags is None else {**about, "tags": tags})
+        for action, tags in expected
+        for moment in ("start", "end")
+    ]
+    sent.clear()
+    api.delete(f"{tags}/missing").expect(404)
+    api.as_stranger().put(tags, {"tags": ["x"]}).expect(403)
+    assert [event for event, _ in _events(sent)] == ["tag.delete.start"]
+
+
+def test_placements_on_agents_have_neutrons_events(another_server: Any, sent: list[dict[str, Any]]) -> None:
+    server = another_server({"oslo_messaging_notifications": {"driver": "messagingv2"}})
+    admin = Api(server.app).as_admin()
+    network, router = admin.network(), admin.make("router")
+    dhcp, l3 = report(server, DHCP, "h1").agent_id, l3_agent(server, "h1").agent_id
+    for path, kind, placed, agent in [
+        ("dhcp-networks", "network", network, dhcp),
+        ("l3-routers", "router", router, l3),
+    ]:
+        sent.clear()
+        url, service = f"/agents/{agent}/{path}", path.partition("-")[0]
+        admin.post(url, {f"{kind}_id": placed["id"]}).expect(201)
+        admin.delete(f"{url}/{placed['id']}").expect(204)
+        payload = {"agent": {"id": agent, f"{kind}_id": placed["id"]}}
+        assert _events(sent) == [(f"{service}_agent.{kind}.{action}", payload) for action in ("add", "remove")]

@@ -9,7 +9,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -53,7 +53,7 @@ from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.securitygroups.default_rules import DefaultRules
 from neutrino.server.securitygroups.default_statefulness import DefaultStatefulness
-from neutrino.server.services import Services, load
+from neutrino.server.services import Services, ignore, load
 from neutrino.server.status.processes import API, ProcessSweep, ServerProcess
 from neutrino.server.status.routes import Status
 from neutrino.server.trace import plugin as traces
@@ -82,11 +82,11 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     config.check_listening(conf)
     findings.refuse(conf, findings.SERVER)
     backend = build_backend(conf)
-    services = backend.services
+    notifier = notifier_from_conf(conf, conf.host)
+    notify: Notify = notifier.notify if notifier is not None else ignore
+    services = replace(backend.services, notify=notify)
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.notifies = conf.feed.announce
-    notifier = notifier_from_conf(conf, conf.host)
-    notify: Notify = notifier.notify if notifier is not None else lambda event, payload, context: None
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
@@ -105,9 +105,9 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         *discovery_routes(CORE, aliases),
         *quota_api.routes(authorizer),
         *Changes(db).routes(authorizer),
-        *tags.tag_routes(db, authorizer, tagged),
+        *tags.tag_routes(db, authorizer, notify, tagged),
         *Status(db, registry).routes(authorizer),
-        *placement_routes(db, authorizer, dhcp, core.networks.listing, partial(agents.serving, NETWORKS)),
+        *placement_routes(db, authorizer, notify, dhcp, core.networks.listing, partial(agents.serving, NETWORKS)),
         *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]

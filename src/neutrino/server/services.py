@@ -8,12 +8,18 @@ from oslo_config import cfg
 from stevedore import driver, exception
 
 from neutrino.server.api.definition import Extension
+from neutrino.server.api.pipeline import Notify
+from neutrino.server.context import Context
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 
 Object = dict[str, Any]
+
+
+def ignore(event_type: str, payload: Object, context: Context) -> None:
+    """Without a notifier, notifications are dropped."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ class Services:
     # The same for a floating IP, with the ports, by their ids, that it was and is associated with.
     floating_ip_changed: Callable[[Object | None, Object | None, Mapping[str, Object]], None]
     core: Any = None  # the core plugin, for service plugins, which are built after it
+    notify: Notify = ignore  # sends a notification of a request
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@
     POST                                 add several      DELETE                remove it
     DELETE                               remove all
 
+Each change sends the notifications `tag.<event>.start` and, if it succeeds, `tag.<event>.end`, as in Neutron.
+
 An object's row has its tags as JSON, to show them; the table `tags` has them as rows, to filter by them. Both change in one
 transaction, on the condition that the object has not changed since its tags were read.
 """
@@ -20,7 +22,7 @@ import sqlalchemy as sa
 from neutrino.server import errors
 from neutrino.server.access.sharing import EXTERNAL
 from neutrino.server.api.definition import Extension, Resource
-from neutrino.server.api.pipeline import Reply, Request
+from neutrino.server.api.pipeline import Notify, Reply, Request
 from neutrino.server.api.resources.common import MAX_TAGS
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages.body import decode
@@ -52,6 +54,7 @@ class Verb:
     status: int
     change: Callable[[list[str], list[str]], Iterable[str]] | None = None
     single: bool = False  # about the tag in the path
+    event: str = ""  # of notifications
 
     @property
     def takes_tags(self) -> bool:
@@ -66,21 +69,23 @@ def _without(given: list[str], old: list[str]) -> list[str]:
 
 VERBS = (
     Verb("GET", "get", 200),
-    Verb("PUT", "update", 200, lambda given, old: given),
-    Verb("POST", "create", 201, lambda given, old: [*old, *given]),
-    Verb("DELETE", "delete", 204, lambda given, old: []),
+    Verb("PUT", "update", 200, lambda given, old: given, event="update"),
+    Verb("POST", "create", 201, lambda given, old: [*old, *given], event="create"),
+    Verb("DELETE", "delete", 204, lambda given, old: [], event="delete_all"),
     Verb("GET", "get", 204, single=True),
-    Verb("PUT", "update", 201, lambda given, old: [*old, *given], single=True),
-    Verb("DELETE", "delete", 204, _without, single=True),
+    Verb("PUT", "update", 201, lambda given, old: [*old, *given], single=True, event="create"),
+    Verb("DELETE", "delete", 204, _without, single=True, event="delete"),
 )
 
 
-def tag_routes(db: Database, authorizer: Authorizer, tagged: Iterable[tuple[Resource, sa.Table]]) -> list[Route]:
+def tag_routes(
+    db: Database, authorizer: Authorizer, notify: Notify, tagged: Iterable[tuple[Resource, sa.Table]]
+) -> list[Route]:
     return [
         Route(
             verb.method,
             f"{PREFIX}/{url}/{{parent}}/tags{'/{key}' if verb.single else ''}",
-            partial(_handle, authorizer, TaggedObjects(db, resource, table), verb),
+            partial(_handle, authorizer, notify, TaggedObjects(db, resource, table), verb),
         )
         for resource, table in tagged
         # Neutron has tags at the collection's name alone, also of resources whose path has a prefix (fwaas/).
@@ -89,13 +94,17 @@ def tag_routes(db: Database, authorizer: Authorizer, tagged: Iterable[tuple[Reso
     ]
 
 
-def _handle(authorizer: Authorizer, objects: "TaggedObjects", verb: Verb, request: Request) -> Reply:
+def _handle(authorizer: Authorizer, notify: Notify, objects: "TaggedObjects", verb: Verb, request: Request) -> Reply:
     given = _given([request.key] if verb.single else _tags_of(request.raw) if verb.takes_tags else [])
     # As in Neutron, a tag request discloses that an object exists: 403 instead of 404.
     found = objects.load(request.parent, request.context)
     authorizer.require(request.context, f"{verb.action}_{objects.resource.name}:tags", found)
     if verb.change is not None:
+        about: dict[str, Any] = {"obj_resource": objects.resource.collection, "obj_resource_id": request.parent}
+        payload = {**about, "tags": given} if verb.single or verb.takes_tags else about
+        notify(f"tag.{verb.event}.start", payload, request.context)
         objects.change(request.parent, request.context, partial(verb.change, given))
+        notify(f"tag.{verb.event}.end", payload, request.context)
     elif verb.single and request.key not in found["tags"]:
         raise errors.TagNotFound(tag=request.key)
     shown = given if verb.takes_tags else found["tags"]

@@ -5,7 +5,7 @@ routes are all derived from them, so nothing about an attribute is written twice
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
@@ -49,6 +49,14 @@ TAG_FILTERS: Final = ("tags", "tags-any", "not-tags", "not-tags-any")
 
 
 @dataclass(frozen=True)
+class ActionEvent:
+    """The notification of an action: its event type, and the name of the answer in its payload."""
+
+    event_type: str
+    payload: str
+
+
+@dataclass(frozen=True)
 class Resource:
     name: str
     attributes: tuple[Attribute, ...]
@@ -58,6 +66,8 @@ class Resource:
     parent_path: str = ""  # of the parents' collection in URLs of children, if it differs from that of the parents' own
     verbs: frozenset[str] = ALL_VERBS
     actions: tuple[str, ...] = ()  # such as add_addresses of PUT /address-groups/{id}/add_addresses
+    # Actions of which Neutron notifies once, after they have succeeded, by events with other names than theirs.
+    action_events: Mapping[str, ActionEvent] = field(default_factory=dict, hash=False)
     lookups: tuple[str, ...] = ()  # the same by GET: they change nothing
     key: str = "id"
     quota: bool | str = False  # whether their number is limited; a name if the limit has another one than the resource

@@ -158,9 +158,10 @@ class Pipeline:
         found, visibility = self._find_to_change(served, request, action, body)
         if isinstance(body, dict):
             self.authorizer.require_body(context, action, body.get(resource.name), found)
-        self.notify(f"{resource.name}.{action}.start", {"id": request.key, "body": body}, context)
+        if action not in resource.action_events:
+            self.notify(f"{resource.name}.{action}.start", {"id": request.key, "body": body}, context)
         answer = served.actions[action](context, *_parent(request), request.key, body)
-        self.notify(f"{resource.name}.{action}.end", answer, context)
+        self._notify_done(context, resource, action, answer)
         if isinstance(answer, dict) and resource.name in answer:
             answer = {resource.name: visible.present_own(resource, answer[resource.name], visibility)}
         return Reply(200, answer)
@@ -225,11 +226,17 @@ class Pipeline:
     def _notify_removed(self, context: Context, removed: Removed, key: str = "") -> None:
         resource, name = removed.resource, removed.resource.name
         if removed.action != DELETE:
-            self.notify(f"{name}.{removed.action}.end", removed.answer, context)
+            self._notify_done(context, resource, removed.action, removed.answer)
             return
         shown = visible.present_own(resource, removed.object, self._visibility(resource, context))
         payload = {f"{name}_id": key or removed.object[resource.key], name: shown}
         self.notify(f"{name}.delete.end", _masked(resource, payload), context)
+
+    def _notify_done(self, context: Context, resource: Resource, action: str, answer: Any) -> None:
+        if event := resource.action_events.get(action):
+            self.notify(event.event_type, {event.payload: answer}, context)
+        else:
+            self.notify(f"{resource.name}.{action}.end", answer, context)
 
     def _authorize_create(self, served: Served, request: Request, items: Sequence[bodies.Item]) -> None:
         resource, context = served.resource, request.context

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from neutrino.server.api.definition import Extension
+from neutrino.server.api.pipeline import Notify
 from neutrino.server.api.resources.floatingip import FLOATINGIP, FLOATINGIP_POOL, PORT_FORWARDING
 from neutrino.server.api.resources.ndp_proxy import NDP_PROXY
 from neutrino.server.api.resources.router import CONNTRACK_HELPER, ROUTER
@@ -144,6 +145,7 @@ class RouterPlugin:
     dvr: DvrHosts
     collections: Sequence[tuple[Any, ...]]
     companions: Sequence[Any]  # plugins that are offered together with this one
+    notify: Notify
     extensions: Sequence[Extension] = EXTENSIONS
 
     @property
@@ -152,7 +154,7 @@ class RouterPlugin:
 
     def routes(self, authorizer: Authorizer) -> list[Route]:
         routers = ViewCollection(self.db, router_view.ROUTERS)
-        return placement_routes(self.db, authorizer, self.scheduler, routers, self._agents_of)
+        return placement_routes(self.db, authorizer, self.notify, self.scheduler, routers, self._agents_of)
 
     def _agents_of(self, router_id: str) -> list[Object]:
         """The agents of a router with their HA state; of a distributed one also those on hosts with ports behind it."""
@@ -212,7 +214,9 @@ def build(services: Services) -> RouterPlugin:
         (NDP_PROXY, ndp_proxies.NdpProxies(db), RowUpdates(db, ndp_proxies.VIEW)),
     )
     companions = [Flavors(db, has_vpn="vpnaas" in conf.service_plugins), AutoTopology(db, core, routers, interfaces)]
-    return RouterPlugin(db, agent_view(services.registry), l3.scheduler, l3.dvr, collections, companions)
+    return RouterPlugin(
+        db, agent_view(services.registry), l3.scheduler, l3.dvr, collections, companions, services.notify
+    )
 
 
 def _register_hooks(core: Core, interfaces: Interfaces) -> None:

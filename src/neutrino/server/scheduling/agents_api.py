@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.pipeline import Reply, Request
+from neutrino.server.api.pipeline import Notify, Reply, Request
 from neutrino.server.api.resources.agent import AGENT
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages import body as bodies
@@ -119,6 +119,7 @@ class Agents(ViewCollection):
 def placement_routes(
     db: Database,
     authorizer: Authorizer,
+    notify: Notify,
     scheduler: AgentScheduler,
     objects: ViewCollection,
     agents: Callable[[str], list[Object]],
@@ -126,6 +127,10 @@ def placement_routes(
     """`objects`: the collection of networks or of routers; `agents` gives the agents that serve one of them."""
     placements = scheduler.placements
     single, plural = f"{placements.service}-{placements.kind}", f"{placements.service}-{placements.kind}s"
+
+    def notify_of(action: str, agent_id: str, object_id: str, context: Context) -> None:
+        payload = {"agent": {"id": agent_id, f"{placements.kind}_id": object_id}}
+        notify(f"{placements.service}_agent.{placements.kind}.{action}", payload, context)
 
     def index(request: Request) -> Reply:
         authorizer.require(request.context, f"get_{plural}", {})
@@ -138,12 +143,15 @@ def placement_routes(
 
     def add(request: Request) -> Reply:
         authorizer.require(request.context, f"create_{single}", {})
-        scheduler.add(request.parent, _object_id(placements, request.raw))
+        object_id = _object_id(placements, request.raw)
+        scheduler.add(request.parent, object_id)
+        notify_of("add", request.parent, object_id, request.context)
         return Reply(201, NULL)
 
     def remove(request: Request) -> Reply:
         authorizer.require(request.context, f"delete_{single}", {})
         scheduler.remove(request.parent, request.key)
+        notify_of("remove", request.parent, request.key, request.context)
         return Reply(204)
 
     def index_agents(request: Request) -> Reply:

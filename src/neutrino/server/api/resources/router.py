@@ -4,7 +4,7 @@ from typing import Any
 
 from neutrino.server import errors
 from neutrino.server.api import types as t
-from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
+from neutrino.server.api.definition import REQUIRED, ActionEvent, Attribute, Resource, creatable, writable
 from neutrino.server.api.resources.common import (
     ADMIN_STATE_UP,
     CHILD_IDENTITY,
@@ -70,6 +70,10 @@ ROUTER = Resource(
         "update_external_gateways",
         "remove_external_gateways",
     ),
+    action_events={
+        "add_router_interface": ActionEvent("router.interface.create", "router_interface"),
+        "remove_router_interface": ActionEvent("router.interface.delete", "router_interface"),
+    },
     attributes=(
         *IDENTITY,
         ADMIN_STATE_UP,
