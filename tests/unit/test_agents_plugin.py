@@ -26,6 +26,7 @@ from neutrino.server.db.view import View
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
+from neutrino.server.services import ignore
 from neutrino.server.view_collection import ViewCollection
 from tests.support.databases import prepared_sqlite
 from tests.support.dhcp_ports import scheduler_without_ports
@@ -49,11 +50,12 @@ class Api:
         conf = cfg.ConfigOpts()
         conf([], default_config_files=[], default_config_dirs=[])
         authorizer = Authorizer(conf)
-        self.pipeline = Pipeline(authorizer, lambda resource, projects: None, lambda event, payload, context: None)
+        self.pipeline = Pipeline(authorizer, lambda resource, projects: None, ignore)
         (self.served,) = serve([self.plugin])
         routes = placement_routes(
             db,
             authorizer,
+            ignore,
             self.scheduler,
             ViewCollection(db, View(t.networks, columns=("id", "name"), scope=sa.false())),
             partial(self.plugin.serving, self.scheduler.placements),

@@ -28,6 +28,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.view import View
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import Query
+from neutrino.server.services import ignore
 from tests.support.databases import prepared_sqlite
 
 TAGGED = (
@@ -53,7 +54,7 @@ class TagSetup:
         self.db = Database(prepared_sqlite(path / "n.db"), sqlite_durable=False)
         conf = cfg.ConfigOpts()
         conf([], project="test", default_config_files=[], default_config_dirs=[])
-        self.routes = {(r.method, r.path): r.handler for r in tag_routes(self.db, Authorizer(conf), TAGGED)}
+        self.routes = {(r.method, r.path): r.handler for r in tag_routes(self.db, Authorizer(conf), ignore, TAGGED)}
 
     def insert(self, table: sa.Table, **values: Any) -> str:
         made = fresh({"name": "x", "project_id": "a", **values})
