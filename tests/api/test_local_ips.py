@@ -202,3 +202,97 @@ def test_associations_of_a_local_ip_that_does_not_exist(api: Api, method: str) -
     path = f"/local_ips/{DEAD}/port_associations" + (f"/{DEAD}" if method == "DELETE" else "")
     body = {"port_association": {"fixed_port_id": DEAD}} if method == "POST" else None
     api.call(method, path, body).refused(404, "LocalIPNotFound")
+
+
+def test_an_association_is_with_a_port_of_the_local_ips_network(api: Api, admin: Api) -> None:
+    """Else a member could lead any address of a shared network to a port, by a local IP of an own network with it."""
+    shared, api = shared_network(admin, shared=True), api.as_stranger()
+    own = made_network(api)
+    for values in ({"local_port_id": api.port(own)["id"]}, {"network_id": own["id"], "local_ip_address": "10.0.0.77"}):
+        local_ip = api.make("local_ip", **values)
+        for caller in (api, admin):
+            body = {"port_association": {"fixed_port_id": caller.port(shared)["id"]}}
+            refused = caller.post(associations(local_ip), body).refused(400, "BadRequest")
+            assert own["id"] in refused.message
+            assert shared["id"] in refused.message
+        assert api.all(associations(local_ip)) == []
+
+
+def test_a_port_keeps_the_address_of_its_local_ip(api: Api) -> None:
+    """Released, the address could become another port's, whose traffic the local IP would take."""
+    network = made_network(api)
+    subnet = api.show("network", network["id"])["subnets"][0]
+    own = api.make("local_ip", network_id=network["id"])
+    given = api.make("local_ip", local_port_id=api.port(network)["id"])
+    for local_ip in (own, given):
+        path, held = f"/ports/{local_ip['local_port_id']}", {"ip_address": local_ip["local_ip_address"]}
+        for addresses in ([], [{"ip_address": "10.0.0.99"}]):
+            api.put(path, {"port": {"fixed_ips": addresses}}).refused(409, "ServicePortInUse")
+        more = {"port": {"fixed_ips": [held, {"subnet_id": subnet}], "name": "more"}}
+        assert api.put(path, more).expect(200).body["port"]["name"] == "more"
+        api.put(path, {"port": {"fixed_ips": [held]}}).expect(200)
+        api.delete(f"/local-ips/{local_ip['id']}").expect(204)
+    api.put(f"/ports/{given['local_port_id']}", {"port": {"fixed_ips": []}}).expect(200)
+
+
+def test_the_port_of_a_local_ip_is_no_unfiltered_port_of_an_instance(api: Api, admin: Api) -> None:
+    """The project owns it, so Nova would plug it into an instance: without port security it could send from any address."""
+    for is_filtered in (True, False):
+        network = api.network(port_security_enabled=is_filtered)
+        api.subnet(network)
+        local_ip = api.make("local_ip", network_id=network["id"])
+        port = admin.show("port", local_ip["local_port_id"])
+        assert port["port_security_enabled"] is is_filtered
+        for change in ({"device_owner": "compute:nova"}, {"device_owner": ""}):
+            api.put(f"/ports/{port['id']}", {"port": change}).refused(409, "ServicePortInUse")
+        api.put(f"/ports/{port['id']}", {"port": {"name": "x", "device_id": port["device_id"]}}).expect(200)
+
+
+# --- rules of ports ---------------------------------------------------------------------------------------------------
+
+
+def shared_network(admin: Api, **values: Any) -> Object:
+    network = admin.network(**values)
+    admin.subnet(network)
+    return network
+
+
+def test_ports_of_local_ips_count_against_the_quota_of_ports(api: Api, admin: Api) -> None:
+    network, api = shared_network(admin, shared=True), api.as_stranger()
+    admin.put(f"/quotas/{api.project}", {"quota": {"port": 3}}).expect(200)
+    api.port(network)
+    made = [api.make("local_ip", network_id=network["id"]) for _ in range(2)]
+    body = {"network_id": network["id"]}
+    api.post("/local-ips", {"local_ip": body}).refused(409, "OverQuota")
+    api.post("/local-ips", {"local_ips": [body, body]}).refused(409, "OverQuota")
+    api.make("local_ip", local_port_id=made[0]["local_port_id"])  # needs no port of its own
+    api.delete(f"/local-ips/{made[1]['id']}").expect(204)
+    api.post("/local-ips", {"local_ips": [body, body]}).refused(409, "OverQuota")
+    api.make("local_ip", network_id=network["id"])
+
+
+def test_rules_of_ports_apply_to_the_port_of_a_local_ip(api: Api, admin: Api) -> None:
+    shared, external = shared_network(admin, shared=True), shared_network(admin, router__external=True)
+    api = api.as_stranger()
+
+    def refuse(caller: Api, **values: Any) -> str:
+        answer: str = caller.post("/local-ips", {"local_ip": values}).refused(403, "PolicyNotAuthorized").message
+        return answer
+
+    assert refuse(api, network_id=external["id"]).endswith(" create_port.")
+    chosen = {"network_id": shared["id"], "local_ip_address": "10.0.0.77"}
+    assert "create_port:fixed_ips:ip_address" in refuse(api, **chosen)
+    api.post("/local-ips", {"local_ips": [{"network_id": shared["id"]}, chosen]}).refused(403, "PolicyNotAuthorized")
+    assert api.all("/local-ips") == []
+    api.make("local_ip", network_id=shared["id"])
+    assert admin.make("local_ip", **chosen)["local_ip_address"] == "10.0.0.77"
+    assert admin.make("local_ip", network_id=external["id"])["network_id"] == external["id"]
+
+
+def test_the_address_of_a_gateway_is_refused(api: Api, admin: Api) -> None:
+    network = made_network(api)
+    chosen = {"network_id": network["id"], "local_ip_address": "10.0.0.1"}
+    for caller in (api, admin):
+        assert "gateway" in caller.post("/local-ips", {"local_ip": chosen}).refused(400, "BadRequest").message
+    port = api.port(network, fixed_ips=[{"ip_address": "10.0.0.1"}])
+    assert "gateway" in api.post("/local-ips", {"local_ip": {"local_port_id": port["id"]}}).refused(400).message

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from neutrino.model.packet_log import PacketLog
 from neutrino.model.state import LocalIp, Port
+from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
@@ -81,7 +83,7 @@ def test_a_port_has_the_local_ips_that_it_is_associated_with(server: Server, tmp
     port = admin.port(network, binding__host_id="h1", project_id=api.project)
     local_ip = api.make("local_ip", network_id=network["id"], local_ip_address="10.0.0.200")
     path = f"/local_ips/{local_ip['id']}/port_associations"
-    wanted = LocalIp("10.0.0.200", port["fixed_ips"][0]["ip_address"])
+    wanted = LocalIp("10.0.0.200", port["fixed_ips"][0]["ip_address"], network_id=network["id"])
 
     def found(end: HostEnd) -> tuple[LocalIp, ...]:
         held = end.client.state.get("port", port["id"])
@@ -96,5 +98,42 @@ def test_a_port_has_the_local_ips_that_it_is_associated_with(server: Server, tmp
             await doing(api.delete, f"{path}/{port['id']}")
             await until(lambda: found(h1) == (), "h1 has lost the local IP")
             await h1.equals_the_database(server)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_hosts_do_not_get_associations_that_are_not_in_effect(server: Server, tmp_path: Path) -> None:
+    """Rows that today's checks refuse: of another network, of an address that its port has lost, of a gateway."""
+    api = Api(server.app)
+    admin, network, other = api.as_admin(), api.network(), api.network()
+    subnet = api.subnet(network)
+    api.subnet(other)
+    port = admin.port(network, binding__host_id="h1", project_id=api.project)
+    own = port["fixed_ips"][0]["ip_address"]
+    elsewhere = api.make("local_ip", network_id=other["id"], local_ip_address="10.0.0.201")
+    good, lost, gateway = (
+        api.make("local_ip", network_id=network["id"], local_ip_address=f"10.0.0.{n}") for n in (202, 203, 204)
+    )
+    rows = [{"local_ip_id": one["id"], "fixed_port_id": port["id"], "fixed_ip": own} for one in (elsewhere, good, lost)]
+    rows.append({"local_ip_id": gateway["id"], "fixed_port_id": port["id"], "fixed_ip": "10.0.0.250"})
+    with server.db.transaction() as tx:
+        tx.insert(t.local_ip_associations, rows)
+        tx.write(sa.delete(t.ip_allocations).where(t.ip_allocations.c.port_id == lost["local_port_id"]))
+
+    def held(end: HostEnd) -> tuple[LocalIp, ...]:
+        found = end.client.state.get("port", port["id"])
+        assert isinstance(found, Port)
+        return found.local_ips
+
+    wanted = (LocalIp("10.0.0.202", own, network_id=network["id"]),)
+    move = sa.update(t.subnets).where(t.subnets.c.id == subnet["id"]).values(gateway_ip="10.0.0.202")
+
+    async def run() -> None:
+        async with connected(server, tmp_path, HOSTS) as (h1, _):
+            assert held(h1) == wanted
+            with server.db.transaction() as tx:
+                tx.write(move)
+                tx.record("port", port["id"])
+            await until(lambda: held(h1) == (), "the gateway's address leads nowhere else")
 
     asyncio.run(asyncio.wait_for(run(), 60))

@@ -138,10 +138,14 @@ LOGGED = (
     port("p51", 51, "vlan", groups=["out"], hybrid_plug=True),
 )
 LOCAL_IPS = (
-    port("p60", 60, groups=["open"], local_ips=(state.LocalIp("10.0.0.200", "10.0.0.60"),)),
-    port("p61", 61, groups=["open"], local_ips=(state.LocalIp("10.0.0.200", "10.0.0.61"),)),
-    port("p62", 62, "vlan", groups=["open"], local_ips=(state.LocalIp("10.0.0.201", "10.0.0.62", "passthrough"),)),
-    port("p63", 63, "flat", groups=["open"], local_ips=(state.LocalIp("2001:db8::1", "2001:db8::3f"),)),
+    port("p60", 60, groups=["open"], local_ips=(state.LocalIp("10.0.0.200", "10.0.0.60", network_id="net"),)),
+    port("p61", 61, groups=["open"], local_ips=(state.LocalIp("10.0.0.200", "10.0.0.61", network_id="net"),)),
+    port(
+        "p62", 62, "vlan", groups=["open"], local_ips=(state.LocalIp("10.0.0.201", "10.0.0.62", "passthrough", "vlan"),)
+    ),
+    port(
+        "p63", 63, "flat", groups=["open"], local_ips=(state.LocalIp("2001:db8::1", "2001:db8::3f", network_id="flat"),)
+    ),
 )
 MIRROR = TapMirror(id="m1", direction="BOTH", tunnel_id=7, remote_ip="198.51.100.9", mirror_type="gre")
 TAPS = (

@@ -101,7 +101,7 @@ GOOD: dict[str, state.Object] = {
         "p1",
         1,
         groups=["open", "web"],
-        local_ips=(state.LocalIp("10.0.0.200", "10.0.0.1"),),
+        local_ips=(state.LocalIp("10.0.0.200", "10.0.0.1", network_id="net"),),
         taps=Taps(
             services=("service",),
             flows=(Tap(id="flow", port_id="other", host="h2", direction="IN", tunnel_id=1, vlans=((1, 2),)),),

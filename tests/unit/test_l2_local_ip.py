@@ -29,7 +29,9 @@ class Net:
     def apply(self, *associated: int) -> None:
         ports = []
         for number, host in ((1, "h1"), (2, "h1"), (3, "h2"), (4, "h2"), (5, "h3")):
-            local_ips = (LocalIp(LOCAL, f"10.0.0.{number}", self.mode),) if number in associated else ()
+            local_ips = (
+                (LocalIp(LOCAL, f"10.0.0.{number}", self.mode, network_id="net"),) if number in associated else ()
+            )
             ports.append(port(f"p{number}", number, host=host, local_ips=local_ips, **self._sort))  # type: ignore[arg-type]
         self.cloud.apply(network("net"), OPEN, *ports)
         for host in self.cloud.hosts.values():
@@ -110,7 +112,10 @@ def test_of_two_ports_on_a_host_the_first_counts() -> None:
     net.apply(1, 2)
     net.cloud.apply(
         *(network("net"), OPEN),
-        *(port(f"p{n}", n, groups=["open"], local_ips=(LocalIp(LOCAL, f"10.0.0.{n}"),)) for n in (1, 2)),
+        *(
+            port(f"p{n}", n, groups=["open"], local_ips=(LocalIp(LOCAL, f"10.0.0.{n}", network_id="net"),))
+            for n in (1, 2)
+        ),
         port("p3", 3, groups=["open"]),
     )
     assert [*net.cloud.send("h1", "p3", packet.tcp(end(3), (GATEWAY, LOCAL), 80))] == ["p1"]
@@ -119,8 +124,21 @@ def test_of_two_ports_on_a_host_the_first_counts() -> None:
 def test_networks_with_the_same_addresses_are_apart() -> None:
     cloud = Cloud("h1")
     other = (port("q1", 11, "other", groups=["open"]), port("q2", 12, "other", groups=["open"]))
-    own = port("p1", 1, groups=["open"]), port("p2", 2, groups=["open"], local_ips=(LocalIp(LOCAL, "10.0.0.2"),))
+    own = (
+        port("p1", 1, groups=["open"]),
+        port("p2", 2, groups=["open"], local_ips=(LocalIp(LOCAL, "10.0.0.2", network_id="net"),)),
+    )
     objects: tuple[state.Object, ...] = (network("net"), network("other", number=101), OPEN, *own, *other)
     cloud.apply(*objects)
     assert cloud.send("h1", "q1", packet.arp_request(*end(11), LOCAL)).keys() == {"q2"}
     assert [*cloud.send("h1", "p1", packet.tcp(end(1), (GATEWAY, LOCAL), 80))] == ["p2"]
+
+
+@pytest.mark.parametrize("network_id", ["other", ""])
+def test_a_local_ip_of_another_network_is_not_applied(network_id: str) -> None:
+    cloud = Cloud("h1")
+    associated = port("p2", 2, groups=["open"], local_ips=(LocalIp(LOCAL, "10.0.0.2", network_id=network_id),))
+    owner = port("p9", 200, groups=["open"])
+    cloud.apply(network("net"), network("other", number=101), OPEN, port("p1", 1, groups=["open"]), associated, owner)
+    assert "p1" not in cloud.send("h1", "p1", packet.arp_request(*end(1), LOCAL))
+    assert [*cloud.send("h1", "p1", packet.tcp(end(1), end(200), 80))] == ["p9"]

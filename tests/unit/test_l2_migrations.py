@@ -82,7 +82,7 @@ def test_activation_changes_nothing_on_the_target(net: Network) -> None:
 
 def test_a_local_ip_does_not_lead_to_an_instance_that_is_not_there() -> None:
     cloud = Cloud("h1", "h2")
-    local = LocalIp("10.0.0.200", "10.0.0.1")
+    local = LocalIp("10.0.0.200", "10.0.0.1", network_id="net")
     there = port("vm", 1, host="h2", groups=["open"], active=False, local_ips=(local,))
     objects = (NETWORKS[0], OPEN, there, port("b", 3, host="h2", groups=["open"]))
     cloud.apply(*objects)

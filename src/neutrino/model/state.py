@@ -73,6 +73,7 @@ class LocalIp(msgspec.Struct, frozen=True):
     local_ip_address: fields.Ip
     fixed_ip: fields.Ip
     ip_mode: Annotated[str, fields.one_of("translate", "passthrough")] = "translate"
+    network_id: str = ""  # of the address: hosts apply it there only
 
 
 class Port(Object, frozen=True, kw_only=True, omit_defaults=True):

@@ -17,6 +17,7 @@ parent comes before the other arguments, as in `show(context, parent_id, key, fi
     delete_cascade(context, key, revision, permit)
                                               optional, for `?cascade=true`: with all that is in it; see `cascade.py`
     target(context, values)                   optional: attributes of the parent object, for policy rules
+    also_creates(context, values)             optional: objects that are created along with it, whose policy rules apply too
     ahead_of_create(context, values)          optional: announces what the creation of one object will read
     ahead_of_change(context, key, values, fields, everyone)
                                               optional: the same for an update, an action with this body, or a delete
@@ -46,6 +47,15 @@ class Plugin(Protocol):
 
 
 @dataclass(frozen=True)
+class AlsoCreated:
+    """An object that is created along with the requested one, as a client would have created it by itself."""
+
+    resource: Resource
+    values: Mapping[str, Any]  # what the request determines of it
+    related: Mapping[str, Any]  # attributes of its parent, as `target` returns them
+
+
+@dataclass(frozen=True)
 class Served:
     """A resource with the methods that serve it; None where the resource does not have the verb."""
 
@@ -58,6 +68,7 @@ class Served:
     delete: Any = None
     delete_cascade: Any = None
     target: Any = None
+    also_creates: Any = None
     ahead_of_create: Any = None
     ahead_of_change: Any = None
     actions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -87,6 +98,7 @@ def bind(resource: Resource, *objects: Any) -> Served:
         create_several=optional("create_several") if resource.owned else None,
         delete_cascade=optional("delete_cascade"),
         target=optional("target"),
+        also_creates=optional("also_creates"),
         ahead_of_create=optional("ahead_of_create"),
         ahead_of_change=optional("ahead_of_change"),
         actions={action: required(action) for action in resource.actions},

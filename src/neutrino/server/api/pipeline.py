@@ -251,6 +251,10 @@ class Pipeline:
                 target = {**item.values, **known[owner]}
             self.authorizer.require(context, rule, target)
             self.authorizer.require_attributes(context, "create", resource, item.given, target)
+            for also in served.also_creates(context, item.values) if served.also_creates is not None else ():
+                target = {"project_id": item.values["project_id"], **also.values, **also.related}
+                self.authorizer.require(context, self._rule("create", also.resource), target)
+                self.authorizer.require_attributes(context, "create", also.resource, also.values, target)
 
 
 def _reads_all(resource: Resource, visibility: Visibility) -> bool:

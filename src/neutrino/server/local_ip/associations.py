@@ -50,6 +50,11 @@ class PortAssociations(ChildViewCollection):
             port = PORTS.load(connection, port_id, context.project_id, everyone=context.is_admin)
             if port is None:
                 raise errors.BadRequest(resource="local_ip_port_association", msg=f"there is no port {port_id}")
+            if port["network_id"] != local_ip["network_id"]:  # there the address may be anyone's
+                networks = (
+                    f"port {port_id} is on network {port['network_id']}, the local IP on {local_ip['network_id']}"
+                )
+                raise errors.BadRequest(resource="local_ip_port_association", msg=networks)
             fixed_ip = chosen_address(port, values["fixed_ip"], "fixed_ip")
             if exists(connection, _a.local_ip_id == local_ip_id, _a.fixed_port_id == port_id):
                 raise errors.Conflict(f"Local IP {local_ip_id} is associated with port {port_id} already.")

@@ -17,7 +17,7 @@ def build(services: Services) -> ResourcePlugin:
     core.ports.transaction_hooks.append(port_changes)
     core.ports.delete_reads.append(OF_PORT)
     core.cascade.references |= dict.fromkeys((check_port_delete, port_changes), (t.local_ips.c.local_port_id,))
-    local_ips = LocalIps(db, core.operations, core.networks, core.ports)
+    local_ips = LocalIps(db, core.operations, core.networks, core.ports, services.quotas)
     return ResourcePlugin(
         EXTENSIONS,
         (

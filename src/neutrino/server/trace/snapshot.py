@@ -29,6 +29,7 @@ from neutrino.server.feed.readers.routers import (
 from neutrino.server.feed.readers.rows import MAX_IDS, build, decode_fixed_ips, read_ids, read_rows, select, texts
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.l3.scheduling.announced import announced_networks, direct_prefixes
+from neutrino.server.local_ip.in_effect import IN_EFFECT
 from neutrino.server.trace.values import (
     Named,
     Placement,
@@ -215,7 +216,7 @@ def _local_ips(connection: Connection, found: _Found, routers: Iterable[TracedRo
         .add_columns(_la.fixed_port_id.label("port_id"))
         .join(t.local_ip_associations, _la.local_ip_id == _li.id)
         .join(t.ports, _p.id == _la.fixed_port_id)
-        .where(_li.id.in_(sorted(ids)))
+        .where(_li.id.in_(sorted(ids)), *IN_EFFECT)
     )
     rows = read_rows(connection, statement, _p.host, sorted(hosts - {""}))
     return tuple(build(TracedLocalIp, row) for row in rows)

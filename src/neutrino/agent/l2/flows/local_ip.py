@@ -67,8 +67,11 @@ def _by_vlan(desired: Desired) -> dict[int, dict[str, Association]]:
     """The associations of ports here, by local VLAN and local IP."""
     found: defaultdict[int, dict[str, Association]] = defaultdict(dict)
     for port in desired.ports:  # by id
-        for each in desired.host_state.ports[port.id].local_ips if not port.standby else ():
-            if ":" not in each.local_ip_address and ":" not in each.fixed_ip:
+        whole = desired.host_state.ports[port.id]
+        for each in whole.local_ips if not port.standby else ():
+            # On another network the address may be any port's, or the gateway's, whose traffic this port would get.
+            is_of_network = each.network_id == whole.network_id
+            if is_of_network and ":" not in each.local_ip_address and ":" not in each.fixed_ip:
                 one = Association(
                     each.local_ip_address, each.fixed_ip, port.mac, port.ofport, each.ip_mode == "translate"
                 )

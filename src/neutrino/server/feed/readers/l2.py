@@ -36,6 +36,7 @@ from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, N
 from neutrino.server.feed.reports.rules import tunnel_address
 from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.routers.port_layout import DVR_INTERFACE
+from neutrino.server.local_ip.in_effect import IN_EFFECT
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 _n, _s, _seg, _nd = t.networks.c, t.subnets.c, t.network_segments.c, t.network_dhcp_agents.c
@@ -104,8 +105,9 @@ _JSON_OF_PORTS = (
 )
 _PORTS = kept(select(m.Port, t.ports, _p.project_id, PORT_GROUP, *_JSON_OF_PORTS))
 _LOCAL_IPS = kept(
-    sa.select(_la.fixed_port_id, _la.fixed_ip, _li.local_ip_address, _li.ip_mode)
+    sa.select(_la.fixed_port_id, _la.fixed_ip, _li.local_ip_address, _li.ip_mode, _li.network_id)
     .join(t.local_ips, _li.id == _la.local_ip_id)
+    .where(*IN_EFFECT)
     .order_by(_li.local_ip_address)
 )
 _TUNNEL_SEGMENTS = kept(sa.select(_seg.id).where(one_of(_seg.network_type, sorted(TUNNEL_TYPES))))
@@ -128,7 +130,7 @@ def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortReco
 
 
 def _local_ip(row: Any) -> m.LocalIp:
-    return m.LocalIp(row.local_ip_address, row.fixed_ip, row.ip_mode)
+    return m.LocalIp(row.local_ip_address, row.fixed_ip, row.ip_mode, intern(row.network_id))
 
 
 # Ports that agree in such a column share its value: decoded once, and kept once.

@@ -11,6 +11,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -53,6 +54,7 @@ CommitHook = Callable[[Object | None, Object | None], None]  # a port before and
 # Called with a port before and after a change of its host; returns the writes of ports that are bound with it.
 HostHook = Callable[[Connection, Object, Object], Sequence[PendingWrite]]
 _NEW_TRUNK = sa.update(t.trunks).where(t.trunks.c.port_id == sa.bindparam("port")).values(port_id=t.trunks.c.port_id)
+NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 BIND_REVISIONS = 2  # as in Neutron, binding raises the revision by two more: for the attempt and for its result
 
 
@@ -224,17 +226,22 @@ class Ports:
             self.extensions.store("port", tx, port)
 
     def prepare_create(
-        self, connection: Connection, values: Object, network: Object, subnets: Sequence[Object]
+        self,
+        connection: Connection,
+        values: Object,
+        network: Object,
+        subnets: Sequence[Object],
+        limits: Mapping[str, int] = NO_LIMITS,
     ) -> PendingWrite:
-        """A port of a service, as a part of a larger write: without quota and without security groups.
+        """A port of a service, as a part of a larger write: without security groups.
 
-        `subnets` are the network's as they will be after that write.
+        `subnets` are the network's as they will be after that write. `limits`: the quota of its project, where it has one.
         """
         own = {**values, "security_groups": []}
         allocator = Allocator(connection, blind=not self.db.is_repeated)
         made = [self._decide(connection, admin_context(), own, network, subnets, allocator, is_service=True)]
         context = DriverContext("create", "port", made[0][0], network=network)
-        return PendingWrite(context, lambda tx: self._insert(tx, made, {}))
+        return PendingWrite(context, lambda tx: self._insert(tx, made, limits))
 
     # --- updating -------------------------------------------------------------------------------------------------
 
