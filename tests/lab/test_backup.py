@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from neutrino.cli.main import main
 from neutrino.lab.errors import wait_until
 from tests.support.dumps import dump, restore
 from tests.support.lab import Pinging, address, network, open_group, pings
@@ -23,6 +24,8 @@ def test_traffic_continues_while_a_backup_is_restored(lab: Lab, tmp_path: Path) 
         lab.vm(name, network=blue["id"], host=host, security_groups=[group])
     backup, file = tmp_path / "neutrino.sql", database(lab)
     dump(f"sqlite:///{file}", backup)
+    conf = tmp_path / "server.conf"
+    conf.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n[database]\nconnection = sqlite:///{file}\n")
     lab.vm("late", network=blue["id"], host="h2", security_groups=[group])
     late = address(lab, "late")
     assert pings(lab, "a", late)
@@ -32,6 +35,7 @@ def test_traffic_continues_while_a_backup_is_restored(lab: Lab, tmp_path: Path) 
         for each in file.parent.glob(f"{file.name}*"):
             each.unlink()
         restore(backup, f"sqlite:///{file}")
+        assert main(["db", "restored", "--config-file", str(conf)]) == 0
         lab.start_server()
         for host in lab.hosts:
             lab.wait_for_agent(host)

@@ -1,7 +1,7 @@
 """Commands on the server's database.
 
-`neutrino db`: schema, quota counters, routers that no agent can host. `neutrino host`: the credentials of hosts for the
-feed, and the objects that a host receives.
+`neutrino db`: schema, quota counters, identity after a restored backup, routers that no agent can host.
+`neutrino host`: the credentials of hosts for the feed, and the objects that a host receives.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from neutrino.server.config import configuration, database_url
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.errors import DatabaseUnreachable
+from neutrino.server.feed.change_log import ChangeLog
 from neutrino.server.feed.connections.credentials import Credentials
 
 
@@ -71,6 +72,8 @@ def database(args: argparse.Namespace) -> int | None:
         elif args.action == "recount":
             for correction in recount(db):
                 print(f"{correction}")
+        elif args.action == "restored":
+            print(f"new identity of the database: {ChangeLog(db).renew().identity}")
         print(f"schema version: {schema.version(db) or 'none'} (this release: {schema.HEAD})")
     return None
 

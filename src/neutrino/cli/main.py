@@ -80,7 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands.add_parser("server", parents=[config], help="run the API server")
     _add_up(commands)
     db = commands.add_parser("db", parents=[config], help="maintain the database")
-    db.add_argument("action", choices=["upgrade", "version", "recount", "verify"])
+    db.add_argument("action", choices=["upgrade", "version", "recount", "restored", "verify"])
 
     commands.add_parser("feed", parents=[config], help="run the feed for the host agents as a separate process")
 

@@ -333,6 +333,7 @@ class FeedClient:
             async for data in connection:
                 for message in m.read_from_server(data):
                     if isinstance(message, m.Welcome):
+                        self._check_position(message)
                         await self._compare(connection, message)
                     self._take(message)
                     if isinstance(message, m.Welcome) and sender is None:
@@ -344,6 +345,14 @@ class FeedClient:
         finally:
             if sender is not None:
                 await _cancel(sender)
+
+    def _check_position(self, welcome: m.Welcome) -> None:
+        """Refuse a server that has read less of the same database: it would take back the changes it has not read."""
+        cursor = self.state.cursor
+        if cursor is not None and cursor.is_ahead_of(welcome.cursor):
+            raise ConnectionError(
+                f"it is behind, at position {welcome.cursor.position} of the database; this host is at {cursor.position}"
+            )
 
     async def _compare(self, connection: ClientConnection, welcome: m.Welcome) -> None:
         """Send the digests that the server asks for, as the first message after `hello`."""

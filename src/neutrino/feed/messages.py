@@ -29,6 +29,10 @@ class Cursor(msgspec.Struct, frozen=True):
     database: str
     position: int
 
+    def is_ahead_of(self, other: "Cursor") -> bool:
+        """Whether it is a later state of the same database; positions of two databases are not comparable."""
+        return self.database == other.database and self.position > other.position
+
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
     pass
@@ -135,10 +139,17 @@ class Answer(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="ans
 
 
 class Welcome(Message, frozen=True, kw_only=True, omit_defaults=True, tag="welcome"):
+    """The database of the server and the position up to which it has read it."""
+
     cursor: Cursor
     version: int = VERSION
     server: str = ""
     compare: tuple[str, ...] = ()  # kinds whose sum differs: the host answers with `have`
+
+    @property
+    def database(self) -> str:
+        """Identity of the server's database; a database restored from a backup has a new one."""
+        return self.cursor.database
 
 
 class Refused(Message, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):

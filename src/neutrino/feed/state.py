@@ -82,7 +82,7 @@ class State:
             case Welcome():
                 self.disconnected()
                 self.problems.clear()  # invalid objects have no digest here, so the server sends them again
-                self._database = message.cursor.database
+                self._database = message.database
             case Put():
                 self._put(message)
             case Gone():

@@ -84,6 +84,31 @@ class ChangeLog:
             tx.insert(t.change_head, [row])
         return first
 
+    @retried
+    def renew(self) -> Head:
+        """Give the database a new identity: positions that hosts have of it are not comparable with its own any more."""
+        before = self.head()
+        self._rename(before)
+        return self.head()
+
+    @retried
+    def renew_if_lost(self, identity: str, position: int) -> bool:
+        """Give the database a new identity if it has lost this position, which it once had; whether it has.
+
+        Lost by a failover to a replica without the last transactions, or by a backup put in place of it. A cluster node
+        that merely lags is not able to commit this change of the head: it conflicts with those that it has not applied.
+        """
+        before = self.head()
+        if before.identity != identity or before.position >= position:
+            return False
+        self._rename(before)
+        return True
+
+    def _rename(self, before: Head) -> None:
+        unchanged = sa.and_(_h.id == 1, _h.identity == before.identity, _h.position == before.position)
+        with self.db.transaction() as tx:
+            tx.change(sa.update(t.change_head).where(unchanged).values(identity=str(uuid.uuid4())))
+
     def sequence(self) -> int:
         """Give positions to all committed rows without one; returns how many."""
         given = 0

@@ -55,6 +55,7 @@ BACKLOG = 4096  # pending connections: all hosts reconnect at once after a resta
 HANDSHAKE_SECONDS = 10.0  # for TLS, and again for the upgrade request
 MAX_COMPARED = 32  # hosts whose state is compared and sent at the same time
 MAX_SESSIONS = 16  # of one host: one per process, and some whose end the server has not noticed yet
+CATCH_UP_SECONDS = 10.0  # for which a host that has a later position waits, before it is refused
 WITHDRAWN = "the credential is not valid any more"
 
 
@@ -71,8 +72,8 @@ class FeedOptions:
     report_delay: float = 0.25  # seconds that a plain heartbeat report may wait, to be written with others
 
 
-class LogTruncated(Exception):
-    """Change-log rows were removed before this process read them: everything has to be read again."""
+class LogReplaced(Exception):
+    """The change log does not continue what this process has read, for this reason: everything has to be read again."""
 
 
 class FeedServer:
@@ -103,6 +104,7 @@ class FeedServer:
         self._by_host: Counter[str] = Counter()
         self._queries = OpenQueries(db)
         self._database = ""  # identity of the database whose positions we send
+        self._advanced = asyncio.Event()  # set, and replaced, when the fan-out has reached a new position
         self.fanout = Fanout(kinds)
         self.listening: list[Address] = []  # with the ports that the kernel chose
         self.on_listening: Callable[[], object] = lambda: None
@@ -181,8 +183,8 @@ class FeedServer:
         try:
             while await self._step():
                 pass
-        except LogTruncated:
-            LOG.warning("change-log rows were removed before they were read: reading everything again")
+        except LogReplaced as error:
+            LOG.warning("%s: reading everything again", error)
             await self._read_everything()
 
     async def _step(self) -> bool:
@@ -192,6 +194,8 @@ class FeedServer:
             return False
         self.fanout.apply(records, {(row.kind, row.object_id): row.request_id for row in rows if row.request_id})
         self.fanout.position = rows[-1].position
+        self._advanced.set()
+        self._advanced = asyncio.Event()
         for row in rows:
             metrics.CHANGES.inc(row.kind)
         if queries:
@@ -218,10 +222,29 @@ class FeedServer:
             records = read_changed(connection, self._readers, rows, self.fanout.networks_of) if rows else {}
             asked = [row.object_id for row in rows if row.kind == QUERY]
             queries = self._queries.read(connection, asked) if asked else []
-        # After the rows were read: rows removed in between would otherwise be missed without notice.
-        if rows and self._log.head().removed > position:
-            raise LogTruncated
+        self._check_log(position)  # after the rows were read: those removed in between would be missed without notice
         return rows, records, queries
+
+    def _check_log(self, position: int) -> None:
+        """Check that the log continues what was read up to this position, also while there are no new rows."""
+        head = self._log.head()
+        if head.identity != self._database:
+            raise LogReplaced("the database has a new identity")
+        if head.removed > position:
+            raise LogReplaced("change-log rows were removed before they were read")
+        if head.position < position and self._log.renew_if_lost(head.identity, position):
+            raise LogReplaced(
+                f"the database has lost its changes after position {head.position}, and got a new identity"
+            )
+
+    async def _catch_up(self, fanout: Fanout, position: int) -> bool:
+        """Wait until this process has read up to a position that a host has from another one; whether it has."""
+        self._woken.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                while fanout.position < position:
+                    await self._advanced.wait()
+        return fanout.position >= position
 
     def _ask(self, queries: Sequence[HostQuery]) -> None:
         """Queue queries for their hosts, and keep them for hosts that connect while they are open."""
@@ -320,7 +343,10 @@ class FeedServer:
         if self._by_host[host] >= MAX_SESSIONS:
             await connection.close(1013, "too many connections of this host")  # try again later
             return
-        session = Session(connection, host, credential, self.fanout, self._write_reports, self._queries.of, self._turns)
+        catch_up = functools.partial(self._catch_up, self.fanout)
+        session = Session(
+            connection, host, credential, self.fanout, self._write_reports, self._queries.of, self._turns, catch_up
+        )
         self._sessions.add(session)
         self._by_host[host] += 1
         try:

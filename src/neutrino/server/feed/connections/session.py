@@ -26,6 +26,7 @@ HELLO_SECONDS = 10.0
 TURN_SECONDS = 2.0  # after which a host that reads slowly does not keep the next one from its comparison
 MAX_QUOTED = 200  # characters of a host's message in our answer
 M = TypeVar("M", m.Hello, m.Have)
+CatchUp = Callable[[int], Awaitable[bool]]
 WriteReports = Callable[[str, Sequence[m.HostReport]], Awaitable[list[str]]]
 
 
@@ -39,8 +40,12 @@ class Session:
         write: WriteReports,
         open_queries: Callable[[str], Iterable[m.Query]] = lambda host: (),
         turns: asyncio.Semaphore | None = None,
+        catch_up: CatchUp = lambda position: _never(),
     ) -> None:
-        """`turns` bounds the number of hosts whose state is compared and sent at the same time."""
+        """`turns` bounds the number of hosts whose state is compared and sent at the same time.
+
+        `catch_up` waits until this process has read up to a position, for a bounded time; whether it has.
+        """
         self._connection = connection
         self.host = host
         self.credential = credential
@@ -48,6 +53,7 @@ class Session:
         self._write = write
         self._open_queries = open_queries
         self._turns = turns
+        self._catch_up = catch_up
         self._turn: asyncio.TimerHandle | None = None  # ends this host's turn
         self._due = asyncio.Event()
         self.pending = Pending(host, frozenset(), self._due.set)  # nothing is due before `hello`
@@ -62,7 +68,7 @@ class Session:
             hello = await self._hello()
             if hello is not None:
                 LOG.info("host %s connected, release %s, roles %s", self.host, hello.release or "?", list(hello.roles))
-                if await self._compare(hello, server, database):
+                if await self._is_current(hello, database) and await self._compare(hello, server, database):
                     del hello  # its digests are large, and the connection is long
                     self._due.set()  # `synced` is sent also where nothing differs
                     self.is_welcome = True  # with the next line: a query is sent by it, or by the server from now on
@@ -90,6 +96,22 @@ class Session:
             self._turn.cancel()
             self._turn = None
             self._turns.release()
+
+    async def _is_current(self, hello: m.Hello, database: str) -> bool:
+        """Whether this process has read what the host has; False after a refusal.
+
+        Comparing it with less would take the host back: without its new ports, and with rules that were deleted.
+        """
+        cursor = hello.cursor
+        if cursor is None or not cursor.is_ahead_of(m.Cursor(database, self._fanout.position)):
+            return True
+        if await self._catch_up(cursor.position):
+            return True
+        await self._refuse(
+            f"the host has position {cursor.position} of the database, which is at {self._fanout.position} here. "
+            "If it was restored from a backup, run `neutrino db restored` on a server"
+        )
+        return False
 
     async def _compare(self, hello: m.Hello, server: str, database: str) -> bool:
         """Welcome the host, and queue what it does not have; False after a refusal."""
@@ -255,6 +277,10 @@ class Session:
         behind = {FEED_BEHIND: self._reported_lag}
         states = tuple(replace(state, configurations={**state.configurations, **behind}) for state in report.states)
         return msgspec.structs.replace(report, states=states)
+
+
+async def _never() -> bool:
+    return False
 
 
 def _has_answer(messages: Sequence[Any]) -> bool:
