@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from neutrino import daemon_files
 from neutrino.agent import loop
 from neutrino.agent.dhcp.role import DhcpRole
 from neutrino.agent.loop import Reporter
-from neutrino.agent.supervisor import EXIT, DaemonExited, write_file
+from neutrino.agent.supervisor import EXIT, DaemonExited
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.model.agents import DHCP, DHCP_PORT_BY_SERVER, AgentState
@@ -284,7 +285,7 @@ def test_without_a_server_a_missing_dnsmasq_is_started_from_the_cache(host: Host
         # The machine was restarted: one is gone altogether. The other runs, and has a file that we do not remember.
         await host.call(host.lab.reconciler.remove, network["id"])
         path = Path(host.lab.settings.dhcp_confs) / running["id"] / "host"
-        write_file(path, "fa:16:3e:77:77:77,10.0.0.77\n", mode=0o644)
+        daemon_files.write(path, "fa:16:3e:77:77:77,10.0.0.77\n", mode=0o644)
         async with host.agent() as role:
             await until(lambda: host.pid(network) not in (None, first), "served again, with no server")
             await until(lambda: len(role._loop.queue) == 0, "nothing waits")

@@ -178,7 +178,7 @@ def test_a_speaker_that_is_deleted_leaves_nothing(site: Site) -> None:
     directory = site.lab.paths.host(HOST) / "bgp"
     config = directory / site.speaker["id"] / "bgpd.conf"
     assert config.stat().st_mode & 0o777 == 0o600
-    pid = int((directory / site.speaker["id"] / "pid").read_text())
+    pid = int((directory / site.speaker["id"] / "run" / "pid").read_text())
     site.lab.api.delete("bgp_speaker", site.speaker["id"])
     site.peer.wait_for_routes({})
     wait_until(lambda: not list(directory.iterdir()), SOON, "the speaker's directory is still there")

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from neutrino import private
+from neutrino import daemon_files, private
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.reconcile import FILE_MODE
 from neutrino.agent.main import _own_state
-from neutrino.agent.supervisor import write_file
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.feed.connections.listeners import owned_socket
@@ -104,7 +103,7 @@ def test_an_agents_directory_can_be_passed_and_not_read(tmp_path: Path) -> None:
             assert mode(state) == 0o711
             assert mode(state / "agent.lock") & 0o077 == 0
         Dnsmasq(str(state / "dhcp"), None).record(NETWORK)  # type: ignore[arg-type]
-        write_file(state / "dhcp" / NETWORK / "host", "x", mode=FILE_MODE)
+        daemon_files.write(state / "dhcp" / NETWORK / "host", "x", mode=FILE_MODE)
         assert (mode(state / "dhcp"), mode(state / "dhcp" / NETWORK)) == (0o711, 0o711)
         assert mode(state / "dhcp" / NETWORK / "host") == 0o644
 

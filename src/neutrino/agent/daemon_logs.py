@@ -4,6 +4,8 @@ import contextlib
 import os
 from collections.abc import Iterable
 
+from neutrino import daemon_files
+
 MAX_LOG, KEPT_LOG = 1 << 20, 1 << 16  # bytes
 
 
@@ -17,15 +19,9 @@ def bound_log(path: str) -> None:
 
     Blocking. What cannot be read is left as it is.
     """
-    # Not by a link: the directory may be the daemon's, and the agent is root.
-    flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    with contextlib.suppress(OSError):
-        log = os.open(path, flags)
-        try:
-            size = os.fstat(log).st_size
-            if size > MAX_LOG:
-                last = os.pread(log, KEPT_LOG, size - KEPT_LOG).partition(b"\n")[2]
-                os.ftruncate(log, 0)
-                os.write(log, last)
-        finally:
-            os.close(log)
+    with contextlib.suppress(OSError), daemon_files.opened(path, os.O_RDWR | os.O_APPEND) as log:
+        size = os.fstat(log).st_size
+        if size > MAX_LOG:
+            last = os.pread(log, KEPT_LOG, size - KEPT_LOG).partition(b"\n")[2]
+            os.ftruncate(log, 0)
+            os.write(log, last)

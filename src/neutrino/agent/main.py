@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import pwd
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from oslo_config import cfg
 from prometheus_client import generate_latest
 
-from neutrino import __version__, logs, private
+from neutrino import __version__, daemon_files, logs, private
 from neutrino.agent import config, loop, measures
 from neutrino.agent.bgp import build as bgp
 from neutrino.agent.context import Intervals, RoleContext
@@ -177,22 +178,35 @@ def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Inte
 def _own_state(state: Path) -> Iterator[None]:
     """Lock the state directory: two agents with one would undo each other's work."""
     private.own_directory(state, passable=True)  # dnsmasq drops its privileges and reads files below
-    descriptor = os.open(state / "agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
+    _check_owner(state)
+    with daemon_files.opened(state / "agent.lock", os.O_RDWR | os.O_CREAT) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RefusedToStart(f"another agent runs with state_path={state}") from None
         _check_format(state)
-        yield
-    finally:
-        os.close(descriptor)  # releases the lock, as the kernel does for a killed agent
+        yield  # closing the file releases the lock, as the kernel does for a killed agent
+
+
+def _check_owner(state: Path) -> None:
+    """Neutron's state_path often belongs to the user neutron, and stays so: its services use it."""
+    found = os.stat(state)
+    if os.geteuid() == 0 and found.st_uid != 0:
+        text = "state_path=%s belongs to %s, who can become root through it: give it to root, or set another directory"
+        LOG.warning(text, state, _user_name(found.st_uid))
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"uid {uid}"
 
 
 def _check_format(state: Path) -> None:
     """Refuse a directory that a newer release has written; else note this release's format."""
     try:
-        found = int((state / "format").read_text())
+        found = int(daemon_files.read(state / "format", 64) or 0)
     except (OSError, ValueError):
         found = 0
     if found > STATE_FORMAT:
@@ -201,4 +215,4 @@ def _check_format(state: Path) -> None:
             "run that release, or give this one an empty directory"
         )
     if found != STATE_FORMAT:
-        (state / "format").write_text(f"{STATE_FORMAT}\n")
+        daemon_files.write(state / "format", f"{STATE_FORMAT}\n", mode=0o644)

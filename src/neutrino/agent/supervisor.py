@@ -26,6 +26,7 @@ from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Literal
 
+from neutrino import daemon_files
 from neutrino.agent.daemon_logs import bound_logs
 from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError, Processes, exit_text
 from neutrino.metrics.catalog import RESPAWNS
@@ -77,8 +78,8 @@ def plan_service(service: Service, processes: Processes) -> tuple[Action, Proces
         return Action.START, None
     if found.digest != daemon.digest():
         return Action.RESTART, found
-    differs = any(read_file(Path(path)) != text for path, text in service.files.items())
-    if service.files and (differs or read_file(service.loaded) != service.digest()):
+    differs = any(daemon_files.read(path) != text for path, text in service.files.items())
+    if service.files and (differs or daemon_files.read(service.loaded) != service.digest()):
         return Action.RELOAD, found
     return Action.NOTHING, found
 
@@ -93,7 +94,7 @@ def apply_service(service: Service, processes: Processes) -> tuple[Action, Proce
     if action is Action.RESTART and found is not None:
         processes.stop(found, pid_file=daemon.pid_file)
     for path, text in service.files.items():
-        write_file(Path(path), text, mode=service.mode)
+        daemon_files.write(path, text, mode=service.mode)
     if action is Action.RELOAD and found is not None:
         wait_reloadable(found, Path(daemon.log_file), service.reloadable_after)
         processes.send(found, signal.SIGHUP)
@@ -102,7 +103,7 @@ def apply_service(service: Service, processes: Processes) -> tuple[Action, Proce
         found = processes.start(daemon)
     # After the signal: an agent that dies in between leaves the old digest, and the next one signals again.
     if service.files:
-        write_file(service.loaded, service.digest())
+        daemon_files.write(service.loaded, service.digest())
     return action, found
 
 
@@ -110,33 +111,13 @@ def wait_reloadable(process: Process, log: Path, text: str) -> None:
     """Wait until the log has the text that the daemon handles signals, or the daemon is old enough to. Blocking."""
     # `started` is in ticks since boot, including suspended time, as /proc has it.
     old = process.started / os.sysconf("SC_CLK_TCK") + YOUNG_SECONDS
-    while text and time.clock_gettime(time.CLOCK_BOOTTIME) < old and text not in (read_file(log) or ""):
+    while text and time.clock_gettime(time.CLOCK_BOOTTIME) < old and text not in (daemon_files.read(log) or ""):
         time.sleep(POLL_SECONDS)
-
-
-def read_file(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def list_directory(path: Path) -> list[str]:
     """The names in a directory, sorted; none if it does not exist."""
     return sorted(os.listdir(path)) if path.is_dir() else []
-
-
-def write_file(path: Path, text: str, *, mode: int = 0o600) -> None:
-    """Atomic: a daemon that reads the file meanwhile gets the old text or the new one."""
-    if read_file(path) == text:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "w") as file:
-        os.fchmod(descriptor, mode)  # the umask may have taken bits away that the daemon's user needs
-        file.write(text)
-    new.replace(path)
 
 
 def program_of(argv: Sequence[str]) -> str:

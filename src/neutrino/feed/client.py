@@ -428,7 +428,7 @@ class FeedClient:
             return
         new = self._cache.with_name(f"{self._cache.name}.new")
         try:
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(self.state.dump())
             new.replace(self._cache)  # atomic: a killed agent leaves the old cache or the new one

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from neutrino import daemon_files, private
+
 FORMAT = "1"  # of the files. A running speaker of another format is restarted, one of another release is not.
 WANTED, STATES, NEWS = "wanted", "states", "news"
 
@@ -52,31 +54,23 @@ def encode(value: object) -> str:
 
 def read_wanted(path: Path) -> WantedSessions | None:
     """None if there is no such file. ValueError for one that is not readable as such."""
-    text = _read(path)
+    text = daemon_files.read(path)
     return _WANTED.decode(text) if text is not None else None
 
 
 def read_states(path: Path) -> tuple[SessionState, ...]:
     """Those that are known: a file that is missing or damaged has none."""
     try:
-        return _STATES.decode(_read(path) or "[]")
+        return _STATES.decode(daemon_files.read(path) or "[]")
     except ValueError:
         return ()
 
 
 def replace(path: Path, text: str) -> None:
     """Atomic: a reader gets the old text or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private.make_directory(path.parent)
     new = path.parent.with_name(f".{path.parent.name}.{path.name}.new")  # not in the directory, whose files are listed
-    new.write_text(text)
-    new.replace(path)
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except FileNotFoundError:
-        return None
+    daemon_files.write(path, text, new=new)
 
 
 def notify(directory: Path, router_id: str) -> None:

@@ -1,21 +1,25 @@
 """bgpd's directory, and its configuration while it runs, through vtysh.
 
+    DIRECTORY/SPEAKER/bgpd.conf, commands   by the agent, readable for bgpd's group: passwords of peers are in them
+    DIRECTORY/SPEAKER/log                   bgpd's output
+    DIRECTORY/SPEAKER/run/                  of bgpd's user: its socket and its pid file
+
 The directory of a speaker is the record by which an agent that has lost its memory knows what it serves. It belongs to
-bgpd's user, and only that user and root enter it: the configuration has the passwords of peers.
+the agent: bgpd's user can change nothing that root writes to. vtysh runs as bgpd's user too: it connects to a socket
+that this user may have replaced.
 """
 
-import os
 import pwd
 import shutil
 from pathlib import Path
 
-from neutrino import private
+from neutrino import daemon_files
 from neutrino.agent.bgp.render import Config, as_file, changes, parse
-from neutrino.agent.supervisor import list_directory, write_file
+from neutrino.agent.supervisor import Service, list_directory
 from neutrino.dataplane.process.api import Daemon
 from neutrino.dataplane.program import ProgramError, run_program
 
-CONFIG, COMMANDS, PID, LOG = "bgpd.conf", "commands", "pid", "log"
+CONFIG, COMMANDS, RUN, PID, LOG = "bgpd.conf", "commands", "run", "pid", "log"
 SOCKET = "bgpd.vty"  # as bgpd and vtysh name it
 MAX_SOCKET_PATH = 107  # of a Unix socket
 
@@ -37,12 +41,22 @@ class Bgpd:
         """Speakers that have a directory here."""
         return frozenset(list_directory(self._directory))
 
+    def service(self, speaker_id: str) -> Service:
+        return Service(self.daemon(speaker_id), before_start=lambda: self._prepare_run(speaker_id))
+
     def daemon(self, speaker_id: str) -> Daemon:
         here = self._directory / speaker_id
         # It listens on no port: sessions are those that it opens itself, as with Neutron's agent, so that it does not
         # interfere with another BGP daemon of the host. It talks to no zebra and writes no route.
         alone = ("--bgp_port", "0", "--vty_port", "0", "--no_zebra", "--no_kernel")
-        files = ("--config_file", str(here / CONFIG), "--pid_file", str(here / PID), "--vty_socket", str(here))
+        files = (
+            "--config_file",
+            str(here / CONFIG),
+            "--pid_file",
+            str(here / RUN / PID),
+            "--vty_socket",
+            str(here / RUN),
+        )
         user = (
             ("--skip_runas",)
             if self._owner is None
@@ -51,7 +65,7 @@ class Bgpd:
         return Daemon(
             daemon_name(speaker_id),
             (self._program, *alone, *files, *user, "--log", "stdout"),
-            pid_file=str(here / PID),
+            pid_file=str(here / RUN / PID),
             log_file=str(here / LOG),
             writes_pid_file=True,
         )
@@ -59,23 +73,20 @@ class Bgpd:
     def write(self, speaker_id: str, config: Config) -> None:
         """Write the configuration that bgpd reads when it is started."""
         here = self._directory / speaker_id
-        if len(str(here / SOCKET)) > MAX_SOCKET_PATH:
-            raise ProgramError(f"{here / SOCKET} is too long for a socket: state_path needs to be shorter")
-        private.own_directory(self._directory, passable=True)
-        private.own_directory(here)
-        write_file(here / CONFIG, as_file(config))
-        if self._owner is not None:
-            for path in (here, here / CONFIG):
-                os.chown(path, self._owner.pw_uid, self._owner.pw_gid)
+        if len(str(here / RUN / SOCKET)) > MAX_SOCKET_PATH:
+            raise ProgramError(f"{here / RUN / SOCKET} is too long for a socket: state_path needs to be shorter")
+        daemon_files.own_directory(self._directory)
+        daemon_files.own_directory(here)
+        self._write(here / CONFIG, as_file(config))
 
     def plan(self, speaker_id: str, config: Config) -> list[str]:
         """The commands that a running bgpd lacks."""
         return changes(config, parse(self._vtysh(speaker_id, "--command", "show running-config")))
 
     def apply(self, speaker_id: str, commands: list[str]) -> None:
-        """From a file that only root reads: passwords are in no process's arguments."""
+        """From a file: passwords are in no process's arguments."""
         path = self._directory / speaker_id / COMMANDS
-        write_file(path, "".join(f"{command}\n" for command in commands))
+        self._write(path, "".join(f"{command}\n" for command in commands))
         try:
             self._vtysh(speaker_id, "--inputfile", str(path))
         finally:
@@ -84,6 +95,17 @@ class Bgpd:
     def forget(self, speaker_id: str) -> None:
         shutil.rmtree(self._directory / speaker_id, ignore_errors=True)
 
+    def _prepare_run(self, speaker_id: str) -> None:
+        """Empty, whatever a bgpd that was killed, or its user, has left there."""
+        path = self._directory / speaker_id / RUN
+        daemon_files.give_directory(path, *((self._owner.pw_uid, self._owner.pw_gid) if self._owner else (-1, -1)))
+
+    def _write(self, path: Path, text: str) -> None:
+        if self._owner is None:
+            daemon_files.write(path, text)
+        else:
+            daemon_files.write(path, text, mode=0o640, group=self._owner.pw_gid)
+
     def _vtysh(self, speaker_id: str, *arguments: str) -> str:
-        socket = ("--vty_socket", str(self._directory / speaker_id), "--daemon", "bgpd")
-        return run_program(("vtysh", *socket, *arguments))
+        socket = ("--vty_socket", str(self._directory / speaker_id / RUN), "--daemon", "bgpd")
+        return run_program(("vtysh", *socket, *arguments), user=self._owner)

@@ -15,7 +15,7 @@ from neutrino.agent.bgp.render import Settings, render
 from neutrino.agent.measures import Measure, of_daemons
 from neutrino.agent.reconcile_loop import ReconcileLoop
 from neutrino.agent.role import Drift, RoleFeed, described
-from neutrino.agent.supervisor import RESPAWN, Action, Service, Supervisor
+from neutrino.agent.supervisor import RESPAWN, Action, Supervisor
 from neutrino.dataplane.process.api import ProcessError, Processes
 from neutrino.dataplane.program import ProgramError
 from neutrino.feed.state import StateChange
@@ -90,7 +90,7 @@ class BgpRole:
 
     def _plan(self, speaker_id: str) -> tuple[list[str], str]:
         speaker = self.feed.state.get(SPEAKER, speaker_id)
-        lines = self._supervisor.plan(Service(self.bgpd.daemon(speaker_id)))
+        lines = self._supervisor.plan(self.bgpd.service(speaker_id))
         if lines or not isinstance(speaker, BgpSpeaker):
             return lines, ""
         commands = self.bgpd.plan(speaker_id, render(speaker, self.settings))
@@ -110,7 +110,7 @@ class BgpRole:
                 await self._supervisor.stop(daemon_name(speaker_id), pid_file=self.bgpd.daemon(speaker_id).pid_file)
                 await asyncio.to_thread(self.bgpd.forget, speaker_id)
             return ""
-        service, config = Service(self.bgpd.daemon(speaker_id)), render(speaker, self.settings)
+        service, config = self.bgpd.service(speaker_id), render(speaker, self.settings)
         # What the cache lacks may be announced rightly: until the first sync, a running bgpd is left as it is.
         if not self._loop.is_synced and await asyncio.to_thread(self._supervisor.is_running, service.daemon):
             await self._supervisor.ensure(service, complete=False)

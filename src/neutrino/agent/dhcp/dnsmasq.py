@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from neutrino import private
+from neutrino import daemon_files, private
 from neutrino.agent.dhcp.render import PID
-from neutrino.agent.supervisor import list_directory, read_file
+from neutrino.agent.supervisor import list_directory
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process import foreign
 from neutrino.dataplane.program import run_program
@@ -32,13 +32,13 @@ class Dnsmasq:
     def record(self, network_id: str) -> None:
         """Make the network's directory. Passable for all users: dnsmasq drops its privileges and reads files later."""
         private.own_directory(self._directory, passable=True)
-        private.own_directory(self._directory / network_id, passable=True)
+        daemon_files.own_directory(self._directory / network_id)
 
     def forget(self, network_id: str) -> None:
         shutil.rmtree(self._directory / network_id, ignore_errors=True)
 
     def read(self, network_id: str, name: str) -> str | None:
-        return read_file(self._directory / network_id / name)
+        return daemon_files.read(self._directory / network_id / name)
 
     def release(self, namespace: str, argv: Sequence[str]) -> None:
         """Run dhcp_release inside the namespace; ProgramError if that fails."""
@@ -49,8 +49,8 @@ class Dnsmasq:
     def pids(self, network_id: str, *, scan: bool = False) -> Iterator[int]:
         """Processes of the network's dnsmasq, of any agent: the one in the pid file; `scan`: all, for a lost pid file."""
         argument = f"--pid-file={self._directory / network_id / PID}"
-        recorded = (self.read(network_id, PID) or "").strip()
-        for pid in foreign.pids() if scan else map(int, filter(str.isdigit, [recorded])):
+        recorded = (daemon_files.read(self._directory / network_id / PID, 64) or "").strip()
+        for pid in foreign.pids() if scan else map(int, filter(str.isdecimal, [recorded])):
             argv = foreign.command_line(pid)
             if argv and argument in argv and Path(argv[0]).name == "dnsmasq":  # the pid may be another program's by now
                 yield pid

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from neutrino import daemon_files
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import DhcpExtension
@@ -19,7 +20,7 @@ from neutrino.agent.dhcp.network import NAMESPACE_KIND, NAMESPACE_PREFIX, Served
 from neutrino.agent.dhcp.render import HOSTS, LEASES, MARK_KIND, PID, DesiredDhcp, daemon_name, directory, render
 from neutrino.agent.leftovers.host import Leftovers, ignored
 from neutrino.agent.service_namespaces import ServiceNamespaces
-from neutrino.agent.supervisor import Action, Service, plan_service, write_file
+from neutrino.agent.supervisor import Action, Service, plan_service
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
 from neutrino.dataplane.netlink.api import Change, DeleteItem
 from neutrino.dataplane.netlink.values import Address
@@ -97,7 +98,7 @@ class Reconciler:
             existing = self.dnsmasq.read(network.id, LEASES) or ""
             leases = render_leases(network, self.settings, existing)
             text = leases if complete else with_existing(leases, existing)
-            write_file(where / LEASES, text, mode=FILE_MODE)
+            daemon_files.write(where / LEASES, text, mode=FILE_MODE)
             Path(desired.daemon.log_file).unlink(missing_ok=True)  # it holds the reason of a failed start, of this one
             if self.settings.dnsmasq_base_log_dir:
                 (Path(self.settings.dnsmasq_base_log_dir) / network.id).mkdir(parents=True, exist_ok=True)

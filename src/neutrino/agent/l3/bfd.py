@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from neutrino import daemon_files
 from neutrino.agent.bfd import files
 from neutrino.agent.bfd.files import SessionState, WantedSessions
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import Fifo
 from neutrino.agent.l3.parts.bfd import is_supervised, wanted_sessions
-from neutrino.agent.supervisor import Service, Supervisor, list_directory, read_file
+from neutrino.agent.supervisor import Service, Supervisor, list_directory
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.model.routing import Router
 
@@ -95,7 +96,7 @@ class BfdSessions:
     def find(self, router: Router, *, active: bool) -> list[str]:
         """What `ensure` would change, a line for each. Blocking."""
         wanted = wanted_sessions(router, self.options) if active else None
-        there = read_file(self._base / files.WANTED / router.id)
+        there = daemon_files.read(self._base / files.WANTED / router.id)
         if wanted is None:
             return [f"end the BFD sessions of router {router.id}"] if there is not None else []
         lines = self.supervisor.plan(self._service())
@@ -103,7 +104,7 @@ class BfdSessions:
 
     def _write(self, router_id: str, wanted: WantedSessions, complete: bool) -> None:
         path, text = self._base / files.WANTED / router_id, files.encode(wanted)
-        there = read_file(path)
+        there = daemon_files.read(path)
         if there is None or (complete and there != text):
             files.replace(path, text)
 

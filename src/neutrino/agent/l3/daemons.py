@@ -22,13 +22,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from neutrino import daemon_files, private
 from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import gateway_namespace, router_namespace
 from neutrino.agent.l3.parts import delegation as pd
 from neutrino.agent.l3.parts.ha import Failover, render_keepalived
 from neutrino.agent.l3.parts.ra import render_radvd
-from neutrino.agent.supervisor import Service, Supervisor, list_directory, read_file, write_file
+from neutrino.agent.supervisor import Service, Supervisor, list_directory
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.model.routing import Delegation, Router
 
@@ -49,11 +50,9 @@ class Fifo:
     def __init__(self, path: Path, notify: Callable[[list[str]], None]) -> None:
         self._notify = notify
         self._partial_line = ""
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not path.exists():  # a writer would create a regular file
-            os.mkfifo(path, 0o600)
+        private.make_directory(path.parent)
         # Opened for writing too: with no writer left, a fifo is readable (end of file) all the time.
-        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        self._descriptor = daemon_files.open_fifo(path)
         asyncio.get_running_loop().add_reader(self._descriptor, self._read)
 
     def close(self) -> None:
@@ -285,7 +284,7 @@ class Delegations:
 
     def _has_moved(self, router: Router, subnet_id: str) -> bool:
         """Whether the client was started for another gateway, and so talks to another DHCPv6 server."""
-        text = read_file(self._directory(router.id, subnet_id) / CONFIGURATION)
+        text = daemon_files.read(self._directory(router.id, subnet_id) / CONFIGURATION)
         return text is not None and pd.asked_here(router) and text != self._render(router, subnet_id)
 
     def _report_prefix(self, router_id: str, known: Delegation) -> None:
@@ -294,7 +293,7 @@ class Delegations:
         Each renewal is reported too: a port that was created while the prefix changed may have missed it.
         """
         path = self._directory(router_id, known.subnet_id) / pd.PREFIX_FILE
-        text = read_file(path)
+        text = daemon_files.read(path)
         if text is None:
             return
         written = path.stat().st_mtime  # the script replaces the file with each renewal
@@ -316,7 +315,7 @@ class Delegations:
         directory, text = self._directory(router.id, subnet_id), self._render(router, subnet_id)
 
         def prepare() -> None:
-            write_file(directory / pd.SCRIPT_FILE, pd.NOTIFY, mode=0o700)
+            daemon_files.write(directory / pd.SCRIPT_FILE, pd.NOTIFY, mode=0o700)
             for name in STALE_STATE:
                 (directory / name).unlink(missing_ok=True)
 

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from neutrino import private
+from neutrino import daemon_files, private
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import AGENT_GATEWAY, FIP_KIND, TO_ROUTER, device, fip_namespace
 from neutrino.agent.l3.parts.devices import SYSCTLS, default_routes, render_device, render_plug
@@ -27,7 +27,7 @@ from neutrino.agent.l3.router import DesiredRouters, is_direct, local_floating_i
 from neutrino.agent.leftovers.host import Leftovers
 from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, DesiredNamespace
 from neutrino.agent.service_namespaces import ServiceNamespaces
-from neutrino.agent.supervisor import list_directory, write_file
+from neutrino.agent.supervisor import list_directory
 from neutrino.dataplane.netlink.api import SetItem
 from neutrino.dataplane.netlink.values import Address, Route, address, route
 from neutrino.model.routing import Router, RouterInterface
@@ -202,7 +202,7 @@ class LinkLocals:
 
     def _write(self, pairs: dict[str, ipaddress.IPv4Network]) -> None:
         # Replaced as a whole: half a file would give routers in use other addresses.
-        write_file(self._path, "".join(f"{router_id},{pair}\n" for router_id, pair in sorted(pairs.items())))
+        daemon_files.write(self._path, "".join(f"{router_id},{pair}\n" for router_id, pair in sorted(pairs.items())))
         self._pairs = pairs
 
 

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import msgspec
 
+from neutrino import daemon_files
 from neutrino.agent.l3.config import MeterOptions
 from neutrino.agent.l3.names import ROUTER, SNAT, router_namespace, snat_namespace
 from neutrino.agent.l3.parts.metering import PATH, label_of
 from neutrino.agent.role import RoleFeed
-from neutrino.agent.supervisor import write_file
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import Count, Nft, NftError
 from neutrino.model.metering import MeteredTraffic
@@ -245,7 +245,7 @@ class Meters:
 
     def _save(self, ledger: Ledger) -> None:
         try:
-            write_file(self._path, msgspec.json.encode(ledger).decode())
+            daemon_files.write(self._path, msgspec.json.encode(ledger).decode())
         except OSError as error:
             LOG.warning("cannot write %s: an agent that is started now may count twice: %s", self._path, error)
 

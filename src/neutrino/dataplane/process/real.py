@@ -9,8 +9,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
+from neutrino import daemon_files
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError
@@ -23,6 +23,7 @@ _SIGKILL_SECONDS = 5.0
 _SECOND_SIGTERM_SECONDS = 1.0  # see `_end`
 _MARKS_SECONDS = 1.0  # for a new program's environment to be readable
 _READY_SECONDS = 20.0  # for a daemon to open its sockets, shown by its pid file
+_MAX_REASON, _MAX_PID = 4096, 64  # bytes: of a log as the reason of a failed start, of a pid file
 _MAX_EXIT_STATUSES = 1000  # of exits that nobody waits for
 
 # Python ignores some signals, and our own parent may have ignored or blocked others: a daemon starts with the defaults.
@@ -93,13 +94,11 @@ class RealProcesses:
         environment = {**marks, "PATH": os.environ.get("PATH", _PATH), **daemon.environment, **marks}
         if daemon.writes_pid_file:
             # The file of a killed daemon must not count as the sign that this one serves.
-            Path(daemon.pid_file).unlink(missing_ok=True)
+            daemon_files.remove(daemon.pid_file)
         try:
-            with open(
-                daemon.log_file or os.devnull, "ab", opener=lambda path, flags: os.open(path, flags, 0o640)
-            ) as log:
-                logged = os.fstat(log.fileno()).st_size
-                pid = self._namespaces.run(daemon.namespace, lambda: _spawn(daemon, environment, log.fileno()))
+            with _opened_log(daemon.log_file) as log:
+                logged = os.fstat(log).st_size
+                pid = self._namespaces.run(daemon.namespace, lambda: _spawn(daemon, environment, log))
         except (OSError, NetlinkError) as error:
             raise ProcessError(f"{daemon.name} cannot be started: {error}") from error
         process = Process(daemon.name, pid, _started(_read_stat(pid)), daemon.digest())
@@ -125,9 +124,7 @@ class RealProcesses:
             self.stop(process)
             reason = f"it is not ready after {_READY_SECONDS:g} s"
         self._reap()
-        with contextlib.suppress(OSError), open(daemon.log_file, errors="replace") as log:
-            log.seek(logged)
-            reason = log.read().strip() or reason
+        reason = daemon_files.read_from(daemon.log_file, logged, _MAX_REASON).strip() or reason
         raise ProcessError(f"{daemon.name} cannot be started: {reason}")
 
     def _kill_leftovers(self, name: str) -> None:
@@ -151,7 +148,7 @@ class RealProcesses:
                 self._end(process, descriptor, patience)
         self._reap()
         if pid_file:
-            Path(pid_file).unlink(missing_ok=True)
+            daemon_files.remove(pid_file)
 
     def _end(self, process: Process, descriptor: int, patience: float) -> None:
         # SIGTERM twice: keepalived loses one that arrives while it reads its configuration again.
@@ -232,6 +229,16 @@ def _is_daemon(each: _Marked, others: dict[int, _Marked]) -> bool:
     return each.leads_session and (parent is None or parent.process.name != each.process.name)
 
 
+@contextlib.contextmanager
+def _opened_log(path: str) -> Iterator[int]:
+    if path:
+        with daemon_files.opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640) as log:
+            yield log
+    else:
+        with open(os.devnull, "ab") as nothing:
+            yield nothing.fileno()
+
+
 def _spawn(daemon: Daemon, environment: dict[str, str], output: int) -> int:
     with open(os.devnull, "rb") as nothing:
         files = [(nothing.fileno(), 0), (output, 1), (output, 2)]
@@ -285,9 +292,9 @@ def _exits_within(descriptor: int, seconds: float) -> bool:
 
 
 def _read_pid(pid_file: str) -> int:
+    """0: none. The file may be the daemon's: the process it names is one of ours only if it carries our marks."""
     try:
-        with open(pid_file) as file:
-            return int(file.read(20))
+        return int(daemon_files.read(pid_file, _MAX_PID) or 0)
     except (OSError, ValueError):
         return 0
 
@@ -295,10 +302,7 @@ def _read_pid(pid_file: str) -> int:
 def _write_pid(pid_file: str, pid: int) -> None:
     """Atomic. The daemon is found without it too, so failing to write it does not fail the start."""
     with contextlib.suppress(OSError):
-        temporary = f"{pid_file}.new"
-        with open(temporary, "w") as file:
-            file.write(f"{pid}\n")
-        os.rename(temporary, pid_file)
+        daemon_files.write(pid_file, f"{pid}\n", mode=0o644)
 
 
 def _read_marked(pid: int) -> _Marked | None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from neutrino import private
+from neutrino import daemon_files, private
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import gateway_namespace
 from neutrino.agent.l3.vpn.plan import (
@@ -34,7 +34,7 @@ from neutrino.agent.l3.vpn.plan import (
 )
 from neutrino.agent.l3.vpn.render import SOCKET, Loaded, connection_id, connections, render_charon, served
 from neutrino.agent.role import RoleFeed
-from neutrino.agent.supervisor import Service, Supervisor, write_file
+from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.dataplane.vici.client import Vici
 from neutrino.dataplane.vici.protocol import Message, Refused, ViciError
@@ -127,7 +127,8 @@ class Tunnels:
         """Of a charon that runs, by a connection of its own: the agent may be another process."""
         path = self._base / router.id / SECRET
         # Without the secret the names are unknown, and all of charon's are others than it will be given.
-        secret = bytes.fromhex(path.read_text()) if path.exists() else secrets.token_bytes(16)
+        text = daemon_files.read(path)
+        secret = bytes.fromhex(text) if text is not None else secrets.token_bytes(16)
         vici = await Vici.open(self._base / router.id / SOCKET, lambda event: None)
         try:
             actual = (await vici.command("get-conns")).get("conns", [])
@@ -169,8 +170,8 @@ class Tunnels:
     def _secret(self, router_id: str) -> bytes:
         path = self._base / router_id / SECRET
         if not path.exists():
-            write_file(path, secrets.token_hex(16))
-        return bytes.fromhex(path.read_text())
+            daemon_files.write(path, secrets.token_hex(16))
+        return bytes.fromhex(daemon_files.read(path) or "")
 
     async def _connect(self, router_id: str, charon: _Charon) -> None:
         if charon.watching is not None:

@@ -17,7 +17,7 @@ import signal
 import socket
 from dataclasses import dataclass
 
-from neutrino import __version__
+from neutrino import __version__, daemon_files
 from neutrino.agent.metadata import counts
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, listen
 from neutrino.agent.metadata.messages import AGENT_MESSAGES, AgentMessage, Hello, SetListener, TakeOver
@@ -40,7 +40,7 @@ def run(path: str, uid: int, gid: int, monitor: str, interval: float, log: str =
         logging.getLogger().handlers[0].setFormatter(JSONFormatter())
     control = listen(path)  # as root still: no other user may connect
     counted = counts.listen(path)
-    monitor_file = os.open(monitor, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644) if monitor else None
+    monitor_file = _open_monitor_file(monitor) if monitor else None
     # The soft limit is usually 1024, for programs that use select(); a connection needs two descriptors with Nova's.
     _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
@@ -49,6 +49,12 @@ def run(path: str, uid: int, gid: int, monitor: str, interval: float, log: str =
     most = max(1, descriptors // DESCRIPTOR_SHARE)
     process = Process(control, monitor_file, interval, max_connections=most, counted=counted)
     asyncio.run(process.run())
+
+
+def _open_monitor_file(path: str) -> int:
+    """As root still. Its directory is the operator's choice: a link in it must not give the proxy's user another file."""
+    with daemon_files.opened(path, os.O_WRONLY | os.O_CREAT, 0o644) as descriptor:
+        return os.dup(descriptor)
 
 
 def _drop_privileges(uid: int, gid: int) -> None:
