@@ -130,6 +130,25 @@ def test_options_of_a_port_cannot_affect_other_ports(lab: Lab) -> None:
     assert lab.client(plain).udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.77"
 
 
+def identifier(mac: str) -> str:
+    return f"01:{mac}"
+
+
+@pytest.mark.parametrize("chosen", ["client-id", "61"])
+def test_a_client_id_does_not_take_the_lease_of_another_port(lab: Lab, chosen: str) -> None:
+    """dnsmasq looks for a client's id before its MAC: the id of a port must not select it for the client of another."""
+    victim = vm(lab, 2, "10.0.0.12")
+    stolen = option(chosen, identifier(victim.mac_address)), option("router", "10.0.0.66")
+    attacker = vm(lab, 3, "10.0.0.13", options=stolen)
+    lab.serve(simple(lab, attacker, victim))
+    sent = f"send dhcp-client-identifier {identifier(victim.mac_address)};"
+    lease = lab.client(victim).dhclient("-4", options=sent)
+    assert (lease["new_ip_address"], lease["new_routers"]) == ("10.0.0.12", "10.0.0.1")
+    assert (lease["new_host_name"], lab.client(victim).udhcpc()["ip"]) == ("vm2", "10.0.0.12")
+    own = lab.client(attacker).udhcpc()
+    assert (own["ip"], own["router"]) == ("10.0.0.13", "10.0.0.66")
+
+
 def test_routes_to_many_neighbours(lab: Lab) -> None:
     """More than go into one option, which dnsmasq would then refuse whole."""
     network = lab.network
@@ -207,6 +226,49 @@ def test_stateless_ipv6_beside_ipv4(lab: Lab) -> None:
     assert "new_ip6_address" not in lease
     assert lease["new_dhcp6_domain_search"].rstrip(".") == "port.example"
     assert client.udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.7", "the entry for IPv6 is not in the way"
+
+
+@pytest.mark.parametrize("mode", [STATEFUL, STATELESS], ids=["stateful", "stateless"])
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_duid_does_not_select_another_port(lab: Lab, mode: dict[str, str], version: int) -> None:
+    """With DHCPv6 the client id is a DUID, which dnsmasq compares with client ids of IPv4 options too."""
+    network = lab.network
+    v4, v6 = network.subnet(1), network.subnet(4, "2001:db8:4::/64", dns_nameservers=("2001:db8::53",), **mode)
+    own = network.dhcp_port(0xD1, "10.0.0.2", "2001:db8:4::2", on=(v4, v6))
+    victim = network.port(2, "10.0.0.12", "2001:db8:4::12", on=(v4, v6))
+    duid = f"00:03:00:01:{victim.mac_address}"
+    options = option("client-id", duid, version), option("dns-server", "[2001:db8::66]", 6)
+    attacker = network.port(3, "10.0.0.13", "2001:db8:4::13", on=(v4, v6), options=options)
+    lab.serve(network.network((v4, v6), own, attacker, victim))
+    words = ("-6", "-S") if mode is STATELESS else ("-6",)
+    client = lab.client(victim)
+    lease = client.dhclient(*words, "-D", "LL")
+    assert lease["new_dhcp6_name_servers"] == "2001:db8::53"
+    assert lease.get("new_ip6_address") == (None if mode is STATELESS else "2001:db8:4::12")
+    assert client.udhcpc()["ip"] == "10.0.0.12"
+    assert lab.client(attacker).dhclient(*words)["new_dhcp6_name_servers"] == "2001:db8::66"
+
+
+def test_a_client_id_selects_a_client_with_an_unknown_mac(lab: Lab) -> None:
+    """As of InfiniBand, whose hardware address is not in requests."""
+    one, two = vm(lab, 1, "10.0.0.11", options=(option("client-id", "ff:00:07"),)), vm(lab, 2, "10.0.0.12")
+    lab.serve(simple(lab, one, two))
+    stranger = lab.client("fa:16:3e:99:99:99")
+    assert stranger.udhcpc("-x", "0x3d:ff0007")["ip"] == "10.0.0.11"
+    assert stranger.udhcpc(tries=2) == {}
+    assert lab.client(two).udhcpc()["ip"] == "10.0.0.12"
+
+
+def test_a_client_id_of_two_ports_selects_none(lab: Lab) -> None:
+    """Also in another spelling, and with the zero that dnsmasq ignores."""
+    taken = "00:61:62"
+    for other in (taken, "61:62", "ab", "0:61:62"):
+        one = vm(lab, 1, "10.0.0.11", options=(option("client-id", other),))
+        two = vm(lab, 2, "10.0.0.12", options=(option("client-id", taken),))
+        outcome = lab.serve(simple(lab, one, two))
+        assert [f"port {each.id}" in " ".join(outcome.problems) for each in (one, two)] == [True, True]
+        client = lab.client(two)
+        assert client.udhcpc("-x", "0x3d:006162")["ip"] == "10.0.0.12"
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------

@@ -183,6 +183,25 @@ def test_options_and_client_id_in_the_entry() -> None:
     )
 
 
+def test_a_mac_selects_before_a_client_id() -> None:
+    """dnsmasq takes lines whose tag matches first, and among lines without a tag those with the client's id."""
+    stolen = (option("client-id", "01:fa:16:3e:00:00:02"),)
+    attacker = port(1, "10.0.0.11", "2001:db8:4::11", on=(V4, STATEFUL), options=stolen)
+    victims = (
+        port(2, "10.0.0.12", "2001:db8:4::12", on=(V4, STATEFUL)),
+        port(3, "10.0.0.13", "2001:db8:5::13", on=(V4, STATELESS)),
+    )
+    subnets = V4, STATEFUL, STATELESS
+    assert lines(render_host(network(subnets, OWN, attacker, *victims), settings())) == [
+        "fa:16:3e:00:00:01,id:01:fa:16:3e:00:00:02,vm1.example.org,10.0.0.11",
+        "fa:16:3e:00:00:01,tag:dhcpv6,vm1.example.org,[2001:db8:4::11]",
+        "fa:16:3e:00:00:02,tag:!dhcpv6,vm2.example.org,10.0.0.12",
+        "fa:16:3e:00:00:02,tag:dhcpv6,vm2.example.org,[2001:db8:4::12]",
+        "fa:16:3e:00:00:03,tag:dhcpv6",
+        "fa:16:3e:00:00:03,tag:!dhcpv6,vm3.example.org,10.0.0.13",
+    ]
+
+
 def test_both_families() -> None:
     vm = port(1, "10.0.0.11", "2001:db8:4::11", "2001:db8:6::11", on=(V4, STATEFUL, SLAAC))
     assert lines(render_host(network((V4, STATEFUL, SLAAC), OWN, vm), settings())) == [

@@ -8,10 +8,11 @@ rendered for each of its subnets, in place of the options that follow from the s
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from neutrino.agent.dhcp import client_ids
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.extension_api import Contribution, Line, port_tag, subnet_tag
 from neutrino.agent.dhcp.network import SLAAC, STATEFUL, STATELESS, ServedNetwork
@@ -22,8 +23,6 @@ from neutrino.model.state import Subnet
 UNNAMED_OWNERS: Final = frozenset(
     {"network:router_ha_interface", "network:floatingip", "network:dhcp", "network:distributed"}
 )
-CLIENT_ID: Final = frozenset({"client-id", "61"})
-DHCPV6: Final = "tag:dhcpv6"  # restricts a line to DHCPv6 requests: a MAC has lines of both families
 ANYWHERE: Final = "0.0.0.0/0"
 METADATA: Final = "169.254.169.254/32"
 MAX_ROUTE_BYTES: Final = 160  # of the 308 bytes of options in the smallest reply that every client accepts (RFC 2131)
@@ -64,7 +63,8 @@ class Entry:
 
 
 def contribute_hosts(network: ServedNetwork, settings: DhcpSettings) -> Contribution:
-    hosts = ((_host_line(entry), entry) for entry in entries(network, settings, merged=True))
+    ids = client_ids.client_ids(network.ports)
+    hosts = ((_host_line(entry, ids.by_port), entry) for entry in entries(network, settings, merged=True))
     return Contribution(
         hosts=tuple(Line(text, f"port {entry.port.id}") for text, entry in hosts if text),
         # The full name is first: it is the answer to a reverse lookup.
@@ -72,6 +72,7 @@ def contribute_hosts(network: ServedNetwork, settings: DhcpSettings) -> Contribu
             Line(f"{entry.addresses[0]}\t{entry.fqdn} {entry.hostname}", f"port {entry.port.id}")
             for entry in entries(network, settings)
         ),
+        problems=ids.problems,
     )
 
 
@@ -83,7 +84,7 @@ def first_line(text: str) -> str:
 
 def other_options(port: DhcpPort) -> tuple[DhcpOption, ...]:
     """The port's options without the client id, which selects the lease and is not sent."""
-    return tuple(option for option in port.options if option.name not in CLIENT_ID)
+    return tuple(option for option in port.options if option.name not in client_ids.NAMES)
 
 
 def entries(network: ServedNetwork, settings: DhcpSettings, *, merged: bool = False) -> Iterator[Entry]:
@@ -96,19 +97,21 @@ def entries(network: ServedNetwork, settings: DhcpSettings, *, merged: bool = Fa
             yield Entry(port, network.subnets.get(subnet_id), addresses, hostname, fqdn)
 
 
-def _host_line(entry: Entry) -> str:
+def _host_line(entry: Entry, ids: Mapping[str, str]) -> str:
+    """`ids`: the client ids of the network, by port. Where there are any, lines without one come before those with one."""
     port = entry.port
-    family = [DHCPV6] if entry.is_ipv6 else []
     options = [f"set:{port_tag(port.id)}"] if other_options(port) else []
-    if entry.mode == STATELESS and options:  # only to set the port's tag, by which its options are selected
-        return ",".join([port.mac_address, *family, *options])
+    if entry.mode == STATELESS and (options or ids):  # only to set the port's tag, by which its options are selected
+        return ",".join([port.mac_address, client_ids.IPV6, *options])
     if not entry.has_lease:
         return ""  # the port has a name, but no lease
-    # Without commas: a project's input must not add words, such as a tag or an address, to the line.
-    client_id = first_line(next((o.value for o in port.options if o.name in CLIENT_ID), "")).replace(",", "")
-    identity = [f"id:{client_id}"] if client_id else []
+    selected: list[str] = []
+    if entry.is_ipv6:  # a MAC has lines of both families
+        selected = [client_ids.IPV6]
+    elif ids:
+        selected = [f"id:{ids[port.id]}"] if port.id in ids else [client_ids.BY_MAC]
     addresses = [f"[{address}]" if ":" in address else address for address in entry.addresses]
-    return ",".join([port.mac_address, *family, *identity, entry.fqdn, *addresses, *options])
+    return ",".join([port.mac_address, *selected, entry.fqdn, *addresses, *options])
 
 
 def _grouped(network: ServedNetwork, port: DhcpPort, merged: bool) -> Iterator[tuple[str, tuple[str, ...]]]:

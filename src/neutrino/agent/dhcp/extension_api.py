@@ -73,6 +73,7 @@ class Contribution:
     hosts: tuple[Line, ...] = ()  # of `host` (--dhcp-hostsfile): which client gets which address and tags
     names: tuple[Line, ...] = ()  # of `addn_hosts` (--addn-hosts): addresses and their names
     options: tuple[Line, ...] = ()  # of `opts` (--dhcp-optsfile): DHCP options by tag
+    problems: tuple[str, ...] = ()  # what of the network is left out, and why
     devices: tuple[DesiredDevice, ...] = ()
     addresses: tuple[Address, ...] = ()
     routes: tuple[Route, ...] = ()

@@ -219,6 +219,7 @@ PARTS: Final[tuple[Callable[[ServedNetwork, DhcpSettings], Contribution], ...]] 
 def render(network: ServedNetwork, settings: DhcpSettings, extensions: Iterable[DhcpExtension] = ()) -> DesiredDhcp:
     """For a network that is served."""
     contributions, problems = _contributions(network, settings, extensions)
+    problems += [text for each in contributions for text in each.problems]
     lines = {
         HOSTS: [line for each in contributions for line in each.hosts],
         ADDN_HOSTS: [line for each in contributions for line in each.names],
