@@ -7,7 +7,10 @@ them reconnect at once.
 
 import hashlib
 from collections.abc import Mapping
-from typing import Final
+from functools import cache
+from typing import Any, Final
+
+import msgspec
 
 MODULUS: Final = 1 << 64
 # The digest of such an object does not cover its id: without it, two groups that swap their members had the same sum.
@@ -20,6 +23,24 @@ def number_of(data: bytes) -> int:
 
 def text_of(number: int) -> str:
     return f"{number % MODULUS:016x}"
+
+
+@cache
+def digest_of_type(type_: type) -> str:
+    """Digest of a type's fields, at any depth: it differs between releases that understand different fields."""
+    schema = _without_descriptions(msgspec.json.schema(type_))
+    return text_of(number_of(msgspec.json.encode(schema, order="deterministic")))
+
+
+def _without_descriptions(schema: Any) -> Any:
+    """Without docstrings, which change more often than fields. A field of that name is a mapping, and stays."""
+    match schema:
+        case dict():
+            parts = {key: value for key, value in schema.items() if key != "description" or not isinstance(value, str)}
+            return {key: _without_descriptions(value) for key, value in parts.items()}
+        case list():
+            return [_without_descriptions(value) for value in schema]
+    return schema
 
 
 def total(kind: str, digests: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from neutrino.feed.digests import total
+from neutrino.feed.digests import digest_of_type, total
 from neutrino.feed.messages import Cursor, Entries, Gone, Members, Put, ServerMessage, Synced, Welcome
 from neutrino.model.fields import fault
 from neutrino.model.kinds import KINDS, Kind
@@ -44,6 +44,9 @@ class _CacheFile(msgspec.Struct):
     objects: dict[str, list[msgspec.Raw]]
     digests: dict[str, dict[str, str]]
     entries: dict[str, str]
+    # By kind the digest of its type. An agent drops fields that its release does not know and keeps the digest of the
+    # whole object: after its upgrade the server would find no difference, and never send them.
+    types: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class State:
@@ -52,6 +55,7 @@ class State:
     ) -> None:
         """`on_problem` is called with kind, id and reason of each new problem."""
         self._decoders = {kind.name: msgspec.json.Decoder(kind.type) for kind in kinds.values()}
+        self._types = {kind.name: digest_of_type(kind.type) for kind in kinds.values()}
         self.objects: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}  # of the type that the kind declares
         self.cursor: Cursor | None = None
         self.is_synced = False
@@ -230,7 +234,7 @@ class State:
             kind: [msgspec.Raw(msgspec.json.encode(value)) for value in objects.values()]
             for kind, objects in self.objects.items()
         }
-        return msgspec.json.encode(_CacheFile(self.cursor, raw, self._digests, self._entries))
+        return msgspec.json.encode(_CacheFile(self.cursor, raw, self._digests, self._entries, self._types))
 
     def load(self, data: bytes) -> None:
         """Fill a new state from the cache file: every object in it is a change."""
@@ -242,10 +246,11 @@ class State:
                 value, _ = self._decode(kind, raw)
                 if value is not None:
                     self._set(kind, value.id, value)
-            digests = saved.digests.get(kind, {})
-            # None for an invalid object: the server sends it again.
+            digests = saved.digests.get(kind, {}) if saved.types.get(kind) == self._types[kind] else {}
+            # None for an invalid object, or one of another release's type: the server sends it again.
             self._digests[kind] = {key: digests[key] for key in self.objects[kind] if key in digests}
-        self._entries = dict(saved.entries)
+        has_entries = saved.types.get(ENTRIES) == self._types.get(ENTRIES)
+        self._entries = dict(saved.entries) if has_entries else dict.fromkeys(saved.entries, "")
         self.cursor = saved.cursor
 
 
