@@ -313,3 +313,15 @@ def test_many_networks_of_one_request_in_a_narrow_range(admin: Api) -> None:
     made = admin.post("/networks", {"networks": [vlan] * 10}).expect(201).body["networks"]
     assert {network["provider:segmentation_id"] for network in made} == set(range(1, 11))
     admin.post("/networks", {"network": vlan}).refused(409, "NoNetworkAvailable")
+
+
+@pytest.mark.parametrize("name", [" leading", "trailing ", "line\nbreak", "\u00a0", "zero\u200bwidth", "\u2028"])
+def test_a_name_has_printable_characters_and_no_space_at_its_ends(api: Api, name: str) -> None:
+    """As in Neutron, for every resource whose names it restricts."""
+    api.post("/networks", {"network": {"name": name}}).refused(400, "HTTPBadRequest")
+    api.post("/security-groups", {"security_group": {"name": name}}).refused(400, "HTTPBadRequest")
+    network = api.network(name="inner space")
+    api.put(f"/networks/{network['id']}", {"network": {"name": name}}).refused(400, "HTTPBadRequest")
+    port = api.port(network)["id"]
+    api.post("/taas/tap_services", {"tap_service": {"name": name, "port_id": port}}).refused(400, "HTTPBadRequest")
+    assert api.all("/networks", {"name": name}) == []  # a filter may be any text

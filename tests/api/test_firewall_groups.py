@@ -161,13 +161,22 @@ def test_the_default_group_is_created_by_the_first_list(api: Api, admin: Api) ->
     api.delete(path).refused(409, "FirewallGroupCannotRemoveDefault")
 
 
+@pytest.mark.parametrize(("path", "count"), [("/fwaas/firewall_rules", 4), ("/fwaas/firewall_policies", 2)])
+def test_the_default_group_is_created_by_a_list_of_its_rules_or_policies(api: Api, path: str, count: int) -> None:
+    assert len(api.all(path, {"project_id": api.project})) == count
+    assert [group["name"] for group in api.all(GROUPS)] == ["default"]
+
+
 @pytest.mark.every_database
 def test_a_deleted_default_group_takes_its_policies_and_rules_along(api: Api, admin: Api) -> None:
     (group,) = api.all(GROUPS)
     admin.delete(f"{GROUPS}/{group['id']}").expect(204)
-    own = {"project_id": api.project}
-    assert api.all("/fwaas/firewall_policies", own) == []
-    assert api.all("/fwaas/firewall_rules", own) == []
+    for path in (
+        "/fwaas/firewall_policies",
+        "/fwaas/firewall_rules",
+    ):  # a list of the project's own would create it again
+        found = api.as_stranger().as_admin().all(path)
+        assert api.project not in {each["project_id"] for each in found}
     (again,) = api.all(GROUPS)
     assert again["id"] != group["id"]
     # A policy of another origin stays, and so does a rule that another policy has.

@@ -102,8 +102,6 @@ def test_values_that_a_rule_takes(api: Api, given: Object, shown: Object) -> Non
 @pytest.mark.parametrize(
     ("given", "attribute"),
     [
-        ({}, "remote_ip_prefix"),
-        ({"remote_ip_prefix": "10.0.0.0/8", "source_ip_prefix": "10.0.0.0/8"}, "remote_ip_prefix"),
         ({"source_ip_prefix": "10.0.0.0/8", "destination_ip_prefix": "::/0"}, "destination_ip_prefix"),
         ({"remote_ip_prefix": "10.0.0.0/33"}, "remote_ip_prefix"),
         ({"source_ip_prefix": "fe80::1%eth0"}, "source_ip_prefix"),
@@ -118,6 +116,16 @@ def test_values_that_a_rule_refuses(api: Api, given: Object, attribute: str) -> 
     label = admin.make("metering_label")
     body = {"metering_label_rule": {"metering_label_id": label["id"], "direction": "ingress", **given}}
     assert attribute in admin.post(RULES, body).refused(400).message
+
+
+@pytest.mark.parametrize("other", [{}, {"source_ip_prefix": "::/0"}, {"destination_ip_prefix": "10.0.0.0/8"}])
+def test_a_rule_has_a_remote_prefix_or_others(api: Api, other: Object) -> None:
+    admin = api.as_admin()
+    rule: Object = {"metering_label_id": admin.make("metering_label")["id"], "direction": "ingress", **other}
+    if other:
+        rule["remote_ip_prefix"] = "10.0.0.0/8"
+    refused = admin.post(RULES, {"metering_label_rule": rule}).refused(400, "Invalid")
+    assert "remote_ip_prefix" in refused.message
 
 
 def test_a_rule_needs_its_label(api: Api) -> None:

@@ -209,6 +209,16 @@ def test_service_types(api: Api, admin: Api) -> None:
     assert api.port(network)["fixed_ips"][0]["subnet_id"] == general["id"]
     floating = admin.port(network, device_owner="network:floatingip")
     assert floating["fixed_ips"][0]["subnet_id"] == kept["id"]
+    for asked in ({"subnet_id": kept["id"]}, {"subnet_id": kept["id"], "ip_address": "10.0.0.77"}):
+        body = {"port": {"network_id": network["id"], "fixed_ips": [asked]}}
+        assert kept["id"] in api.post("/ports", body).refused(400, "InvalidInput").message
+    body = {"port": {"network_id": network["id"], "fixed_ips": [{"ip_address": "10.0.0.77"}]}}
+    api.post("/ports", body).refused(400, "InvalidIpForNetwork")
+    moved = {"port": {"fixed_ips": [{"subnet_id": kept["id"]}]}}
+    api.put(f"/ports/{api.port(network)['id']}", moved).refused(400, "InvalidInput")
+    # A port that has an address there already keeps it, whatever its owner is now.
+    kept_address = admin.change("port", floating["id"], device_owner="compute:nova", fixed_ips=floating["fixed_ips"])
+    assert kept_address["fixed_ips"] == floating["fixed_ips"]
     changed = admin.change("subnet", kept["id"], service_types=["compute:nova"])
     assert changed["service_types"] == ["compute:nova"]
     assert admin.change("subnet", kept["id"], service_types=["kuryr:pod"])["service_types"] == ["kuryr:pod"]

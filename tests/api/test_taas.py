@@ -159,6 +159,8 @@ def test_invalid_values_are_refused_by_name(api: Api) -> None:
         resource = path.rpartition("/")[2].removesuffix("s")
         answer = api.post(path, {resource: {**complete[path], **values}}).expect(400)
         assert named in answer.body["NeutronError"]["message"], values
+        if named == "directions":
+            assert answer.error in ("HTTPBadRequest", "InvalidInput" if "mirror_type" in values else ""), values
 
 
 def test_ports_and_services_of_others(api: Api, network: Object) -> None:

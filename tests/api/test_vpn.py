@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from neutrino.server.feed.readers.vpn import read_vpn
 from neutrino.server.main import Server
 from neutrino.server.vpn import checks, peer_names, services
 from tests.api.client import Api
@@ -203,10 +204,13 @@ def test_connections_that_are_refused(here: Site) -> None:
         ({"peer_cidrs": []}, 400, "MissingPeerCidrs"),
         ({"peer_cidrs": ["10.9.0.0/24", "2001:db8::/64"]}, 400, "MixedIPVersionsForPeerCidrs"),
         ({"peer_cidrs": ["2001:db8::/64"]}, 400, "MixedIPVersionsForIPSecConnection"),
-        ({"peer_cidrs": ["10.9.0.1/24"]}, 400, "HTTPBadRequest"),
+        ({"peer_cidrs": ["10.9.0.0"]}, 400, "HTTPBadRequest"),
+        ({"peer_cidrs": [" 10.9.0.0/24"]}, 400, "HTTPBadRequest"),
+        ({"peer_cidrs": ["10.9.0.0/255.255.255.0"]}, 400, "HTTPBadRequest"),
         ({"local_ep_group_id": NOBODY}, 400, "InvalidEndpointGroup"),
         ({"dpd": {"interval": 30, "timeout": 30}}, 400, "IPsecSiteConnectionDpdIntervalValueError"),
         ({"dpd": {"action": "ignore"}}, 400, "HTTPBadRequest"),
+        ({"dpd": {"interval": "soon"}}, 400, "HTTPBadRequest"),
         ({"mtu": 67}, 400, "IPsecSiteConnectionMtuError"),
         ({"initiator": "nobody"}, 400, "HTTPBadRequest"),
         ({"peer_address": "-not-a-name-"}, 400, "VPNPeerAddressNotResolved"),
@@ -234,6 +238,9 @@ def test_endpoint_groups(here: Site) -> None:
         ({"type": "cidr", "endpoints": ["10.0.0.0"]}, "InvalidEndpointInEndpointGroup"),
         ({"type": "subnet", "endpoints": ["10.0.0.0/24"]}, "InvalidEndpointInEndpointGroup"),
         ({"type": "subnet", "endpoints": [NOBODY]}, "NonExistingSubnetInEndpointGroup"),
+        ({"type": "cidr", "endpoints": ["10.9.0.0/24", "10.9.0.0/24"]}, "InvalidEndpointInEndpointGroup"),
+        ({"type": "subnet", "endpoints": [here.subnet["id"], here.subnet["id"]]}, "InvalidEndpointInEndpointGroup"),
+        ({"type": "cidr", "endpoints": [" 10.9.0.0/24"]}, "InvalidEndpointInEndpointGroup"),
         ({"type": "host", "endpoints": ["a"]}, "HTTPBadRequest"),
         ({"type": "cidr", "endpoints": [5]}, "HTTPBadRequest"),
     ):
@@ -295,14 +302,29 @@ def test_names_that_no_server_answers_are_given_up_together(here: Site, monkeypa
     assert here.api.all(CONNECTIONS) == []
 
 
-def test_cidrs_of_a_group_are_stored_in_their_canonical_text(here: Site) -> None:
-    """As they are given to charon and nft, which take no others."""
+def test_cidrs_are_shown_as_given_and_hosts_get_networks(here: Site, server: Server) -> None:
+    """As in Neutron, host bits stay in the text. Hosts get networks: charon and nft take no others."""
     local = here.api.make("endpoint_group", type="subnet", endpoints=[here.subnet["id"]])
-    given = [" 10.9.0.0/24\n", "10.9.0.0/255.255.255.0", "10.8.0.0/16"]
+    given = ["10.84.0.7/24", "10.84.0.0/24", "10.8.0.0/16"]
     peer = here.api.make("endpoint_group", type="cidr", endpoints=given)
-    assert peer["endpoints"] == ["10.9.0.0/24", "10.8.0.0/16"]
+    assert here.api.show("endpoint_group", peer["id"])["endpoints"] == peer["endpoints"] == given
     groups = {"local_ep_group_id": local["id"], "peer_ep_group_id": peer["id"], "peer_cidrs": []}
     here.api.make("ipsec_site_connection", **here.connection(here.service(subnet_id=None), **groups))
+    with server.db.read() as connection:
+        (service,) = read_vpn(connection, [here.router["id"]])[here.router["id"]]
+    assert service.connections[0].peer_cidrs == ("10.84.0.0/24", "10.8.0.0/16")
+
+
+def test_cidrs_of_a_connection_are_shown_as_given(here: Site) -> None:
+    made = here.api.make("ipsec_site_connection", **here.connection(here.service(), peer_cidrs=["10.84.0.7/24"]))
+    assert made["peer_cidrs"] == ["10.84.0.7/24"]
+    changed = here.api.change("ipsec_site_connection", made["id"], peer_cidrs=["10.85.0.7/24"])
+    assert changed["peer_cidrs"] == ["10.85.0.7/24"]
+
+
+def test_a_lifetime_that_is_no_integer(here: Site) -> None:
+    for path, name in (("/vpn/ikepolicies", "ikepolicy"), ("/vpn/ipsecpolicies", "ipsecpolicy")):
+        here.api.post(path, {name: {"lifetime": {"value": "long"}}}).refused(400, "HTTPBadRequest")
 
 
 def test_pairs_of_subnets_of_an_ikev1_connection_are_limited(here: Site) -> None:

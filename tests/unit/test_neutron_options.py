@@ -198,6 +198,13 @@ def test_class_paths_and_names_of_neutron_are_read_as_ours(tmp_path: Path, caplo
     ]
 
 
+def test_attributes_that_are_always_there_need_no_extension_driver(tmp_path: Path) -> None:
+    """A configuration of Neutron names the drivers of these attributes."""
+    conf = configured(tmp_path, "[ml2]\nextension_drivers = port_security,data_plane_status,port_hints,port_trusted\n")
+    server.check_values(conf)
+    assert conf.ml2.extension_drivers == ["port_security"]
+
+
 @pytest.mark.parametrize(
     ("driver", "ours"),
     [
@@ -219,7 +226,7 @@ def test_firewall_drivers(tmp_path: Path, driver: str, ours: str) -> None:
         ("[DEFAULT]\nservice_plugins = ovn-router\n", "'ovn-router' is not supported: OVN is another backend"),
         ("[DEFAULT]\ncore_plugin = openvswitch\n", "'openvswitch' is not supported: use ml2"),
         ("[ml2]\nmechanism_drivers = openvswitch,linuxbridge\n", "'linuxbridge' is not supported: Linux bridge is"),
-        ("[ml2]\nextension_drivers = port_security,data_plane_status\n", "'data_plane_status' is not supported"),
+        ("[ml2]\nextension_drivers = port_security,cascading_qos\n", "'cascading_qos' is not supported"),
     ],
 )
 def test_a_plugin_or_driver_that_is_missing_is_refused_by_name(tmp_path: Path, text: str, reason: str) -> None:

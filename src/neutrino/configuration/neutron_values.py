@@ -131,12 +131,12 @@ TABLE: dict[tuple[str, str], Names] = {
             (
                 *("tag_ports_during_bulk_creation", "qos", "port_device_profile", "port_hardware_offload_type"),
                 *("port_hints", "port_hint_ovs_tx_steering", "port_numa_affinity_policy", "port_trusted"),
-                *("uplink_status_propagation", "uplink_status_propagation_updatable"),
+                *("uplink_status_propagation", "uplink_status_propagation_updatable", "data_plane_status"),
             ),
             INCLUDED,
         )
         | dict.fromkeys(("dns_domain_ports", "dns_domain_keywords", "subnet_dns_publish_fixed_ip"), "dns"),
-        missing={"cascading_qos": _VENDOR, "data_plane_status": _NOT_HERE},
+        missing={"cascading_qos": _VENDOR},
         group="neutrino.ml2.extension_drivers",
     ),
     ("securitygroup", "firewall_driver"): Names(

@@ -49,6 +49,7 @@ class DatabaseOutcomeUnknown(ApiError):  # not a kind of the above: the request 
     )
 class RevisionNumberConstraintFailed(ApiError):
     status = 412; template = "The object is at revision {current}, not {expected} as If-Match requires."
+class Invalid(BadRequest): template = "The request contradicts itself."
 class InvalidInput(BadRequest): template = "The input was refused: {error_message}."
 class NotAuthorized(Forbidden): template = "Only an administrator may see this."
 class PolicyNotAuthorized(Forbidden): template = "The policy does not allow {rule}."

@@ -7,6 +7,7 @@ HTTPBadRequest).
 
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -96,15 +97,16 @@ class Integer(Type):
     min: int = -DB_INTEGER_MAX
     max: int = DB_INTEGER_MAX
     as_text: bool = False  # responses have it as a string
+    refuse: type[Invalid] | type[Unconvertible] = Unconvertible  # of what is no integer: Neutron has both
 
     def parse(self, value: Any) -> int:
         # int() would accept True and cut 1.9.
         if isinstance(value, bool | float) or not isinstance(value, str | int):
-            raise Unconvertible(f"'{value}' is not an integer")
+            raise self.refuse(f"'{value}' is not an integer")
         try:
             number = int(value)
         except ValueError:
-            raise Unconvertible(f"'{str(value)[:64]}' is not an integer") from None
+            raise self.refuse(f"'{str(value)[:64]}' is not an integer") from None
         if not self.min <= number <= self.max:
             raise Invalid(f"'{number}' is not between {self.min} and {self.max}")
         return number
@@ -190,6 +192,7 @@ class ListOf(Type):
     nullable: bool = False
     min_items: int = 0
     max_items: int | None = None
+    unique: bool = True  # or the resource refuses duplicates by an error of its own
 
     def parse(self, value: Any) -> list[Any]:
         if value is None and self.nullable:
@@ -198,7 +201,7 @@ class ListOf(Type):
             raise Invalid(f"'{value}' is not a list")
         check_length(value, self.max_items)
         out = [self.of.parse(item) for item in value]
-        if (twice := first_duplicate(out)) is not None:
+        if self.unique and (twice := first_duplicate(out)) is not None:
             raise Invalid(f"duplicate items in the list: '{twice}'")
         return out
 
@@ -273,6 +276,20 @@ class IpAddress(Type):
             return str(ip(value))
         except ValueError:
             raise Invalid(f"'{value}' is not a valid IP address") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Text):
+    """The name of an object: printable characters, no space at its ends. A line break would end in logs and tables."""
+
+    def parse(self, value: Any) -> str:
+        name = Text.parse(self, value)
+        categories = [unicodedata.category(char) for char in name]
+        if any(each[0] == "C" or each in ("Zl", "Zp") for each in categories) or "Zs" in (
+            categories[:1] + categories[-1:]
+        ):
+            raise Invalid(f"'{name}' is not a valid string: a name has printable characters, and no space at its ends")
+        return name
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ def build(services: Services) -> ResourcePlugin:
     return ResourcePlugin(
         EXTENSIONS,
         (
-            (FIREWALL_RULE, FirewallRules(db, quotas)),
-            (FIREWALL_POLICY, FirewallPolicies(db, quotas)),
+            (FIREWALL_RULE, FirewallRules(db, quotas, defaults.ensure_for_list)),
+            (FIREWALL_POLICY, FirewallPolicies(db, quotas, defaults.ensure_for_list)),
             (FIREWALL_GROUP, FirewallGroups(db, quotas, defaults)),
         ),
     )

@@ -19,8 +19,9 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.fwaas.rules import change_groups
+from neutrino.server.fwaas.rules import EnsureDefault, change_groups
 from neutrino.server.fwaas.views import POLICIES, visible_rows
+from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
@@ -30,9 +31,14 @@ _p, _g, _r, _pr = t.firewall_policies.c, t.firewall_groups.c, t.firewall_rules.c
 
 
 class FirewallPolicies(ViewCollection):
-    def __init__(self, db: Database, quotas: Quotas) -> None:
+    def __init__(self, db: Database, quotas: Quotas, ensure_default: EnsureDefault) -> None:
         super().__init__(db, POLICIES)
         self._quotas = quotas
+        self._ensure_default = ensure_default
+
+    def index(self, context: Context, query: Query) -> list[Object]:
+        self._ensure_default(context, query)
+        return super().index(context, query)
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]

@@ -4,7 +4,7 @@ A change of a rule is a change of all policies that have it, which are no longer
 have to apply it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -18,18 +18,25 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.fwaas.checks import PENDING_UPDATE, RULE_MATCH, check_rule
 from neutrino.server.fwaas.views import MAX_PARAMETERS, RULES
+from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
 KIND = "firewall_rule"
+EnsureDefault = Callable[[Context, Query], None]  # creates the default group of a listed project, with its rules
 _p, _g, _pr = t.firewall_policies.c, t.firewall_groups.c, t.firewall_policy_rules.c
 _POLICIES = sa.select(_pr.firewall_policy_id).where(_pr.firewall_rule_id == sa.bindparam("rule", type_=sa.String))
 
 
 class FirewallRules(ViewCollection):
-    def __init__(self, db: Database, quotas: Quotas) -> None:
+    def __init__(self, db: Database, quotas: Quotas, ensure_default: EnsureDefault) -> None:
         super().__init__(db, RULES)
         self._quotas = quotas
+        self._ensure_default = ensure_default
+
+    def index(self, context: Context, query: Query) -> list[Object]:
+        self._ensure_default(context, query)
+        return super().index(context, query)
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]

@@ -5,7 +5,7 @@ same address collide on the key, and the loser is decided again (`Database.retry
 """
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -85,7 +85,9 @@ class Allocator:
         kept = [fixed for fixed in before["fixed_ips"] if fixed["subnet_id"] not in slaac]
         if requested is None:
             requested = [f if f in kept else {"subnet_id": f["subnet_id"]} for f in before["fixed_ips"]]
-        wanted = self._wanted_by_request(_reuse(requested, kept), subnets, mac, owner)
+        # A port may stay where it is, also if its owner has changed since.
+        held = {fixed["subnet_id"] for fixed in before["fixed_ips"]}
+        wanted = self._wanted_by_request(_reuse(requested, kept), subnets, mac, owner, held)
         return [self._allocate(one, before["network_id"], before["fixed_ips"]) for one in wanted]
 
     def any_of(self, subnet: Object) -> FixedIp:
@@ -95,26 +97,43 @@ class Allocator:
     # --- which subnets ----------------------------------------------------------------------------------------------
 
     def _wanted_by_request(
-        self, fixed_ips: Sequence[Object], subnets: Sequence[Object], mac: str, device_owner: str
+        self,
+        fixed_ips: Sequence[Object],
+        subnets: Sequence[Object],
+        mac: str,
+        device_owner: str,
+        held: Collection[str] = (),
     ) -> list[_Wanted]:
-        wanted = [self._requested(fixed, subnets, mac, device_owner) for fixed in fixed_ips]
+        """`held`: subnets that the port has addresses of already."""
+        for_owner = _for_owner(subnets, device_owner)
+        possible = {s["id"] for s in for_owner} | {*held}
+        allowed = [s for s in subnets if s["id"] in possible]
+        wanted = [self._requested(fixed, subnets, allowed, mac, device_owner) for fixed in fixed_ips]
         if not fixed_ips:
             return wanted
         # A port with any address also gets one on each SLAAC subnet: its guest forms that address unasked.
         named = {one.subnets[0]["id"] for one in wanted}
-        others = [s for s in _for_owner(subnets, device_owner) if s["id"] not in named]
+        others = [s for s in for_owner if s["id"] not in named]
         return wanted + _slaac(others, mac, device_owner)
 
-    def _requested(self, fixed: Object, subnets: Sequence[Object], mac: str, device_owner: str) -> _Wanted:
+    def _requested(
+        self, fixed: Object, subnets: Sequence[Object], allowed: Sequence[Object], mac: str, device_owner: str
+    ) -> _Wanted:
+        """`allowed`: those of the network's subnets whose service types allow this port."""
         subnet_id, address = fixed.get("subnet_id"), fixed.get("ip_address")
         if subnet_id is not None:
             subnet = next((s for s in subnets if s["id"] == subnet_id), None)
             if subnet is None:
                 raise self._not_on_network(subnet_id)
+            if subnet not in allowed:
+                raise errors.InvalidInput(
+                    f"Invalid input for fixed_ips: the service_types of subnet {subnet_id} exclude ports with the "
+                    f"device_owner '{device_owner}'."
+                )
             if address is not None and not _is_host_address(address, subnet):
                 raise errors.InvalidIpForSubnet(ip_address=address)
         elif address is not None:
-            subnet = next((s for s in subnets if _is_host_address(address, s)), None)
+            subnet = next((s for s in allowed if _is_host_address(address, s)), None)
             if subnet is None:
                 raise errors.InvalidIpForNetwork(ip_address=address)
         else:

@@ -14,11 +14,9 @@ def check_rule(rule: Rule) -> None:
     """Refuse a rule whose prefixes, each valid by itself, contradict each other."""
     given = [name for name in PREFIXES if rule[name] is not None]
     if not given:
-        raise errors.InvalidInput(error_message=f"at least one of {', '.join(PREFIXES)} must be given")
+        raise errors.Invalid(f"At least one of {', '.join(PREFIXES)} must be given.")
     if "remote_ip_prefix" in given and len(given) > 1:
-        raise errors.InvalidInput(
-            error_message="remote_ip_prefix cannot be used in conjunction with source_ip_prefix or destination_ip_prefix"
-        )
+        raise errors.Invalid("remote_ip_prefix cannot be combined with source_ip_prefix or destination_ip_prefix.")
     if len({ipaddress.ip_interface(rule[name]).version for name in given}) > 1:
         raise errors.InvalidInput(error_message=f"{' and '.join(given)} are of different IP versions")
 

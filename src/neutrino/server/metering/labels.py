@@ -17,12 +17,17 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, new_id
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import View
+from neutrino.server.db.view import PROJECT, View
 from neutrino.server.metering.checks import check_overlap, check_rule
 from neutrino.server.view_collection import ViewCollection, one_by_one
 
 _l, _r, _routers = t.metering_labels.c, t.metering_label_rules.c, t.routers.c
-LABELS = View(t.metering_labels, not_found=errors.MeteringLabelNotFound, hidden=("revision_number",))
+LABELS = View(
+    t.metering_labels,
+    scope=sa.or_(_l.project_id == PROJECT, _l.shared),
+    not_found=errors.MeteringLabelNotFound,
+    hidden=("revision_number",),
+)
 RULES = View(t.metering_label_rules, scope=sa.true(), not_found=errors.MeteringLabelRuleNotFound)
 
 

@@ -32,7 +32,12 @@ def check_endpoints(connection: Mapping[str, Any], service_subnet: str | None) -
 
 
 def versions(cidrs: Collection[str]) -> set[int]:
-    return {ipaddress.ip_network(cidr).version for cidr in cidrs}
+    return {ipaddress.ip_network(cidr, strict=False).version for cidr in cidrs}
+
+
+def networks(cidrs: Collection[str]) -> tuple[str, ...]:
+    """CIDRs as hosts get them: charon and nft take canonical texts without host bits only, and no network twice."""
+    return tuple(dict.fromkeys(str(ipaddress.ip_network(cidr, strict=False)) for cidr in cidrs))
 
 
 def check_pairs(ike_version: str, local: int, peer: int) -> None:

@@ -25,18 +25,17 @@ class EndpointGroups(VpnCollection):
     def __init__(self, db: Database, quotas: Quotas) -> None:
         super().__init__(db, ENDPOINT_GROUPS, quotas)
 
-    def prepared(self, context: Context, values: Object, before: Object | None = None) -> Object:
-        if before is None and values["type"] == CIDR:
-            values["endpoints"] = list(dict.fromkeys(map(_cidr, values["endpoints"])))
-        return values
-
     def check(self, connection: Connection, context: Context, after: Object, before: Object | None) -> None:
         if before is not None:
             return
         if not after["endpoints"]:
             raise errors.MissingEndpointForEndpointGroup(group=after["name"] or after["type"])
-        for endpoint in after["endpoints"] if after["type"] == SUBNET else ():
-            _check_subnet(connection, context, endpoint)
+        _check_unique(after)
+        for endpoint in after["endpoints"]:
+            if after["type"] == CIDR:
+                _check_cidr(endpoint)
+            elif after["type"] == SUBNET:
+                _check_subnet(connection, context, endpoint)
 
     def check_delete(self, connection: Connection, before: Object) -> None:
         used = sa.or_(_c.local_ep_group_id == before["id"], _c.peer_ep_group_id == before["id"])
@@ -49,10 +48,19 @@ class EndpointGroups(VpnCollection):
             tx.insert(t.vpn_endpoint_subnets, rows)
 
 
-def _cidr(endpoint: str) -> str:
-    """In its canonical text: hosts give it to charon and nft."""
+def _check_unique(group: Object) -> None:
+    seen = set()
+    for endpoint in group["endpoints"]:
+        if endpoint in seen:
+            raise errors.InvalidEndpointInEndpointGroup(
+                endpoint=endpoint, group_type=group["type"], why="endpoints have to be unique"
+            )
+        seen.add(endpoint)
+
+
+def _check_cidr(endpoint: str) -> None:
     try:
-        return parse_cidr(endpoint)
+        parse_cidr(endpoint)
     except types.Invalid:
         raise errors.InvalidEndpointInEndpointGroup(
             endpoint=endpoint, group_type=CIDR, why="it is not a valid CIDR"

@@ -10,7 +10,7 @@ from neutrino.server.api.resources.common import IDENTITY, IP_VERSION
 
 NONE, MD5 = AUTH_TYPES = ("none", "md5")
 MAX_PASSWORD = 80  # TCP_MD5SIG_MAXKEYLEN of Linux
-_AS_NUMBER = t.Integer(1, 2**32 - 1)
+_AS_NUMBER = t.Integer(1, 2**32 - 1, refuse=t.Invalid)
 _PRINTABLE = re.compile(r"[!-~]+")
 
 

@@ -27,7 +27,7 @@ def protocol_number(protocol: str) -> int:
 # --- attributes -------------------------------------------------------------------------------------------------------
 
 ID = Attribute("id", t.Uuid(), filter=True, sort=True)
-NAME = writable("name", t.Text(), default="", searchable=True)
+NAME = writable("name", t.Name(), default="", searchable=True, filter_as=t.Text())
 PROJECT = creatable("project_id", t.Text(), searchable=True)
 # A child resource accepts a project and ignores it: its project is that of the parent.
 CHILD_IDENTITY = (ID, creatable("project_id", t.Text(), visible=False))

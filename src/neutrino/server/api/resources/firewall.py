@@ -73,7 +73,7 @@ _UUIDS = t.ListOf(t.Uuid())
 # None of these resources has sort keys in Neutron's definitions, except by the standard attributes.
 _IDENTITY = (
     Attribute("id", t.Uuid(), filter=True),
-    writable("name", t.Text(), default="", filter=True),
+    writable("name", t.Name(), default="", filter=True, filter_as=t.Text()),
     Attribute("project_id", t.Text(), post=True, filter=True),
 )
 _STANDARD = (

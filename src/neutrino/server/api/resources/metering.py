@@ -35,7 +35,7 @@ METERING_LABEL = Resource(
     not_found=errors.MeteringLabelNotFound,
     attributes=(
         ID,
-        creatable("name", t.Text(), default="", searchable=True),
+        creatable("name", t.Name(), default="", searchable=True, filter_as=t.Text()),
         creatable("description", t.Text(1024), default="", searchable=True),
         PROJECT,
         creatable("shared", t.Bool(), default=False, searchable=True),

@@ -11,7 +11,7 @@ from neutrino.server.api.resources.common import ID, IDENTITY, PROJECT, PROTOCOL
 
 
 def parse_name(value: Any) -> str:
-    name = t.Text().parse(value)
+    name = t.Name().parse(value)
     if name.lower() == "default":  # each project has one, created by the server
         raise errors.SecurityGroupDefaultAlreadyExists()
     return name
@@ -70,7 +70,7 @@ SECURITY_GROUP = Resource(
     not_found=errors.SecurityGroupNotFound,
     attributes=(
         ID,
-        writable("name", t.Parsed(parse_name, {"type": "string", "maxLength": 255}), default="", searchable=True),
+        writable("name", t.Parsed(parse_name, t.Name()), default="", searchable=True, filter_as=t.Text()),
         PROJECT,
         Attribute("security_group_rules", t.ListOf(t.Anything())),
         writable("stateful", t.Bool(), filter=True),  # by default as set for the project, or for all

@@ -21,7 +21,7 @@ SEGMENT = Resource(
         creatable("physical_network", t.Text(64), searchable=True, shown_null=True),
         creatable("network_type", t.Text(32), default=REQUIRED, searchable=True),
         creatable("segmentation_id", t.Integer(), sort=True, shown_null=True),
-        writable("name", t.Nullable(t.Text()), searchable=True),
+        writable("name", t.Nullable(t.Name()), searchable=True, filter_as=t.Nullable(t.Text())),
         *standard(description=t.Nullable(t.Text()), tags=None),
     ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
-from neutrino.server.api.resources.common import IDENTITY
+from neutrino.server.api.resources.common import ID, IDENTITY, PROJECT
 
 IN, OUT, BOTH = DIRECTIONS = ("IN", "OUT", "BOTH")
 GRE, ERSPAN = "gre", "erspanv1"
@@ -54,7 +54,7 @@ def parse_collector(value: Any) -> str:
 
 
 _ADDRESS = t.IpAddress()
-_DIRECTIONS = t.Record(optional={name: t.Integer(0, TUNNEL_IDS[GRE][-1]) for name in DIRECTIONS})
+_DIRECTIONS = t.Record(optional={name: t.Integer(0, TUNNEL_IDS[GRE][-1], refuse=t.Invalid) for name in DIRECTIONS})
 _FILTER = t.Parsed(parse_vlan_filter, {"anyOf": [{"type": "string", "maxLength": MAX_FILTER}, {"type": "null"}]})
 _DESCRIPTION = writable("description", t.Text(1024), default="", searchable=True)
 _STATUS = Attribute("status", t.Text(16), filter=True, filter_as=t.OneOf(STATUSES), sort=True)
@@ -78,7 +78,9 @@ TAP_FLOW = Resource(
     quota=True,
     not_found=errors.TapFlowNotFound,
     attributes=(
-        *IDENTITY,
+        ID,
+        writable("name", t.Text(), default="", searchable=True),  # the only names that Neutron does not restrict
+        PROJECT,
         _DESCRIPTION,
         creatable("tap_service_id", t.Uuid(), default=REQUIRED, searchable=True),
         _port("source_port"),

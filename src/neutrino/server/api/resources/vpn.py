@@ -1,6 +1,7 @@
 """VPN as a service, below `/v2.0/vpn/`: policies, services, endpoint groups and IPsec site connections."""
 
 import ipaddress
+import re
 from typing import Any
 
 from neutrino.server import errors
@@ -29,11 +30,12 @@ MAX_ENDPOINTS = 100
 
 
 def parse_cidr(value: Any) -> str:
-    """A CIDR without host bits, as Neutron requires it."""
-    found = t.Cidr().parse(value)
-    if ipaddress.ip_interface(value.strip()).ip != ipaddress.ip_network(found).network_address:
-        raise t.Invalid(f"'{value}' is not a valid IP subnet: '{found}' is one")
-    return found
+    """A CIDR as Neutron takes and shows it: as it is given, also with host bits; IPv4 in its usual text only."""
+    t.Cidr().parse(value)
+    text = str(value)
+    if re.search(r"\s", text) or (":" not in text and str(ipaddress.ip_interface(text)) != text):
+        raise t.Invalid(f"'{text}' is not a valid IP subnet: a CIDR such as 10.0.0.0/24 is needed")
+    return text
 
 
 def parse_list(of: t.ListOf) -> t.Parsed:
@@ -79,8 +81,10 @@ _DESCRIPTION = writable("description", t.Text(), default="", filter=True)
 _IDENTITY = (ID, NAME, PROJECT, _DESCRIPTION)
 _ADMIN_STATE_UP = writable("admin_state_up", t.Bool(), default=True, filter=True)
 _STATUS = Attribute("status", t.Text(16), filter=True, filter_as=t.OneOf(STATUSES))
-_LIFETIME = _dictionary(units=t.OneOf(("seconds",)), value=t.Integer(60))
-_DPD = _dictionary(action=t.OneOf(DPD_ACTIONS), interval=t.Integer(0), timeout=t.Integer(0))
+_ENDPOINTS = t.ListOf(t.Text(), nullable=True, max_items=MAX_ENDPOINTS, unique=False)
+_COUNT = t.Integer(0, refuse=t.Invalid)
+_LIFETIME = _dictionary(units=t.OneOf(("seconds",)), value=t.Integer(60, refuse=t.Invalid))
+_DPD = _dictionary(action=t.OneOf(DPD_ACTIONS), interval=_COUNT, timeout=_COUNT)
 _CRYPTOGRAPHY = (
     _choice("auth_algorithm", AUTH_ALGORITHMS, "sha256"),
     _choice("encryption_algorithm", ENCRYPTION_ALGORITHMS, "aes-128"),
@@ -123,11 +127,11 @@ ENDPOINT_GROUP = Resource(
     not_found=errors.VPNEndpointGroupNotFound,
     attributes=(
         Attribute("id", t.Uuid(), filter=True),
-        writable("name", t.Text(), default="", filter=True),
+        writable("name", t.Name(), default="", filter=True, filter_as=t.Text()),
         creatable("project_id", t.Text(), filter=True),
         _DESCRIPTION,
         creatable("type", t.OneOf(ENDPOINT_TYPES), default=REQUIRED, filter=True),
-        creatable("endpoints", parse_list(t.ListOf(t.Text(), nullable=True, max_items=MAX_ENDPOINTS)), default=[]),
+        creatable("endpoints", parse_list(_ENDPOINTS), default=[]),
     ),
 )
 

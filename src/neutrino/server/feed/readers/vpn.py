@@ -12,6 +12,7 @@ from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection, VpnService
 from neutrino.server.api.resources.vpn import BI_DIRECTIONAL
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.rows import Ids, grouped, read_rows, texts
+from neutrino.server.vpn.checks import networks
 
 _v, _c, _ike, _ipsec = t.vpnservices.c, t.ipsec_site_connections.c, t.ikepolicies.c, t.ipsecpolicies.c
 _g, _es, _s = t.vpn_endpoint_groups.c, t.vpn_endpoint_subnets.c, t.subnets.c
@@ -63,7 +64,7 @@ def _connection(row: Any, service: Any, local: Mapping[str, list[str]]) -> VpnCo
         local_id=row.local_id,
         psk=row.psk,
         local_cidrs=tuple(local[row.local_ep_group_id]) if in_group else (service.cidr,),
-        peer_cidrs=texts.decode(row.peer_endpoints if in_group else row.peer_cidrs),
+        peer_cidrs=networks(texts.decode(row.peer_endpoints if in_group else row.peer_cidrs)),
         initiates=row.initiator == BI_DIRECTIONAL,
         dpd_action=dpd["action"],
         dpd_interval=dpd["interval"],
