@@ -319,6 +319,33 @@ def test_connections_are_read_by_zone_and_marked(marking):
     assert marking.conntrack.read([]) == ()
 
 
+def test_connections_by_the_address_that_their_source_is_translated_to() -> None:
+    def opened(
+        protocol: str, source: str, remote: str, shown_as: str, *ports: str, reply_ports: tuple[str, ...]
+    ) -> None:
+        tuples = ("-s", source, "-d", remote, "-r", remote, "-q", shown_as, *ports, *reply_ports)
+        state = ("--state", "ESTABLISHED") if protocol == "tcp" else ()
+        namespace.run("conntrack", "-I", "-t", "600", "-p", protocol, *tuples, *state)
+
+    def shown() -> set[str]:
+        return {each.reply_destination for each in KernelConntrack("net", namespace.names).read([0])}
+
+    ports, reply = ("--sport", "4000", "--dport", "80"), ("--reply-port-src", "80", "--reply-port-dst", "5000")
+    with ThrowawayNamespace() as namespace:
+        for number, (remote, address) in enumerate(
+            (("198.51.100.9", "203.0.113.5"), ("198.51.100.9", "203.0.113.6"), ("198.51.100.9", "10.0.0.3"))
+        ):
+            for protocol in ("tcp", "udp"):
+                opened(protocol, f"10.0.0.{number + 1}", remote, address, *ports, reply_ports=reply)
+        opened("tcp", "fd00::1", "2001:db8:9::9", "2001:db8::5", *ports, reply_ports=reply)
+        opened("tcp", "fd00::2", "2001:db8:9::9", "2001:db8::6", *ports, reply_ports=reply)
+        tracker = KernelConntrack("net", namespace.names)
+        assert shown() == {"203.0.113.5", "203.0.113.6", "10.0.0.3", "2001:db8::5", "2001:db8::6"}
+        assert tracker.flush_translated({"203.0.113.6", "2001:db8::6"}) == 3
+        assert shown() == {"203.0.113.6", "10.0.0.3", "2001:db8::6"}, "10.0.0.3 is the source itself"
+        assert tracker.flush_translated({"203.0.113.6", "2001:db8::6"}) == 0
+
+
 def test_without_a_namespace_it_is_the_one_we_are_in():
     """In a process of its own inside one: this machine's connections are nobody's to change."""
     program = (

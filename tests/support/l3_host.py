@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from neutrino.agent.l3.router import BUILT_IN, DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.agent.supervisor import Supervisor
-from neutrino.dataplane.conntrack.api import ConntrackFlush
+from neutrino.dataplane.conntrack.api import Connection, ConntrackFlush, translated_elsewhere
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import L3, PROBLEMS, AgentState
@@ -65,8 +65,20 @@ class Feed:
 
 
 class Flushes(list[ConntrackFlush]):
-    def flush(self, entries: Iterator[ConntrackFlush]) -> None:
+    """The flushes of a router's connections, of which those with a translated source are in `connections`."""
+
+    def __init__(self, *connections: Connection) -> None:
+        self.connections = set(connections)
+        self.reads = 0
+
+    def flush(self, entries: Iterable[ConntrackFlush]) -> None:
         self.extend(entries)
+
+    def flush_translated(self, kept: Collection[str]) -> int:
+        self.reads += 1
+        stale = set(translated_elsewhere(self.connections, kept))
+        self.connections -= stale
+        return len(stale)
 
 
 class Recorder(L3Extension):

@@ -232,6 +232,9 @@ def test_link_local_pairs_are_kept_and_unique(tmp_path: Path) -> None:
 class Quiet:
     def flush(self, entries: object) -> None: ...
 
+    def flush_translated(self, kept: object) -> int:
+        return 0
+
 
 class Host:
     def __init__(self, state_path: Path) -> None:

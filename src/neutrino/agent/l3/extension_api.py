@@ -149,7 +149,8 @@ class L3Extension:
         """Conntrack entries to flush once `desired` replaces `actual` (tables by path).
 
         The kernel treats packets of an established connection as it did its first one, so a rule or element that is
-        removed has no effect on these without it.
+        removed has no effect on these without it. Connections whose source is translated to an address that nothing
+        contributes are flushed anyway: the router has lost it.
         """
         return ()
 

@@ -26,12 +26,13 @@ from neutrino.agent.l3.names import (
     snat_namespace,
 )
 from neutrino.agent.l3.parts.ha import Failover, has_primary
+from neutrino.agent.l3.parts.nat import own_addresses
 from neutrino.agent.l3.router import BUILT_IN, DesiredRouterNamespace, DesiredRouters, render, router_namespaces
 from neutrino.agent.leftovers.host import Leftovers, ignored
 from neutrino.agent.namespaces import SERVICE
 from neutrino.agent.service_namespaces import ServiceNamespaces, Tables
 from neutrino.agent.supervisor import list_directory
-from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
+from neutrino.dataplane.conntrack.api import ConntrackError, NatConntrack
 from neutrino.dataplane.netlink.api import DeleteItem, NetlinkError, SetItem
 from neutrino.dataplane.netlink.values import Address, ProxyNeighbour, address
 from neutrino.dataplane.ovsdb.api import SetBridge
@@ -54,7 +55,7 @@ class Routers:
     """Blocking. Several routers may be worked on at once, each by one thread."""
 
     services: ServiceNamespaces
-    conntrack: Callable[[str], Conntrack]  # of a namespace
+    conntrack: Callable[[str], NatConntrack]  # of a namespace
     options: L3Options
     desired: DesiredRouters
     extensions: Sequence[L3Extension] = ()
@@ -65,6 +66,9 @@ class Routers:
         self._leftovers = self.leftovers or ignored(self.services)
         self._fips = FipNamespaces(self.services, self.options, self.desired, self._announce, self._leftovers)
         self._records = Path(self.options.state_path) / RECORDS
+        self._own: dict[
+            str, frozenset[str]
+        ] = {}  # the addresses for which stale connections were flushed, by namespace
 
     def known(self) -> frozenset[str]:
         """The routers that this host has: by their records, and leftovers without one."""
@@ -113,6 +117,8 @@ class Routers:
             flush = partial(self._flush_connections, desired)
             result = self.services.reconcile(namespace, complete=complete, on_tables=flush)
             changes += result.changes
+            if complete:
+                self._flush_translated(desired)
             added = [change.item for change in result.applied if isinstance(change, SetItem)]
             self._announce(namespace.name, (item for item in added if isinstance(item, Address)))
             self._announce(namespace.name, map(_proxied, (item for item in added if isinstance(item, ProxyNeighbour))))
@@ -151,6 +157,8 @@ class Routers:
         if distributed:
             self._fips.reconcile()
             self._fips.links.release(router_id)
+        for name in names:
+            self._own.pop(name, None)
         (self._records / router_id).unlink(missing_ok=True)  # last: a removal that failed, or was killed, is repeated
 
     def announce(self, router: Router) -> None:
@@ -217,6 +225,25 @@ class Routers:
                 self.conntrack(name).flush(sorted(flushes))
             except ConntrackError as error:
                 LOG.warning("%s: stale connections are not flushed, and go on until they end: %s", name, error)
+
+    def _flush_translated(self, desired: DesiredRouterNamespace) -> None:
+        """Connections that leave under an address that the router has lost.
+
+        By what is there, not by what has changed: the address may have changed while no agent was running.
+        """
+        name, failover = desired.namespace.name, desired.failover
+        set_here = (*desired.namespace.addresses, *(failover.addresses if failover is not None else ()))
+        own = own_addresses(desired.rendered_from, set_here)
+        known = self._own.get(name)
+        if known is None or not known <= own:
+            try:
+                flushed = self.conntrack(name).flush_translated(own)
+            except ConntrackError as error:
+                LOG.warning("%s: connections under former addresses are not flushed: %s", name, error)
+                return  # repeated by the next round
+            if flushed:
+                LOG.info("%s: %d connections under addresses that the router has lost are flushed", name, flushed)
+        self._own[name] = own
 
     def _render(self, router: Router, *, keepalived: bool = True) -> Iterator[DesiredRouterNamespace]:
         link = self._fips.link(router) if router.distributed else None

@@ -7,7 +7,7 @@ the addresses and ports of its first packet.
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Protocol
 
@@ -48,9 +48,17 @@ class Connection:
     icmp_type: int = -1
     icmp_code: int = -1
     mark: int = 0
+    reply_destination: str = dataclasses.field(default="", compare=False)
+    """Where replies go: the source, or the address that the source is translated to; empty: unknown."""
+
+    @property
+    def is_source_translated(self) -> bool:
+        return self.reply_destination not in ("", self.source)
 
 
-def parse_connection(first: Mapping[str, str], protocol: int, zone: str, mark: str) -> Connection:
+def parse_connection(
+    first: Mapping[str, str], protocol: int, zone: str, mark: str, reply_destination: str = ""
+) -> Connection:
     """From the values of the first packet, under the names that conntrack and ovs-vswitchd print."""
     source = ip_address(first["src"])
     return Connection(
@@ -64,6 +72,7 @@ def parse_connection(first: Mapping[str, str], protocol: int, zone: str, mark: s
         icmp_type=int(first.get("type", "-1")),
         icmp_code=int(first.get("code", "-1")),
         mark=int(mark, 0),
+        reply_destination=str(ip_address(reply_destination)) if reply_destination else "",
     )
 
 
@@ -71,6 +80,22 @@ class Conntrack(Protocol):
     def flush(self, entries: Iterable[ConntrackFlush]) -> None:
         """Remove the connections that any of the entries describes."""
         ...
+
+
+class NatConntrack(Conntrack, Protocol):
+    """The tracker of a namespace that translates addresses, in zone 0."""
+
+    def flush_translated(self, kept: Collection[str]) -> int:
+        """Remove connections whose source is translated to another address than these; gives their number."""
+        ...
+
+
+def translated_elsewhere(connections: Iterable[Connection], kept: Collection[str]) -> Iterator[Connection]:
+    """Connections whose source is translated to none of these addresses.
+
+    The kernel translates a connection as it did its first packet, whatever rules and addresses there are now.
+    """
+    return (each for each in connections if each.is_source_translated and each.reply_destination not in kept)
 
 
 class MarkingConntrack(Conntrack, Protocol):

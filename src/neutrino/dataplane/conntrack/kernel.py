@@ -10,7 +10,7 @@ import dataclasses
 import errno
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from neutrino.dataplane.conntrack import api
 from neutrino.dataplane.netlink.api import NetlinkError
@@ -31,7 +31,7 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 @dataclasses.dataclass(frozen=True)
 class KernelConntrack:
-    """Implements `MarkingConntrack` for the connections of a namespace."""
+    """Implements `MarkingConntrack` and `NatConntrack` for the connections of a namespace."""
 
     namespace: str = HOST
     namespaces: Namespaces = dataclasses.field(default_factory=Namespaces)
@@ -40,6 +40,11 @@ class KernelConntrack:
         selection = api.Selection(entries)
         if selection.zones:
             self._change(_DELETE, (entry for entry in self.read(selection.zones) if selection.includes(entry)))
+
+    def flush_translated(self, kept: Collection[str]) -> int:
+        stale = list(api.translated_elsewhere(self.read([0]), kept))
+        self._change(_DELETE, stale)
+        return len(stale)
 
     def read(self, zones: Iterable[int]) -> tuple[api.Connection, ...]:
         wanted = set(zones)
@@ -97,4 +102,6 @@ def parse_connections(dump: str) -> Iterator[api.Connection]:
             continue
         values = [word.split("=", 1) for word in words[4:] if "=" in word]
         first, last = dict(reversed(values)), dict(values)  # the first of each key is of the first packet
-        yield api.parse_connection(first, int(words[3]), last.get("zone", "0"), last.get("mark", "0"))
+        yield api.parse_connection(
+            first, int(words[3]), last.get("zone", "0"), last.get("mark", "0"), last.get("dst", "")
+        )
