@@ -16,6 +16,7 @@ import openstack
 import pytest
 import requests
 
+from neutrino.cli.main import main
 from tests.support.certificates import Authority
 from tests.support.neutrino import Neutrino
 from tests.support.process import wait_until
@@ -79,6 +80,16 @@ def test_openstacksdk_works_over_tls(server: TlsNeutrino, directory: Path) -> No
         network = connection.network.create_network(name="secret")
         assert [each.name for each in connection.network.networks()] == ["secret"]
         connection.network.delete_network(network)
+
+
+def test_commands_with_an_endpoint_use_the_ca_of_the_environment(
+    server: TlsNeutrino, directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OS_CACERT", f"{directory}/ca.pem")
+    assert main(["status", "--json", "--endpoint", server.url]) in (0, 1)
+    assert "status" not in capsys.readouterr().err
+    monkeypatch.setenv("OS_CACERT", f"{directory}/stranger.pem")
+    assert main(["status", "--endpoint", server.url]) == 3
 
 
 def test_discovery_and_links_have_https(server: TlsNeutrino, directory: Path) -> None:

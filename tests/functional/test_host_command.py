@@ -92,3 +92,10 @@ def test_show_prints_what_the_roles_let_the_host_know(
     capsys.readouterr()
     assert call(config, "show", "h1") == 0
     assert len(json.loads(capsys.readouterr().out)["router"]) == 1
+
+
+def test_show_of_an_unknown_host_fails(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty list would look as if the host had nothing to do."""
+    assert call(config, "show", "h7") == 1
+    shown = capsys.readouterr()
+    assert (shown.out, "there is no host h7" in shown.err) == ("", True)

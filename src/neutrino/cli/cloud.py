@@ -18,8 +18,9 @@ SECONDS = 30.0
 PAGE = 1000  # objects in one response
 DEFAULT_ENDPOINT = "http://127.0.0.1:9696"  # of `neutrino up` and of a server without authentication
 _AUTH_PREFIX = "OS_"
+_TLS = ("cacert", "cert", "key", "insecure")
 _NOT_AUTH = {
-    "cloud", "client_config_file", "region_name", "interface", "endpoint_type", "cacert", "cert", "key", "insecure",
+    "cloud", "client_config_file", "region_name", "interface", "endpoint_type", *_TLS,
     "auth_type", "identity_api_version", "network_endpoint_override", "compute_api_version", "volume_api_version",
     "image_api_version", "placement_api_version",
 }  # fmt: skip
@@ -42,7 +43,11 @@ class Response(Object):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--os-cloud", metavar="NAME", help="cloud of clouds.yaml (default: OS_CLOUD)")
-    parser.add_argument("--endpoint", metavar="URL", help="the API without authentication, instead of OS_* variables")
+    parser.add_argument(
+        "--endpoint",
+        metavar="URL",
+        help="the API without authentication; of OS_* variables only OS_CACERT, OS_CERT, OS_KEY and OS_INSECURE are used",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -111,7 +116,7 @@ def connect(args: argparse.Namespace) -> Cloud:
     verify = settings.get("cacert") or (not _is_true(settings.get("insecure")) and settings.get("verify", True))
     return Cloud(
         adapter.Adapter(
-            session.Session(auth=plugin, verify=verify),
+            session.Session(auth=plugin, verify=verify, cert=_client_certificate(settings)),
             service_type="network",
             interface=settings.get("interface") or settings.get("endpoint_type") or "public",
             region_name=settings.get("region_name"),
@@ -119,6 +124,12 @@ def connect(args: argparse.Namespace) -> Cloud:
             user_agent="neutrino",
         )
     )
+
+
+def _client_certificate(settings: Mapping[str, Any]) -> tuple[str, str] | str | None:
+    """A certificate with its key, or a file that has both."""
+    cert, key = settings.get("cert"), settings.get("key")
+    return (cert, key) if cert and key else cert
 
 
 def _root(url: str | None) -> str | None:
@@ -131,14 +142,16 @@ def _is_true(value: object) -> bool:
 
 
 def _settings(args: argparse.Namespace) -> Mapping[str, Any]:
-    if args.endpoint:
-        return {"auth_type": "none", "network_endpoint_override": args.endpoint}
-    name = args.os_cloud or os.environ.get("OS_CLOUD")
-    if name:
-        return _of_file(name)
     given = {
         key[len(_AUTH_PREFIX) :].lower(): value for key, value in os.environ.items() if key.startswith(_AUTH_PREFIX)
     }
+    if args.endpoint:
+        # The API may have a certificate of a private CA, or require one of the client, also without Keystone.
+        tls = {name: value for name, value in given.items() if name in _TLS}
+        return {"auth_type": "none", "network_endpoint_override": args.endpoint, **tls}
+    name = args.os_cloud or os.environ.get("OS_CLOUD")
+    if name:
+        return _of_file(name)
     if "auth_url" in given or "auth_type" in given:
         auth = {key: value for key, value in given.items() if key not in _NOT_AUTH}
         return {**{key: value for key, value in given.items() if key in _NOT_AUTH}, "auth": auth}

@@ -125,9 +125,10 @@ def host(args: argparse.Namespace) -> None:
                 print(f"{each}\t{known.created_at}\t{','.join(known.roles)}")
         else:
             credential = credentials.known().get(name)
-            allowed = credential.roles if credential is not None else ()
-            print(f"{name}: roles {','.join(allowed) or 'none, as it has no credential'}", file=sys.stderr)
-            print(_objects(db, name, allowed))
+            if credential is None:
+                raise CommandError(f"there is no host {name}: `neutrino host list` has those with a credential")
+            print(f"{name}: roles {','.join(credential.roles)}", file=sys.stderr)
+            print(_objects(db, name, credential.roles))
 
 
 def _objects(db: Database, name: str, roles: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """Errors of commands: one line with cause and fix on standard error, and an exit status; a traceback only for debugging."""
 
 import os
+import select
 import signal
 import sys
 import traceback
@@ -77,7 +78,17 @@ def output_error(error: OSError) -> int:
         sys.stdout.flush()
     except OSError as lost:
         return _output_lost(lost)
+    # A write that failed leaves nothing to flush if the output is not buffered, or larger than the buffer.
+    if isinstance(error, BrokenPipeError) and _reader_is_gone():
+        return _output_lost(error)
     raise error
+
+
+def _reader_is_gone() -> bool:
+    """Whether standard output is a pipe or socket that is read no longer."""
+    poll = select.poll()
+    poll.register(1, 0)  # POLLERR and POLLHUP are always reported
+    return bool(poll.poll(0))
 
 
 def _output_lost(error: OSError) -> int:

@@ -54,6 +54,11 @@ class LabSettings:
         return "dvr_snat" if host in self.host_names[: self.central] else "dvr"
 
     @property
+    def metrics_port(self) -> int:
+        """Of the server: with the default port of the API, the default one of metrics; another lab has another one."""
+        return self.port + 3 if self.port + 3 <= 65535 else self.port - 3
+
+    @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
@@ -136,6 +141,7 @@ def render_server(settings: LabSettings, state: Path, workers: int, log_file: Pa
     return render_template(
         HERE / "server.conf",
         port=settings.port,
+        metrics_port=settings.metrics_port,
         state=state,
         workers=workers,
         log_file=log_file,
