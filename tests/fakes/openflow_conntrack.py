@@ -15,7 +15,7 @@ from tests.fakes.packet import ICMP, ICMPV6, Packet
 Tuple = tuple[int, ...]
 
 _PORTS = {6, 17, 132}
-_ECHO = {8, 0, 128, 129}
+_ANSWERS = {8: 0, 0: 8, 128: 129, 129: 128}  # types of echo
 
 
 @dataclasses.dataclass
@@ -31,6 +31,8 @@ class Connection:
         """The tuple of packets of the answering side."""
         family, protocol, source, destination, *rest = self.original
         to = destination if self.translated is None else self.translated
+        if protocol in (ICMP, ICMPV6):
+            return family, protocol, to, source, _ANSWERS.get(rest[0], rest[0])
         return family, protocol, to, source, *reversed(rest)
 
 
@@ -42,10 +44,11 @@ def _ends(fields: Mapping[str, int]) -> tuple[Tuple, Tuple]:
     if protocol in _PORTS:
         one, other = fields.get("tp_src", 0), fields.get("tp_dst", 0)
         return (family, protocol, source, destination, one, other), (family, protocol, destination, source, other, one)
-    kind = 0
-    if protocol in (ICMP, ICMPV6) and fields.get("icmp_type", 0) not in _ECHO:
-        kind = fields.get("icmp_type", 0) + 1
-    return (family, protocol, source, destination, kind), (family, protocol, destination, source, kind)
+    kind = fields.get("icmp_type", 0) if protocol in (ICMP, ICMPV6) else 0
+    return (family, protocol, source, destination, kind), (
+        *(family, protocol, destination, source),
+        _ANSWERS.get(kind, kind) if protocol in (ICMP, ICMPV6) else 0,
+    )
 
 
 def _whole(packet: Packet) -> Mapping[str, int]:

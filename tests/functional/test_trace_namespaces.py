@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from neutrino.agent.l2.desired import HostState
 from neutrino.agent.l2.reconciler import View
+from neutrino.agent.reply_mac import REPLY_MAC
 from neutrino.agent.trace.namespaces import NamespaceWalk
 from neutrino.agent.trace.switch import SwitchState
 from neutrino.agent.trace.trail import AtDevice, Trail
@@ -21,7 +22,7 @@ from neutrino.dataplane.ovsdb.api import Snapshot
 from neutrino.model.routing import PortForwarding
 from neutrino.model.trace import Cause, Packet
 from tests.support.filtered_router import ADDRESSES, DUAL_GATEWAY, INSIDE, OTHER, OUTSIDE, FilteredRouter, filtered
-from tests.support.firewall import ICMP, ICMPV6, PASSES, REFUSED, TCP, UDP, group, rule
+from tests.support.firewall import GRE, ICMP, ICMPV6, PASSES, REFUSED, SCTP, TCP, UDP, group, rule
 from tests.support.l2 import Cloud
 from tests.support.routing import QG, floating, router
 
@@ -145,6 +146,27 @@ def test_firewall_groups_decide_as_they_do_on_real_packets(net: FilteredRouter, 
             assert last.cause == Cause.FIREWALL_GROUP, question
             assert ("rejects" in last.note) == (expected == REFUSED), question
             assert ("firewall_group", "group-1") in [(each.owner_kind, each.owner_id) for each in trail.observations]
+
+
+@pytest.mark.parametrize("protocol, version", [(UDP, 4), (UDP, 6), (ICMP, 4), (ICMPV6, 6), (SCTP, 4), (GRE, 4)])
+def test_between_subnets_of_a_distributed_router_a_reply_is_what_the_switch_has_marked(
+    net: FilteredRouter, traced: Traced, protocol: int, version: int
+) -> None:
+    net.apply(
+        router(filtered(1), filtered(2, ""), gateway=DUAL_GATEWAY, distributed=True),
+        group(ingress=(rule(protocol=TCP, dport=80),), egress=(rule(), rule(version=6))),
+    )
+    sent = traced.packet(OTHER, INSIDE, protocol, 5000, version=version)
+    replied = replace(sent, reply=True, destination_port={ICMP: 0, ICMPV6: 129}.get(protocol, 5000))
+    asked = {False: sent, True: replied}
+    for is_reply in asked:
+        for marked in (False, True):
+            mac = REPLY_MAC if marked else sent.eth_src
+            with net.sending_from(OTHER, mac), net.untracked():
+                expected = net.send_one(OTHER, INSIDE, protocol, version, 5000, reply=is_reply)
+            left, trail = traced.send(OTHER, replace(asked[is_reply], eth_src=mac))
+            assert (left is not None) == (expected == PASSES) == marked, (is_reply, trail)
+            assert marked or trail.exits[0].cause == Cause.FIREWALL_GROUP
 
 
 def test_a_reply_passes_by_the_connection_of_its_first_packet(net: FilteredRouter, traced: Traced) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import select
 import socket
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +15,20 @@ import pytest
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from tests.support.dvr_lab import distributed_lab
-from tests.support.firewall import ICMP, LOST, PASSES, PATIENCE, REFUSED, TCP, UDP, assert_fates, first_packet
+from tests.support.firewall import (
+    GRE,
+    ICMP,
+    LOST,
+    PASSES,
+    PATIENCE,
+    REFUSED,
+    SCTP,
+    SECONDS,
+    TCP,
+    UDP,
+    assert_fates,
+    first_packet,
+)
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
 from tests.support.routing_lab import (
@@ -34,6 +48,7 @@ from tests.support.routing_lab import (
     wait_until_no_drift,
     wait_until_reachable,
 )
+from tests.support.single_packets import new_token, packet
 
 CENTRAL = ("h1", "h2")
 KINDS: dict[str, dict[str, bool]] = {
@@ -101,7 +116,7 @@ class Firewalls:
 
 @dataclasses.dataclass
 class Site:
-    """A router of each kind between `<kind>-blue` on h3 and `<kind>-red` on h2."""
+    """A router of each kind between `<kind>-blue` on h3, `<kind>-red` on h2, and `<kind>-near` beside red, on h3."""
 
     lab: Lab
     out: Object
@@ -132,6 +147,19 @@ class Site:
         ends = partial(self._socket, client), partial(self._socket, server)
         return first_packet(*ends, protocol, target, port, size=size)
 
+    def send_one(self, client: str, server: str, protocol: int, *, reply: bool = False) -> str:
+        """What becomes of one packet of a protocol that no stack here knows; with `reply`, of an answer to one."""
+        ends = self.guests[client].addresses[4], self.guests[server].addresses[4]
+        token = new_token()
+        sent = packet(protocol, *ends, 5000, reply=reply, payload=token)[20:]  # a raw socket adds the IP header
+        raw = [
+            self.lab.inside(name, lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, protocol))
+            for name in (client, server)
+        ]
+        with raw[0] as here, raw[1] as there:
+            here.sendto(sent, (ends[1], 0))
+            return PASSES if select.select([there], [], [], SECONDS)[0] and token in there.recv(2000) else LOST
+
     def _socket(self, where: str, family: int, kind: int) -> socket.socket:
         made = self.lab.inside(where, lambda: socket.socket(family, kind))
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -148,7 +176,8 @@ def site(lab: Lab) -> Iterator[Site]:
             blue = tenant_network(lab, f"{kind}-blue", 2 * number + 1)
             red = tenant_network(lab, f"{kind}-red", 2 * number + 2)
             routers[kind] = make_router(lab, out, blue, red, **{"ha": False, "distributed": False, **attributes})
-            specs += [Spec(f"{kind}-blue", blue, "h3", [group]), Spec(f"{kind}-red", red, "h2", [group])]
+            places = ((f"{kind}-blue", blue, "h3"), (f"{kind}-red", red, "h2"), (f"{kind}-near", red, "h3"))
+            specs += [Spec(*place, [group]) for place in places]
             if kind == "legacy":
                 specs.append(Spec("peer", blue, "h3", [group]))
         guests = {guest.name: guest for guest in make_guests(lab, *specs)}
@@ -196,6 +225,35 @@ def test_every_kind_of_rule_on_every_kind_of_router(site: Site, firewalls: Firew
     assert site.send(EXTERNAL, blue, UDP, 53, to=address) == LOST, "from another source"
     assert_fates(lambda port: site.send(blue, EXTERNAL, TCP, port), {8080: PASSES, 8081: LOST})
     site.lab.api.delete("floatingip", public["id"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_no_rule_matches_is_dropped_whatever_may_be_sent_in_the_other_direction(
+    site: Site, firewalls: Firewalls, kind: str
+) -> None:
+    """Every packet in could be a reply, as the rules allow everything out; none is one."""
+    blue, rule = f"{kind}-blue", firewalls.rule
+    ingress = firewalls.policy(rule("deny", ICMP), rule("allow", TCP, destination_port="80"))
+    egress = firewalls.policy(rule("allow"), rule("allow", ip_version=6))
+    firewalls.group(site.blue_ports(kind), ingress, egress)
+    for other in (f"{kind}-red", f"{kind}-near"):
+        wait_until(lambda other=other: site.send(other, blue, TCP, 81) == LOST, SOON, "it is not filtered")  # type: ignore[misc]
+        assert_fates(lambda port, other=other: site.send(other, blue, TCP, port), {80: PASSES})  # type: ignore[misc]
+        for version in (4, 6):
+            assert site.send(other, blue, ICMP, version=version) == LOST
+            assert site.send(other, blue, UDP, 5000, version=version) == LOST
+            assert site.send(other, blue, TCP, 5000, version=version) == LOST
+            assert_fates(
+                lambda protocol, version=version, other=other: site.send(blue, other, protocol, 5000, version=version),  # type: ignore[misc]
+                {TCP: PASSES, UDP: PASSES, ICMP: PASSES},
+            )
+            assert site.send(other, blue, ICMP, version=version) == LOST, "a request is no reply to another one"
+            assert site.send(other, blue, UDP, 5001, version=version) == LOST, "nor is a packet to another port"
+        for protocol in (SCTP, GRE):
+            assert site.send_one(other, blue, protocol) == LOST
+            assert_fates(lambda each, other=other: site.send_one(blue, other, each), {protocol: PASSES})  # type: ignore[misc]
+            assert_fates(lambda each, other=other: site.send_one(other, blue, each, reply=True), {protocol: PASSES})  # type: ignore[misc]
+        assert_fates(lambda size, other=other: site.send(blue, other, UDP, 5000, size=size), {4000: PASSES})  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("kind", ["legacy", "ha", "dvr"])

@@ -14,7 +14,7 @@ from neutrino.lab.errors import wait_until
 from tests.support.lab import temporary_lab
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
-from tests.support.lab_trace import Case, check, connects, created, in_groups, pings, updated
+from tests.support.lab_trace import Case, check, connects, created, datagrams, in_groups, pings, updated
 from tests.support.routing_lab import (
     EXTERNAL,
     INTERFACES,
@@ -153,6 +153,10 @@ def outside(address: Callable[[Site], str], **more: Any) -> Request:
 
 def ping(source: str, target: str | Callable[[Site], str], *options: str) -> Fate:
     return lambda s: pings(s.lab, source, target if isinstance(target, str) else target(s), *options)
+
+
+def datagram(source: str, target: str) -> Fate:
+    return lambda s: datagrams(s.lab, source, target, s.four(target), 5000)
 
 
 def four(name: str) -> Callable[[Site], str]:
@@ -388,6 +392,34 @@ DROPPED = [
         "firewall-group",
         made("firewall"),
         firewall(lambda s: s.interface("dvr", "dvr-right"), protocol="tcp"),
+    ),
+    *(
+        C(
+            f"{kind}: {protocol} that could be a reply, by a firewall group of the router",
+            between(f"{kind}-left", f"{kind}-right", protocol=protocol, **more),
+            fate(f"{kind}-left", f"{kind}-right"),
+            "firewall-group",
+            made("firewall"),
+            firewall(lambda s, kind=kind: s.interface(kind, f"{kind}-right"), protocol=protocol),
+        )
+        for kind in ("dvr", "dvr-ha")
+        for protocol, more, fate in (
+            ("icmp", {}, lambda source, target: ping(source, four(target))),
+            ("udp", {"destination_port": 5000}, datagram),
+        )
+    ),
+    *(
+        C(
+            f"dvr: {protocol} and its replies, by a firewall group of the router",
+            between("dvr-left", "dvr-right", protocol=protocol, **more),
+            fate,
+            change=firewall(lambda s: s.interface("dvr", "dvr-left"), protocol=protocol),
+        )
+        for protocol, more, fate in (
+            ("icmp", {}, ping("dvr-left", four("dvr-right"))),
+            ("udp", {"destination_port": 5000}, datagram("dvr-left", "dvr-right")),
+            ("tcp", {"destination_port": 80}, lambda s: connects(s.lab, "dvr-left", "dvr-right", s.four("dvr-right"))),
+        )
     ),
     C(
         "another protocol than the firewall group denies",

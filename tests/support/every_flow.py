@@ -17,6 +17,7 @@ from neutrino.model import state
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.packet_log import PacketLog
 from neutrino.model.qos import BandwidthLimit, MinimumBandwidth, PacketRateLimit, QosPolicy
+from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import AddressGroup, AddressPair, DvrMac, GroupMembers, Member
 from neutrino.model.taps import Tap, TapMirror, TapOrigin, Taps
 from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, Passing, group, mac, network, port, rule
@@ -87,6 +88,14 @@ DISTRIBUTED = (
         gateway(f"gw-{kind}", number, kind, host)
         for number, kind in ((251, "net"), (252, "vlan"), (253, "flat"))
         for host in ("h1", "h2")
+    ),
+)
+FILTERED_ROUTER = Router(
+    id="r1",
+    distributed=True,
+    interfaces=tuple(
+        RouterInterface(id=f"gw-{kind}-h1", network_id=kind, mac_address=mac(number), firewall_group_id=group_id)
+        for number, kind, group_id in ((251, "net", "f1"), (252, "vlan", ""))
     ),
 )
 ROLES = (
@@ -182,6 +191,7 @@ VARIANTS = {
     "local IPs": Variant(more=(*ROLES, *LOCAL_IPS)),
     "taps": Variant(L2Options(local_ip="192.0.2.1"), TAPS),
     "distributed": Variant(L2Options(distributed=True), (*OTHER_TUNNELS, *DISTRIBUTED, *ROLES)),
+    "distributed, with firewall groups": Variant(L2Options(distributed=True), (*DISTRIBUTED, FILTERED_ROUTER)),
     "distributed, without its own MAC": Variant(
         L2Options(distributed=True), tuple(entry for entry in DISTRIBUTED if entry.id != "h1")
     ),

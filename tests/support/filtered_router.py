@@ -18,6 +18,7 @@ from neutrino.model.routing import Router, RouterInterface
 from tests.functional.test_dataplane_nft import Place
 from tests.support.firewall import ICMP, ICMPV6, LOST, PASSES, REFUSED, SECONDS, Ends, first_packet
 from tests.support.routing import GATEWAY, QG, address, interface, rendered, router
+from tests.support.single_packets import arrives, new_token, packet
 
 
 def filtered(number: int, group_id: str = "group-1", **values: object) -> RouterInterface:
@@ -39,6 +40,8 @@ ADDRESSES = {
     OTHER: ("10.0.2.5", "fd00:2::5"),
     OUTSIDE: ("203.0.113.9", "2001:db8::9"),
 }
+SILENT = {INSIDE: ("10.0.1.77", "fd00:1::77"), OTHER: ("10.0.2.77", "fd00:2::77")}
+"""Addresses at the same machines of which no stack answers."""
 _LINKS = {
     INSIDE: ("qr-00000001-aa", "10.0.1.1/24", "fd00:1::1/64"),
     OTHER: ("qr-00000002-aa", "10.0.2.1/24", "fd00:2::1/64"),
@@ -59,6 +62,9 @@ class FilteredRouter:
             self._link(name)
         for word in ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"):
             self.run("sysctl", "-qw", word)
+        for name, addresses in SILENT.items():
+            for each in addresses:
+                self.run("ip", "neigh", "add", each, "lladdr", self._mac(name), "dev", _LINKS[name][0])
         # The external network routes the internal prefixes to the router.
         self._in(OUTSIDE, "ip", "route", "add", "10.0.0.0/8", "via", "203.0.113.5")
         self._in(OUTSIDE, "ip", "-6", "route", "add", "fd00::/16", "via", "2001:db8::5")
@@ -84,8 +90,9 @@ class FilteredRouter:
         command = ["ip", "netns", "exec", self._place.name, *words]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
-    def _in(self, name: str, *words: str) -> None:
-        subprocess.run(["ip", "netns", "exec", self._name(name), *words], check=True)
+    def _in(self, name: str, *words: str) -> str:
+        command = ["ip", "netns", "exec", self._name(name), *words]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def apply(self, wanted: Router, *groups: FirewallGroup) -> str:
         """Applies the router's tables, and checks that a second time plans nothing; gives the plan."""
@@ -130,6 +137,59 @@ class FilteredRouter:
         command = ["ip", "netns", "exec", self._name(sender), "ping", "-c", "1", "-W", str(SECONDS), address]
         found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         return PASSES if found.returncode == 0 else REFUSED if "nreachable" in found.stdout else LOST
+
+    @contextlib.contextmanager
+    def sending_from(self, name: str, mac: str) -> Iterator[None]:
+        """The machine has this MAC for a time: as the switch gives it to replies."""
+        own = self._mac(name)
+        try:
+            self._use_mac(name, mac)
+            yield
+        finally:
+            self._use_mac(name, own)
+
+    def _mac(self, name: str) -> str:
+        return self._in(name, "cat", "/sys/class/net/eth0/address").strip()
+
+    def send_one(
+        self,
+        sender: str,
+        receiver: str,
+        protocol: int,
+        version: int,
+        port: int,
+        *,
+        reply: bool = False,
+        source: str = "",
+    ) -> str:
+        """What becomes of one packet between silent addresses that opens a connection to a port, or replies from it."""
+        token = new_token()
+        ends = source or SILENT[sender][version == 6], SILENT[receiver][version == 6]
+        sent = packet(protocol, *ends, port, reply=reply, payload=token)
+        router = self.run("cat", f"/sys/class/net/{_LINKS[sender][0]}/address").strip()
+        with self._frames(sender) as here, self._frames(receiver) as there:
+            found = arrives(here, there, (self._mac(sender), router), sent, token, SECONDS)
+        return PASSES if found else LOST
+
+    def _frames(self, name: str) -> socket.socket:
+        made = self._namespaces.run(self._name(name), lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
+        made.bind(("eth0", 3))  # ETH_P_ALL
+        return made
+
+    def _use_mac(self, name: str, mac: str) -> None:
+        self._in(name, "ip", "link", "set", "eth0", "address", mac)
+        self.run("ip", "neigh", "flush", "dev", _LINKS[name][0])
+
+    @contextlib.contextmanager
+    def untracked(self) -> Iterator[None]:
+        """Conntrack of the namespace knows no connection: as where it sees one direction alone."""
+        self.run("nft", "add table inet untracked")
+        self.run("nft", "add chain inet untracked early { type filter hook prerouting priority -300; }")
+        self.run("nft", "add rule inet untracked early notrack")
+        try:
+            yield
+        finally:
+            self.run("nft", "delete table inet untracked")
 
     @contextlib.contextmanager
     def connection(self, client: str, server: str, port: int = 8000, version: int = 4) -> Iterator[Ends]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 
-ANY, ICMP, TCP, UDP, ICMPV6 = None, 1, 6, 17, 58
+ANY, ICMP, TCP, UDP, GRE, ICMPV6, SCTP = None, 1, 6, 17, 47, 58, 132
 SECONDS = 0.35  # after which a packet counts as lost
 PATIENCE = 10.0  # seconds for bytes that must arrive
 Ends = tuple[socket.socket, socket.socket]

@@ -39,6 +39,7 @@ from neutrino.model import state
 from neutrino.model.firewall import FirewallGroup
 from neutrino.model.packet_log import PacketLog
 from neutrino.model.qos import QosPolicy
+from neutrino.model.routing import Router
 from tests.fakes.openflow import Delivery, FakePort, FakeSwitch
 from tests.fakes.packet import Packet
 
@@ -247,6 +248,7 @@ class Cloud:
                 "firewall_group": {entry.id: entry for entry in objects if isinstance(entry, FirewallGroup)},
                 "log": {entry.id: entry for entry in objects if isinstance(entry, PacketLog)},
                 "qos_policy": {entry.id: entry for entry in objects if isinstance(entry, QosPolicy)},
+                "router": {entry.id: entry for entry in objects if isinstance(entry, Router)},
             },
             hosts={
                 peer: state.Host(

@@ -11,6 +11,7 @@ import pytest
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.parts.firewall import BASE, GROUP, FirewallGroups
+from neutrino.agent.reply_mac import REPLY_MAC
 from neutrino.agent.role import ObjectStatus, StatusReports
 from neutrino.dataplane.nft.api import Table
 from neutrino.feed.state import StateChange
@@ -151,12 +152,65 @@ def test_a_distributed_router_filters_towards_the_outside_in_snat_by_the_group_o
     assert firewall(distributed(filtered(1, ""), filtered(2)), OPEN, kind="snat") is None, "the other subnet's"
 
 
-def test_a_distributed_router_filters_between_subnets_packet_by_packet() -> None:
-    found = chains(firewall(distributed(filtered(1), filtered(2, "")), OPEN))[BASE]
-    to_snat = found.index(f'iifname . oifname {{ "{QR1}" . "{QR1}" }} accept')
-    between = found.index(f'iifname {{ "{QR1}", "{QR2}" }} oifname {{ "{QR1}", "{QR2}" }} goto firewall_either')
-    # Conntrack sees one direction of these, so nothing before depends on it.
-    assert to_snat < between < next(index for index, each in enumerate(found) if "ct state" in each)
+def test_a_distributed_router_passes_between_subnets_replies_and_what_a_rule_allows() -> None:
+    found = chains(firewall(distributed(filtered(1), filtered(2, "")), OPEN))
+    between = f'iifname {{ "{QR1}", "{QR2}" }} oifname {{ "{QR1}", "{QR2}" }}'
+    base = found[BASE]
+    start = base.index(f'iifname . oifname {{ "{QR1}" . "{QR1}" }} accept')  # to snat-…, where it is filtered
+    # Conntrack sees one direction of these: its states say nothing.
+    assert base[start + 1 : start + 4] == (
+        f"{between} ether saddr {REPLY_MAC} goto firewall_answering",
+        f"{between} meta l4proto tcp goto firewall_either",
+        f"{between} goto firewall_opening",
+    )
+    assert found["firewall_answering"][-1] == "goto firewall_either"
+    assert found["firewall_either"][0] == "tcp flags & (syn | ack) == syn goto firewall_opening"
+    for other in (router(filtered(1), filtered(2, "")), router(filtered(1), filtered(2, ""), ha=membership())):
+        assert REPLY_MAC not in str(firewall(other, OPEN)), "no switch sets it for such a router"
+    assert REPLY_MAC not in str(firewall(distributed(filtered(1)), OPEN, kind="snat"))
+
+
+def test_errors_pass_between_ports_whose_groups_are_up() -> None:
+    found = chains(firewall(distributed(filtered(1), filtered(2, "group-2")), group(id="group-2")))
+    errors = [line for line in found["firewall_answering"] if line.endswith("accept")]
+    assert len(errors) == 2
+    assert all(line.startswith(f'iifname {{ "{QR2}" }} oifname {{ "{QR2}" }} icmp') for line in errors), "1 is unknown"
+
+
+# --- addresses of other subnets ---------------------------------------------------------------------------------------
+
+
+def spoofed(wanted: Router, **values: object) -> set[str]:
+    found = chains(firewall(wanted, OPEN, **values))  # type: ignore[arg-type]
+    rules = found.get("firewall_spoofed", ())
+    assert all(each.endswith(" counter name firewall_invalid drop") for each in rules)
+    assert any("jump firewall_spoofed" in each for each in found[BASE][:1]) == bool(rules), "before anything passes"
+    return {each.removesuffix(" counter name firewall_invalid drop") for each in rules}
+
+
+@pytest.mark.parametrize("values", [{}, {"ha": membership()}, {"distributed": True}])
+def test_an_address_of_another_subnet_is_dropped(values: dict[str, object]) -> None:
+    assert spoofed(router(filtered(1), filtered(2, ""), **values)) == {
+        f'iifname != {{ "{QR1}" }} ip saddr {{ 10.0.1.0/24 }}',
+        f'iifname != {{ "{QR1}" }} ip6 saddr {{ fd00:1::/64 }}',
+        f'iifname != {{ "{QR2}" }} ip saddr {{ 10.0.2.0/24 }}',
+        f'iifname != {{ "{QR2}" }} ip6 saddr {{ fd00:2::/64 }}',
+    }
+
+
+def test_ports_on_one_network_may_send_from_each_others_subnets() -> None:
+    assert not spoofed(router(filtered(1), filtered(2, "", network_id="net-1")))
+
+
+def test_addresses_behind_an_extra_route_are_of_the_next_hops_network() -> None:
+    routes = (
+        RouterRoute("10.9.0.0/16", "10.0.2.9"),
+        RouterRoute("10.0.0.0/8", "10.0.2.9"),
+        RouterRoute("::/0", "fd00:2::9"),
+    )
+    found = spoofed(router(filtered(1), filtered(2, ""), routes=routes))
+    assert f'iifname != {{ "{QR2}" }} ip saddr {{ 10.0.2.0/24, 10.9.0.0/16 }}' in found
+    assert f'iifname != {{ "{QR2}" }} ip6 saddr {{ fd00:2::/64 }}' in found
 
 
 def test_only_the_snat_part_of_a_distributed_ha_router_fails_over() -> None:

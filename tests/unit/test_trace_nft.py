@@ -76,6 +76,13 @@ def run(rules: Rules, sent: NftPacket) -> tuple[str, list[Hit]]:
             {"protocol": 1, "destination_port": 8},
             True,
         ),
+        (
+            match({"payload": {"protocol": "ether", "field": "saddr"}}, "02:00:00:00:00:01"),
+            {"eth_src": "02:00:00:00:00:01"},
+            True,
+        ),
+        (match({"payload": {"protocol": "ether", "field": "saddr"}}, "02:00:00:00:00:01"), {}, False),
+        (match({"meta": {"key": "iiftype"}}, 1), {}, True),
         (match(CT["state"], 1, "in"), {}, False),
         (match(CT["state"], [2, 4], "in"), {"ct_state": nft.ESTABLISHED}, True),
         (match(CT["state"], [1, 8], "in"), {}, True),

@@ -790,6 +790,19 @@ def test_replies_pass_the_firewall_group_of_a_router() -> None:
     assert cloud.trace("c", "a", "tcp", 80).verdict == ("dropped", "firewall-group")
 
 
+@pytest.mark.parametrize("make", [routed, distributed])
+def test_what_could_be_a_reply_and_is_none_is_dropped(make: Callable[[], Cloud]) -> None:
+    """The rules allow what it would be a reply to."""
+    cloud = make()
+    web = firewall_rule("allow", protocol=6, destination_port_first=80)
+    cloud.firewall("fw", ingress=[web], egress=[firewall_rule("allow")])
+    cloud.filter_interface("r", "red", "fw")
+    for words in (("icmp",), ("udp", 5000), ("tcp", 5000), ("sctp", 5000)):
+        assert cloud.trace("a", "c", *words).verdict == ("dropped", "firewall-group"), words
+        traced = cloud.trace("c", "a", *words)
+        assert (traced.verdict, traced.returned) == (DELIVERED, DELIVERED), (words, traced.texts)
+
+
 def test_address_scopes_let_translated_packets_pass() -> None:
     cloud = scoped()
     cloud.fip("172.24.0.101", "ext", "r", "c")

@@ -121,6 +121,7 @@ class NamespaceWalk:
             iif=at.device,
             tcp_flags=flags,
             reply=reply and connection is not None,
+            eth_src=packet.eth_src.lower(),
         )
         if connection is not None:
             found.ct_state, found.ct_mark = nft.ESTABLISHED, connection.mark

@@ -15,6 +15,7 @@ from neutrino.agent.l2.flows.local_ip import LocalIps
 from neutrino.agent.l2.flows.packet_log import PacketLogs
 from neutrino.agent.l2.flows.qos import Bandwidth, PacketRate
 from neutrino.agent.l2.flows.qos_minimum import MinimumBandwidth
+from neutrino.agent.l2.flows.routed_replies import RoutedReplies
 from neutrino.agent.l2.flows.taps import TapsFromPorts, TapsToPorts
 from neutrino.agent.l2.flows.tunnel import Tunnels
 from neutrino.agent.l2.tap_tunnels import TapTunnels
@@ -26,6 +27,7 @@ BUILT_IN: tuple[L2Extension, ...] = (
     TapsFromPorts(),
     Firewall(),
     FirewallGroups(),
+    RoutedReplies(),
     DhcpCopies(),
     Tunnels(),
     Responder(),

@@ -2,7 +2,8 @@
 
 A port of a distributed router has the same MAC and addresses on every host. Leaving, on the tunnel bridge and on physical
 bridges: requests for a router's address, and packets to its MAC, are dropped, as the router on this host is meant. Packets
-from the router here get this host's own DVR MAC as source: other switches would see the router's MAC in many places.
+from the router here get this host's own DVR MAC as source: other switches would see the router's MAC in many places. A
+packet that has a DVR MAC as source before that is forged by an instance: elsewhere it would count as routed.
 
 Arriving, on the integration bridge: a packet from another host's DVR MAC was routed there. It gets the MAC of the
 receiver's gateway back and goes on like any other. DVR MACs are not learned: each stands for many addresses.
@@ -128,6 +129,8 @@ def _arriving(
 
 def _leaving(routing: Routing, vlans: set[int], before: str, table: Table, onward: Table) -> Iterator[Flow]:
     """Out of this host: nothing for the router's own addresses, and everything from it with this host's DVR MAC."""
+    for mac in (*routing.other_macs, *((routing.mac,) if routing.mac else ())):
+        yield table.flow(4, f"{before}dl_src={mac}", "drop")
     for port in routing.router_ports:
         if port.vlan in vlans:
             network = f"{before}dl_vlan={port.vlan}"

@@ -30,8 +30,9 @@ from neutrino.dataplane.netlink.values import HOST
 from neutrino.model.packet_log import ACCEPT, DROP
 
 LOG = logging.getLogger(__name__)
-# Lower ones are local VLANs, which the switch uses as zones; higher ones those of local IPs and of firewall groups.
-ZONES = range(4097, 0x7000)
+# Lower ones are local VLANs, which the switch uses as zones; higher ones those of distributed routers, local IPs and
+# firewall groups.
+ZONES = range(4097, 0x6000)
 _ZONE = re.compile(r"--physdev-in (?P<device>\S+) .*-j CT --zone (?P<zone>\d+)")
 _TOOLS = {4: "iptables", 6: "ip6tables"}
 

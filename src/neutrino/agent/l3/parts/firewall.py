@@ -23,17 +23,26 @@ set a bit of the packet's mark, so that a packet can be tried as a reply first, 
 * TCP segments, except the opening one, on a host that has taken over an HA router: without it, a connection on which
   only the answering side has something to send would wait for the other for ever. Such a connection has a bit in its
   mark, as conntrack takes its direction for the opposite of what it is;
-* packets between two subnets of a distributed router. Each host routes what its own instances send, so conntrack sees
-  one direction. These packets are filtered one by one: by the rules, or as possible replies. See docs/design/fwaas.md.
+* TCP segments, except the opening one, between two subnets of a distributed router, after a live migration of the sender.
+
+Between subnets of a distributed router, each host routes what its own instances send, so conntrack sees one direction,
+unless both ends are on this host. The switch, which always sees both, says by the source MAC that a packet is a reply
+(`agent/reply_mac.py`). Other packets pass by a rule alone. All are filtered one by one, without marks:
+
+    firewall_groups ─ reply, error about a connection ─▶ firewall_answering ─▶ firewall_either
+       between       ─ TCP ────────────────────────────▶ firewall_either
+       subnets       └ other ──────────────────────────▶ firewall_opening
 """
 
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Final
 
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
+from neutrino.agent.reply_mac import REPLY_MAC
 from neutrino.agent.role import ObjectStatus
 from neutrino.dataplane.nft.api import Chain, Hook, Table
 from neutrino.feed.state import StateChange
@@ -43,8 +52,10 @@ from neutrino.model.routing import Router
 GROUP = "firewall_group"  # the feed's kind
 # After address scopes (0): what they drop is not rejected by a rule here.
 HOOK = Hook("filter", "forward", 10)
-BASE, EITHER, REPLYING, REPLIES, OPENING = (
+BASE, SPOOFED, ANSWERING, EITHER, REPLYING, REPLIES, OPENING = (
     "firewall_groups",
+    "firewall_spoofed",
+    "firewall_answering",
     "firewall_either",
     "firewall_replying",
     "firewall_replies",
@@ -61,6 +72,7 @@ _ERRORS = (
     "icmpv6 type { destination-unreachable, packet-too-big, time-exceeded, parameter-problem }",
 )
 _WITH_PORTS: Final = frozenset({6, 17, 33, 132, 136})  # TCP, UDP, DCCP, SCTP, UDP-Lite
+Network = IPv4Network | IPv6Network
 Groups = Mapping[str, FirewallGroup]
 """The firewall group of each device that has one."""
 
@@ -127,6 +139,8 @@ def _table(namespace: RouterNamespace, groups: Groups) -> Table:
                 f"ct mark set {generation | _REVERSED:#x}",
             ),
         ),
+        *_spoofed(namespace),
+        *_answering(namespace, groups),
         Chain(BASE, tuple(_dispatch(namespace, groups, generation)), HOOK),
     )
     names = (ENDED, INVALID, *(_name(way, each) for each in distinct for way in ("ingress", "egress")))
@@ -140,16 +154,20 @@ def _routed(namespace: RouterNamespace) -> Iterator[str]:
 
 
 def _dispatch(namespace: RouterNamespace, groups: Groups, generation: int) -> Iterator[str]:
-    filtered = _quoted(groups)
+    filtered, inside = _quoted(groups), _quoted(namespace.inside)
+    if any(_spoofed(namespace)):
+        # Of a router that is distributed, most packets are new to conntrack.
+        state = "" if _is_split(namespace) else "ct state new "
+        yield f"iifname {inside} oifname {inside} {state}jump {SPOOFED}"
     yield f"iifname != {filtered} oifname != {filtered} accept"
-    if namespace.whole.distributed and namespace.kind == "router":
+    if _is_split(namespace):
         # On its way to `snat-…`, which filters it. The reply does not come back through this namespace.
         same = ", ".join(f'"{each}" . "{each}"' for each in groups)
         yield f"iifname . oifname {{ {same} }} accept"
-        # Errors about packets between subnets: conntrack, which sees one direction, does not relate them to these.
-        up = [name for name in namespace.inside if name not in groups or groups[name].admin_state_up]
-        yield from (f"iifname {_quoted(up)} oifname {_quoted(up)} {errors} accept" for errors in _ERRORS if up)
-        yield f"iifname {_quoted(namespace.inside)} oifname {_quoted(namespace.inside)} goto {EITHER}"
+        between = f"iifname {inside} oifname {inside}"
+        yield f"{between} ether saddr {REPLY_MAC} goto {ANSWERING}"
+        yield f"{between} meta l4proto tcp goto {EITHER}"
+        yield f"{between} goto {OPENING}"
     yield f"ct state invalid counter name {INVALID} drop"
     yield f"ct state established,related ct mark & {0xFFFFFFFF ^ _REVERSED:#x} == {generation:#x} accept"
     if namespace.router.ha is not None:
@@ -158,6 +176,58 @@ def _dispatch(namespace: RouterNamespace, groups: Groups, generation: int) -> It
         yield f"ct mark & {_REVERSED:#x} != 0 goto {OPENING}"
     yield f"ct direction reply goto {REPLYING}"
     yield f"goto {OPENING}"
+
+
+def _is_split(namespace: RouterNamespace) -> bool:
+    """Whether the two directions of a connection between subnets may pass two hosts."""
+    return namespace.whole.distributed and namespace.kind == "router"
+
+
+def _spoofed(namespace: RouterNamespace) -> Iterator[Chain]:
+    """Drops what comes from one subnet with an address of another.
+
+    It would open a connection of that other subnet, by which the sender's own packets to it would pass as replies. Port
+    security keeps instances from it, and not the ports without it.
+    """
+    devices: defaultdict[str, list[str]] = defaultdict(list)
+    prefixes: defaultdict[str, list[Network]] = defaultdict(list)
+    for name, port in namespace.inside.items():
+        devices[port.network_id].append(name)
+        prefixes[port.network_id] += [ip_network(each.cidr) for each in port.addresses]
+    on_link = [(network, prefix) for network, several in prefixes.items() for prefix in several]
+    for each in namespace.router.routes:
+        behind = ip_network(each.destination)
+        hop = ip_network(each.nexthop)
+        for network in {network for network, prefix in on_link if _overlap(prefix, hop)}:
+            # Such as a default route: it covers the addresses of other networks, which these may use.
+            if not any(other != network and _overlap(prefix, behind) for other, prefix in on_link):
+                prefixes[network].append(behind)
+    rules = [
+        f"iifname != {_quoted(devices[network])} {family} saddr {{ {', '.join(found)} }} counter name {INVALID} drop"
+        for network in sorted(devices)
+        for version, family in ((4, "ip"), (6, "ip6"))
+        if (found := _collapsed(prefixes[network], version))
+    ]
+    if len(devices) > 1:
+        yield Chain(SPOOFED, tuple(rules))
+
+
+def _collapsed(prefixes: Iterable[Network], version: int) -> list[str]:
+    """As nft takes them in a set: without overlaps."""
+    same = [each for each in prefixes if each.version == version]
+    return [str(each) for each in collapse_addresses(same)]  # type: ignore[type-var]
+
+
+def _overlap(one: Network, other: Network) -> bool:
+    return one.version == other.version and one.overlaps(other)
+
+
+def _answering(namespace: RouterNamespace, groups: Groups) -> Iterator[Chain]:
+    """Replies between subnets of a distributed router. Errors match no rule of the connection that they are about."""
+    if _is_split(namespace):
+        up = [name for name in namespace.inside if name not in groups or groups[name].admin_state_up]
+        errors = (f"iifname {_quoted(up)} oifname {_quoted(up)} {each} accept" for each in _ERRORS if up)
+        yield Chain(ANSWERING, (*errors, f"goto {EITHER}"))
 
 
 def _verdicts(groups: Groups, way: str) -> str:

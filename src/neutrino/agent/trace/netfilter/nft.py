@@ -21,6 +21,7 @@ _FAMILIES: Final = {4: ("ip", "inet"), 6: ("ip6", "inet")}
 _PROTOCOLS: Final = {"tcp": 6, "udp": 17, "sctp": 132, "dccp": 33, "udplite": 136, "icmp": 1, "icmpv6": 58}
 _WITH_PORTS: Final = (6, 17, 33, 132, 136)
 _IGNORED: Final = ("counter", "log", "quota", "comment", "meter", "ct helper", "xt", "queue")
+_ETHERNET: Final = 1  # type of devices
 _DEPTH: Final = 16
 
 
@@ -48,6 +49,7 @@ class NftPacket:
     ct_status: int = 0
     ct_mark: int = 0
     reply: bool = False
+    eth_src: str = ""
 
     @property
     def version(self) -> int:
@@ -317,6 +319,7 @@ def _meta(key: str, packet: NftPacket) -> Any:
         "nfproto": 2 if packet.version == 4 else 10,
         "protocol": 0x0800 if packet.version == 4 else 0x86DD,
         "length": packet.size,
+        "iiftype": _ETHERNET,
     }
     if key not in known:
         raise NotUnderstood(f"meta {key}")
@@ -338,6 +341,8 @@ def _payload(protocol: str, field: str, packet: NftPacket) -> Any:
             "length": packet.size,
             "dscp": 0,
         }
+    elif protocol == "ether":
+        known = {"saddr": packet.eth_src}
     elif protocol == "th" or _PROTOCOLS.get(protocol) == packet.protocol:
         if packet.protocol in (1, 58):
             known = {"type": packet.destination_port, "code": packet.icmp_code}
