@@ -128,16 +128,21 @@ def up(port: str) -> Any:
     return m.PortUp(port_id=port)
 
 
+def taken(box: UnacknowledgedReports) -> list[Any]:
+    frame = box.take()
+    assert frame is not None
+    return m.read_from_host(frame)
+
+
 def test_unacknowledged_reports_are_sent_again() -> None:
     box = UnacknowledgedReports()
     box.put(("port", "a"), up("a"))
     box.put(("port", "b"), up("b"))
-    sent = box.take()
-    assert [s.serial for s in sent] == [1, 2]
-    assert box.take() == []
+    assert [s.serial for s in taken(box)] == [1, 2]
+    assert box.take() is None
     box.acknowledge(1)
     box.reconnected()
-    assert box.take() == [m.PortUp(serial=2, port_id="b")]
+    assert taken(box) == [m.PortUp(serial=2, port_id="b")]
 
 
 def test_the_newest_wins_and_is_not_acknowledged_by_the_one_before() -> None:
@@ -146,7 +151,7 @@ def test_the_newest_wins_and_is_not_acknowledged_by_the_one_before() -> None:
     box.take()
     box.put(("port", "a"), m.PortDown(port_id="a"))
     box.acknowledge(1)
-    assert box.take() == [m.PortDown(serial=2, port_id="a")]
+    assert taken(box) == [m.PortDown(serial=2, port_id="a")]
     box.acknowledge(2)
     assert len(box) == 0
 
@@ -157,7 +162,28 @@ def test_reports_are_bounded_and_errors_are_dropped_first() -> None:
     box.put(("error", "port", "b"), m.Problem(text="x"))
     box.put(("port", "c"), up("c"))
     box.put(("port", "d"), up("d"))
-    assert [getattr(one, "port_id", "error") for one in box.take()] == ["c", "d"]
+    assert [getattr(one, "port_id", "error") for one in taken(box)] == ["c", "d"]
+
+
+def test_heartbeats_are_sent_before_other_reports() -> None:
+    box = UnacknowledgedReports()
+    for number in range(1500):
+        box.put(("port", str(number)), up(str(number)))
+    box.put(("report",), m.Report())
+    first = taken(box)
+    assert isinstance(first[0], m.Report)
+    assert len(first) == 500
+    assert sum(1 for _ in iter(box.take, None)) == 3
+
+
+def test_a_frame_of_reports_is_bounded_in_bytes() -> None:
+    """A frame above MAX_BYTES would close the connection, and the next one, as the reports are repeated."""
+    box = UnacknowledgedReports()
+    for number in range(400):
+        box.put(("error", "port", str(number)), m.Problem(text="x" * 64 * 1024, kind="port", id=str(number)))
+    frames = list(iter(box.take, None))
+    assert max(map(len, frames)) < m.MAX_BYTES / 8
+    assert sum(len(m.read_from_host(frame)) for frame in frames) == 400
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from neutrino.feed.messages import PortDown, PortUp, Problem, Report
+from neutrino.feed.messages import PortDown, PortUp, Problem, Report, Traffic
 from neutrino.model.agents import OVS, AgentState, AgentStatus
 from neutrino.server import errors
-from neutrino.server.feed.reports.reports import HostReports, ReportBatches, Reports
+from neutrino.server.feed.reports import batches as lanes
+from neutrino.server.feed.reports.batches import HostReports, ReportBatches, ReportLanes
+from neutrino.server.feed.reports.reports import HOST_SECONDS, Reports
 from neutrino.server.hosts import registry
 from neutrino.server.ml2.ports.provisioning import Done
 
@@ -138,6 +140,85 @@ def test_a_host_that_disconnects_does_not_block_the_batch() -> None:
     asyncio.run(test())
 
 
+class Sizes:
+    """Records how many reports of each host are written at once; of a host in `slow` one at a time."""
+
+    def __init__(self, *slow: str) -> None:
+        self.batches: list[dict[str, int]] = []
+        self._slow = slow
+
+    async def __call__(self, several: Sequence[HostReports]) -> list[list[str]]:
+        written = [reports[:1] if host in self._slow else reports for host, reports in several]
+        self.batches.append({host: len(some) for (host, _), some in zip(several, written, strict=True)})
+        await asyncio.sleep(0)
+        return [[str(getattr(each, "serial", 0)) for each in some] for some in written]
+
+
+def downs(count: int) -> list[PortDown]:
+    return [PortDown(serial=i, port_id="p") for i in range(count)]
+
+
+def test_many_reports_of_one_host_are_written_in_shares() -> None:
+    async def test() -> None:
+        writer = Sizes()
+        async with batches(writer) as batch:
+            many = [asyncio.create_task(batch.take("h1", downs(1000))) for _ in range(16)]  # on all its connections
+            await turns()
+            done = len(writer.batches)
+            assert await batch.take("h2", downs(2)) == ["0", "1"]
+            assert len(writer.batches) <= done + 2
+            assert await asyncio.gather(*many) == [[str(i) for i in range(1000)]] * 16
+        assert max(sizes["h1"] for sizes in writer.batches if "h1" in sizes) == lanes.SHARE
+
+    asyncio.run(test())
+
+
+def test_what_a_write_leaves_is_written_by_the_next_one_in_order() -> None:
+    async def test() -> None:
+        async with batches(Sizes("h1")) as batch:
+            first, second = (asyncio.create_task(batch.take("h1", downs(count))) for count in (5, 3))
+            assert await second == ["0", "1", "2"]
+            assert first.done()
+            assert await first == [str(i) for i in range(5)]
+
+    asyncio.run(test())
+
+
+def test_heartbeats_and_metering_counters_have_lanes_of_their_own() -> None:
+    class Blocking(Sizes):
+        async def __call__(self, several: Sequence[HostReports]) -> list[list[str]]:
+            if any(isinstance(each, PortDown | Traffic) for _, some in several for each in some):
+                await asyncio.Event().wait()
+            return await super().__call__(several)
+
+    async def test() -> None:
+        made = ReportLanes(Blocking(), 0.0)
+        running = asyncio.create_task(made.run())
+        for report_ in (PortDown(port_id="p"), Traffic()):
+            stuck = asyncio.create_task(made.take("h1", [report_]))
+            await turns()
+            assert not stuck.done()
+        # Of the same host too, and of others.
+        assert await made.take("h1", report("h1")) == ["1"]
+        assert await made.take("h2", report("h2")) == ["1"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_answers_are_in_the_order_of_the_reports() -> None:
+    async def test() -> None:
+        made = ReportLanes(Sizes(), 0.0)
+        running = asyncio.create_task(made.run())
+        mixed = [PortDown(serial=1, port_id="p"), Report(serial=2), Traffic(serial=3), PortDown(serial=4, port_id="p")]
+        assert await made.take("h1", mixed) == ["1", "2", "3", "4"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
@@ -196,6 +277,23 @@ def test_port_up_reports_are_written_together_and_in_order(reports: Reports, por
     third = [PortUp(serial=1, port_id="c", revision=1), Problem(serial=2, text="no")]
     assert reports.write([("h1", first), ("h2", second), ("h3", third)]) == [["", ""]] * 3
     assert ports.calls == [[("a", "h1", 3), ("b", "h1", 4), ("b", "h2", 9)], ("c", "h2"), [("c", "h3", 1)]]
+
+
+def test_the_time_of_one_host_in_a_write_is_bounded(agents: Agents, ports: Ports) -> None:
+    """Each report of h1 takes long: what is left has no answer, and the reports of h2 are written."""
+    now = 0.0
+
+    class Slow(Ports):
+        def lost(self, port_id: str, host: str) -> bool:
+            nonlocal now
+            now += HOST_SECONDS * 0.6 if host == "h1" else 0.0
+            return super().lost(port_id, host)
+
+    slow = Slow()
+    made = Reports(agents, lambda report: None, slow, {}, clock=lambda: now)
+    many = [*downs(4), PortUp(serial=9, port_id="p")]
+    assert made.write([("h1", many), ("h2", downs(3))]) == [["", ""], ["", "", ""]]
+    assert slow.calls == [("p", "h1"), ("p", "h1"), ("p", "h2"), ("p", "h2"), ("p", "h2")]
 
 
 def test_agent_states_of_all_hosts_are_one_write_and_each_host_gets_its_refusal(

@@ -98,14 +98,21 @@ class UnacknowledgedReports:
         del self._reports[oldest]
         self._unsent.pop(oldest, None)
 
-    def take(self, most: int = 500) -> list[m.HostReport]:
-        """The next reports to send in this connection."""
-        out: list[m.HostReport] = []
-        while self._unsent and len(out) < most:
-            subject = next(iter(self._unsent))
+    def take(self, most: int = 500, most_bytes: int = 1024 * 1024) -> bytes | None:
+        """The next reports to send in this connection, as one frame; None: there are none.
+
+        States of agents first: other reports must not make them look dead. The bounds are those of a frame at the server,
+        which would close the connection, and the next one.
+        """
+        parts, size = list[bytes](), 0
+        for subject in sorted(self._unsent, key=lambda subject: subject[0] != "report")[:most]:
+            part = m.encode_one(self._reports[subject])
+            if parts and size + len(part) > most_bytes:
+                break
+            parts.append(part)
+            size += len(part)
             del self._unsent[subject]
-            out.append(self._reports[subject])
-        return out
+        return m.frame(parts) if parts else None
 
     def acknowledge(self, serial: int) -> None:
         subject = next((s for s, report in self._reports.items() if report.serial == serial), None)
@@ -401,8 +408,8 @@ class FeedClient:
         while True:
             await self._has_reports.wait()
             self._has_reports.clear()
-            while reports := self._reports.take():
-                await connection.send(m.encode(reports), text=True)
+            while (frame := self._reports.take()) is not None:
+                await connection.send(frame, text=True)
 
     # --- the cache ------------------------------------------------------------------------------------------------
 

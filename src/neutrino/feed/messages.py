@@ -19,6 +19,7 @@ VERSION: Final = 2
 SUMS: Final = 2  # from this version on, `hello` may have `sums` instead of `have`
 OLDEST: Final = 1  # the oldest version that this release supports
 MAX_BYTES: Final = 16 * 1024 * 1024  # of one frame
+MAX_MESSAGES: Final = 1000  # of a host in one frame: all of it is decoded before another host gets its turn
 HOST_HEADER: Final = "X-Neutrino-Host"
 MAX_MEMBERS: Final = 10_000  # in one message; more go in several
 
@@ -221,8 +222,16 @@ class NotUnderstood(ValueError):
     """An invalid frame or message."""
 
 
+class _Typed(msgspec.Struct):
+    """The part that all messages have."""
+
+    type: str
+
+
 _encoder = msgspec.json.Encoder(order="deterministic")  # equal objects have equal digests
 _frame = msgspec.json.Decoder(list[msgspec.Raw])
+_types = msgspec.json.Decoder(list[_Typed])
+_SMALL: Final = 64 * 1024  # bytes of a frame whose parts need not be counted first
 encode_one = _encoder.encode
 
 
@@ -235,12 +244,17 @@ def frame(encoded: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(encoded) + b"]"
 
 
-def _read(decoder: msgspec.json.Decoder[Any], data: bytes | str) -> list[Any]:
-    """The messages of a frame; in place of an invalid one, a NotUnderstood with the reason."""
+def _read(decoder: msgspec.json.Decoder[Any], data: bytes | str, most: int | None = None) -> list[Any]:
+    """The messages of a frame, at most so many; in place of an invalid one, a NotUnderstood with the reason."""
     try:
+        if most is not None and len(data) > _SMALL and len(_types.decode(data)) > most:
+            raise NotUnderstood(f"a frame may have at most {most} messages")
+        # Of a large frame only now: splitting millions of parts that are not even messages would take seconds.
         parts = _frame.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise NotUnderstood(f"not a frame: {error}") from None
+    if most is not None and len(parts) > most:
+        raise NotUnderstood(f"a frame may have at most {most} messages")
     found: list[Any] = []
     for part in parts:
         try:
@@ -250,5 +264,5 @@ def _read(decoder: msgspec.json.Decoder[Any], data: bytes | str) -> list[Any]:
     return found
 
 
-read_from_host: Final = partial(_read, msgspec.json.Decoder(HostMessage))
+read_from_host: Final = partial(_read, msgspec.json.Decoder(HostMessage), most=MAX_MESSAGES)
 read_from_server: Final = partial(_read, msgspec.json.Decoder(ServerMessage))

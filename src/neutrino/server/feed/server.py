@@ -38,7 +38,8 @@ from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.kinds import SERVED_KINDS, readers
 from neutrino.server.feed.readers import read_all, read_changed
 from neutrino.server.feed.records import Records
-from neutrino.server.feed.reports.reports import ReportBatches, Reports
+from neutrino.server.feed.reports.batches import ReportLanes
+from neutrino.server.feed.reports.reports import Reports
 from neutrino.server.feed.stores import ServedKind
 from neutrino.server.feed.wake import wake
 from neutrino.server.hosts.queries import KIND as QUERY
@@ -92,16 +93,17 @@ class FeedServer:
         self._kinds = kinds
         self._readers = readers(kinds)
         self._reading = ThreadPoolExecutor(1, "feed-read")
-        self._writing = ThreadPoolExecutor(4, "feed-write")
+        self._writing = ThreadPoolExecutor(6, "feed-write")  # lanes of reports, `settle` and `compact`: none waits
         # A pool of its own: logins with wrong credentials must not delay the reports of other hosts.
         self._logins = ThreadPoolExecutor(1, "feed-login")
         self._admission = Admission(functools.partial(self._run, self._logins, credentials.known))
         self._woken = asyncio.Event()
         self._unsettled = asyncio.Event()  # distributed routers may need ports or statuses of ports
-        self._batches = ReportBatches(functools.partial(self._run, self._writing, reports.write), options.report_delay)
+        self._batches = ReportLanes(functools.partial(self._run, self._writing, reports.write), options.report_delay)
         self._turns = asyncio.Semaphore(MAX_COMPARED)
         self._sessions: set[Session] = set()
         self._by_host: Counter[str] = Counter()
+        self._frames: dict[str, asyncio.Lock] = {}  # by host: held while a frame of it is decoded
         self._queries = OpenQueries(db)
         self._database = ""  # identity of the database whose positions we send
         self._advanced = asyncio.Event()  # set, and replaced, when the fan-out has reached a new position
@@ -345,7 +347,15 @@ class FeedServer:
             return
         catch_up = functools.partial(self._catch_up, self.fanout)
         session = Session(
-            connection, host, credential, self.fanout, self._write_reports, self._queries.of, self._turns, catch_up
+            connection,
+            host,
+            credential,
+            self.fanout,
+            self._write_reports,
+            self._queries.of,
+            self._turns,
+            catch_up,
+            self._frames.setdefault(host, asyncio.Lock()),
         )
         self._sessions.add(session)
         self._by_host[host] += 1
@@ -355,7 +365,7 @@ class FeedServer:
             self._sessions.discard(session)
             self._by_host[host] -= 1
             if not self._by_host[host]:
-                del self._by_host[host]
+                del self._by_host[host], self._frames[host]
 
     async def _write_reports(self, host: str, reports: Sequence[HostReport]) -> list[str]:
         refusals = await self._batches.take(host, reports)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ from neutrino.server.feed.reports.rules import refusal
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
 TURN_SECONDS = 2.0  # after which a host that reads slowly does not keep the next one from its comparison
+READING_SECONDS = 0.005  # of a frame, above which its host waits before the next one
+MAX_LOGGED = 5  # refusals of one frame in the log
 MAX_QUOTED = 200  # characters of a host's message in our answer
 M = TypeVar("M", m.Hello, m.Have)
 CatchUp = Callable[[int], Awaitable[bool]]
@@ -41,10 +44,12 @@ class Session:
         open_queries: Callable[[str], Iterable[m.Query]] = lambda host: (),
         turns: asyncio.Semaphore | None = None,
         catch_up: CatchUp = lambda position: _never(),
+        reading: asyncio.Lock | None = None,
     ) -> None:
         """`turns` bounds the number of hosts whose state is compared and sent at the same time.
 
         `catch_up` waits until this process has read up to a position, for a bounded time; whether it has.
+        `reading` is that of all connections of the host.
         """
         self._connection = connection
         self.host = host
@@ -54,6 +59,7 @@ class Session:
         self._open_queries = open_queries
         self._turns = turns
         self._catch_up = catch_up
+        self._reading = reading or asyncio.Lock()
         self._turn: asyncio.TimerHandle | None = None  # ends this host's turn
         self._due = asyncio.Event()
         self.pending = Pending(host, frozenset(), self._due.set)  # nothing is due before `hello`
@@ -189,7 +195,7 @@ class Session:
         sender.add_done_callback(self._sender_ended)
         try:
             async for data in self._connection:
-                await self._receive(m.read_from_host(data))
+                await self._receive(data)
         except m.NotUnderstood as error:
             await self._refuse(str(error))
         finally:
@@ -228,9 +234,21 @@ class Session:
 
     # --- from the host --------------------------------------------------------------------------------------------
 
-    async def _receive(self, messages: Sequence[Any]) -> None:
-        """Write reports, and acknowledge each once it is written or refused."""
-        accepted, answers = list[m.HostReport](), list[m.Message]()
+    async def _read(self, data: bytes | str) -> tuple[list[m.HostReport], list[m.Message]]:
+        """The reports of a frame that are to be written, and the answers to the others.
+
+        A host gets a tenth of this thread's time, with all its connections together.
+        """
+        async with self._reading:
+            began = time.thread_time()
+            try:
+                return self._check(m.read_from_host(data))
+            finally:
+                if (spent := time.thread_time() - began) > READING_SECONDS:
+                    await asyncio.sleep(9 * spent)
+
+    def _check(self, messages: Sequence[Any]) -> tuple[list[m.HostReport], list[m.Message]]:
+        accepted, answers, refused = list[m.HostReport](), list[m.Message](), list[str]()
         asked = {query.id for query in self._open_queries(self.host)} if _has_answer(messages) else set[str]()
         for message in messages:
             if isinstance(message, m.NotUnderstood):
@@ -241,28 +259,36 @@ class Session:
                 # Late, or nobody has asked: dropped before it costs decoding and a transaction. Not an error of the host.
                 REPORTS.inc(str(message.__struct_config__.tag), "refused")
                 LOG.debug("host %s: dropped an answer to a query that is not open", self.host)
-                answers += self._answer(message.serial, "")
+                answers += _answer(message.serial, "")
             elif reason := refusal(message, self.host, self.credential.roles):
                 REPORTS.inc(str(message.__struct_config__.tag), "refused")
-                answers += self._answer(message.serial, reason)
+                refused.append(reason)
+                answers += _answer(message.serial, reason)
             else:
                 if isinstance(message, m.Answer):
                     asked.discard(message.id)  # the first answer counts
                 accepted.append(self._with_lag(message) if isinstance(message, m.Report) else message)
+        self._log_refused(refused)
+        return accepted, answers
+
+    async def _receive(self, data: bytes | str) -> None:
+        """Write reports, and acknowledge each once it is written or refused."""
+        accepted, answers = await self._read(data)
         if accepted:
             refusals = await self._write(self.host, accepted)
             for message, reason in zip(accepted, refusals, strict=True):
                 REPORTS.inc(str(message.__struct_config__.tag), "refused" if reason else "accepted")
-                answers += self._answer(message.serial, reason)
+                answers += _answer(message.serial, reason)
+            self._log_refused([reason for reason in refusals if reason])
         if answers:
             await self._send(answers)
 
-    def _answer(self, serial: int, reason: str) -> list[m.Message]:
-        """A refused report is acknowledged too: it would be refused again each time the host repeats it."""
-        if not reason:
-            return [m.Ack(serial=serial)]
-        LOG.warning("host %s: %s", self.host, reason)
-        return [m.Problem(text=reason), m.Ack(serial=serial)]
+    def _log_refused(self, reasons: Sequence[str]) -> None:
+        """The first ones of a frame: a host must not fill the log."""
+        for reason in reasons[:MAX_LOGGED]:
+            LOG.warning("host %s: %s", self.host, reason)
+        if len(reasons) > MAX_LOGGED:
+            LOG.warning("host %s: %d more of its reports are refused", self.host, len(reasons) - MAX_LOGGED)
 
     def lag(self) -> int:
         """The positions that the host has not received or, by its last report, had not applied then."""
@@ -281,6 +307,11 @@ class Session:
 
 async def _never() -> bool:
     return False
+
+
+def _answer(serial: int, reason: str) -> list[m.Message]:
+    """A refused report is acknowledged too: it would be refused again each time the host repeats it."""
+    return [m.Problem(text=reason), m.Ack(serial=serial)] if reason else [m.Ack(serial=serial)]
 
 
 def _has_answer(messages: Sequence[Any]) -> bool:
