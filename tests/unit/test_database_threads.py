@@ -53,6 +53,32 @@ def test_a_thread_keeps_one_connection_for_all_its_reads(db: Database) -> None:
     db.close()
 
 
+def test_threads_that_handle_requests_in_turn_need_one_connection(db: Database) -> None:
+    """Of a worker's many threads few handle requests at a time."""
+    ended = threading.Event()
+
+    def handle() -> None:
+        db.adopt()
+        with db.read() as connection:
+            connection.execute(sa.text("SELECT 1"))
+        db.leave()
+        handled.set()
+        ended.wait(30)
+
+    threads = []
+    for _ in range(100):  # more than the pool has, all alive
+        handled = threading.Event()
+        threads.append(threading.Thread(target=handle))
+        threads[-1].start()
+        assert handled.wait(30)
+    assert out(db) == 1
+    ended.set()
+    for thread in threads:
+        thread.join()
+    db.close()
+    assert out(db) == 0
+
+
 def test_a_failed_connection_is_not_kept(db: Database) -> None:
     with db.read() as first:
         pass

@@ -102,12 +102,13 @@ def run(
 
 def _api(conf: cfg.ConfigOpts, encryption: TlsFiles | None, *, quiet: bool) -> Any:
     """The supervisor of the API's workers, not started."""
-    from granian.constants import Interfaces
+    from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
     from granian.log import LogLevels
 
     from neutrino.cli import workers
     from neutrino.cli.api_tls import granian_options
+    from neutrino.cli.slow_clients.front import CONNECTIONS, THREADS
 
     return workers.Supervisor(
         workers.TARGET,
@@ -117,8 +118,11 @@ def _api(conf: cfg.ConfigOpts, encryption: TlsFiles | None, *, quiet: bool) -> A
         interface=Interfaces.WSGI,
         websockets=False,
         workers=conf.api_workers or os.cpu_count() or 1,
-        blocking_threads=config.api_threads(conf),
+        blocking_threads=THREADS,  # that wait for clients; `Front` lets `api_threads` of them handle requests
         backlog=1024,
+        backpressure=CONNECTIONS,
+        # Not HTTP/2: one connection would have many unfinished requests, and hyper has no time limit for its first bytes.
+        http=HTTPModes.http1,
         http1_settings=HTTP1Settings(header_read_timeout=1000 * (conf.client_socket_timeout or FOREVER)),
         **granian_options(encryption),
         log_access=False,

@@ -22,6 +22,9 @@ from oslo_config import cfg
 
 from neutrino.cli import heap
 from neutrino.cli.child_process import end_with_parent
+from neutrino.cli.slow_clients.front import Front
+from neutrino.cli.slow_clients.rules import Limits
+from neutrino.cli.slow_clients.watch import Watch
 from neutrino.configuration.findings import Groups
 from neutrino.metrics.instruments import flush as flush_metrics
 from neutrino.notify import notify
@@ -174,10 +177,19 @@ def application() -> Any:
     # Granian's workers are multiprocessing's, which run finalizers at a regular end, and no atexit handlers.
     Finalize(None, _server.process.stop, exitpriority=0)
     Finalize(None, flush_metrics, exitpriority=0)
-    built = application_of(_server)
+    built = _front(_server, application_of(_server))
     if _ready is not None:
         os.write(_ready[1], b".")
     return built
+
+
+def _front(server: Server, app: Any) -> Front:
+    conf = server.conf
+    max_body = conf.oslo_middleware.max_request_body_size
+    front = Front(app, config.api_threads(conf), max_body, server.db.adopt, server.db.leave)
+    limits = Limits(conf.request_body_timeout, conf.client_min_rate)
+    Watch(conf.bind_port, limits, front.in_progress, server.stop).start()
+    return front
 
 
 def _forward_sigterm() -> None:

@@ -118,14 +118,12 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
-            is_full = len(self._ends) >= MAX_CONNECTIONS
-            if not is_full:
-                self._ends[request] = time.monotonic() + CLIENT_SECONDS
-        if is_full:
-            LOG.debug("%s reads metrics: closed, as %s connections are open", client_address, MAX_CONNECTIONS)
-            self.shutdown_request(request)
-        else:
-            super().process_request(request, client_address)
+            if len(self._ends) >= MAX_CONNECTIONS:  # not the new one: clients that never ask would keep Prometheus out
+                oldest = min(self._ends, key=self._ends.__getitem__)
+                del self._ends[oldest]
+                _shut_down(oldest)
+            self._ends[request] = time.monotonic() + CLIENT_SECONDS
+        super().process_request(request, client_address)
 
     def close_request(self, request: Any) -> None:
         with self._lock:  # `service_actions` must not shut down a later connection with the same file descriptor
@@ -140,14 +138,18 @@ class _Server(ThreadingHTTPServer):
         now = time.monotonic()
         with self._lock:
             for request in [request for request, ends in self._ends.items() if ends <= now]:
-                with contextlib.suppress(OSError):  # the client has disconnected
-                    # Not TLS's own shutdown, which changes the object that the handler's thread is using.
-                    socket.socket.shutdown(request, socket.SHUT_RDWR)
+                _shut_down(request)
         if self._context is not None:
             self._context.watch.check()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         LOG.debug("a request for metrics of %s failed", client_address, exc_info=True)
+
+
+def _shut_down(request: Any) -> None:
+    """End a connection that another thread serves. Not by TLS's own shutdown, which changes the object that it is using."""
+    with contextlib.suppress(OSError):  # the client has disconnected
+        socket.socket.shutdown(request, socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

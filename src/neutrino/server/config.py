@@ -69,6 +69,20 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             help="Seconds after which an idle connection of a client is closed; 0: never. A client that sends its next "
             "request just then gets no answer, so clients should close idle connections earlier.",
         ),
+        cfg.IntOpt(
+            "request_body_timeout",
+            min=0,
+            default=30,
+            help="Seconds within which a request must have arrived, with its body; the connection of a slower client is "
+            "closed. 0: no limit, and none by client_min_rate.",
+        ),
+        cfg.IntOpt(
+            "client_min_rate",
+            min=0,
+            default=4096,
+            help="Bytes per second that a client must send of a request, or read of an answer, once it has taken a third "
+            "of request_body_timeout; the connection of a slower one is closed. 0: any rate.",
+        ),
         cfg.BoolOpt("use_ssl", default=False, help="Serve the API with TLS, with the files in [ssl]."),
         cfg.IntOpt("api_workers", min=1, default=None, help="Processes that serve the API; by default one per CPU."),
         cfg.IntOpt(

@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from neutrino.configuration.findings import is_configured
 from neutrino.server import config
-from neutrino.server.requests import observed
+from neutrino.server.requests import Headers, observed
 from neutrino.server.ui import app as ui
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
@@ -137,12 +137,18 @@ def _not_from_web_pages(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
         reason = refusal(environ)
         if not reason:
             return app(environ, start_response)
-        error = {"type": "HTTPForbidden", "message": reason, "detail": ""}
-        body = json.dumps({"NeutronError": error}).encode()
-        start_response("403 Forbidden", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
-        return [body]
+        return answer_error(start_response, "403 Forbidden", "HTTPForbidden", reason)
 
     return guarded
+
+
+def answer_error(
+    start_response: Callable[..., Any], status: str, type_: str, message: str, headers: Headers = ()
+) -> list[bytes]:
+    """An error in the form of the API's, of a request that does not reach it."""
+    body = json.dumps({"NeutronError": {"type": type_, "message": message, "detail": ""}}).encode()
+    start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *headers])
+    return [body]
 
 
 def _origins(conf: cfg.ConfigOpts) -> frozenset[str]:

@@ -1,6 +1,5 @@
 """The WSGI application: Falcon serves the routes and renders errors as clients parse them."""
 
-import contextlib
 import itertools
 import logging
 import re
@@ -24,7 +23,7 @@ from neutrino.server.requests import RESOURCE
 
 LOG = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder(enc_hook=str).encode
-DRAINED = 1024 * 1024  # bytes of a refused body that are still read: see `_drain`
+SMALL = 256 * 1024  # bytes of a list that is sent as a whole: a thread sends the parts of a larger one
 
 
 @dataclass(eq=False)
@@ -52,10 +51,8 @@ class Endpoint:
         names = {name: str(context.credentials.get(name, "")) for name in ("user_name", "project_name")}
         request_ids.CALLER.set({"user": context.user_id, "project": context.project_id or ""})
         request_ids.CALLER_NAMES.set(names)
-        # GET may have a body, which has no meaning; it is drained below.
+        # GET may have a body, which has no meaning.
         raw = self._body(req) if req.method in ("POST", "PUT", "DELETE") else b""
-        if not raw:
-            _drain(req)
         request = Request(
             context=context,
             raw=raw,
@@ -90,7 +87,11 @@ def write(resp: falcon.Response, reply: Reply) -> None:
     resp.status = reply.status
     if reply.body is not None:
         if isinstance(reply.body, deque):
-            resp.set_stream(_sent(reply.body), sum(map(len, reply.body)))
+            size = sum(map(len, reply.body))
+            if size <= SMALL:
+                resp.data = b"".join(reply.body)
+            else:
+                resp.set_stream(_sent(reply.body), size)
         else:
             resp.data = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
         resp.content_type = "application/json"
@@ -170,18 +171,7 @@ def _write_error(resp: falcon.Response, status: int, type_: str, message: str) -
     write(resp, Reply(status, {"NeutronError": {"type": type_, "message": message, "detail": ""}}))
 
 
-def _drain(req: falcon.Request) -> None:
-    """Read the rest of the body: the HTTP server closes a connection with unread bytes, and a client that reuses it fails.
-
-    A body above the limit is not worth the time.
-    """
-    if req.content_length and req.content_length <= DRAINED:
-        with contextlib.suppress(OSError):
-            req.bounded_stream.exhaust()
-
-
 def _api_error(req: falcon.Request, resp: falcon.Response, error: errors.ApiError, params: Any) -> None:
-    _drain(req)
     if error.retry_after is not None:
         resp.set_header("Retry-After", str(error.retry_after))
     _write_error(resp, error.status, error.type, error.message)
@@ -191,7 +181,6 @@ HTTP_NAMES = {404: "HTTPNotFound", 405: "HTTPMethodNotAllowed", 413: "HTTPReques
 
 
 def _http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
-    _drain(req)
     status = error.status_code
     if error.headers:
         resp.set_headers(error.headers)

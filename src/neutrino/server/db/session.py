@@ -68,6 +68,7 @@ class Database:
         self._statements = compiled.Statements(self._writes.dialect) if is_sqlite else None
         self._prepare_read = read_ahead.install(self._reads)
         self._threads = threading.local()  # each thread keeps its read connection: no pool checkout per read
+        self._left: list[_Kept] = []  # read connections that threads have left to others
 
     def read(self) -> AbstractContextManager[Connection]:
         """A connection for reading, in autocommit: each statement sees what is committed, and no lock is held."""
@@ -76,6 +77,20 @@ class Database:
     def release(self) -> None:
         """Return this thread's connection for reading to the pool, as it is not going to read any more, or not for long."""
         self._threads.kept = None
+
+    def adopt(self) -> None:
+        """Give this thread, which is going to handle a request, the connection for reading that another one has left.
+
+        A worker has many threads, of which few handle requests at any time: they need no more connections than those few.
+        """
+        with suppress(IndexError):  # none is left: it opens one
+            self._threads.kept = self._left.pop()
+
+    def leave(self) -> None:
+        """After the request: leave the connection for reading to other threads."""
+        kept, self._threads.kept = getattr(self._threads, "kept", None), None
+        if kept is not None:
+            self._left.append(kept)
 
     def _connect_to_read(self) -> Connection:
         return self._prepare_read(self._reads.connect())
@@ -244,6 +259,7 @@ class Database:
 
     def close(self) -> None:
         self._threads = threading.local()  # drops the threads' read connections
+        self._left.clear()
         self._reads.dispose()
         self._writes.dispose()
         if self._notifier is not None:
