@@ -13,6 +13,7 @@ from neutrino.configuration import findings, neutron_options, neutron_values
 from neutrino.errors import RefusedToStart
 from neutrino.server import config as server
 from neutrino.server.main import assemble, report
+from tests.support import configuration_document
 from tests.support.neutron_options import (
     AGENT_FILES,
     SERVER_FILES,
@@ -36,6 +37,24 @@ OURS = findings.names_of(server.OPTIONS.items()) | findings.names_of(agent.GROUP
 def test_the_document_is_up_to_date() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     assert document() == text, "write it anew: python -m tests.support.options_document"
+
+
+def test_the_reference_is_up_to_date_and_describes_every_option() -> None:
+    text = configuration_document.DOCUMENT.read_text(encoding="utf-8")
+    assert configuration_document.document() == text, "write it anew: python -m tests.support.configuration_document"
+    assert [key for key, options in ours_by_name().items() if not all(each.help for each in options.values())] == []
+
+
+def test_options_of_a_missing_function_are_without_effect_and_logged_apart(caplog: pytest.LogCaptureFixture) -> None:
+    assert neutron_options.REASONS.keys() >= neutron_options.MISSING
+    values = {("database", "slave_connection"): ["x"], ("DEFAULT", "rpc_workers"): ["1"]}
+    found = findings.compare(values, (), (), findings.SERVER)
+    assert (found.missing.keys(), found.without_effect.keys()) == (
+        {("database", "slave_connection")},
+        {("DEFAULT", "rpc_workers")},
+    )
+    findings.log(found, findings.SERVER)
+    assert "for what is not here: [database] slave_connection" in caplog.text
 
 
 def test_every_option_of_neutron_is_classified_once() -> None:
@@ -137,17 +156,20 @@ def test_the_server_loads_neutrons_sample_files(tmp_path: Path, caplog: pytest.L
     lines = [record.message for record in caplog.records if record.name == findings.__name__]
     assert [line.partition(":")[0] for line in lines] == [
         "options of Neutron without effect here",
+        "options of Neutron for what is not here",
         "options that only the agent reads",
     ]
-    unneeded, elsewhere = lines
+    unneeded, missing, elsewhere = lines
     assert "[agent] check_child_processes_interval (the exit of a daemon is noticed at once)" in unneeded
     assert "rpc_state_report_workers" in unneeded
     assert "[ovn] " in unneeded
+    assert "[oslo_messaging_kafka] " in missing
     assert "[securitygroup] enable_security_group" in elsewhere
     given, known = findings.given(conf), findings.registered(conf)
     result = findings.compare(given, known, findings.names_of(agent.GROUPS), findings.SERVER)
     assert result.unknown == {}
-    assert given.keys() - known == result.without_effect.keys() | set(result.elsewhere)  # nothing is ignored silently
+    logged = result.without_effect.keys() | result.missing.keys() | set(result.elsewhere)
+    assert given.keys() - known == logged  # nothing is ignored silently
 
 
 def test_the_agent_loads_neutrons_sample_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -162,10 +184,12 @@ def test_the_agent_loads_neutrons_sample_files(tmp_path: Path, caplog: pytest.Lo
     lines = [record.message for record in caplog.records if record.name == findings.__name__]
     assert [line.partition(":")[0] for line in lines] == [
         "options of Neutron without effect here",
+        "options of Neutron for what is not here",
         "options that only the server reads",
     ]
-    unneeded, elsewhere = lines
+    unneeded, missing, elsewhere = lines
     assert "use_random_fully" in unneeded
+    assert "igmp_flood" in missing
     assert "[keystone_authtoken] " in elsewhere
     assert "dhcp_agents_per_network" in elsewhere
 

@@ -30,6 +30,7 @@ class Findings:
 
     unknown: Mapping[Option, str] = field(default_factory=dict)  # with the closest known name, or empty
     without_effect: Mapping[Option, str] = field(default_factory=dict)
+    missing: Mapping[Option, str] = field(default_factory=dict)  # without effect, as their function is not here
     elsewhere: Collection[Option] = ()  # read by the other program
     overridden: Collection[Option] = ()  # lists of extensions that a later file replaces
 
@@ -92,6 +93,7 @@ def compare(
     """Pure. `known`: the options of this program, `other`: those of the other one."""
     unknown: dict[Option, str] = {}
     without_effect: dict[Option, str] = {}
+    missing: dict[Option, str] = {}
     elsewhere = []
     refusals, of_the_other = neutron.REFUSALS[program], neutron.REFUSALS[AGENT if program == SERVER else SERVER]
     for option in values:
@@ -103,14 +105,14 @@ def compare(
         if option in other or option in of_the_other or (program == AGENT and section in neutron.LIBRARY_SECTIONS):
             elsewhere.append(option)
         elif reason is not None:
-            without_effect[option] = reason
+            (missing if neutron.is_missing(section, name) else without_effect)[option] = reason
         elif section in neutron.LIBRARY_SECTIONS and (section, neutron.LIBRARY_SECTIONS[section][0]) not in known:
             without_effect[option] = neutron.LIBRARY_SECTIONS[section][1]
         else:
             unknown[option] = _closest(option, known)
     # Neutron's L2 and L3 agents have different lists under this name, each in its own file.
     lists = {_extensions(text) for text in values.get(EXTENSIONS, ())} if EXTENSIONS in known else ()
-    return Findings(unknown, without_effect, elsewhere, [EXTENSIONS] if len(lists) > 1 else [])
+    return Findings(unknown, without_effect, missing, elsewhere, [EXTENSIONS] if len(lists) > 1 else [])
 
 
 def _extensions(text: str) -> tuple[str, ...]:
@@ -127,6 +129,8 @@ def log(findings: Findings, program: str) -> None:
         LOG.warning("options that the %s does not know, without effect: %s", program, _by_section(findings.unknown))
     if findings.without_effect:
         LOG.warning("options of Neutron without effect here: %s", _by_section(findings.without_effect))
+    if findings.missing:
+        LOG.warning("options of Neutron for what is not here: %s", _by_section(findings.missing))
     if findings.elsewhere:
         reader = AGENT if program == SERVER else SERVER
         LOG.info("options that only the %s reads: %s", reader, _by_section(dict.fromkeys(findings.elsewhere, "")))

@@ -161,6 +161,24 @@ NOT_NEEDED_SECTIONS: dict[str, str] = {
     "profiler_otlp": "the profiler is not used",
 }
 
+# Those of the above whose function is not here: whoever has set them loses something.
+_MISSING: dict[str, str] = {
+    "DEFAULT": "dhcp_load_type graceful_shutdown_timeout backdoor_port backdoor_socket api_paste_config "
+    "ha_conntrackd_group ha_conntrackd_hashlimit ha_conntrackd_hashsize ha_conntrackd_ipv4_mcast_addr "
+    "ha_conntrackd_rcvsocketbuffer ha_conntrackd_sndsocketbuffer ha_conntrackd_socketbuffersize "
+    "ha_conntrackd_socketbuffersize_max_grown ha_conntrackd_unix_backlog",
+    "agent": "kill_scripts_path comment_iptables_rules",
+    "ovs": "resource_provider_default_hypervisor resource_provider_hypervisors resource_provider_inventory_defaults "
+    "resource_provider_packet_processing_inventory_defaults resource_provider_packet_processing_with_direction "
+    "resource_provider_packet_processing_without_direction bridge_mac_table_size "
+    "igmp_flood igmp_flood_reports igmp_flood_unregistered",
+    "ml2": "tunnelled_network_rp_name",
+    "ml2_type_vxlan": "vxlan_group",
+    "database": "slave_connection asyncio_slave_connection synchronous_reader",
+    "service_providers": "service_provider",
+}
+_MISSING_SECTIONS = ("ironic", "oslo_messaging_kafka", "oslo_reports", "profiler", "profiler_jaeger", "profiler_otlp")
+
 # Sections whose options libraries of the server register, most only when they are used: an option that shows the use, and
 # the reason why others have no effect.
 LIBRARY_SECTIONS: dict[str, tuple[str, str]] = {
@@ -288,6 +306,14 @@ REFUSALS = {  # program → section and name → refusal
     for program, sections in REFUSED.items()
 }
 NOTES = _by_option(DIFFERENT)
+
+
+MISSING = frozenset((section, name) for section, names in _MISSING.items() for name in names.split())
+
+
+def is_missing(section: str, name: str) -> bool:
+    """Whether an option without effect is one whose function is not here."""
+    return (section, name) in MISSING or section in _MISSING_SECTIONS
 
 
 def reason(section: str, name: str) -> str | None:
