@@ -5,7 +5,7 @@ authentication, on a machine with two cores, by the same work as `load`. Times a
 counts, and noise of ten per cent is usual. The factors are for SQLite. A database server has to reach the same where
 clients create and connect things, and 60 % of the others.
 
-  python -m tests.bench.report docs/benchmarks.json
+  python -m tests.bench.report FILE
 """
 
 from __future__ import annotations

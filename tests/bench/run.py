@@ -1,6 +1,6 @@
 """Benchmark of the server on each database, from its start to its memory with thousands of ports, with tables.
 
-  python -m tests.bench.run [--databases sqlite,postgresql,mariadb] [--quick] [--out docs/benchmarks.json] [--check]
+  python -m tests.bench.run [--databases sqlite,postgresql,mariadb] [--quick] [--out FILE] [--check]
 
 The database servers are started for the purpose and are gone afterwards, as is everything written to disk.
 """

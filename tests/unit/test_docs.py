@@ -61,3 +61,50 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.startswith("http") and (not path.exists() or (anchor and anchor not in anchors(path))):
             wrong.append(target)
     assert wrong == []
+
+
+# --- modules, and the names that pages claim to be in them --------------------------------------------------------------
+
+SOURCES = sorted(path for folder in ("src", "tests", "packaging") for path in (ROOT / folder).rglob("*.py"))
+IDENTIFIER = re.compile(r"`([A-Za-z_][\w.]*)`")
+
+
+def modules(name: str) -> list[Path]:
+    """The modules that a page means: it leaves out the folders that its reader knows."""
+    return [path for path in SOURCES if path.as_posix().endswith(f"/{name}")]
+
+
+def words(path: Path) -> set[str]:
+    return set(re.findall(r"\w+", path.read_text()))
+
+
+def claimed(text: str) -> list[tuple[str, str]]:
+    """Names and the modules that they are said to be in: rows of tables of modules, and "`name` (`module.py`)"."""
+    found = []
+    for module, description in re.findall(r"^\| `([\w/]+\.py)` \| (.*)\|$", text, re.MULTILINE):
+        # Classes, and names with an underscore: a single word may be anything.
+        names = [
+            name for name in IDENTIFIER.findall(description) if re.search(r"[A-Z][a-z]|_", name.rpartition(".")[2])
+        ]
+        found += [(name, module) for name in names]
+    found += re.findall(r"`([A-Za-z_][\w.]*)`(?:,? in|:)? ?\(`([\w/]+\.py)`\)", text)
+    return [(name.rpartition(".")[2], module) for name, module in found if not name.endswith(".py")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_modules_that_a_page_names_exist_and_have_what_it_says(page: Path) -> None:
+    text = (ROOT / page).read_text()
+    if page.name != "CHANGELOG.md":  # older entries name what was there then
+        named = re.findall(r"`([\w/]+\.py)`", text)
+        assert [name for name in named if not modules(name)] == []
+    wrong = [(n, module) for n, module in claimed(text) if not any(n in words(path) for path in modules(module))]
+    assert wrong == []
+
+
+def test_a_claim_about_a_module_that_lacks_it_is_found() -> None:
+    row = "| `server/events/notifications.py` | `notifier_from_conf`; `NoSuchClass`, `messagingv2` |\n"
+    assert claimed(row) == [(name, "server/events/notifications.py") for name in ("notifier_from_conf", "NoSuchClass")]
+    (path,) = modules("server/events/notifications.py")
+    assert "NoSuchClass" not in words(path)
+    assert claimed("`Bgpd.write` (`agent/bgp/bgpd.py`)") == [("write", "agent/bgp/bgpd.py")]
+    assert modules("agent/no_such_module.py") == []
