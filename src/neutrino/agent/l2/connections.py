@@ -9,43 +9,110 @@ other side anyway: there its next packet would open the connection in the other 
 had allowed would pass as replies. Unflushed, the connection is marked. Flushing a connection that another rule still
 allows does no harm: its next packet opens it again.
 
+The addresses of ports. A connection lets replies pass, so the next port with an address must not inherit those of the last
+one. They are flushed when a port loses an address, and when a filtered port gets one that no port here had: it may have
+been lost while no agent was running. An agent that was just started knows the addresses of filtered ports by the flows of
+the agent before it (`applied_addresses`).
+
 The hybrid firewall has no record of former rules: it reads the connections of a changed port, evaluates the port's rules
 here, and marks what they do not allow. A connection that a narrower rule still allows stays unmarked: it must not wait for
 a packet of its opening side.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_network
+from typing import Final, NamedTuple
 
+from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort, Remotes
+from neutrino.agent.l2.extension_api import cookie_of, port_owner
 from neutrino.agent.l2.hybrid.render import ENDED, render_match
 from neutrino.caches import cached
 from neutrino.dataplane.conntrack.api import Connection, ConntrackFlush, holds, within
 from neutrino.dataplane.iptables.api import canonical_member
+from neutrino.dataplane.openflow.api import Flow
+
+_ANY: Final = {"ip": "0.0.0.0/0", "ipv6": "::/0"}
+_ZONE: Final = re.compile(rf"set_field:(\w+)->{pipeline.REG_NET}\b")
 
 
-def plan_flushes(before: Desired, after: Desired) -> tuple[ConntrackFlush, ...]:
-    """The connections of the native firewall to flush."""
+def plan_flushes(before: Desired, after: Desired, *, gained: bool = True) -> tuple[ConntrackFlush, ...]:
+    """The connections of the native firewall to flush. Not `gained`: `before` may lack ports that were here."""
     now = {port.id: port for port in after.ports}
     same_remotes = before.remotes == after.remotes
-    flushes: set[ConntrackFlush] = set()
+    flushes = set(plan_address_flushes(addresses_of(before.ports), after.ports, gained=gained))
     for port in before.ports:
         present = now.get(port.id)
         if not port.filtered or (present is port and same_remotes):  # cached: an unchanged port is the same object
             continue
-        if present is None or present.vlan != port.vlan:  # the next port with its address must not inherit them
-            flushes.update(
-                ConntrackFlush(port.vlan, family, direction, local)
-                for family in (4, 6)
-                for local in _addresses(port, family)
-                for direction in ("ingress", "egress")
-            )
-            continue
+        if present is None or present.vlan != port.vlan:
+            continue  # all its addresses are lost
         kept = present.rules if present.filtered else port.rules  # an unfiltered port allows everything
         for rule in port.rules:
             if not _allows_replies(kept, rule):
                 flushes.update(_between(port, rule, _lost(rule, kept, before.remotes, after.remotes)))
     return tuple(sorted(flushes))
+
+
+class HeldAddress(NamedTuple):
+    """An address or prefix of a port of this host."""
+
+    owner: int  # the cookie of the port's flows
+    zone: int
+    prefix: str
+
+
+def addresses_of(ports: Iterable[LocalPort]) -> frozenset[HeldAddress]:
+    return frozenset(
+        HeldAddress(cookie_of(port_owner(port)), port.vlan, prefix) for port in ports for prefix in port.addresses
+    )
+
+
+def plan_address_flushes(
+    before: Collection[HeldAddress], ports: Iterable[LocalPort], *, gained: bool = True
+) -> Iterator[ConntrackFlush]:
+    """`ports`: of this host from now on. Not `gained`: of lost addresses only."""
+    now = tuple(ports)
+    # Of a port that arrives by live migration, connections with ports of this host go on.
+    settled = [port for port in now if port.filtered and not port.standby and not port.migrating]
+    known = {(each.zone, each.prefix) for each in before}
+    # A prefix of address pairs is not one port's: connections of others in it are left alone.
+    new = {each for each in addresses_of(settled if gained else ()) if _is_single(each.prefix)}
+    new = {each for each in new if (each.zone, each.prefix) not in known}
+    for _, zone, prefix in {*before} - addresses_of(now) | new:
+        family, local = ip_network(prefix).version, _text(prefix)
+        yield from (ConntrackFlush(zone, family, direction, local) for direction in ("ingress", "egress"))
+
+
+def applied_addresses(flows: Iterable[Flow]) -> frozenset[HeldAddress]:
+    """The addresses of filtered ports by the flows of a bridge, which outlive an agent."""
+    zones: dict[int, int] = {}
+    sources: list[tuple[int, str]] = []
+    for flow in flows:
+        if flow.table == pipeline.TRANSIENT.number and "in_port=" in flow.match:
+            found = _ZONE.search(flow.actions)
+            zones |= {flow.cookie: int(found[1], 0)} if found is not None else {}
+        elif flow.table == pipeline.BASE_EGRESS.number and f"{pipeline.REG_PORT}=" in flow.match:
+            family, *rest = flow.match.split(",")
+            if family in _ANY:
+                fields = dict(part.partition("=")[::2] for part in rest)
+                sources.append((flow.cookie, fields.get("nw_src") or fields.get("ipv6_src") or _ANY[family]))
+    return frozenset(
+        HeldAddress(cookie, zones[cookie], str(ip_network(prefix, strict=False)))
+        for cookie, prefix in sources
+        if cookie in zones
+    )
+
+
+def _is_single(prefix: str) -> bool:
+    network = ip_network(prefix)
+    return network.prefixlen == network.max_prefixlen
+
+
+def _text(prefix: str) -> str:
+    """Without the length of a single address."""
+    return prefix.partition("/")[0] if _is_single(prefix) else prefix
 
 
 def _lost(rule: EffectiveRule, kept: frozenset[EffectiveRule], before: Remotes, after: Remotes) -> frozenset[str]:

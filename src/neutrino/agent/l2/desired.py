@@ -216,7 +216,8 @@ class LocalPort:
     replicated: bool = False  # the same port is on other hosts too: which one is active is learned from packets
     migrating: bool = False  # its instance may be on another host already, by live migration
     standby: bool = False  # its instance has not arrived yet, by live migration: nothing is delivered to it
-    sources: frozenset[tuple[str, str]] = frozenset()  # (MAC, prefix) that it may send from
+    sources: frozenset[tuple[str, str]] = frozenset()  # (MAC, prefix) that it may send from, if it is secured
+    addresses: frozenset[str] = frozenset()  # prefixes of its addresses, secured or not; none of a trusted port
     rules: frozenset[EffectiveRule] = frozenset()
     stateful: bool = True  # whether any of its groups tracks connections
     sends_tags: bool = False  # its network carries the VLAN tags of its frames
@@ -409,6 +410,7 @@ def _local_port(
 ) -> LocalPort:
     trusted = port.device_owner.startswith("network:")  # routers and DHCP servers: these devices are ours
     secured = port.port_security_enabled and not trusted
+    sources = allowed_sources(port) if not trusted else frozenset()
     return LocalPort(
         id=port.id,
         ofport=place.ofport,
@@ -424,7 +426,8 @@ def _local_port(
         replicated=port.replicated,
         migrating=port.migrating,
         standby=standby,
-        sources=allowed_sources(port) if secured else frozenset(),
+        sources=sources if secured else frozenset(),
+        addresses=frozenset(prefix for _, prefix in sources),
         rules=_rules_of(held) if secured else frozenset(),
         stateful=any(group.stateful for group in held),
         sends_tags=network.carries_tags,

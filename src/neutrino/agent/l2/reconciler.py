@@ -22,7 +22,7 @@ from functools import partial
 
 from neutrino.agent.delta import Delta
 from neutrino.agent.l2 import bridges, pipeline
-from neutrino.agent.l2.connections import plan_flushes
+from neutrino.agent.l2.connections import HeldAddress, applied_addresses, plan_address_flushes, plan_flushes
 from neutrino.agent.l2.desired import Desired, HostState, L2Options, resolve, wanted_segments
 from neutrino.agent.l2.extension_api import (
     COOKIE,
@@ -112,6 +112,8 @@ class Reconciler:
         self._features: DatapathFeatures | None = None
         self._left_insecure: set[str] = set()  # bridges for which the warning was logged
         self._previous: Desired | None = None
+        self._inherited: frozenset[HeldAddress] | None = None  # by the flows of the agent before
+        self._is_first, self._has_completed = True, False
 
     @property
     def applied(self) -> Desired | None:
@@ -158,6 +160,7 @@ class Reconciler:
         # Filters need the queues, which the switch creates on the device.
         changed += self._configure(contributed, settle=SETTLE_SECONDS if rendered.filters else 0.0)
         changed += self._configure(bridges.plan_fail_modes(self.options, snapshot, self._idle(snapshot)), snapshot)
+        self._read_inherited()
         flow_changes, newly_rejected, meter_faults = self._apply_bridges(desired, rendered, complete)
         filter_plan = self._filters.plan(bridges.own_filters(rendered, snapshot), complete=complete)
         filter_faults = self._filters.apply(filter_plan)
@@ -420,12 +423,27 @@ class Reconciler:
         more = (owner for extension in self.extensions for owner in extension.deciding_owners(desired))
         return {cookie_of(owner) for owner in (*map(port_owner, desired.ports), *more)}
 
+    def _read_inherited(self) -> None:
+        """The addresses that the agent before has applied. None where it has left no flows: on a host of Neutron, whose
+        connections go on, every port would look like a new one.
+        """
+        if self._is_first:
+            there = self._read_flows(self.options.integration_bridge)
+            self._inherited, self._is_first = applied_addresses(there.values()) if there else None, False
+
     def _end_connections(self, desired: Desired, complete: bool) -> None:
         """Flush connections that are not allowed any more. A failure is only logged: the flows stop most of them."""
-        flushes = plan_flushes(self._previous, desired) if self._previous is not None and complete else ()
+        if not complete:
+            return
+        before = self._previous
+        flushes = set(plan_flushes(before, desired, gained=self._has_completed) if before is not None else ())
+        if self._inherited is not None:
+            flushes.update(plan_address_flushes(self._inherited, desired.ports))
+            self._inherited = None
+        self._has_completed = True
         try:
             if flushes:
-                self.conntrack.flush(flushes)
+                self.conntrack.flush(sorted(flushes))
         except ConntrackError as error:
             LOG.warning("connections that are not allowed any more could not be flushed: %s", error)
 
