@@ -143,6 +143,10 @@ def test_dhcp_options_are_merged(api: Api, network: dict[str, Any]) -> None:
     )
     assert len(six["extra_dhcp_opts"]) == 2
     assert api.show("port", port["id"])["extra_dhcp_opts"] == six["extra_dhcp_opts"]
+    unknown = {"port": {"extra_dhcp_opts": [{"opt_name": "no-such-option", "opt_value": "1"}]}}
+    assert "no-such-option" in api.put(f"/ports/{port['id']}", unknown).refused(400, "InvalidInput").message
+    # One of before the check can be removed, whatever its name.
+    api.change("port", port["id"], extra_dhcp_opts=[{"opt_name": "no-such-option", "opt_value": None}])
 
 
 def test_address_pairs(api: Api, network: dict[str, Any]) -> None:

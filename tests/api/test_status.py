@@ -298,3 +298,14 @@ def test_the_number_of_queries_does_not_depend_on_hosts_and_objects(fresh: tuple
     with queries(server) as after:
         shown(admin)
     assert len(before) == len(after) <= 25
+
+
+def test_respawned_daemons_are_warnings(server: Server, admin: Api) -> None:
+    text = "respawned once, last at 2026-01-01T00:00:00Z: killed by SIGSEGV"
+    switch(server, "r1", dataplane="up", respawned={"dnsmasq n1": text})
+    switch(server, "r2", dataplane="up", respawned="garbage")
+    status = shown(admin)
+    found = [problem for problem in status["problems"] if problem["host"] in ("r1", "r2")]
+    assert [(problem["severity"], problem["what"]) for problem in found] == [
+        ("warning", f"Open vSwitch agent on r1: dnsmasq n1: {text}")
+    ]

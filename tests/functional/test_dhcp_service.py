@@ -117,9 +117,9 @@ def test_options_of_a_port_cannot_affect_other_ports(lab: Lab) -> None:
     """The tail of a long line of options would be an option for all clients; of hosts, another client's address."""
     victim, plain = vm(lab, 2, "10.0.0.12"), vm(lab, 3, "10.0.0.13")
     client = lab.client(victim)
-    forged = cut(f"tag:port-{plain.id},option:wpad,", "option:ntp-server,192.0.2.66")
+    forged = cut(f"tag:port-{plain.id},252,", "option:ntp-server,192.0.2.66")
     identity = cut(f"{plain.mac_address},id:", victim.mac_address)
-    for given in (option("wpad", forged), option("client-id", identity)):
+    for given in (option("252", forged), option("client-id", identity)):
         attacker = vm(lab, 3, "10.0.0.13", options=(given,))
         outcome = lab.serve(simple(lab, attacker, victim))
         lease = client.udhcpc("-O", "ntpsrv")

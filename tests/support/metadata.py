@@ -52,6 +52,7 @@ class Feed:
         self.position = 1
         self.errors: list[tuple[str, str, str]] = []
         self.up: dict[str, int] = {}  # ports reported as up, with the revision
+        self.ready: list[tuple[str, int]] = []  # ports reported as ready by the DHCP role, with the revision
         self.plugged: dict[str, int] = {}  # ports reported as plugged, with an inactive binding
         self.down: dict[str, str] = {}  # ports reported as down, with the reason
         self.role: MetadataRole | None = None
@@ -62,7 +63,8 @@ class Feed:
     def port_down(self, port_id: str, reason: str = "") -> None:
         self.down[port_id] = reason
 
-    def port_ready(self, port_id: str, revision: int) -> None: ...
+    def port_ready(self, port_id: str, revision: int) -> None:
+        self.ready.append((port_id, revision))
 
     def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None: ...
 

@@ -64,6 +64,31 @@ def test_a_daemon_is_started_and_respawned():
     asyncio.run(run())
 
 
+def test_a_respawned_daemon_is_reported_for_an_hour():
+    async def run() -> None:
+        now = [1_700_000_000.0]
+        host = Host(clock=lambda: now[0])
+        async with host.running():
+            await host.ensure(DNSMASQ)
+            assert host.supervisor.described() == {}
+            host.processes.end(DNSMASQ.name, -11)
+            await host.notified("exited", "started")
+            once = "respawned once, last at 2023-11-14T22:13:20Z: killed by SIGSEGV"
+            assert host.supervisor.described() == {"respawned": {DNSMASQ.name: once}}
+            now[0] += 3599
+            host.processes.end(DNSMASQ.name, 2)
+            await host.notified("exited", "started", "exited", "started")
+            twice = "respawned 2 times, last at 2023-11-14T23:13:19Z: exited with status 2"
+            assert host.supervisor.described() == {"respawned": {DNSMASQ.name: twice}}
+            now[0] += 3600
+            assert host.supervisor.described() == {}
+            host.processes.end(DNSMASQ.name, 2)
+            await host.notified(*("exited", "started") * 3)
+            assert "respawned once" in str(host.supervisor.described())
+
+    asyncio.run(run())
+
+
 def test_a_running_daemon_is_adopted():
     """As after the agent's restart."""
 

@@ -228,11 +228,11 @@ def test_several_addresses_of_a_stateful_subnet() -> None:
 
 
 def test_what_users_write_stays_in_its_line() -> None:
-    evil = (option("client-id", "01\nfa:16:3e:00:00:99,10.0.0.99"), option("x\ny", "a\nb"))
+    evil = (option("client-id", "01\nfa:16:3e:00:00:99,10.0.0.99"), option("mtu\ny", "a\nb"))
     this = network((V4,), OWN, port(1, "10.0.0.11", on=(V4,), options=evil))
     assert len(lines(render_host(this, settings()))) == 1
     assert [line for line in lines(render_opts(this, settings())) if "port-" in line] == [
-        f"tag:port-{uuid(1)},option:x,a"
+        f"tag:port-{uuid(1)},option:mtu,a"
     ]
 
 
@@ -409,7 +409,7 @@ def test_a_line_that_dnsmasq_would_read_as_two_is_left_out() -> None:
     tail = "option:dns-server,192.0.2.66"
     value = EMOJI * 240 + tail
     assert len(value) > 255
-    bad = port(1, "10.0.0.11", on=(V4,), options=(option("wpad", value), option("mtu", "1400")))
+    bad = port(1, "10.0.0.11", on=(V4,), options=(option("252", value), option("mtu", "1400")))
     identity = port(2, "10.0.0.12", on=(V4,), options=(option("client-id", EMOJI * 250),))
     good = port(3, "10.0.0.13", on=(V4,))
     made = render(network((V4,), OWN, bad, identity, good), settings())
@@ -442,3 +442,19 @@ def test_only_as_many_routes_to_other_subnets_as_fit_into_the_option() -> None:
     assert routes[-2:] == ["0.0.0.0/0", "10.0.0.1"]
     # 11 routes of 9 bytes, the default route of 5, and on-link routes of 8.
     assert sum(each.startswith("10.1.") for each in routes) == (MAX_ROUTE_BYTES - 11 * 9 - 5) // 8
+
+
+def test_an_option_that_dnsmasq_does_not_know_is_left_out() -> None:
+    """An older release accepted any name; dnsmasq has crashed when such a line was removed."""
+    options = option("no-such", "a"), option("tag:ipxe,nor-this", "b"), option("mtu", "1400"), option("mtu", "1", 6)
+    bad = port(1, "10.0.0.11", "2001:db8:4::11", on=(V4, STATEFUL), options=options)
+    made = render(network((V4, STATEFUL), OWN, bad, options=(option("unheard-of", "c"),)), settings())
+    rendered = [line for line in lines(made.files["opts"]) if "port-" in line]
+    assert rendered == [f"tag:port-{bad.id},option:mtu,1400"]
+    assert not any(name in made.files["opts"] for name in ("no-such", "nor-this", "unheard-of", "option6:mtu"))
+    assert made.problems == (
+        f"subnet {V4.id}: a line of opts is left out: dnsmasq has no DHCP option 'unheard-of'",
+        f"port {bad.id}: a line of opts is left out: dnsmasq has no DHCP option 'no-such'",
+        f"port {bad.id}: a line of opts is left out: dnsmasq has no DHCP option 'nor-this'",
+        f"port {bad.id}: a line of opts is left out: dnsmasq has no DHCPv6 option 'mtu'",
+    )

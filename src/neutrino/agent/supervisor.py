@@ -30,10 +30,13 @@ from neutrino import daemon_files
 from neutrino.agent.daemon_logs import bound_logs
 from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError, Processes, exit_text
 from neutrino.metrics.catalog import RESPAWNS
+from neutrino.model import agents
 
 LOG = logging.getLogger(__name__)
 RESPAWN: Literal["respawn"] = "respawn"
 EXIT: Literal["exit"] = "exit"
+RESPAWNED_SECONDS = 3600.0  # for how long a respawn is reported
+MAX_RESPAWNED = 20  # daemons that are named in a report
 YOUNG_SECONDS = 10.0  # an older daemon handles SIGHUP, whatever its log has
 POLL_SECONDS = 0.02
 
@@ -147,6 +150,20 @@ class Delays:
         return 0.0 if failures == 0 else min(self.longest, self.first * 2.0 ** min(failures - 1, 30))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Respawned:
+    """Respawns of a daemon, none of them older than RESPAWNED_SECONDS before the next."""
+
+    times: int
+    at: float  # of the last
+    reason: str
+
+    def text(self) -> str:
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.at))
+        times = "once" if self.times == 1 else f"{self.times} times"
+        return f"respawned {times}, last at {when}: {self.reason}"
+
+
 @dataclasses.dataclass(eq=False)
 class _Supervised:
     service: Service
@@ -171,6 +188,8 @@ class Supervisor:
     log_interval: float = 10.0  # a daemon that writes very much fills no disk within this time
     delays: Delays = Delays()
     notify: Callable[[ProcessEvent], None] = lambda event: None
+    clock: Callable[[], float] = time.time
+    _respawned: dict[str, _Respawned] = dataclasses.field(default_factory=dict, init=False)
     _supervised: dict[str, _Supervised] = dataclasses.field(default_factory=dict, init=False)
     _fatal: asyncio.Queue[DaemonExited] = dataclasses.field(default_factory=asyncio.Queue, init=False)
 
@@ -217,6 +236,12 @@ class Supervisor:
         """The programs of supervised daemons that run, with their number."""
         running = [each.service.daemon for each in tuple(self._supervised.values()) if each.process is not None]
         return Counter(program_of(daemon.argv) for daemon in running)
+
+    def described(self) -> dict[str, object]:
+        """The daemons that were respawned lately, for the agent's report."""
+        self._respawned = {n: r for n, r in self._respawned.items() if self.clock() - r.at < RESPAWNED_SECONDS}
+        newest = sorted(self._respawned, key=lambda name: -self._respawned[name].at)[:MAX_RESPAWNED]
+        return {agents.RESPAWNED: {name: self._respawned[name].text() for name in sorted(newest)}} if newest else {}
 
     def is_running(self, daemon: Daemon) -> bool:
         """Whether the daemon runs, supervised or not. Blocking."""
@@ -283,7 +308,13 @@ class Supervisor:
                 else:
                     supervised.process = process
             RESPAWNS.inc(program_of(service.daemon.argv))
+            self._record_respawn(process.name, exit_text(status))
             self._publish(ProcessEvent(process.name, "started", f"respawned as {process.pid}"))
+
+    def _record_respawn(self, name: str, reason: str) -> None:
+        before, now = self._respawned.get(name), self.clock()
+        times = before.times if before is not None and now - before.at < RESPAWNED_SECONDS else 0
+        self._respawned[name] = _Respawned(times + 1, now, reason)
 
     def _publish(self, event: ProcessEvent) -> None:
         LOG.log(logging.INFO if event.what == "started" else logging.ERROR, "%s: %s", event.name, event.text)

@@ -40,6 +40,7 @@ DATAPLANE: Final = "dataplane"  # "up", or "down: " and the reason
 PROBLEMS: Final = "problems"  # objects that could not be applied, each with the reason
 LOCAL_IP: Final = "local_ip"  # key in `problems`: another host has the same tunnel address
 FEED_BEHIND: Final = "feed_behind"  # set by the server: positions of the change log not applied yet
+RESPAWNED: Final = "respawned"  # daemons that exited by themselves within the last hour, each with the reason
 LAST_REPAIR: Final = "last_repair"  # the last drift that the agent repaired
 
 RESOURCE_VERSIONS: Final = {

@@ -75,6 +75,7 @@ class BgpRole:
             "bgp_speakers": len(speakers),
             "bgp_peers": sum(len(speaker.peers) for speaker in speakers),
             "advertise_routes": sum(len(speaker.routes) for speaker in speakers),
+            **self._supervisor.described(),
         }
         yield described(self.description, values, {**self.feed.state.problems_of(SPEAKER), **self._loop.problems})
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from neutrino.model.dhcp import DhcpPort
+from neutrino.model.dhcp_options import CLIENT_ID
 
-NAMES: Final = frozenset({"client-id", "61"})
 IPV6: Final = "tag:dhcpv6"  # dnsmasq sets this tag for requests of DHCPv6
 BY_MAC: Final = "tag:!dhcpv6"  # matches every other request
 _BYTE = re.compile(r"[0-9a-fA-F]{1,2}")
@@ -47,7 +47,7 @@ def _problems(several: Iterable[list[str]]) -> Iterator[str]:
 
 def _client_id(port: DhcpPort) -> str:
     """Of the first line, as user input must not add lines, and without commas: nor words, such as a tag or an address."""
-    text = next((option.value for option in port.options if option.name in NAMES), "")
+    text = next((option.value for option in port.options if option.name in CLIENT_ID), "")
     lines = text.splitlines()
     return lines[0].replace(",", "") if lines else ""
 

@@ -7,7 +7,6 @@ Options of a subnet carry its tag, options of a port the port's; dnsmasq prefers
 rendered for each of its subnets, in place of the options that follow from the subnet itself.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +16,7 @@ from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.extension_api import Contribution, Line, port_tag, subnet_tag
 from neutrino.agent.dhcp.network import SLAAC, STATEFUL, STATELESS, ServedNetwork
 from neutrino.model.dhcp import OWNER, DhcpOption, DhcpPort
+from neutrino.model.dhcp_options import CLIENT_ID, number_of, split_tags
 from neutrino.model.state import Subnet
 
 # The service's own ports, which never request a lease and need no name.
@@ -28,11 +28,6 @@ METADATA: Final = "169.254.169.254/32"
 MAX_ROUTE_BYTES: Final = 160  # of the 308 bytes of options in the smallest reply that every client accepts (RFC 2131)
 MICROSOFT_ROUTES: Final = "249"  # requested by Windows in place of 121
 NO_SERVERS: Final = {4: "0.0.0.0", 6: "::"}  # as the only name server: advertise none  # noqa: S104 nothing listens there
-NUMBERS: Final = {  # of the options that follow from a subnet: a network's option may name the same one by its number
-    4: {"router": "3", "dns-server": "6", "classless-static-route": "121"},
-    6: {"dns-server": "23", "domain-search": "24"},
-}
-_TAGGED = re.compile(r"(?P<tags>(?:tag:[^,]*,)*)(?P<option>.*)")
 
 
 # --- hosts and names --------------------------------------------------------------------------------------------------
@@ -84,7 +79,7 @@ def first_line(text: str) -> str:
 
 def other_options(port: DhcpPort) -> tuple[DhcpOption, ...]:
     """The port's options without the client id, which selects the lease and is not sent."""
-    return tuple(option for option in port.options if option.name not in client_ids.NAMES)
+    return tuple(option for option in port.options if option.name not in CLIENT_ID)
 
 
 def entries(network: ServedNetwork, settings: DhcpSettings, *, merged: bool = False) -> Iterator[Entry]:
@@ -158,13 +153,14 @@ def _subnet_lines(network: ServedNetwork, settings: DhcpSettings) -> Iterator[Li
         if subnet.ip_version == 6 and subnet.ipv6_address_mode == SLAAC:
             continue
         own = [o for o in network.network.options if o.ip_version == subnet.ip_version]
-        replaced = {_number(o.name, subnet.ip_version) for o in own if not o.name.startswith("tag:")}
+        # A network's option may have the number of ours in place of its name.
+        replaced = {number_of(o.name, subnet.ip_version) for o in own}
         tag, owner = subnet_tag(subnet.id), f"subnet {subnet.id}"
         for name, *values in _of_subnet(network, subnet, settings):  # an option of the network takes the place of ours
-            if _number(name, subnet.ip_version) not in replaced:
+            if number_of(name, subnet.ip_version) not in replaced:
                 yield Line(render_option(subnet.ip_version, tag, name, *values), owner)
         for extra in own:
-            yield Line(render_option(extra.ip_version, tag, extra.name, extra.value), owner)
+            yield _extra_line(tag, extra, owner)
 
 
 def _of_subnet(network: ServedNetwork, subnet: Subnet, settings: DhcpSettings) -> Iterator[tuple[str, ...]]:
@@ -248,22 +244,22 @@ def _port_lines(network: ServedNetwork) -> Iterator[Line]:
         versions = {6 if ":" in fixed.ip_address else 4 for fixed in port.fixed_ips} if extra else set[int]()
         for option in extra:
             if option.ip_version in versions:
-                text = render_option(option.ip_version, port_tag(port.id), option.name, option.value)
-                yield Line(text, f"port {port.id}")
+                yield _extra_line(port_tag(port.id), option, f"port {port.id}")
+
+
+def _extra_line(tag: str, option: DhcpOption, owner: str) -> Line:
+    """A database may have options of before the server's check: dnsmasq must not get a name that it does not know."""
+    name = split_tags(first_line(option.name))[1]
+    family = "DHCPv6" if option.ip_version == 6 else "DHCP"
+    refused = "" if number_of(name, option.ip_version) is not None else f"dnsmasq has no {family} option {name!r}"
+    return Line(render_option(option.ip_version, tag, option.name, option.value), owner, refused)
 
 
 def render_option(ip_version: int, tag: str, name: str, *values: str) -> str:
     """One line. The option's name may have tags of its own, as in `tag:ipxe,bootfile-name`."""
-    parts = _TAGGED.fullmatch(first_line(name))
-    assert parts is not None, "any text matches"
-    option = parts["option"]
+    tags, option = split_tags(first_line(name))
     if ip_version == 6:
         option = f"option6:{option}"
     elif not (option.isascii() and option.isdigit()):
         option = f"option:{option}"
-    more = [text for text in parts["tags"].split(",") if text]
-    return ",".join([f"tag:{tag}", *more, option, *(first_line(value) for value in values)])
-
-
-def _number(name: str, ip_version: int) -> str:
-    return NUMBERS[ip_version].get(name, name)
+    return ",".join([f"tag:{tag}", *tags, option, *(first_line(value) for value in values)])

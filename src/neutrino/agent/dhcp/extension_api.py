@@ -54,10 +54,13 @@ class Line:
 
     text: str
     owner: str  # the object that it is for, such as "port <id>": named in the problem when the line is left out
+    refused: str = ""  # why its owner's values are no valid line
 
     @property
     def fault(self) -> str:
         """Why dnsmasq must not get the line; empty if it may."""
+        if self.refused:
+            return self.refused
         if not _PRINTABLE.fullmatch(self.text):
             return "it has characters that are not printable ASCII"
         if len(self.text) > MAX_LINE_BYTES:

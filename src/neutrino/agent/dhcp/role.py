@@ -65,8 +65,8 @@ class DhcpRole:
             queue=WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY),
         )
         self._ports = PortsByNetwork()
-        # Port → its revision and the device id of the DHCP port that served it, as last reported ready.
-        self._ready: dict[str, tuple[int, str]] = {}
+        # Network → its ports as last reported ready, with the revision and the device id of the DHCP port that served them.
+        self._ready: dict[str, dict[str, tuple[int, str]]] = {}
 
     # --- calls of the agent -----------------------------------------------------------------------------------------
 
@@ -92,6 +92,7 @@ class DhcpRole:
             agents.NETWORKS: len(networks),
             "subnets": sum(len(network.subnets) for network in networks),
             "ports": len(self.feed.state.objects[PORT]),
+            **self._supervisor.described(),
         }
         yield described(self.description, values, problems)
 
@@ -147,8 +148,7 @@ class DhcpRole:
             await asyncio.to_thread(self.reconciler.remove, network_id)
             if self.feed.state.get(NETWORK, network_id) is None:
                 # The network may be scheduled here again: its ports are then reported ready once more.
-                for port in network.ports:
-                    self._ready.pop(port.id, None)
+                self._ready.pop(network_id, None)
             return ""
         prepare = self.reconciler.prepare
         service, problems = await asyncio.to_thread(prepare, network, complete=self._loop.is_synced)
@@ -172,14 +172,17 @@ class DhcpRole:
         """
         served_from = network.own.device_id if network.own is not None else ""
         served = {subnet.id for subnet in network.dhcp_subnets}
+        before, ready = self._ready.get(network.id, {}), dict[str, tuple[int, str]]()
         for port in network.ports:
             if network.is_copy and port.host != self.description.host:  # a copy is not reachable for them
                 continue
             on_dhcp = any(fixed.subnet_id in served for fixed in port.fixed_ips)
-            now = port.revision, served_from
-            if port.device_owner != OWNER and on_dhcp and self._ready.get(port.id) != now:
+            if port.device_owner == OWNER or not on_dhcp:
+                continue
+            ready[port.id] = port.revision, served_from
+            if before.get(port.id) != ready[port.id]:
                 self.feed.port_ready(port.id, port.revision)
-                self._ready[port.id] = now
+        self._ready[network.id] = ready  # without the ports that were deleted since
 
 
 def _text(problems: Sequence[str]) -> str:

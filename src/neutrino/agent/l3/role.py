@@ -118,6 +118,7 @@ class L3Role:
             "floating_ips": sum(len(each.floating_ips) for each in routers),
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
             **({"bfd_sessions": sessions} if sessions else {}),
+            **self.daemons.supervisor.described(),
         }
         yield described(self.description, values, problems)
 

@@ -88,7 +88,8 @@ class MetadataRole:
         problems = {**self._problems, **self._desired.problems}
         if self._proxy_problem:
             problems["process"] = self._proxy_problem
-        yield described(self.description, {"listening": len(self._listeners)}, problems)
+        values = {"listening": len(self._listeners), **self.supervisor.described()}
+        yield described(self.description, values, problems)
 
     def measures(self) -> Iterator[Measure]:
         problems = len(self._problems) + len(self._desired.problems) + bool(self._proxy_problem)

@@ -151,6 +151,14 @@ def of_agent(agent: Row, now: float, down_time: float) -> Iterator[Problem]:
             "The host has not applied the newest state yet.",
             "Wait a minute. If the number grows, look for slow or failing work in the agent's log.",
         )
+    respawned = configurations.get(words.RESPAWNED)
+    for name, text in sorted(respawned.items()) if isinstance(respawned, dict) else ():
+        yield problem(
+            "warning",
+            f"{name}: {text}",
+            "The daemon exited by itself: what it serves was interrupted until it ran again.",
+            "Its log on the host has the reason. One that is killed again and again has a fault, or the host lacks memory.",
+        )
     named = configurations.get(words.PROBLEMS)
     for name, text in sorted(named.items()) if isinstance(named, dict) else ():
         yield problem(

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from neutrino.model.dhcp_options import is_known
 from neutrino.server.api import types as t
 
 # Options that may have an empty value, which means that the option is not sent.
@@ -24,6 +25,9 @@ def parse_option(option: Any) -> dict[str, Any]:
     if value is not None:  # null removes the option, whatever its name
         if not _PRINTABLE.fullmatch(name):
             raise t.Unconvertible(f"opt_name '{name}' has characters other than printable ASCII")
+        if str(version) in ("4", "6") and not is_known(name, int(version)):
+            known = "dnsmasq --help dhcp and --help dhcp6 list the names"
+            raise t.Unconvertible(f"opt_name '{name}' is no DHCP option by name or number ({known})")
         if not isinstance(value, str) or len(value) > 255 or not _PRINTABLE.fullmatch(value):
             raise t.Unconvertible(f"opt_value '{value}' is not a line of at most 255 printable ASCII characters")
         if not value.strip() and name not in MAY_BE_EMPTY:

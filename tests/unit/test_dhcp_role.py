@@ -1,0 +1,60 @@
+"""The DHCP role on fakes: which ports it reports as ready, and what it keeps of them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from neutrino.feed.state import StateChange
+from neutrino.model.dhcp import DhcpNetwork, DhcpPort
+from tests.support.dhcp import NETWORK, Network
+from tests.support.dhcp_fakes import DhcpHost
+from tests.support.unsynced import eventually
+
+THIS = Network()
+V4 = THIS.subnet(1)
+OWN = THIS.dhcp_port(1, "10.0.0.2", on=(V4,))
+
+
+def vm(number: int, revision: int = 0) -> DhcpPort:
+    return THIS.port(number, f"10.0.0.{number}", on=(V4,), revision=revision)
+
+
+def removed(host: DhcpHost, kind: str, key: str) -> None:
+    old = host.feed.state.objects[kind].pop(key)
+    host.role.changed(StateChange(kind, key, old, None))
+
+
+def kept(host: DhcpHost) -> set[str]:
+    return {port_id for ports in host.role._ready.values() for port_id in ports}
+
+
+def test_ports_are_reported_once_and_forgotten_with_their_deletion() -> None:
+    host = DhcpHost()
+
+    async def scenario() -> None:
+        host.cache("dhcp_network", DhcpNetwork(id=NETWORK, subnets=(V4,)))
+        host.cache("dhcp_port", OWN, vm(5))
+        host.feed.is_synced = True
+        host.role.synced()
+        running = asyncio.create_task(host.role.run())
+        try:
+            await eventually(lambda: host.feed.ready == [(vm(5).id, 0)], "the first port is ready")
+            for number in range(10, 40):  # ports come and go
+                host.cache("dhcp_port", vm(number))
+                await eventually(lambda number=number: (vm(number).id, 0) in host.feed.ready, "a port is ready")  # type: ignore[misc]
+                removed(host, "dhcp_port", vm(number).id)
+            await eventually(lambda: kept(host) == {vm(5).id}, lambda: f"{len(kept(host))} ports are kept")
+            assert host.feed.ready.count((vm(5).id, 0)) == 1
+            host.cache("dhcp_port", vm(5, revision=7), vm(10))
+            await eventually(lambda: (vm(5).id, 7) in host.feed.ready, "a new revision is reported")
+            await eventually(
+                lambda: host.feed.ready.count((vm(10).id, 0)) == 2, "so is a port with the id of a deleted one"
+            )
+            removed(host, "dhcp_port", vm(10).id)
+            removed(host, "dhcp_network", NETWORK)
+            await eventually(lambda: not kept(host), lambda: f"{kept(host)} are kept of a network that is gone")
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
