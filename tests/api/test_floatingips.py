@@ -239,6 +239,8 @@ def test_names_tags_pools_and_bulk(api: Api, admin: Api, external: Object) -> No
     assert [f["id"] for f in api.all("/floatingips", {"tags": "red"})] == [made["id"]]
     pools = api.get("/floatingip_pools").expect(200).body["floatingip_pools"]
     assert external["id"] in {pool["network_id"] for pool in pools}
+    for roles, sees in (("reader", True), ("admin", True), ("member", False), ("creator", False)):
+        assert bool(api.get("/floatingip_pools", roles=roles).expect(200).body["floatingip_pools"]) is sees
     two = [{"floating_network_id": external["id"]}] * 2
     assert len(api.post("/floatingips", {"floatingips": two}).expect(201).body["floatingips"]) == 2
     bad = [*two, {"floating_network_id": made["id"]}]

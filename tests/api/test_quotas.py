@@ -21,6 +21,17 @@ def limit(api: Api, **limits: int) -> None:
     api.as_admin().put(f"/quotas/{api.project}", {"quota": limits}).expect(200)
 
 
+@pytest.mark.parametrize("suffix", ["", "/default", "/details"])
+def test_quotas_of_other_projects_are_the_administrators(api: Api, admin: Api, suffix: str) -> None:
+    other = api.as_stranger().project
+    for roles in ("manager,member,reader", "member,reader", "reader", "creator"):
+        caller = Api(api.app, project=api.project, roles=roles)
+        caller.get(f"/quotas/{api.project}{suffix}").expect(200)
+        caller.get(f"/quotas/{other}{suffix}").refused(403, "PolicyNotAuthorized")
+        caller.get("/quotas").refused(403, "PolicyNotAuthorized")
+    admin.get(f"/quotas/{other}{suffix}").expect(200)
+
+
 def test_defaults_and_limits_of_ones_own(api: Api, admin: Api) -> None:
     path = f"/quotas/{api.project}"
     default = api.get(f"{path}/default").expect(200).body["quota"]

@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The caller of one request. `is_admin` is decided by policy, not by a header."""
+    """The caller of one request. Its rights are decided by policy, not by a header."""
 
     project_id: str | None  # None: the token has no project (a domain, the system, or no scope at all)
     user_id: str = ""
     roles: frozenset[str] = frozenset()
     others: tuple[object, ...] = ()  # service roles, domains and system scope of the token, which rules can use too
     is_admin: bool = False
+    has_global_access: bool = False  # reads the objects of all projects, as far as the rules of reading allow
+    can_set_project_id: bool = False  # creates objects for other projects
     request_id: str = ""
     credentials: dict[str, object] = field(default_factory=dict, compare=False)
 

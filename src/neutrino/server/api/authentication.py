@@ -75,7 +75,9 @@ class Authentication:
             user_id=user or "",
             roles=_names(roles),
             others=(_names(service_roles), *scopes),
-            is_admin=self._authorizer.is_admin(credentials),
+            is_admin=self._authorizer.holds("context_is_admin", credentials),
+            has_global_access=self._authorizer.holds("context_with_global_access", credentials),
+            can_set_project_id=self._authorizer.holds("context_can_set_project_id", credentials),
             credentials=credentials,
         )
 

@@ -33,6 +33,8 @@ _PARAMETER = re.compile(r"%\(([^)]+)\)")
 Row = Mapping[str, Any]
 # Attributes of related objects (network, security group, parent) that rules depend on.
 RELATED_ATTRIBUTES = ("network:project_id", "network:shared", "security_group:project_id", "ext_parent:project_id")
+# Attributes with two names in the API. Rules have either: both are checked, and see both names.
+SYNONYMS = {"target_tenant": "target_project"}
 # Checks that depend on the attributes that they name and on no others.
 _PLAIN = (_checks.TrueCheck, _checks.FalseCheck, _checks.RoleCheck, _checks.GenericCheck)
 
@@ -124,8 +126,9 @@ class Authorizer:
             LOG.exception("policy rule %s could not be evaluated: access is refused", rule)
             return False
 
-    def is_admin(self, credentials: Mapping[str, Any]) -> bool:
-        return bool(self._rules()["context_is_admin"]({}, credentials, self._enforcer))
+    def holds(self, rule: str, credentials: Mapping[str, Any]) -> bool:
+        """Whether a rule about the caller itself, such as `context_is_admin`, is true."""
+        return bool(self._rules()[rule](credentials, credentials, self._enforcer))
 
     def has_rule(self, rule: str) -> bool:
         return rule in self._rules()
@@ -143,10 +146,12 @@ class Authorizer:
             # A create that gives the default value sets nothing, as in Neutron.
             if not attribute.guarded or (action == "create" and target.get(name) == attribute.default):
                 continue
-            rule = f"{action}_{resource.name}:{name}"
-            if self.has_rule(rule):
-                self.require(context, rule, target)
-            self._require_parts(context, rule, target.get(name), target)
+            seen = {**target, SYNONYMS[name]: target.get(name)} if name in SYNONYMS else target
+            for each in (name, SYNONYMS[name]) if name in SYNONYMS else (name,):
+                rule = f"{action}_{resource.name}:{each}"
+                if self.has_rule(rule):
+                    self.require(context, rule, seen)
+                self._require_parts(context, rule, target.get(name), seen)
 
     def require_body(self, context: Context, action: str, body: Any, target: Row) -> None:
         """Refuse what the caller may not name in the body of an action, which is not validated yet."""
@@ -178,7 +183,8 @@ class Authorizer:
     def _new_visibility(self, context: Context, resource: Resource, row_rule: str) -> Visibility:
         every_row = self._allows_all(context, row_rule)
         # If the rule must be evaluated per row, an administrator's list reads all rows, that of others their own.
-        all_rows = every_row or (context.is_admin and not self._depends((row_rule,)).monotonic)
+        per_row = context.is_admin and not self._depends((row_rule,)).monotonic
+        all_rows = every_row or per_row or context.has_global_access
         named = {name: f"get_{resource.name}:{name}" for name in resource.visible}
         guarded = {n: r for n, r in named.items() if self.has_rule(r) and not self._allows_all(context, r)}
         if every_row and not guarded:

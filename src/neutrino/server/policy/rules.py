@@ -41,17 +41,28 @@ PORT_OWNER = any_of(ADMIN, SERVICE, NETWORK_MEMBER)
 PORT_OWNER_OR_SHARED = any_of(ADMIN, SERVICE, NETWORK_MEMBER, "rule:shared")
 SUBNET_OWNER = any_of(ADMIN, MEMBER, NETWORK_MEMBER)
 
+# An RBAC policy has one of the two attributes.
+_NOT_FOR_ALL_PROJECTS = "not field:rbac_policy:target_tenant=* and not field:rbac_policy:target_project=*"
+
 BASE = {
     "context_is_admin": "role:admin",
+    # For roles that list the objects of all projects, of which the rules of reading then decide.
+    "context_with_global_access": "!",
+    # For roles other than administrators that create objects for other projects.
+    "context_can_set_project_id": "!",
     "service_api": "role:service",
     "owner": "project_id:%(project_id)s",
     "admin_or_owner": "rule:context_is_admin or rule:owner",
     "context_is_advsvc": "role:advsvc",
     "network_owner": "project_id:%(network:project_id)s",
-    "admin_or_network_owner": "rule:context_is_admin or rule:network_owner",
+    "admin_or_network_owner": "rule:context_is_admin or project_id:%(network:project_id)s",
     "admin_owner_or_network_owner": "rule:owner or rule:admin_or_network_owner",
     "sg_owner": "project_id:%(security_group:project_id)s",
+    "admin_or_sg_owner": "rule:context_is_admin or project_id:%(security_group:project_id)s",
+    "admin_owner_or_sg_owner": "rule:owner or rule:admin_or_sg_owner",
     "ext_parent_owner": "project_id:%(ext_parent:project_id)s",
+    "admin_or_ext_parent_owner": "rule:context_is_admin or project_id:%(ext_parent:project_id)s",
+    "admin_or_data_plane_int": "rule:context_is_admin or role:data_plane_integrator",
     "admin_only": "rule:context_is_admin",
     "regular_user": "",
     "shared": "field:networks:shared=True",
@@ -66,7 +77,8 @@ BASE = {
     "shared_address_groups": "field:address_groups:shared=True",
     "shared_security_group": "field:security_groups:shared=True",
     "shared_qos_policy": "field:policies:shared=True",
-    "restrict_wildcard": "rule:admin_only or not field:rbac_policy:target_tenant=*",
+    "rule_default_sg": "field:security_group_rules:belongs_to_default_sg=True",
+    "restrict_wildcard": any_of(ADMIN, _NOT_FOR_ALL_PROJECTS),
     "default": "rule:admin_or_owner",
 }
 
@@ -172,8 +184,9 @@ SECURITY_GROUP = {
 
 ACCESS = {
     **crud("rbac_policy", ADMIN_OR_MEMBER, ADMIN_OR_READER),
-    **setting("rbac_policy", {"target_tenant": "rule:restrict_wildcard"}),
-    "get_quota": ADMIN_OR_READER,
+    **setting("rbac_policy", {"target_tenant": any_of(ADMIN, _NOT_FOR_ALL_PROJECTS)}),
+    **setting("rbac_policy", {"target_project": any_of(ADMIN, "not field:rbac_policy:target_project=*")}),
+    "get_quota": ADMIN_OR_MANAGER,  # of other projects: everyone reads the quota of the own one
     "update_quota": ADMIN,
     "delete_quota": ADMIN,
 }
@@ -227,6 +240,7 @@ ROUTER = {
     **crud("flavor", ADMIN, "role:reader"),
     **crud("service_profile", ADMIN, ADMIN),
     "create_flavor_service_profile": ADMIN,
+    "get_flavor_service_profile": ADMIN_OR_READER,
     "delete_flavor_service_profile": ADMIN,
     "get_service_provider": "role:reader",
     "get_auto_allocated_topology": ADMIN_OR_READER,
@@ -236,19 +250,18 @@ ROUTER = {
 FLOATINGIP = {
     **crud("floatingip", ADMIN_OR_MEMBER, ADMIN_OR_READER),
     **tags("floatingip", ADMIN_OR_MEMBER, ADMIN_OR_READER),
-    "create_floatingip:floating_ip_address": any_of(ADMIN, "role:manager and project_id:%(project_id)s"),
+    "create_floatingip:floating_ip_address": ADMIN_OR_MANAGER,
     **setting("floatingip", {"router_id": ADMIN_OR_MEMBER}),
-    "get_floatingip_pool": "role:reader",
+    "get_floatingip_pool": ADMIN_OR_READER,
     **crud("floatingip_port_forwarding", PARENT_MEMBER, PARENT_READER),
 }
 
 _RULES = ("bandwidth_limit", "packet_rate_limit", "dscp_marking", "minimum_bandwidth", "minimum_packet_rate")
-_MANAGER = any_of(ADMIN, "role:manager and project_id:%(project_id)s")
 _PARENT_MANAGER = any_of(ADMIN, "role:manager and rule:ext_parent_owner")
 _POLICY_READER = any_of(ADMIN, READER, "rule:shared_qos_policy")
 QOS = {
-    **crud("policy", _MANAGER, _POLICY_READER),
-    **tags("policy", _MANAGER, _POLICY_READER),
+    **crud("policy", ADMIN_OR_MANAGER, _POLICY_READER),
+    **tags("policy", ADMIN_OR_MANAGER, _POLICY_READER),
     **setting("policy", {"shared": ADMIN}),  # as an RBAC policy for all projects
     "get_rule_type": "role:reader",
     **{
@@ -256,12 +269,15 @@ QOS = {
         for name in _RULES
         for rule, check in crud(f"policy_{name}_rule", _PARENT_MANAGER, PARENT_READER).items()
     },
-    # The same rules, by the paths without a policy.
+    # The same rules, by the paths without a policy. As in Neutron, only one kind follows the rules above.
     **{
-        f"{verb}_alias_{name}_rule": f"rule:{verb}_policy_{name}_rule"
-        for name in _RULES
+        f"{verb}_alias_{name}_rule": PARENT_READER if verb == "get" else _PARENT_MANAGER
+        for name in ("bandwidth_limit", "dscp_marking", "minimum_bandwidth")
         for verb in ("get", "update", "delete")
-        if name != "packet_rate_limit"
+    },
+    **{
+        f"{verb}_alias_minimum_packet_rate_rule": f"rule:{verb}_policy_minimum_packet_rate_rule"
+        for verb in ("get", "update", "delete")
     },
 }
 
@@ -316,20 +332,17 @@ BGP = {
 }
 
 TAAS = {
-    **crud("tap_service", ADMIN_OR_MEMBER, ADMIN_OR_READER),
-    **crud("tap_flow", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+    **crud("tap_service", ADMIN_OR_MEMBER, ADMIN_OR_MEMBER),
+    **crud("tap_flow", ADMIN_OR_MEMBER, ADMIN_OR_MEMBER),
     **crud("tap_mirror", ADMIN_OR_MEMBER, ADMIN_OR_READER),
 }
 
 
-def _vpn(name: str) -> dict[str, str]:
-    return {**crud(name, "rule:admin_or_owner", "rule:admin_or_owner"), f"create_{name}": "rule:regular_user"}
-
-
+# Readers do not see them: a connection has a secret, its PSK.
 VPN = {
     rule: check
     for name in ("ikepolicy", "ipsecpolicy", "endpoint_group", "vpnservice", "ipsec_site_connection")
-    for rule, check in _vpn(name).items()
+    for rule, check in crud(name, ADMIN_OR_MEMBER, ADMIN_OR_MEMBER).items()
 }
 
 HISTORY = {"get_change": ADMIN_OR_READER}

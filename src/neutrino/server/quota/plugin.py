@@ -63,8 +63,10 @@ class QuotaPlugin:
         )
 
         def checked(rule: str, handler: Callable[[Request], Any], request: Request) -> Reply:
-            target = {"project_id": request.key, "tenant_id": request.key} if request.key else {}
-            authorizer.require(request.context, rule, target)
+            # Everyone reads the quota of the own project, as in Neutron.
+            if rule != "get_quota" or not request.key or request.key != request.context.project_id:
+                target = {"project_id": request.key, "tenant_id": request.key} if request.key else {}
+                authorizer.require(request.context, rule, target)
             body = handler(request)
             return Reply(204 if body is None else 200, body)
 

@@ -110,12 +110,13 @@ def _is_for_all(resource: Resource, values: dict[str, Any], context: Context) ->
 
 
 def _owner(asked: str | None, context: Context) -> str:
-    """The project of a new object. Only administrators and services create objects for other projects."""
+    """The project of a new object. Administrators, services and roles of `context_can_set_project_id` give another one."""
     if not asked:
         if context.project_id is None:
             raise errors.HTTPBadRequest("The caller has no project: 'project_id' is required.")
         return context.project_id
-    if asked != context.project_id and not context.is_admin and not context.roles & {"service", "advsvc"}:
+    may_choose = context.is_admin or context.can_set_project_id or context.roles & {"service", "advsvc"}
+    if asked != context.project_id and not may_choose:
         raise errors.HTTPBadRequest("A project_id other than the caller's own needs administrative rights.")
     return asked
 

@@ -1,0 +1,60 @@
+"""Rules about the caller itself, and rules by both names of an attribute, in an operator's policy file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from neutrino.server.main import Server
+from tests.api.client import Api
+
+Make = Callable[..., Api]
+
+
+@pytest.fixture
+def with_rules(another_server: Callable[..., Server], tmp_path: Path) -> Make:
+    def make(rules: dict[str, str], **options: str) -> Api:
+        path = tmp_path / "policy.yaml"
+        path.write_text(json.dumps(rules))
+        return Api(another_server({"oslo_policy": {"policy_file": str(path), **options}}).app)
+
+    return make
+
+
+def test_global_access_reads_what_the_rules_of_reading_allow(with_rules: Make) -> None:
+    shown = "role:auditor and field:networks:name=~^open or rule:admin_only or project_id:%(project_id)s"
+    api = with_rules({"context_with_global_access": "role:auditor", "get_network": shown})
+    made = {name: api.network(name=name)["id"] for name in ("open", "shut")}
+    auditor = Api(api.app, roles="auditor,reader")
+    own = auditor.as_member(auditor.project).network(name="own")["id"]
+    assert {each["id"] for each in auditor.all("/networks")} == {made["open"], own}
+    auditor.get(f"/networks/{made['open']}").expect(200)
+    auditor.get(f"/networks/{made['shut']}").expect(404)
+    assert [each["id"] for each in auditor.all("/networks", {"limit": 1, "name": "open"})] == [made["open"]]
+    assert Api(api.app, roles="reader").all("/networks") == []
+
+
+def test_roles_that_create_for_other_projects(with_rules: Make) -> None:
+    rules = {"context_can_set_project_id": "role:provisioner", "create_network": "role:provisioner or rule:admin_only"}
+    api = with_rules(rules)
+    provisioner = Api(api.app, roles="provisioner")
+    body = {"network": {"project_id": api.project}}
+    assert provisioner.post("/networks", body).expect(201).body["network"]["project_id"] == api.project
+    Api(api.app).post("/networks", body).refused(400, "HTTPBadRequest")
+
+
+@pytest.mark.parametrize("rule", ["target_tenant", "target_project"])
+@pytest.mark.parametrize("given", ["target_tenant", "target_project"])
+def test_targets_of_rbac_policies_have_rules_by_both_names(with_rules: Make, rule: str, given: str) -> None:
+    forbidden = f"rule:admin_only or not field:rbac_policy:{rule}=p2"
+    api = with_rules({f"{verb}_rbac_policy:{rule}": forbidden for verb in ("create", "update")})
+    network = api.network()
+    body = {"object_type": "network", "object_id": network["id"], "action": "access_as_shared"}
+    for target in ("p2", "*"):
+        api.post("/rbac-policies", {"rbac_policy": {**body, given: target}}).refused(403, "PolicyNotAuthorized")
+    made = api.post("/rbac-policies", {"rbac_policy": {**body, given: "p3"}}).expect(201).body["rbac_policy"]
+    api.put(f"/rbac-policies/{made['id']}", {"rbac_policy": {given: "p2"}}).refused(403, "PolicyNotAuthorized")
+    api.put(f"/rbac-policies/{made['id']}", {"rbac_policy": {given: "p4"}}).expect(200)
