@@ -60,11 +60,8 @@ ETHERTYPES = (0x88CC, 0x8847, 0x8848, 0x894F, 0x0842)  # some have names of thei
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """`silent` hosts take no part in l2population."""
-
     options: L2Options = L2Options()  # noqa: RUF009
     more: tuple[state.Object, ...] = ()
-    silent: frozenset[str] = frozenset()
     extensions: tuple[L2Extension, ...] = ()
 
 
@@ -177,8 +174,7 @@ TAGGING = (
 )
 VARIANTS = {
     "usual": Variant(more=OTHER_TUNNELS),
-    "learning": Variant(L2Options(l2_population=False), OTHER_TUNNELS, frozenset({"h3"})),
-    "a silent host": Variant(silent=frozenset({"h3"})),
+    "learning": Variant(L2Options(l2_population=False), OTHER_TUNNELS),
     "no responder": Variant(L2Options(arp_responder=False)),
     "no filters": Variant(L2Options(filters=False)),
     "ethertypes": Variant(L2Options(permitted_ethertypes=ETHERTYPES)),
@@ -206,6 +202,5 @@ def hosts(features: DatapathFeatures) -> dict[str, FakeHost]:
 
 def _host(variant: Variant, features: DatapathFeatures) -> FakeHost:
     cloud = Cloud("h1", "h2", "h3", options=variant.options, features=features, extensions=variant.extensions)
-    cloud.silent = {*variant.silent}
     cloud.apply(*OBJECTS, *variant.more)
     return cloud.hosts["h1"]

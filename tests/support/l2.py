@@ -225,7 +225,6 @@ class Cloud:
         }
         for host in self.hosts.values():
             host.switch.features = features or DatapathFeatures()
-        self.silent: set[str] = set()
         self.arrived: set[str] = set()  # ports whose instance has arrived by live migration
 
     def apply(self, *objects: state.Object) -> None:
@@ -255,7 +254,6 @@ class Cloud:
                     id=peer,
                     tunneling_ip=f"192.0.2.{number}",
                     tunnel_types=TUNNEL_TYPES,
-                    l2_population=peer not in self.silent,
                 )
                 for number, peer in enumerate(self.hosts, 1)
                 if peer != name
@@ -270,11 +268,7 @@ class Cloud:
                     migrates_to=targets.get(entry.id, "") if entry.migrating else "",
                 )
                 for entry in ports
-                if (entry.host != name or entry.migrating)
-                and entry.host not in self.silent
-                and not entry.copy
-                and not entry.distributed
-                and entry.active
+                if (entry.host != name or entry.migrating) and not entry.copy and not entry.distributed and entry.active
             },
             waiting={entry.id: entry.id in self.arrived for entry in ports if entry.host == name and not entry.active},
         )

@@ -1,10 +1,14 @@
 """Switching on the fake switch: networks of every type, on one host and across hosts."""
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 from msgspec import structs
 
 from neutrino.agent.l2.desired import L2Options
 from neutrino.dataplane.openflow.api import DatapathFeatures
+from neutrino.model import state
 from neutrino.model.state import AddressPair
 from tests.fakes import packet
 from tests.fakes.openflow import FakePort
@@ -159,14 +163,21 @@ def test_without_l2_population_hosts_learn():
     assert [left.port for left in cloud.on_wire("h2", "p2", packet.reply(first))] == ["vxlan-h1"]
 
 
-def test_a_host_without_l2_population_is_flooded_to_and_learned_from():
+def test_a_host_without_l2_population_gets_nothing_of_networks_on_which_it_has_no_port():
+    """Whatever it reports of itself: h3 shares another network with h1, so there is a tunnel to it."""
     cloud = Cloud("h1", "h2", "h3")
-    cloud.silent = {"h3"}
-    cloud.apply(network("net"), OPEN, *(port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2, 3)))
-    towards = packet.udp(end(1), end(3), 9)
-    assert sorted(left.port for left in cloud.on_wire("h1", "p1", towards)) == ["vxlan-h2", "vxlan-h3"]
-    cloud.send("h3", "p3", packet.reply(towards))
-    assert [left.port for left in cloud.on_wire("h1", "p1", towards)] == ["vxlan-h3"]
+    ports = [port("p1", 1, host="h1", groups=["open"]), port("p2", 2, host="h2", groups=["open"])]
+    shared = [port("p4", 4, "other", host="h1", groups=["open"]), port("p5", 5, "other", host="h3", groups=["open"])]
+    wanted = cloud.state_for("h1", (network("net"), network("other", "vxlan", 8), OPEN, *ports, *shared))
+    reported = msgspec.json.decode(
+        b'{"id":"h3","tunneling_ip":"192.0.2.3","tunnel_types":["vxlan"],"l2_population":false}', type=state.Host
+    )
+    cloud.hosts["h1"].apply(replace(wanted, hosts={**wanted.hosts, "h3": reported}))
+    unknown, broadcast = packet.udp(end(1), end(99), 9), packet.udp(end(1), (packet.BROADCAST, "10.0.0.255"), 9)
+    for each in (unknown, broadcast):
+        assert [left.port for left in cloud.on_wire("h1", "p1", each)] == ["vxlan-h2"]
+    # Nor does it learn MACs from there, to which packets would go then.
+    assert not [flow for flow in cloud.hosts["h1"].switch.read_flows("br-tun", 0, 0) if "learn(" in str(flow)]
 
 
 @pytest.mark.parametrize("net", NETWORKS, ids=name_of)

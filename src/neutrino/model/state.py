@@ -151,7 +151,6 @@ class Host(Object, frozen=True, kw_only=True, omit_defaults=True):
 
     tunneling_ip: fields.IpOrEmpty = ""
     tunnel_types: Annotated[tuple[str, ...], fields.every(fields.is_word)] = ()
-    l2_population: bool = True
 
 
 class Forwarding(Object, frozen=True, kw_only=True, omit_defaults=True):

@@ -133,8 +133,8 @@ def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
 class L2Population:
     """Hosts get forwarding entries for each other's ports instead of flooding.
 
-    The feed derives the entries from the ports and sends them to the hosts that report `l2_population`, so this driver
-    does nothing. It exists because operators have it in `mechanism_drivers`.
+    The feed derives the entries from the ports and sends them to all hosts of their network, so this driver does nothing.
+    It exists because operators have it in `mechanism_drivers`.
     """
 
     name = "l2population"

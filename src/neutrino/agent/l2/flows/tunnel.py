@@ -34,15 +34,11 @@ class Tunnels(L2Extension):
         options, tunnels, patch_int = desired.options, desired.plugged.tunnels, desired.plugged.patch_int
         if not patch_int:
             return
-        hosts = desired.host_state.hosts.items()
-        # Hosts whose ports are not in the forwarding entries.
-        unpopulated = frozenset(name for name, host in hosts if options.l2_population and not host.l2_population)
         yield Unit("bridge", (options, patch_int), _base)
         for port in tunnels:
-            inputs = options, port, patch_int, port.host in unpopulated
-            yield Unit(f"tunnel {port.network_type} {port.host}", inputs, _tunnel)
+            yield Unit(f"tunnel {port.network_type} {port.host}", (options, port), _tunnel)
         for network, entries in desired.tunnel_networks:
-            yield Unit(network_owner(network), (options, network, tunnels, unpopulated, entries, patch_int), _network)
+            yield Unit(network_owner(network), (options, network, tunnels, entries, patch_int), _network)
 
 
 def _base(options: L2Options, patch_int: int) -> Contribution:
@@ -59,13 +55,9 @@ def _base(options: L2Options, patch_int: int) -> Contribution:
     return Contribution({options.tunnel_bridge: flows})
 
 
-def _tunnel(options: L2Options, port: TunnelPort, patch_int: int, learns: bool) -> Contribution:
-    """A tunnel to another host; `learns` where that host's ports are not in the forwarding entries."""
-    match = f"in_port={port.ofport}"
-    flows = [pipeline.TUNNEL_ENTRY.flow(1, match, then=pipeline.FROM_TUNNEL[port.network_type])]
-    if learns:
-        # Its MACs are in no forwarding entry: without learning, every packet to them would be flooded.
-        flows.append(pipeline.LEARN.flow(2, match, _LEARN_SENDER, f"output:{patch_int}"))
+def _tunnel(options: L2Options, port: TunnelPort) -> Contribution:
+    """A tunnel to another host."""
+    flows = [pipeline.TUNNEL_ENTRY.flow(1, f"in_port={port.ofport}", then=pipeline.FROM_TUNNEL[port.network_type])]
     return Contribution({options.tunnel_bridge: flows})
 
 
@@ -73,20 +65,19 @@ def _network(
     options: L2Options,
     network: LocalNetwork,
     tunnel_ports: tuple[TunnelPort, ...],
-    unpopulated: frozenset[str],
     entries: tuple[state.Forwarding, ...],
     patch_int: int,
 ) -> Contribution:
-    """A network's packets from and to other hosts. `unpopulated`: hosts whose ports are not in the forwarding entries."""
+    """A network's packets from and to other hosts."""
     segment, tag = network.key, f"dl_vlan={network.vlan}"
     tunnels = {port.host: port.ofport for port in tunnel_ports if port.network_type == segment.network_type}
     from_tunnel = pipeline.FROM_TUNNEL[segment.network_type]
     onward = pipeline.DVR_NOT_LEARN if options.distributed else pipeline.LEARN
     flows = [from_tunnel.flow(1, f"tun_id={segment.segmentation_id}", push_tag(network.vlan), then=onward)]
     into_tunnel = f"pop_vlan,set_field:{segment.segmentation_id}->tun_id"
-    # Broadcast only reaches hosts that have ports on the network, as far as the server knows; without l2population, all.
-    receivers = {host for entry in entries for host in _hosts(entry)} | unpopulated
-    receivers = receivers if options.l2_population else {*tunnels}
+    # Broadcast only reaches hosts that have ports on the network, as far as the server knows, whatever a host reports of
+    # itself: the entries have all hosts, with l2population or not. If it is off on this host, all.
+    receivers = {host for entry in entries for host in _hosts(entry)} if options.l2_population else {*tunnels}
     outputs = [f"output:{ofport}" for ofport in sorted(tunnels[host] for host in tunnels.keys() & receivers)]
     if outputs:
         flows.append(pipeline.FLOOD.flow(1, tag, into_tunnel, *outputs))

@@ -304,5 +304,4 @@ def _endpoint(name: str, configurations: dict[str, Any]) -> m.Host | None:
         id=name,
         tunneling_ip=address,
         tunnel_types=tuple(each for each in known if isinstance(each, str) and each in TUNNEL_TYPES),
-        l2_population=bool(configurations.get(words.L2_POPULATION, True)),
     )
