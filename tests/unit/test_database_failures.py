@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pymysql
 import pytest
 import sqlalchemy as sa
 
+from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.connection_options import GALERA, connect_args, psycopg_arguments
+from neutrino.server.db.engines import WriterQueue
 from neutrino.server.db.failover import Outage
-from neutrino.server.db.failures import Failure, classify
+from neutrino.server.db.failures import Failure, classify, not_writable
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import assign_ids
 
@@ -45,6 +48,34 @@ def test_a_rolled_back_transaction_of_postgresql_is_a_conflict(state: str) -> No
 @pytest.mark.parametrize("state", [None, "57P01", "57P03", "25006", "08006", "53300"])
 def test_a_postgresql_that_executes_nothing_is_unavailable(state: str | None) -> None:
     assert classify(of_postgres(state)) is Failure.UNAVAILABLE
+
+
+def of_sqlite(code: int) -> sa.exc.DBAPIError:
+    error = sqlite3.OperationalError("text")
+    error.sqlite_errorcode = code
+    return sa.exc.OperationalError("COMMIT", {}, error)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (of_sqlite(sqlite3.SQLITE_FULL), "its disk is full"),
+        (of_sqlite(sqlite3.SQLITE_READONLY_DIRECTORY), "it is read-only"),
+        (of_sqlite(sqlite3.SQLITE_IOERR_FSYNC), "its disk fails"),
+        (of_mysql(1021), "its disk is full"),
+        (of_mysql(1114), "its disk is full"),
+        (of_postgres("53100"), "its disk is full"),
+    ],
+)
+def test_a_database_that_cannot_write_is_not_waited_for(error: sa.exc.DBAPIError, reason: str) -> None:
+    assert classify(error) is Failure.NOT_WRITABLE
+    assert not_writable(error) == reason
+
+
+def test_a_lock_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    queue = WriterQueue(f"{tmp_path}/nowhere/db.lock")
+    with pytest.raises(errors.DatabaseNotWritable, match="No such file"), queue:
+        pass
 
 
 def test_other_errors_are_defects() -> None:

@@ -20,7 +20,7 @@ from neutrino.model.roles import LEAST, parse_roles
 from neutrino.server.config import configuration, database_url
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
-from neutrino.server.errors import DatabaseUnreachable
+from neutrino.server.errors import DatabaseNotWritable, DatabaseUnreachable
 from neutrino.server.feed.change_log import ChangeLog
 from neutrino.server.feed.connections.credentials import Credentials
 
@@ -45,7 +45,7 @@ def database_errors(conf: cfg.ConfigOpts) -> Iterator[None]:
         yield
     except BrokenPipeError:  # of the output
         raise
-    except (sa.exc.SQLAlchemyError, DatabaseUnreachable, OSError) as error:
+    except (sa.exc.SQLAlchemyError, DatabaseUnreachable, DatabaseNotWritable, OSError) as error:
         raise CommandError(preflight.database_problem(database_url(conf), error)) from None
 
 

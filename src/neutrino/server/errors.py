@@ -41,6 +41,8 @@ class HTTPServiceUnavailable(ApiError):
     status = 503; retry_after = 1; template = "The server is busy and did not execute the request: try again."
 class DatabaseUnreachable(HTTPServiceUnavailable):
     template = "The server cannot reach its database and did not execute the request: try again."
+class DatabaseNotWritable(HTTPServiceUnavailable):
+    retry_after = 30; template = "The server's database cannot be written, as {reason}; the request was not executed."
 class DatabaseOutcomeUnknown(ApiError):  # not a kind of the above: the request may have been executed
     status = 503
     template = (

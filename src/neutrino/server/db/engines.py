@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from neutrino import private
+from neutrino.server import errors
 from neutrino.server.db import batch, compiled
 from neutrino.server.db.connection_options import connect_args, limit_psycopg, prepare_mysql
 from neutrino.server.db.failover import Outage, ReadConnection
@@ -38,6 +39,9 @@ class WriterQueue:
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 self._pid = os.getpid()
             fcntl.flock(self._file, fcntl.LOCK_EX)
+        except OSError as error:  # full, read-only or failing, as the disk of the database
+            self._threads.release()
+            raise errors.DatabaseNotWritable(reason=f"its lock file cannot be used: {error.strerror}") from error
         except BaseException:
             self._threads.release()
             raise

@@ -30,8 +30,10 @@ FORGET_SECONDS: Final = 5.0  # without a failure: the next one begins another ou
 class Outage:
     """The time since the database began to fail. Thread-safe."""
 
-    def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic, name: str = "") -> None:
         self._limit = limit
+        self._name = name  # of the database
+        self._refused = float("-inf")
         self._clock = clock
         self._lock = threading.Lock()
         self._began: float | None = None
@@ -49,6 +51,13 @@ class Outage:
         UNREACHABLE.inc()
         if not quiet:
             LOG.error("the database is unavailable: %s", cause)
+
+    def not_writable(self, cause: object) -> None:
+        """A statement could not be written to disk; logged once a second."""
+        now = self._clock()
+        if now - self._refused >= 1.0:
+            self._refused = now
+            LOG.error("the database %s cannot be written: %s", self._name, cause)
 
     def succeeded(self) -> None:
         """A connection was made, or a statement executed."""

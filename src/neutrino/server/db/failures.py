@@ -4,10 +4,12 @@
   the write is repeated at once.
 - `UNAVAILABLE`: this node executes nothing (lost, shutting down, read-only, not in the primary component): another
   connection is tried until the failover is over.
+- `NOT_WRITABLE`: the disk of the database is full, read-only or fails, which another attempt does not change: 503.
 - `TOO_LARGE`: a value does not fit its column: 400.
 - `OTHER`: a defect of this server: 500.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ import sqlalchemy as sa
 class Failure(Enum):
     CONFLICT = "conflict"
     UNAVAILABLE = "unavailable"
+    NOT_WRITABLE = "not writable"
     TOO_LARGE = "too large"
     OTHER = "other"
 
@@ -52,6 +55,20 @@ MYSQL_UNAVAILABLE: Final = frozenset(
         4031,  # disconnected for inactivity
     }
 )
+FULL: Final = "its disk is full"
+READ_ONLY: Final = "it is read-only"
+FAILING: Final = "its disk fails"
+NOT_WRITABLE: Final[
+    Mapping[int | str, str]
+] = {  # reasons, by error number of MySQL, SQLSTATE of PostgreSQL, and result code of SQLite
+    1021: FULL,
+    1114: FULL,  # the table space
+    "53100": FULL,
+    "58030": FAILING,
+    "sqlite 13": FULL,
+    "sqlite 8": READ_ONLY,
+    "sqlite 10": FAILING,
+}
 POSTGRES_CONFLICTS: Final = frozenset({"40001", "40P01", "55P03"})  # serialization, deadlock, lock not available
 # Read-only: a standby, or a primary that was demoted. Classes: 08 connection, 53 resources, 57P shutdown and start-up.
 POSTGRES_UNAVAILABLE: Final = frozenset({"25006", "57P01", "57P02", "57P03", "57P04", "57P05"})
@@ -62,6 +79,8 @@ def classify(error: sa.exc.DBAPIError) -> Failure:
         return Failure.TOO_LARGE
     if isinstance(error, sa.exc.IntegrityError):
         return Failure.OTHER  # `retrying` repeats these by their class
+    if not_writable(error) is not None:
+        return Failure.NOT_WRITABLE
     number, state = mysql_number(error), getattr(error.orig, "sqlstate", None)
     # By number first: PyMySQL's errors have an SQLSTATE too, but it is HY000 for all of these except deadlocks.
     if number is not None:
@@ -74,6 +93,14 @@ def classify(error: sa.exc.DBAPIError) -> Failure:
     if "database is locked" in str(error.orig) or "database table is locked" in str(error.orig):
         return Failure.CONFLICT
     return Failure.UNAVAILABLE if error.connection_invalidated else Failure.OTHER
+
+
+def not_writable(error: sa.exc.DBAPIError) -> str | None:
+    """Why the database cannot be written; None if that is not the error."""
+    code = getattr(error.orig, "sqlite_errorcode", None)  # with details in the upper bits
+    if code is not None:
+        return NOT_WRITABLE.get(f"sqlite {code & 0xFF}")
+    return NOT_WRITABLE.get(mysql_number(error) or getattr(error.orig, "sqlstate", None) or "")
 
 
 def _postgres(error: sa.exc.DBAPIError, state: Any) -> Failure:

@@ -26,7 +26,7 @@ from neutrino.server.db.commit_notifier import CommitNotifier
 from neutrino.server.db.connection_options import connect_args
 from neutrino.server.db.engines import WriterQueue, server_engines, sqlite_engines
 from neutrino.server.db.failover import Outage, discard
-from neutrino.server.db.failures import Failure, classify
+from neutrino.server.db.failures import Failure, classify, not_writable
 from neutrino.server.db.read_ahead import Captured, Key, Read, ReadAhead
 from neutrino.server.db.transaction import Stale as Stale
 from neutrino.server.db.transaction import Transaction, fenced
@@ -52,7 +52,7 @@ class Database:
         sync_wait: int | None = None,
     ) -> None:
         self.url = make_url(url)
-        self._outage = Outage(failover_seconds)
+        self._outage = Outage(failover_seconds, name=self.url.database or "")
         self._migrations: Engine | None = None
         self.notifies = True  # whether a commit wakes the feed (PostgreSQL)
         self.dialect = self.url.get_backend_name()
@@ -356,10 +356,13 @@ def _roll_back(connection: Connection, error: BaseException) -> None:
 
 
 def _raise_api_error(error: sa.exc.DBAPIError, outage: Outage) -> None:
-    """Turn errors that are not defects of this server into API errors: database unreachable, value too large."""
+    """Turn errors that are not defects of this server into API errors: database unreachable or full, value too large."""
     failure = classify(error)
     if failure is Failure.TOO_LARGE:
         raise errors.InvalidInput("A value in the request is larger than the database can hold.") from error
+    if failure is Failure.NOT_WRITABLE:
+        outage.not_writable(error.orig)
+        raise errors.DatabaseNotWritable(reason=not_writable(error)) from error
     if failure is Failure.UNAVAILABLE:
         outage.failed(error.orig)
         raise errors.DatabaseUnreachable() from error

@@ -1,5 +1,6 @@
 """Reads the state of the whole service: a fixed number of queries, whatever the number of hosts and objects."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,15 @@ _NAMED: Mapping[str, sa.Select[Any]] = {
 
 
 @dataclass(frozen=True)
+class Disk:
+    """The file system of a SQLite database."""
+
+    path: str
+    free: int  # bytes that this process may write
+    read_only: bool
+
+
+@dataclass(frozen=True)
 class Facts:
     """What the database holds about the service, at one moment."""
 
@@ -108,6 +118,7 @@ class Facts:
     ha_routers: Mapping[int, int]  # number of active instances → number of HA routers
     floatingips: Mapping[str, int]
     named: Mapping[str, Sequence[Mapping[str, Any]]]  # objects with a problem, at most NAMED of each kind
+    disk: Disk | None = None  # of SQLite
 
 
 def read(db: Database, now: float) -> Facts:
@@ -141,7 +152,17 @@ def read(db: Database, now: float) -> Facts:
                 name: [dict(row) for row in connection.execute(query, parameters).mappings()]
                 for name, query in _NAMED.items()
             },
+            disk=_disk(db.url.database) if db.dialect == "sqlite" else None,
         )
+
+
+def _disk(path: str | None) -> Disk | None:
+    try:
+        found = os.statvfs(path or "")
+    except OSError:  # in memory
+        return None
+    blocks = found.f_bavail if os.geteuid() else found.f_bfree
+    return Disk(str(path), blocks * found.f_frsize, bool(found.f_flag & os.ST_RDONLY))
 
 
 def _counts(connection: Connection, query: sa.Select[Any]) -> dict[str, int]:

@@ -9,10 +9,12 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from neutrino.model import agents as words
-from neutrino.server.status.facts import BINDING_FAILED, NAMED, Facts, dataplane
+from neutrino.server.status.facts import BINDING_FAILED, NAMED, Disk, Facts, dataplane
 from neutrino.server.status.processes import FEED, SILENT_AFTER
 
 LAG: Final = 100  # positions: a host that is busy with many changes is a few behind, and catches up in a second
+FULL_DISK: Final = 2**20  # bytes: SQLite may have a little room in its log, and soon has not
+LOW_DISK: Final = 100 * 2**20
 SLOW_DATABASE: Final = 0.1  # seconds of a round trip: a port create needs about ten of them
 Row = Mapping[str, Any]
 
@@ -46,6 +48,7 @@ def find(facts: Facts, down_time: float, schema: str) -> list[Problem]:
     """All problems, the errors first. `schema`: the version that this release needs."""
     found = [
         *_of_database(facts, schema),
+        *_of_disk(facts.disk),
         *_of_processes(facts),
         *(problem for agent in facts.agents for problem in of_agent(agent, facts.now, down_time)),
         *_of_tunnel_addresses(facts, down_time),
@@ -76,6 +79,23 @@ def _of_database(facts: Facts, schema: str) -> Iterator[Problem]:
             "Every request takes several round trips, so the API is slow.",
             "Move the server close to its database, or reduce the database's load.",
         )
+
+
+def _of_disk(disk: Disk | None) -> Iterator[Problem]:
+    if disk is None or (disk.free >= LOW_DISK and not disk.read_only):
+        return
+    is_full = disk.free < FULL_DISK or disk.read_only
+    state = "is read-only" if disk.read_only else f"has {disk.free / 2**20:.1f} MiB left"
+    yield Problem(
+        "error" if is_full else "warning",
+        "database",
+        "",
+        f"the disk of {disk.path} {state}",
+        "Requests that change something are answered with 503."
+        if is_full
+        else "Once it is full, nothing can be changed.",
+        "Make room on this disk, or move the database to another one.",
+    )
 
 
 def _of_processes(facts: Facts) -> Iterator[Problem]:

@@ -26,7 +26,7 @@ from neutrino.server import errors
 SHARE: Final = 100  # reports of one host in one write
 HOSTS_PER_BATCH: Final = 500
 # Not the fault of one report: no report of the batch is acknowledged, and all its hosts reconnect and repeat theirs.
-UNREACHABLE = (errors.DatabaseUnreachable, sa.exc.OperationalError, sa.exc.InterfaceError)
+UNREACHABLE = (errors.DatabaseUnreachable, errors.DatabaseNotWritable, sa.exc.OperationalError, sa.exc.InterfaceError)
 HostReports = tuple[str, Sequence[HostReport]]  # host, its reports
 # For each host the answers to its reports: the reason of a refusal, or an empty text. Of a host whose time is up, to fewer
 # than all of them, and to at least one.
