@@ -20,8 +20,11 @@ C = Candidate
         pytest.param([C("a", admin_state_up=False)], 1, [], [], [], id="not one that is down"),
         pytest.param([C("a"), C("b")], 1, [], ["a"], [], id="has enough"),
         pytest.param([C("a"), C("b")], 2, [], ["a"], ["b"], id="never one twice"),
-        pytest.param([C("a", alive=False), C("b")], 1, [], ["a"], ["b"], id="a dead one does not count"),
-        pytest.param([C("a", admin_state_up=False), C("b")], 1, [], ["a"], ["b"], id="one that is down neither"),
+        pytest.param([C("a", alive=False), C("b")], 1, [], ["a"], [], id="a dead one counts until it is moved"),
+        pytest.param([C("a", admin_state_up=False), C("b")], 1, [], ["a"], ["b"], id="one that is down does not"),
+        pytest.param(
+            [C("a", admin_state_up=False, left_if_disabled=False), C("b")], 1, [], ["a"], [], id="unless objects stay"
+        ),
         pytest.param([C("a", "z1"), C("b", "z2", 9)], 1, ["z2"], [], ["b"], id="hinted zone before load"),
         pytest.param([C("a", "z1"), C("b")], 1, ["z2"], [], [], id="no agent in the hinted zone"),
         pytest.param(
@@ -40,11 +43,11 @@ C = Candidate
         ),
         pytest.param(
             [C("a", "z1", alive=False), C("b", "z1"), C("c", "z2", 9)],
-            1,
+            2,
             [],
             ["a"],
-            ["b"],
-            id="a dead one holds no zone",
+            ["c"],
+            id="a dead one holds its zone",
         ),
         pytest.param(
             [C("a", "z1", 1), C("b", "z1"), C("c", "z1", 2)], 2, ["z1"], [], ["b", "a"], id="one zone, by load"

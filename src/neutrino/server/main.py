@@ -171,7 +171,7 @@ def begin(server: Server) -> None:
     server.db.release()  # this thread serves no requests: those that do get its connection
     server.db.warm(config.api_threads(conf))
     # Random, because every worker sweeps: all at once would compete for the same rows.
-    interval = conf.agent_down_time * (0.4 + 0.2 * random.random())
+    interval = conf.agent_down_time * (0.3 + 0.2 * random.random())
     tasks = {"rows of ended processes": ProcessSweep(server.db).sweep}
     schedulers = _schedulers(server.scheduler, server.service_plugins)
     sweeper = Sweeper(schedulers, server.registry, interval, server.stop, tasks)

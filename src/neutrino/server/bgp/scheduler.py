@@ -72,9 +72,9 @@ class BgpScheduler(AgentScheduler):
     def auto_schedule(self, host: str) -> int:
         if not self.options.automatic:
             return 0
-        without = sa.select(_s.id).where(SPEAKER_PLACEMENTS.serving == 0).order_by(_s.id)
+        without = sa.select(_s.id).where(SPEAKER_PLACEMENTS.placed == 0).order_by(_s.id)
         with self.db.read() as connection:
-            speakers = list(connection.execute(without, {"cutoff": self.registry.cutoff()}).scalars())
+            speakers = list(connection.execute(without).scalars())
             agents = self.candidates(connection).candidates
         if not any(agent.host == host and agent.serves and agent.load == 0 for agent in agents):
             return 0

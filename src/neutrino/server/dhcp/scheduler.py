@@ -3,7 +3,7 @@
 A placement row and the DHCP port of the agent's host are written in one transaction (`dhcp/ports.py`), those of a new
 network in that of its first subnet with DHCP. What was read before is checked again by the statement that writes: a
 network gets an agent only while it has too few. On SQLite that is exact; on the other databases two servers that place one
-network at the same time may give it one agent more than configured, which serves like the others and does no harm.
+network at the same time may give it one agent more than configured, which the next sweep removes.
 
 A subnet may change while its network is being placed, and neither transaction sees the other. Therefore both reconcile
 the ports once more after their commit (`settle`): the later one sees everything.
@@ -40,7 +40,7 @@ from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite
 from neutrino.server.ml2.views import reading_subnets_of
-from neutrino.server.scheduling.placements import NETWORKS, Agents, lacking
+from neutrino.server.scheduling.placements import NETWORKS, Agents, kept_of_surplus, lacking
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
@@ -149,6 +149,8 @@ class DhcpScheduler(AgentScheduler):
             joining, leaving = list(change.join), sorted(agents.hosted.intersection(change.leave))
             if joining:
                 self._read_hints(connection, object_id)  # the network has to exist
+            if change.trim:
+                leaving = self._surplus(connection, object_id, agents)
             if fill:
                 joining, leaving, steps = self._fill(connection, object_id, agents, leaving, force=change.force)
             else:
@@ -156,6 +158,8 @@ class DhcpScheduler(AgentScheduler):
         if not (joining or leaving or steps):
             return None
         with self.ports.operations.write([], steps) as tx:
+            if change.trim:
+                _require_agents(tx, object_id, agents.hosted)
             gone = sa.delete(t.network_dhcp_agents).where(_b.network_id == object_id, _b.agent_id.in_(leaving))
             if leaving and not tx.execute(gone).rowcount:  # another server moved it: look again
                 raise Stale
@@ -178,7 +182,8 @@ class DhcpScheduler(AgentScheduler):
             hints = self._read_hints(connection, network_id)
             agents = self.candidates(connection, network_id)
         joining, steps = self._choose(connection, network_id, agents, hints, leaving, segments)
-        lacking = segments.lacking(agents.candidates, wanted, agents.hosted)
+        staying = [c for c in agents.candidates if c.id not in leaving]
+        lacking = segments.lacking(staying, wanted, agents.hosted)
         if lacking > len(joining) and not force and len(leaving) > len(joining):
             leaving = leaving[: len(joining)]  # the others keep it: there is no replacement for them
             steps = self.ports.steps(connection, network_id, joining, leaving)
@@ -252,23 +257,42 @@ class DhcpScheduler(AgentScheduler):
         )
 
     def _join(self, tx: Transaction, network_id: str, agent_ids: Sequence[str], *, if_lacking: bool) -> None:
-        """Place a network on agents; with `if_lacking` on the condition that it has still too few."""
+        """Place a network on agents: by request, or with `if_lacking` on the condition that it has still too few."""
         rows = [{"network_id": network_id, "agent_id": agent_id} for agent_id in agent_ids]
         if not if_lacking:
-            tx.insert(t.network_dhcp_agents, rows)
+            tx.insert(t.network_dhcp_agents, [{**row, "requested": True} for row in rows])
         for row in rows if if_lacking else ():
-            tx.change(self._insert_if_lacking, {**row, "cutoff": self.registry.cutoff()})
+            tx.change(self._insert_if_lacking, row)
         if rows:
             tx.record("network", network_id)
             self.loads.placed(agent_ids)
 
     @cached_property
     def _insert_if_lacking(self) -> sa.Insert:
-        row = sa.select(_n.id, sa.bindparam("agent_id", type_=sa.String)).where(
-            _n.id == sa.bindparam("network_id"), NETWORKS.serving < self._wanted
+        row = sa.select(_n.id, sa.bindparam("agent_id", type_=sa.String), sa.false()).where(
+            _n.id == sa.bindparam("network_id"), NETWORKS.placed < self._wanted
         )
-        insert = sa.insert(t.network_dhcp_agents).from_select(["network_id", "agent_id"], row)
+        insert = sa.insert(t.network_dhcp_agents).from_select(["network_id", "agent_id", "requested"], row)
         return insert.execution_options(preserve_rowcount=True)  # PostgreSQL's driver drops the row count otherwise
+
+    # --- surplus --------------------------------------------------------------------------------------------------
+
+    def with_surplus(self, connection: Connection) -> Sequence[str]:
+        automatic = NETWORKS.serving_if(sa.not_(_b.requested))
+        statement = sa.select(_n.id).where(automatic > self._wanted).order_by(_n.id)
+        return connection.execute(statement, {"cutoff": self.registry.cutoff()}).scalars().all()
+
+    def _surplus(self, connection: Connection, network_id: str, agents: Agents) -> list[str]:
+        """The live agents that a network has beyond those wanted, for each segment, besides those by request."""
+        by_server = sa.select(_b.agent_id).where(_b.network_id == network_id, sa.not_(_b.requested))
+        automatic = set(connection.execute(by_server).scalars())
+        placed = [c for c in agents.candidates if c.id in automatic]
+        segments = read_segment_hosts(connection, network_id, [c.host for c in placed])
+        surplus: set[str] = set()
+        for group in segments.groups([c for c in placed if c.id not in segments.unknown(placed)]):
+            kept = kept_of_surplus(group, self.options.agents_per_object, network_id)
+            surplus |= {c.id for c in group if c.serves and kept is not None and c.id not in kept}
+        return sorted(surplus)
 
     # --- by the operator ------------------------------------------------------------------------------------------
 
@@ -350,14 +374,14 @@ class DhcpScheduler(AgentScheduler):
         has = sa.exists().where(_b.network_id == _n.id, _b.agent_id == agent_id)
         statement = (
             sa.select(_n.id, _n.revision_number, _n.availability_zone_hints)
-            .where(_n.id > after, _HAS_DHCP, for_zone, ~has, NETWORKS.serving < self._wanted)
+            .where(_n.id > after, _HAS_DHCP, for_zone, ~has, NETWORKS.placed < self._wanted)
             .order_by(_n.id)
             .limit(BATCH)
         )
         with self.db.read() as connection:
             if not exists(connection, _a.id == agent_id):
                 return 0, None  # deleted meanwhile
-            rows = connection.execute(statement, {"cutoff": self.registry.cutoff()}).all()
+            rows = connection.execute(statement).all()
             # LIKE ignores case on some databases; zones are case-sensitive.
             fitting = [row for row in rows if zone in (msgspec.json.decode(row.availability_zone_hints) or [zone])]
             fitting = [row for row in fitting if self._lacks_agent_on(connection, row.id, agent_id)]
@@ -373,6 +397,17 @@ class DhcpScheduler(AgentScheduler):
                 if steps:
                     self.settle(row.id)
         return len(taken), rows[-1].id if len(rows) == BATCH else None
+
+
+def _require_agents(tx: Transaction, network_id: str, expected: Collection[str]) -> None:
+    """Check that the network is on these agents alone, until the commit.
+
+    Two servers that each take it from another agent would leave it without any.
+    """
+    found = tx.execute(sa.select(_b.agent_id).where(_b.network_id == network_id).with_for_update()).scalars()
+    if set(found) != set(expected):
+        raise Stale
+    tx.exclude_other_nodes(_n.name, [network_id])
 
 
 def _log_agents(network_id: str, agent_ids: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ its last report is not older than `down_time`. A heartbeat, a report without cha
 in the change log, or every host would be notified of every heartbeat.
 """
 
+import calendar
 import ipaddress
 import logging
 import time
@@ -28,18 +29,25 @@ from neutrino.server.db.transaction import Transaction
 LOG = logging.getLogger(__name__)
 Row = Object | sa.RowMapping
 MAX_LOAD = 2**31 - 1  # of the database's integers
+_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 _c = t.agents.c
 _decode = msgspec.json.decode
 _KNOWN = sa.select(t.agents).where(_c.host.in_(sa.bindparam("hosts", expanding=True)))
 _LIVE = sa.select(_c.host, _c.configurations).where(
     _c.agent_type == words.OVS, _c.heartbeat_timestamp >= sa.bindparam("cutoff")
 )
+_HEARTBEATS = sa.select(_c.heartbeat_timestamp).where(_c.agent_type == sa.bindparam("type"))
 _ON_HOST = kept(sa.select(t.agents).where(_c.host == sa.bindparam("on_host")))
 
 
 def timestamp(at: float) -> str:
     """A time as the database stores it. Timestamps compare like their texts."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+    return time.strftime(_FORMAT, time.gmtime(at))
+
+
+def seconds(text: str) -> float:
+    """The reverse of `timestamp`."""
+    return calendar.timegm(time.strptime(text, _FORMAT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,11 @@ class Registry:
     def reading_agents_on(self, host: str) -> Read:
         """What `agents_on` will read."""
         return Read(_ON_HOST, {"on_host": host})
+
+    def heartbeats(self, agent_type: str) -> list[str]:
+        """The time of the last report of each agent of the type."""
+        with self.db.read() as connection:
+            return list(connection.execute(_HEARTBEATS, {"type": agent_type}).scalars())
 
     def has_live(self, connection: Connection, host: str, agent_type: str) -> bool:
         """Whether the host has an agent of the type that is alive."""

@@ -6,12 +6,16 @@ scheduling and failover is shared.
 The choice is pure. Agents that are alive, enabled and do not serve the object yet are candidates; with availability zone
 hints only those of the hinted zones. Zones with the fewest agents of the object come first, then the least loaded agent,
 then the smallest id: so the agents of one object are spread over zones, and the same input always gives the same choice.
+
+An object counts as placed on a dead agent until the sweep moves it. Otherwise the first agents that are back after an
+outage of the server would get all objects, in addition to the agents that come back later.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -28,8 +32,6 @@ from neutrino.server.scheduling.loads import Loads
 BATCH = 500  # ids in one statement
 _a = t.agents.c
 CUTOFF = sa.bindparam("cutoff", type_=sa.String)
-# Agents that serve: with a recent report, and enabled.
-SERVING = sa.and_(_a.admin_state_up, _a.heartbeat_timestamp >= CUTOFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,16 @@ class Candidate:
     admin_state_up: bool = True
     host: str = ""
     configurations: Mapping[str, Any] = field(default_factory=dict)  # of its last report
+    left_if_disabled: bool = True  # whether its objects leave it when the operator disables it
 
     @property
     def serves(self) -> bool:
         return self.alive and self.admin_state_up
+
+    @property
+    def counts(self) -> bool:
+        """Whether objects on it count as placed."""
+        return self.admin_state_up or not self.left_if_disabled
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +66,14 @@ class Agents:
 
 
 def lacking(candidates: Iterable[Candidate], wanted: int, hosted: Collection[str]) -> int:
-    """How many agents an object lacks. Dead and disabled agents do not count as agents that it has."""
-    return max(wanted - sum(c.serves and c.id in hosted for c in candidates), 0)
+    """How many agents an object lacks. Dead agents count as agents that it has, until it is moved."""
+    return max(wanted - sum(c.counts and c.id in hosted for c in candidates), 0)
 
 
 def choose(candidates: Sequence[Candidate], wanted: int, hints: Sequence[str], hosted: Collection[str]) -> list[str]:
     """The agents to add to those that have the object (`hosted`) so that `wanted` serve it, or as many as possible."""
     free = [c for c in candidates if c.serves and c.id not in hosted and (not hints or c.zone in hints)]
-    in_zone = Counter(c.zone for c in candidates if c.serves and c.id in hosted)
+    in_zone = Counter(c.zone for c in candidates if c.counts and c.id in hosted)
     chosen: list[str] = []
     for _ in range(min(lacking(candidates, wanted, hosted), len(free))):
         best = min(free, key=lambda c: (in_zone[c.zone], c.load, c.id))
@@ -73,6 +81,19 @@ def choose(candidates: Sequence[Candidate], wanted: int, hints: Sequence[str], h
         in_zone[best.zone] += 1
         chosen.append(best.id)
     return chosen
+
+
+def kept_of_surplus(placed: Iterable[Candidate], wanted: int, object_id: str) -> set[str] | None:
+    """The agents that keep an object which was placed on more than wanted; None without surplus.
+
+    Dead ones are no surplus: the sweep moves objects away from them. In an order that is another one for each object, so
+    that the same agents are not left with all of them, and the same for all servers.
+    """
+    serving = [c for c in placed if c.serves]
+    if len(serving) <= wanted:
+        return None
+    ranks = {c.id: sha256(f"{object_id} {c.id}".encode()).digest() for c in serving}
+    return set(choose([replace(c, load=int.from_bytes(ranks[c.id])) for c in serving], wanted, (), ()))
 
 
 # --- the rows ---------------------------------------------------------------------------------------------------------
@@ -141,6 +162,7 @@ class PlacementTable:
                 bool(row.admin_state_up),
                 row.host,
                 msgspec.json.decode(row.configurations) if self.reads_configurations else {},
+                self.leaves_disabled,
             )
             for row in rows
         ]
@@ -155,10 +177,22 @@ class PlacementTable:
         return Read(self._agents_counted if counted else self._agents, {"object": object_id})
 
     @cached_property
+    def placed(self) -> sa.ScalarSelect[int]:
+        """On how many agents an object counts as placed (`Candidate.counts`), for statements on the objects' table."""
+        return self._counted(_a.admin_state_up if self.leaves_disabled else sa.true())
+
+    @cached_property
     def serving(self) -> sa.ScalarSelect[int]:
-        """How many serving agents an object has, for statements on the table of the objects with a `cutoff`."""
-        serving = sa.select(sa.func.count()).select_from(self.table.join(t.agents))
-        return serving.where(self.object_id == self.objects.c.id, SERVING).correlate(self.objects).scalar_subquery()
+        """On how many live and enabled agents an object is placed, for statements with a `cutoff`."""
+        return self.serving_if(sa.true())
+
+    def serving_if(self, condition: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+        """The same, of the placements with a condition."""
+        return self._counted(_a.admin_state_up, _a.heartbeat_timestamp >= CUTOFF, condition)
+
+    def _counted(self, *conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+        placed = sa.select(sa.func.count()).select_from(self.table.join(t.agents))
+        return placed.where(self.object_id == self.objects.c.id, *conditions).correlate(self.objects).scalar_subquery()
 
     @cached_property
     def _lost(self) -> sa.Select[str, str, bool]:

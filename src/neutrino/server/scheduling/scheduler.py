@@ -5,7 +5,8 @@
     an agent is disabled or deleted        its objects move to others at once (`agent_disabled`, `release`)
 
 An object leaves its agent only when another one takes it, in the same transaction. Without another agent it stays, and
-the agent finds it when it is back; only an agent that is being deleted loses its objects in any case.
+the agent finds it when it is back; only an agent that is being deleted loses its objects in any case. Until it is moved, an
+object counts as placed on its agent, also while that is dead.
 
 A subclass implements the move of one object (`place`) and the choice of objects for a new agent (`auto_schedule`).
 """
@@ -26,6 +27,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.scheduling.loads import Loads
 from neutrino.server.scheduling.placements import Agents, PlacementTable
+from neutrino.server.scheduling.report_gaps import ReportGap
 
 LOG = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class PlacementChange:
     fill: bool = False  # also add the agents that it lacks; then it leaves only as many as are replaced
     force: bool = False  # with `fill`: it leaves the agents also without replacement
     rebind: bool = False  # retry ports whose binding has failed
+    trim: bool = False  # leave the agents that it has beyond those it should have
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,19 @@ class AgentScheduler(ABC):
             )
         return moves
 
+    def remove_surplus(self) -> list[Move]:
+        """Take objects from agents that they have beyond those they should have, as after a race of two servers."""
+        if not self.options.automatic:
+            return []
+        with self.db.read() as connection:
+            found = self.with_surplus(connection)
+        moves = [self._try_place(key, PlacementChange(trim=True)) for key in found]
+        return [move for move in moves if move is not None and move.from_agents]
+
+    def with_surplus(self, connection: Connection) -> Sequence[str]:
+        """The objects that have more live agents than they should have."""
+        return ()
+
     @property
     def _moves_automatically(self) -> bool:
         return self.options.failover and self.options.automatic
@@ -160,13 +176,13 @@ class AgentScheduler(ABC):
 class Sweeper:
     """A thread of the server that periodically moves objects away from dead agents.
 
-    No agent can report to a server that is down. So after its start, and after its clock has jumped (a suspended machine, a
-    corrected clock), the sweeper gives every agent the time to report before it judges any.
+    No agent can report to a server that is down. So after its start, after its clock has jumped (a suspended machine, a
+    corrected clock), and after no agent of a type was alive, the sweeper gives the agents time to report (`ReportGap`).
     """
 
     schedulers: Sequence[AgentScheduler]
     registry: Registry
-    interval: float
+    interval: float  # at most half of the down time: see `report_gaps`
     stop: threading.Event
     tasks: Mapping[str, Callable[[], object]] = field(
         default_factory=dict
@@ -174,7 +190,8 @@ class Sweeper:
 
     def __post_init__(self) -> None:
         self._last = self.registry.clock()
-        self._judges_from = self._last + self.registry.down_time
+        types = {scheduler.placements.agent_type for scheduler in self.schedulers}
+        self._gaps = {agent_type: ReportGap(self.registry.down_time, self._last) for agent_type in types}
 
     def run(self) -> None:
         """Sweep until the event is set."""
@@ -187,28 +204,40 @@ class Sweeper:
                     LOG.exception("%s could not be removed; next try in %s s", name, self.interval)
 
     def sweep(self) -> None:
-        if not self._may_judge():
-            return
+        self._check_clock()
         for scheduler in self.schedulers:
             placements = scheduler.placements
             try:
-                for move in scheduler.reschedule_dead():
-                    LOG.warning(
-                        "%s %s moved from %ss %s, which are dead or disabled, to %s",
-                        *(placements.kind, move.object_id, placements.agent_type, ", ".join(move.from_agents)),
-                        ", ".join(move.to_agents) or "the agents that it also has",
-                    )
+                if self._may_judge(placements.agent_type):
+                    self._sweep(scheduler)
             except Exception:  # a sweep that fails, as without a database, must not end the thread
                 LOG.exception(
                     "%ss could not be moved away from dead agents; next try in %s s", placements.kind, self.interval
                 )
 
-    def _may_judge(self) -> bool:
+    def _sweep(self, scheduler: AgentScheduler) -> None:
+        kind, agent_type = scheduler.placements.kind, scheduler.placements.agent_type
+        for move in scheduler.reschedule_dead():
+            LOG.warning(
+                "%s %s moved from %ss %s, which are dead or disabled, to %s",
+                *(kind, move.object_id, agent_type, ", ".join(move.from_agents)),
+                ", ".join(move.to_agents) or "the agents that it also has",
+            )
+        for move in scheduler.remove_surplus():
+            LOG.warning(
+                "%s %s was on more %ss than configured: removed from %s",
+                *(kind, move.object_id, agent_type, ", ".join(move.from_agents)),
+            )
+
+    def _may_judge(self, agent_type: str) -> bool:
+        return self._gaps[agent_type].is_over(self.registry.clock(), self.registry.heartbeats(agent_type))
+
+    def _check_clock(self) -> None:
         now, last = self.registry.clock(), self._last
         self._last = now
         if not last <= now <= last + self.interval + self.registry.down_time:
             LOG.warning(
                 "The clock jumped from %.0f to %.0f: agents get time to report before any counts as dead", last, now
             )
-            self._judges_from = now + self.registry.down_time
-        return now >= self._judges_from
+            for gap in self._gaps.values():
+                gap.end = now

@@ -92,6 +92,7 @@ network_dhcp_agents = table(
     "network_dhcp_agents",
     owner("network_id", "networks"),
     reference("agent_id", "agents", cascade=True, primary_key=True),
+    flags("requested", default=False),  # by the operator, however many agents the network has
 )
 
 address_scopes = object_table("address_scopes", integers("ip_version"))

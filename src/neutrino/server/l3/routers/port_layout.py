@@ -105,13 +105,17 @@ def central_host(agents: Sequence[RouterAgent], current: str = "") -> str:
     return current if current in hosts else (hosts[0] if hosts else "")
 
 
+def central_port_host(router: Mapping[str, Any], ports: Sequence[RouterPort]) -> str:
+    """The host on which the ports that are on one host are now."""
+    return next((port.host for port in ports if port.type == GATEWAY or not router["distributed"]), "")
+
+
 def interface_target(router: Mapping[str, Any], agents: Sequence[RouterAgent], current: str = "") -> PortTarget:
     return PortTarget(interface_owner(router), EVERY_HOST if router["distributed"] else central_host(agents, current))
 
 
 def plan_ports(router: Mapping[str, Any], ports: Sequence[RouterPort], agents: Sequence[RouterAgent]) -> PortPlan:
-    current = next((port.host for port in ports if port.type == GATEWAY or not router["distributed"]), "")
-    central = central_host(agents, current)
+    central = central_host(agents, central_port_host(router, ports))
     interfaces = [port for port in ports if port.is_interface]
     snat_ports = [port for port in ports if port.type == SNAT]
     routed = {subnet_id for port in interfaces for subnet_id in port.subnet_ids}

@@ -65,7 +65,8 @@ def choose_agents(
         fitting = [replace(agent, load=random.randrange(1 << 30)) for agent in fitting]
     wanted = 1
     if router["ha"]:
-        wanted = sum(agent.serves for agent in fitting) if max_agents == ALL_AGENTS else max_agents
+        all_of_them = sum(agent.serves or agent.id in hosted for agent in fitting)
+        wanted = all_of_them if max_agents == ALL_AGENTS else max_agents
     by_id = {agent.id: agent for agent in fitting}
     return [by_id[key] for key in choose(fitting, wanted, hints, hosted)]
 

@@ -24,7 +24,14 @@ from neutrino.server.db.session import retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import Report, check_agent
 from neutrino.server.l3.routers import view as router_view
-from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
+from neutrino.server.l3.routers.port_layout import (
+    ACTIVE,
+    STANDBY,
+    RouterAgent,
+    RouterPort,
+    central_host,
+    central_port_host,
+)
 from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports, reading_agents, reading_ports
 from neutrino.server.l3.scheduling import candidates as l3
 from neutrino.server.l3.scheduling.candidates import DOWN, fits, mode, needs_agent
@@ -139,10 +146,11 @@ class L3Scheduler(AgentScheduler):
             before = read_agents(connection, object_id)
             # Agents, ports and revision are read together, and the write is conditional on the revision: the plan of
             # ports is never written for other agents than it was made for.
-            staying = tuple(agent for agent in before if agent.agent_id not in change.leave)
+            leave = self._surplus(connection, router, ports, before) if change.trim else change.leave
+            staying = tuple(agent for agent in before if agent.agent_id not in leave)
             joining = [a for a in self.candidates(connection).candidates if a.id in change.join] if change.join else []
             agents = (*staying, *(RouterAgent(agent.id, agent.host) for agent in joining))
-            writes = _leave(object_id, {a.agent_id for a in before}.intersection(change.leave))
+            writes = _leave(object_id, {a.agent_id for a in before}.intersection(leave))
             writes += self._join(object_id, joining)
             if change.fill and needs_agent(router, has_interface=any(port.is_interface for port in ports)):
                 added = self._add_lacking(connection, router, agents, change.leave)
@@ -250,12 +258,28 @@ class L3Scheduler(AgentScheduler):
         return self._place_all(routers, PlacementChange(rebind=True))
 
     def _lacking(self, connection: Connection) -> list[str]:
-        """Routers with ports that have fewer live agents than they may have."""
-        # HA routers lack agents also while they have some; others only without any that is alive.
-        lacks_some = ROUTERS.serving < (self.options.agents_per_object or 2**31 - 1)  # 0: all agents
-        lacks_all = sa.and_(sa.exists().where(_rp.router_id == _r.id), ROUTERS.serving == 0)
+        """Routers with ports that are on fewer agents than they may be."""
+        # HA routers lack agents also while they have some; others only without any.
+        lacks_some = ROUTERS.placed < (self.options.agents_per_object or 2**31 - 1)  # 0: all agents
+        lacks_all = sa.and_(sa.exists().where(_rp.router_id == _r.id), ROUTERS.placed == 0)
         statement = sa.select(_r.id).where(sa.case((_r.ha, lacks_some), else_=lacks_all)).order_by(_r.id)
-        return list(connection.execute(statement, {"cutoff": self.registry.cutoff()}).scalars())
+        return list(connection.execute(statement).scalars())
+
+    def with_surplus(self, connection: Connection) -> Sequence[str]:
+        """Routers that are not HA and on two agents: both would answer for the gateway's address."""
+        statement = sa.select(_r.id).where(sa.not_(_r.ha), ROUTERS.serving > 1).order_by(_r.id)
+        return connection.execute(statement, {"cutoff": self.registry.cutoff()}).scalars().all()
+
+    def _surplus(
+        self, connection: Connection, router: Object, ports: Sequence[RouterPort], agents: Sequence[RouterAgent]
+    ) -> set[str]:
+        """The live agents of a router that is not HA, but for the one whose host has its ports."""
+        live = {agent.id for agent in self.candidates(connection).candidates if agent.serves}
+        serving = [agent for agent in agents if agent.agent_id in live]
+        if router["ha"] or len(serving) < 2:
+            return set()
+        host = central_host(serving, central_port_host(router, ports))
+        return {agent.agent_id for agent in serving if agent.host != host}
 
     # --- by the operator ------------------------------------------------------------------------------------------
 
