@@ -249,7 +249,7 @@ def test_flows_of_others_on_a_physical_bridge_are_not_lost_to_its_fail_mode(serv
         other.vsctl("add-br", "br-phys", "--", "set", "bridge", "br-phys", "datapath_type=dummy")
         address = f"unix:{other.directory}/br-phys.mgmt"
         other.call("ovs-ofctl", "-O", "OpenFlow14", "add-flow", address, "cookie=0x77,priority=9,actions=NORMAL")
-        with Agent(server, other, "h-fail-mode") as agent:
+        with Agent(server, other, "h-fail-mode", {"ovs": {"kept_cookies": "0x77"}}) as agent:
             assert agent.look("verify").returncode == 0
             assert other.vsctl("get", "bridge", "br-phys", "fail_mode") == "[]"
             assert any("cookie=0x77" in line for line in flows(other, "br-phys"))

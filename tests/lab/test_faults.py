@@ -213,7 +213,7 @@ def test_flows_and_ports_of_others_are_left_alone(site: Site, lab: Lab) -> None:
         with Traffic(site) as traffic:
             with extra_rule(site, 8083):
                 lab.stop_agent("h1", kill=True)
-                lab.start_agent("h1")
+                lab.start_agent("h1", {"ovs": {"kept_cookies": THEIRS.partition("=")[2]}})
                 expect_open(site, 8083)
             expect_closed(site, 8083)
         assert switch.vsctl("get", "port", "theirs", "tag").strip() == "12"
@@ -222,6 +222,8 @@ def test_flows_and_ports_of_others_are_left_alone(site: Site, lab: Lab) -> None:
         assert "dl_type=0x88b6" in ofctl(lab, "h1", "dump-flows", bridge, f"{THEIRS}/-1")
         ofctl(lab, "h1", "del-flows", bridge, f"{THEIRS}/-1")
     assert traffic.lost == {}
+    lab.stop_agent("h1")
+    lab.start_agent("h1", {})
 
 
 @pytest.mark.parametrize("bridge", BRIDGES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,7 @@ RULES = """*nat
 -A neutron-l3-agent-PREROUTING -d 203.0.113.9/32 -j DNAT --to-destination 10.0.0.9
 COMMIT
 """
+OF_NEUTRON = "cookie=0x9c3f,table=94,priority=1,arp,actions=NORMAL"
 GONE = {f"qrouter-{ROUTER}", f"snat-{ROUTER}", f"fip-{NETWORK}", f"qdhcp-{NETWORK}"}
 KEPT = {f"qrouter-{GUEST}", "qrouter-mine"}
 GONE_PORTS = {"qr-0123abcd-ef", "qg-1123abcd-ef", "fg-2123abcd-ef", "tap3123abcd-ef", "qg-5123abcd-ef"}
@@ -92,6 +94,10 @@ def processes(lab: Lab, namespace: str) -> dict[str, str]:
 
 def identity(lab: Lab, namespace: str) -> str:
     return lab.run("h1", ["stat", "-L", "-c", "%i", f"/run/netns/{namespace}"]).stdout
+
+
+def has_logged(lab: Lab, since: int, text: str) -> bool:
+    return text in lab.log_tail("h1-agent", after=since)
 
 
 def flows(lab: Lab) -> set[str]:
@@ -152,6 +158,16 @@ def test_leftovers_are_removed_and_what_is_served_is_taken_over(lab: Lab) -> Non
         lab.run("h1", ["sh", "-c", NEUTRON])
         lab.run("h1", ["ip", "netns", "exec", served[0], "iptables-restore"], text=RULES)
 
+        lab.run("h1", ["ovs-ofctl", "-O", "OpenFlow14", "add-flow", "br-int", OF_NEUTRON])
+        size = log_sizes(lab)["h1-agent"]
+        lab.start_agent("h1", wait=False)
+        for cause in ("foreign_flows", "unknown_ports"):
+            wait_until(partial(has_logged, lab, size, f"start_despite = {cause}"), SOON, f"{cause} is not noticed")
+        assert GONE | KEPT | set(served) <= namespaces(lab), "an agent that is held deletes nothing"
+        assert ports(lab) >= GONE_PORTS
+        lab.stop_agent("h1")
+        lab.run("h1", ["ovs-ofctl", "-O", "OpenFlow14", "del-flows", "br-int", "cookie=0x9c3f/-1"])
+
         lab.stop_server()
         size = log_sizes(lab)["h1-agent"]
         lab.start_agent("h1", wait=False)
@@ -171,7 +187,7 @@ def test_leftovers_are_removed_and_what_is_served_is_taken_over(lab: Lab) -> Non
         assert GONE | KEPT | set(served) <= namespaces(lab), "`verify` changes nothing"
 
         sleep = next(pid for pid, name in processes(lab, f"qrouter-{ROUTER}").items() if name == "sleep")
-        lab.start_agent("h1")
+        lab.start_agent("h1", {"agent": {"start_despite": "unknown_ports"}})
         wait_until(lambda: not GONE & namespaces(lab), SOON, f"there are still {GONE & namespaces(lab)}")
         wait_until(lambda: not GONE_PORTS & ports(lab), SOON, f"there are still {GONE_PORTS & ports(lab)}")
         wait_until_no_drift(lab, "h1")

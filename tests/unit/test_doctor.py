@@ -442,6 +442,9 @@ PROVOKED: dict[kinds.Kind, Provoke] = {
     kinds.CACHE_DAMAGED: damaged_cache,
     kinds.DRIFT: lambda path, patch: found_drift(patch, path, [Drift("l2", "add flow 1\nadd flow 2\n")]),
     kinds.NOT_APPLIED: lambda path, patch: found_drift(patch, path, [Drift("l3", "", {"router x": "no such device"})]),
+    kinds.AGENT_HELD: lambda path, patch: found_drift(
+        patch, path, [Drift("start", "", {"foreign_flows": "br-int has 21. To proceed: [agent] start_despite"})]
+    ),
     kinds.DRIFT_UNKNOWN: lambda path, patch: found_drift(patch, path, [], synced=False),
     kinds.ORPHAN_NAMESPACE: foreign_namespace,
     kinds.ORPHAN_PORT: orphan_port,

@@ -12,6 +12,7 @@ from oslo_log import log
 
 from neutrino.agent.bgp import config as bgp
 from neutrino.agent.dhcp import config as dhcp
+from neutrino.agent.guard.decide import CAUSES, CookieRange, parse_cookies
 from neutrino.agent.l3 import config as l3
 from neutrino.agent.metadata import config as metadata
 from neutrino.agent.metadata.messages import RateLimit, Timeouts
@@ -79,6 +80,12 @@ OVS = [
         help="Managers to add to the database, for other programs of this host: the default is where Nova's os-vif "
         "plugs. Existing managers stay.",
     ),
+    cfg.ListOpt(
+        "kept_cookies",
+        default=[],
+        help="Cookies of flows that others add to the agent's bridges, as 0x12 or 0x1200/0xff00 (value/mask): such flows "
+        "stay, and do not keep the agent from its start.",
+    ),
     cfg.StrOpt("run_directory", default="/var/run/openvswitch", help="Directory of ovs-vswitchd's sockets."),
     cfg.IntOpt("ovsdb_timeout", default=10, min=1, help="Timeout of a database transaction in seconds."),
     cfg.StrOpt("vhostuser_socket_dir", default="/var/run/openvswitch", help="Directory of vhost-user sockets."),
@@ -100,6 +107,14 @@ AGENT = [
     ),
     cfg.BoolOpt("enable_distributed_routing", default=False, help="Serve distributed routers."),
     cfg.BoolOpt("drop_flows_on_start", default=False, help="Delete and re-create all flows at the start."),
+    cfg.ListOpt(
+        "start_despite",
+        default=[],
+        item_type=types.String(choices=CAUSES),
+        help="What does not keep the agent from its work: foreign_flows on its bridges, which it removes when it adds its "
+        "own, unknown_ports, which it cuts off, or other_database, whose objects replace those of the cache. Meant for one "
+        "start: the log and `neutrino status` name what was found.",
+    ),
     cfg.BoolOpt(
         "remove_stale_namespaces",
         default=True,
@@ -175,7 +190,10 @@ GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
 )
 
 # Options that SIGHUP changes in a running agent; the others need a restart, which disturbs no traffic.
-RELOADED = frozenset({("agent", "report_interval"), ("agent", "check_interval"), ("agent", "repair_interval")})
+RELOADED = frozenset({
+    *(("agent", name) for name in ("report_interval", "check_interval", "repair_interval", "start_despite")),
+    ("ovs", "kept_cookies"),
+})  # fmt: skip
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -214,6 +232,7 @@ def check(conf: cfg.ConfigOpts) -> None:
         )
     bridge_mappings(conf)  # parsed for its errors, which refuse the start
     permitted_ethertypes(conf)
+    kept_cookies(conf)
     uplink_rates(conf)
     metrics_address(conf)
     if "l2" in conf.roles:
@@ -295,6 +314,16 @@ def permitted_ethertypes(conf: cfg.ConfigOpts) -> tuple[int, ...]:
             raise RefusedToStart(f"[securitygroup] permitted_ethertypes: {text!r} is not an ethertype")
         numbers.append(number)
     return tuple(numbers)
+
+
+def kept_cookies(conf: cfg.ConfigOpts) -> tuple[CookieRange, ...]:
+    found = []
+    for text in conf.ovs.kept_cookies:
+        try:
+            found.append(parse_cookies(text))
+        except ValueError:
+            raise RefusedToStart(f"[ovs] kept_cookies: {text!r} is not a cookie, or cookie/mask") from None
+    return tuple(found)
 
 
 def load_extensions(group: str, names: Sequence[str], *args: object) -> list[Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from oslo_config import cfg
 
+from neutrino.agent.guard.gate import GuardOptions
 from neutrino.agent.role import RoleFeed
 from neutrino.agent.switch import Switch
 
@@ -70,3 +71,4 @@ class RoleContext:
     intervals: Intervals = field(default_factory=Intervals)
     report_soon: Callable[[], None] = lambda: None
     port_holds: PortHolds = field(default_factory=PortHolds)
+    guard: GuardOptions = field(default_factory=GuardOptions)

@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from neutrino import caches, request_ids
-from neutrino.agent.role import Drift, Role
+from neutrino.agent.guard.gate import Gate
+from neutrino.agent.role import Drift, Role, held
 from neutrino.feed.client import FeedClient
 
 LOG = logging.getLogger(__name__)
@@ -25,10 +26,16 @@ class Reporter:
     another one follows, at growing intervals while changes continue.
     """
 
-    def __init__(self, feed: FeedClient, interval: Callable[[], float], first_check: float = FIRST_CHECK) -> None:
+    def __init__(
+        self,
+        feed: FeedClient,
+        interval: Callable[[], float],
+        first_check: float = FIRST_CHECK,
+    ) -> None:
         self._feed = feed
         self._interval = interval
         self._first_check = first_check
+        self.held: Callable[[], Mapping[str, str]] = dict  # why the agent changes nothing
         self._wanted = asyncio.Event()
         self._started = False
 
@@ -58,7 +65,8 @@ class Reporter:
 
     def _report(self, roles: Sequence[Role]) -> int:
         """Returns the position that is reported as applied."""
-        states = [state for role in roles for state in role.describe()]
+        causes = self.held()
+        states = [held(state, causes) if causes else state for role in roles for state in role.describe()]
         if not self._started:
             states = [dataclasses.replace(state, start_flag=True) for state in states]  # sets `started_at`
             self._started = True
@@ -73,13 +81,23 @@ def _applied(roles: Sequence[Role]) -> int:
 
 
 async def run(
-    client: FeedClient, roles: Sequence[Role], reporter: Reporter, stop: asyncio.Event, quitting: float
+    client: FeedClient,
+    roles: Sequence[Role],
+    reporter: Reporter,
+    stop: asyncio.Event,
+    quitting: float,
+    gate: Gate | None = None,
 ) -> None:
-    """Until `stop` is set; what is being applied then is completed, within `quitting` seconds."""
+    """Until `stop` is set; what is being applied then is completed, within `quitting` seconds.
+
+    Roles run from when the gate is opened on; without a gate at once.
+    """
 
     def synced() -> None:
         for role in roles:
             role.synced()
+        if gate is not None:
+            gate.synced()
 
     client.on_synced(synced)
     tasks = [
@@ -87,7 +105,8 @@ async def run(
         asyncio.create_task(_dispatch(client, roles), name="changes"),
         asyncio.create_task(reporter.run(roles), name="reports"),
         asyncio.create_task(_clear_caches(), name="caches"),
-        *(asyncio.create_task(role.run(), name=role.name) for role in roles),
+        *([asyncio.create_task(gate.run(), name="guards")] if gate is not None else []),
+        *(asyncio.create_task(_run_role(role, gate), name=role.name) for role in roles),
     ]
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -104,6 +123,12 @@ async def run(
         for task in (stopping, *tasks):
             task.cancel()
         await asyncio.gather(stopping, *tasks, return_exceptions=True)  # the first failure is being raised already
+
+
+async def _run_role(role: Role, gate: Gate | None) -> None:
+    if gate is not None:
+        await gate.opened()
+    await role.run()
 
 
 async def _dispatch(client: FeedClient, roles: Sequence[Role]) -> None:

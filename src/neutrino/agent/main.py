@@ -18,17 +18,20 @@ from neutrino.agent import config, loop, measures
 from neutrino.agent.bgp import build as bgp
 from neutrino.agent.context import Intervals, RoleContext
 from neutrino.agent.dhcp import build as dhcp
+from neutrino.agent.guard.decide import Facts, judge
+from neutrino.agent.guard.gate import Bridges, Gate, GuardOptions, of_feed
 from neutrino.agent.l2 import build as l2
 from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
 from neutrino.agent.queries import Handler, Queries, typed
-from neutrino.agent.role import Drift, Role
+from neutrino.agent.role import START, Drift, Role
 from neutrino.agent.switch import Switch
 from neutrino.agent.trace import build as trace
 from neutrino.configuration import findings
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
+from neutrino.feed.state import State
 from neutrino.metrics.instruments import start
 from neutrino.metrics.listener import serving
 from neutrino.model.trace import QUERY, Question
@@ -59,9 +62,14 @@ def find(files: Sequence[str], seconds: float = SYNC_SECONDS) -> tuple[list[Drif
 
     async def find_drift() -> tuple[list[Drift], bool]:
         client, switch = _feed(conf, cache=None), _switch(conf)  # the cache file is the running agent's
+        cache = Path(conf.state_path) / CACHE
         try:
-            roles = _roles(RoleContext(conf, client, switch))
-            return await loop.find_drift(client, roles, seconds, Path(conf.state_path) / CACHE)
+            context = RoleContext(conf, client, switch, guard=_guard(conf))
+            found, synced = await loop.find_drift(client, _roles(context), seconds, cache)
+            return [
+                *await asyncio.to_thread(_find_causes, context, client.state if synced else None, cache),
+                *found,
+            ], synced
         finally:
             await asyncio.to_thread(switch.close)
 
@@ -79,21 +87,23 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
     current = [conf]  # replaced by SIGHUP
     reporter = loop.Reporter(client, lambda: float(current[0].agent.report_interval))
-    context = RoleContext(conf, client, switch, intervals, reporter.soon)
+    context = RoleContext(conf, client, switch, intervals, reporter.soon, guard=_guard(conf))
     roles = _roles(context)
+    gate = Gate(client, context.guard, _bridges(context), lambda: intervals.check, reporter.soon)
+    reporter.held = lambda: gate.problems
     queries = Queries(client, _query_handlers(context, roles))
     client.on_query(queries.take)
     stop = asyncio.Event()
     events = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         events.add_signal_handler(number, stop.set)
-    events.add_signal_handler(signal.SIGHUP, lambda: _reload(current, files, intervals, reporter))
+    events.add_signal_handler(signal.SIGHUP, lambda: _reload(current, files, intervals, reporter, gate))
     measures.watch(client, roles)
     LOG.info("neutrino agent %s on %s, roles %s", __version__, conf.host, ", ".join(conf.roles))
     findings.report(conf, findings.AGENT, server_options)
     notify("READY=1")  # not after `synced`: an agent that waits for its server keeps the host as it is
     try:
-        await loop.run(client, roles, reporter, stop, conf.agent.quitting_rpc_timeout)
+        await loop.run(client, roles, reporter, stop, conf.agent.quitting_rpc_timeout, gate)
     finally:
         await queries.close()
         await asyncio.to_thread(switch.close)
@@ -141,6 +151,24 @@ def _roles(context: RoleContext) -> list[Role]:
     return [build(context) for name, build in builders.items() if name in context.conf.roles]
 
 
+def _guard(conf: cfg.ConfigOpts) -> GuardOptions:
+    return GuardOptions(frozenset(conf.agent.start_despite), config.kept_cookies(conf))
+
+
+def _bridges(context: RoleContext) -> Bridges | None:
+    return l2.guarded_bridges(context) if "l2" in context.conf.roles else None
+
+
+def _find_causes(context: RoleContext, sent: State | None, cache: Path) -> list[Drift]:
+    """Why an agent that is started now would change nothing."""
+    cached, bridges = State(), _bridges(context)
+    with contextlib.suppress(OSError, ValueError):  # no cache: the agent has not been synced yet
+        cached.load(cache.read_bytes())
+    facts = of_feed(bridges.read() if bridges is not None else Facts(), cached, sent)
+    causes = judge(facts, context.guard.despite).causes
+    return [Drift(START, problems=causes)] if causes else []
+
+
 def _query_handlers(context: RoleContext, roles: Sequence[Role]) -> dict[str, Handler]:
     """What the server may ask this host, by the kind of the query."""
     tracer = trace.build(context, roles)
@@ -153,7 +181,9 @@ def _log_options(conf: cfg.ConfigOpts) -> None:
         conf.log_opt_values(LOG, logging.DEBUG)
 
 
-def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Intervals, reporter: loop.Reporter) -> None:
+def _reload(
+    current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Intervals, reporter: loop.Reporter, gate: Gate
+) -> None:
     """SIGHUP: read the files again, apply options that can change at run time, and log those that cannot."""
     try:
         conf = _configuration(files)
@@ -170,6 +200,9 @@ def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Inte
     current[0] = conf
     # Roles read these before each wait, so they take effect without a restart.
     intervals.check, intervals.repair = conf.agent.check_interval, conf.agent.repair_interval
+    read = _guard(conf)
+    gate.options.despite, gate.options.kept = read.despite, read.kept
+    gate.look()
     reporter.soon()
     LOG.info("configuration reloaded")
 

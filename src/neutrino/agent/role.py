@@ -6,10 +6,11 @@ from typing import NamedTuple, Protocol
 
 from neutrino.agent.measures import Measure
 from neutrino.feed.state import State, StateChange
-from neutrino.model.agents import PROBLEMS, AgentState
+from neutrino.model.agents import DATAPLANE, HELD, PROBLEMS, AgentState
 from neutrino.model.metering import MeteredTraffic
 
 MAX_PROBLEMS = 10  # a report is bounded
+START = "start"  # in place of a role in `Drift`: what keeps the agent from its work
 
 
 class RoleFeed(Protocol):
@@ -90,6 +91,14 @@ def described(agent: AgentState, values: Mapping[str, object], problems: Mapping
     """The agent with its current values and problems in `configurations`, as it is reported."""
     listed = {PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS])}
     return dataclasses.replace(agent, configurations={**agent.configurations, **values, **listed})
+
+
+def held(agent: AgentState, causes: Mapping[str, str]) -> AgentState:
+    """The agent while it changes nothing on its host: the causes are its problems, and no port is to be bound there."""
+    before = agent.configurations
+    dataplane = {DATAPLANE: f"down: {HELD}"} if DATAPLANE in before else {}
+    problems = {f"{HELD}, {cause}": text for cause, text in causes.items()}
+    return dataclasses.replace(agent, configurations={**before, **dataplane, PROBLEMS: problems})
 
 
 class ObjectStatus(NamedTuple):

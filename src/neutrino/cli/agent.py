@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from neutrino.agent import config, main
 from neutrino.agent.programs import programs_of
+from neutrino.agent.role import START
 from neutrino.cli import preflight
 from neutrino.cli.errors import CommandError
 from neutrino.cli.installed import AGENT_FILE, default_files
@@ -59,7 +60,8 @@ def _dry_run(config_files: Sequence[str]) -> int:
     if not synced:
         print("# The server does not respond: planned from the host's cached state, without deletions.")
     for each in found:
-        print(f"# {each.role}: {'nothing to change' if not each.plan else 'would change'}")
+        if each.role != START:
+            print(f"# {each.role}: {'nothing to change' if not each.plan else 'would change'}")
         if each.plan:
             print(each.plan)
         for name, problem in sorted(each.problems.items()):
@@ -79,6 +81,10 @@ def _verify(config_files: Sequence[str], wait: float) -> int:
         if not drift or time.monotonic() > give_up:
             break
         time.sleep(0.5)
+    for each in found:
+        if each.role == START:
+            for text in each.problems.values():
+                print(f"verify: an agent that is started now changes nothing: {text}", file=sys.stderr)
     for each in drift:
         print(each.plan)
         print(f"verify: {each.role}: {len(each.plan.splitlines())} differences", file=sys.stderr)

@@ -157,6 +157,9 @@ class FeedClient:
         self._on_query: Callable[[m.Query], None] = self._refuse_query
         self._answers: dict[str, float] = {}  # unacknowledged: until when the asking process waits
         self.state = State(kinds, self._report_problem)
+        self._offered: State | None = None  # of a server that is not accepted yet
+        self._on_offer: Callable[[], None] | None = None
+        self._accepted: str | None = None  # identity of the database that is accepted
         self.connected = False
         if cache is not None:
             self._load_cache(cache)
@@ -196,6 +199,50 @@ class FeedClient:
                 return
             if not self.state.has_changes:
                 await self._changed.wait()
+
+    # --- acceptance of a server -----------------------------------------------------------------------------------
+
+    def hold_until_accepted(self, notify: Callable[[], None]) -> None:
+        """Keep what a server sends apart from `state` until `accept` is called.
+
+        Once in the life of this client, and again whenever a server has another database. `notify` is called when there
+        is something to accept, or it has changed.
+        """
+        self._on_offer = notify
+
+    @property
+    def offered(self) -> State | None:
+        """What the server has sent that is not accepted; None if there is nothing to accept."""
+        return self._offered
+
+    def accept(self) -> None:
+        """Make the offered objects the state, if the server has sent all of them."""
+        if self._offered is None or not self._offered.is_synced:
+            return
+        offered, self._offered = self._offered, None
+        self.state.adopt(offered)
+        self._accepted = offered.cursor.database if offered.cursor is not None else None
+        self._complete()
+
+    def _take_state(self, message: m.ServerMessage) -> None:
+        if isinstance(message, m.Welcome):
+            must_ask = self._on_offer is not None and self._accepted != message.cursor.database
+            self._offered = self.state.copy() if must_ask else None
+        (self._offered or self.state).apply(message)
+        if not isinstance(message, m.Synced):
+            return
+        self._failures = 0
+        if self._offered is None:
+            self._complete()
+        elif self._on_offer is not None:
+            self._on_offer()
+
+    def _complete(self) -> None:
+        """The state is complete at a new position."""
+        self._synced.set()
+        self._unsaved.set()
+        self._position_is_new = True
+        self._changed.set()
 
     # --- reports: kept until the server acknowledges them ---------------------------------------------------------
 
@@ -295,6 +342,7 @@ class FeedClient:
             self._log_lost(str(error) or type(error).__name__)
         finally:
             self.connected = False
+            self._offered = None
             self.state.disconnected()  # nothing is deleted until the next `synced`
             self._synced.clear()
         self._failures += 1
@@ -392,13 +440,7 @@ class FeedClient:
                     self._forget_late_answers()
                     self._reports.reconnected()
                     self._has_reports.set()
-                self.state.apply(message)
-                if isinstance(message, m.Synced):
-                    self._failures = 0
-                    self._synced.set()
-                    self._unsaved.set()
-                    self._position_is_new = True
-                    self._changed.set()
+                self._take_state(message)
 
     def _report_problem(self, kind: str, key: str, reason: str) -> None:
         LOG.error("%s %s from the server is invalid, keeping its last valid state: %s", kind, key, reason)

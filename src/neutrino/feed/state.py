@@ -54,6 +54,7 @@ class State:
         self, kinds: Mapping[str, Kind] = KINDS, on_problem: Callable[[str, str, str], None] = lambda *problem: None
     ) -> None:
         """`on_problem` is called with kind, id and reason of each new problem."""
+        self._kinds = kinds
         self._decoders = {kind.name: msgspec.json.Decoder(kind.type) for kind in kinds.values()}
         self._types = {kind.name: digest_of_type(kind.type) for kind in kinds.values()}
         self.objects: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}  # of the type that the kind declares
@@ -157,6 +158,28 @@ class State:
             else:
                 self._entries.pop(network_id, None)
         self.cursor = Cursor(self._database, message.position)  # not before: it stands for a whole scope
+
+    # --- a server that is not accepted yet ------------------------------------------------------------------------
+
+    def copy(self) -> "State":
+        """The same objects, for the messages of a server whose objects no role is to see yet."""
+        made = State(self._kinds, self._on_problem)
+        made.objects = {kind: dict(objects) for kind, objects in self.objects.items()}
+        made.cursor = self.cursor
+        made._digests = {kind: dict(digests) for kind, digests in self._digests.items()}
+        made._entries = dict(self._entries)
+        made.problems = dict(self.problems)
+        return made
+
+    def adopt(self, other: "State") -> None:
+        """Become the copy, which has received `synced`: what differs are changes. The copy is not used any more."""
+        for kind, objects in other.objects.items():
+            gone = [key for key in self.objects[kind] if key not in objects]
+            for key in (*objects, *gone):
+                self._set(kind, key, objects.get(key), other._requests.get((kind, key), ""))
+        self._digests, self._entries, self.problems = other._digests, other._entries, other.problems
+        self._database, self.cursor, self.is_synced = other._database, other.cursor, other.is_synced
+        self._deletions.clear()
 
     # --- validation -----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from oslo_config import cfg
 
 from neutrino.agent.config import bridge_mappings, load_extensions, permitted_ethertypes, uplink_rates
 from neutrino.agent.context import RoleContext
+from neutrino.agent.guard.gate import Bridges
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.flows import BUILT_IN
@@ -36,19 +37,33 @@ ENTRY_POINTS = "neutrino.agent.l2_extensions"
 DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}  # as ovs-vswitchd names them
 
 
-def build(context: RoleContext) -> L2Role:
+def guarded_bridges(context: RoleContext) -> Bridges:
+    """The bridges that the role writes flows to."""
     conf = context.conf
+    return Bridges(
+        context.switch.ovsdb,
+        OvsOfctl(conf.ovs.run_directory, userspace=conf.ovs.datapath_type == "netdev"),
+        context.guard,
+        conf.ovs.integration_bridge,
+        (conf.ovs.tunnel_bridge,) if conf.agent.tunnel_types else (),
+        tuple(bridge for _, bridge in bridge_mappings(conf)),
+    )
+
+
+def build(context: RoleContext) -> L2Role:
+    conf, guarded = context.conf, guarded_bridges(context)
     options, extensions = l2_options(conf), load(conf)
     if options.tunnel_types:
         options = dataclasses.replace(options, underlay_bridge=device_of(options.local_ip, RealNetlink()))
     run_directory = conf.ovs.run_directory
     reconciler = Reconciler(
         context.switch.ovsdb,
-        OvsOfctl(run_directory, userspace=conf.ovs.datapath_type == "netdev"),
+        guarded.openflow,
         OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
         options,
         hybrid=_hybrid_firewall(options) if options.filters else None,
         extensions=extensions,
+        foreign=guarded.removable,
     )
     return L2Role(
         context.feed,

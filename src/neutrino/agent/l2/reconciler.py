@@ -100,6 +100,7 @@ class Reconciler:
     hybrid: HybridFirewall | None = None
     extensions: Sequence[L2Extension] = BUILT_IN
     tc: Tc = dataclasses.field(default_factory=RealTc)
+    foreign: Callable[[str], Iterable[Flow]] = lambda bridge: ()  # flows of others that are removed with the first plan
 
     def __post_init__(self) -> None:
         self.options = with_tables(self.options, self.extensions)
@@ -108,6 +109,7 @@ class Reconciler:
         self._flows: dict[str, dict[FlowKey, Flow]] = {}  # actual state: our flows by bridge
         self._meters: dict[str, dict[int, Meter]] = {}  # actual state: our meters by bridge
         self._rejected: dict[str, Rejections] = {}  # desired flows by bridge
+        self._cleared: set[str] = set()  # bridges without foreign flows
         self._filters = Filters(self.tc)
         self._features: DatapathFeatures | None = None
         self._left_insecure: set[str] = set()  # bridges for which the warning was logged
@@ -239,6 +241,8 @@ class Reconciler:
         plans: list[bridges.ConfigurationPlan | BridgePlan | HybridPlan | FilterPlan] = [own, tunnels]
         plans.append(plan_trunks(self.options, host_state.ports, snapshot, complete=complete))
         problems = {**own.problems, **tunnels.problems}
+        if own.changes and complete:
+            plans += [self._with_foreign(BridgePlan(name)) for name in snapshot.bridges]
         if not own.changes:  # flows need the ofports of our bridges and patch ports
             desired = self._resolve(host_state, snapshot, complete)
             rendered = self._renderer.render(desired)
@@ -347,6 +351,8 @@ class Reconciler:
                 if difference.flows:
                     self.openflow.apply_flows(bridge, add=difference.set, delete=difference.delete)
                 self._flows[bridge] = wanted if complete else {**actual, **difference.flows.add}
+                if complete:
+                    self._cleared.add(bridge)
             except FlowsRejected as error:
                 rejected = True
                 self._isolate(difference, whole, error)
@@ -410,13 +416,22 @@ class Reconciler:
         meters = rendered.meters.get(bridge, {})
         difference = plan(bridge, wanted, actual.values(), meters, self._read_meters(bridge))
         if complete:
-            return difference
+            return self._with_foreign(difference)
         # Flows that decide what is allowed stay as they are: a rule or member that was removed while the agent was away
         # must not come back from the feed's cache.
         deciding = {cookie_of(REMOTES), *self._deciding(desired)}
         kept = deciding & {flow.cookie for flow in actual.values()}
         added = {key: flow for key, flow in difference.flows.add.items() if flow.cookie not in kept}
         return BridgePlan(bridge, Delta(added), Delta(difference.meters.add))
+
+    def _with_foreign(self, difference: BridgePlan) -> BridgePlan:
+        """Flows of others go in the same bundle in which ours come: no packet meets both, and none of them stays open."""
+        found = self.foreign(difference.bridge) if difference.bridge not in self._cleared else ()
+        removed = {flow.key: flow for flow in found}
+        if not removed:
+            return difference
+        flows = dataclasses.replace(difference.flows, remove={**removed, **difference.flows.remove})
+        return dataclasses.replace(difference, flows=flows)
 
     def _deciding(self, desired: Desired) -> set[int]:
         """Cookies of the owners whose flows decide together what passes."""

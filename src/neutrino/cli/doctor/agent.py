@@ -18,6 +18,7 @@ import msgspec
 
 from neutrino.agent.dhcp.network import NAMESPACE_KIND
 from neutrino.agent.l3.names import FIP_KIND, ROUTER_KIND, SNAT_KIND
+from neutrino.agent.role import START
 from neutrino.cli.doctor import kinds
 from neutrino.cli.doctor.files import expires_soon
 from neutrino.cli.doctor.finding import Finding
@@ -184,7 +185,10 @@ def drift(subject: Subject) -> Iterator[Finding]:
             shown = "; ".join(line.strip() for line in lines[:MAX_LISTED])
             yield kinds.DRIFT(f"role {each.role}: {len(lines)} differences: {shown}{more}")
         for name, reason in sorted(each.problems.items())[:MAX_LISTED]:
-            yield kinds.NOT_APPLIED(f"role {each.role}: {name}: {reason}")
+            if each.role == START:
+                yield kinds.AGENT_HELD(f"{name}: {reason}")
+            else:
+                yield kinds.NOT_APPLIED(f"role {each.role}: {name}: {reason}")
 
 
 def _find(subject: Subject) -> tuple[Any, bool]:

@@ -408,6 +408,12 @@ NOT_APPLIED = Kind(
     "The object cannot be applied on this host; the text has the reason.",
     "Remove the cause; the agent retries by itself.",
 )
+AGENT_HELD = Kind(
+    "agent-held",
+    ERROR,
+    "This host, or the server's database, is not the agent's own: an agent that is started here changes nothing.",
+    "Remove the cause that the text names; or proceed nevertheless by the option that it names.",
+)
 DRIFT_UNKNOWN = Kind(
     "drift-unknown",
     WARNING,

@@ -8,7 +8,6 @@ writers are serialized, the writing transaction gives the positions itself.
 """
 
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +17,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.database_identity import new_identity, renewed
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
 from neutrino.server.db.session import Database, retried
@@ -78,7 +78,7 @@ class ChangeLog:
             found = connection.execute(_HEAD, {}).first()
         if found is not None:
             return Head(*found)
-        first = Head(str(uuid.uuid4()), 0, 0)  # of a new database; if another process creates it first, this is retried
+        first = Head(new_identity(), 0, 0)  # of a new database; if another process creates it first, this is retried
         with self.db.transaction() as tx:
             row = {"id": 1, "identity": first.identity, "position": first.position, "removed": first.removed}
             tx.insert(t.change_head, [row])
@@ -107,7 +107,7 @@ class ChangeLog:
     def _rename(self, before: Head) -> None:
         unchanged = sa.and_(_h.id == 1, _h.identity == before.identity, _h.position == before.position)
         with self.db.transaction() as tx:
-            tx.change(sa.update(t.change_head).where(unchanged).values(identity=str(uuid.uuid4())))
+            tx.change(sa.update(t.change_head).where(unchanged).values(identity=renewed(before.identity)))
 
     def sequence(self) -> int:
         """Give positions to all committed rows without one; returns how many."""

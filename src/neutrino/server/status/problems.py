@@ -156,7 +156,7 @@ def of_agent(agent: Row, now: float, down_time: float) -> Iterator[Problem]:
         )
         return
     is_up, reason = dataplane(configurations)
-    if is_up is False:
+    if is_up is False and reason != words.HELD:  # else the cause is among the problems below
         yield problem(
             "error",
             f"the dataplane is down: {reason or 'no reason reported'}",
@@ -181,6 +181,14 @@ def of_agent(agent: Row, now: float, down_time: float) -> Iterator[Problem]:
         )
     named = configurations.get(words.PROBLEMS)
     for name, text in sorted(named.items()) if isinstance(named, dict) else ():
+        if name.startswith(words.HELD):
+            yield problem(
+                "error",
+                f"{name}: {text}",
+                "The host is not the agent's own, or the server is not: the agent changes nothing there.",
+                "Remove the cause; the agent then goes on by itself. The text names the option that proceeds nevertheless.",
+            )
+            continue
         yield problem(
             "error",
             f"{name}: {text}",

@@ -1,0 +1,150 @@
+"""The gate that all roles wait at: it is opened when the guards of the start are passed (`decide.py`).
+
+    feed ── objects of the server, kept apart ──┐
+    switch ── flows, plugged ports ─────────────┴─▶ judge ──▶ accept the server's objects, start the roles
+                                                      └─────▶ or: nothing is changed; log, problems of all agents
+
+Without foreign flows the roles are started at once, from the cache of the feed, as the server may not be reachable; what a
+server sends reaches them only when it is accepted: at the agent's start, and whenever a server has another database.
+While something is in the way, all is looked at again every few seconds, so the agent goes on by itself.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+
+from neutrino.agent.guard.decide import (
+    FOREIGN_FLOWS,
+    CookieRange,
+    Facts,
+    Server,
+    Verdict,
+    foreign,
+    judge,
+    plugged_ports,
+)
+from neutrino.dataplane.openflow.api import Flow, OpenFlow, OpenFlowError
+from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
+from neutrino.feed.client import FeedClient
+from neutrino.feed.state import State
+
+LOG = logging.getLogger(__name__)
+PORT = "port"
+
+
+@dataclasses.dataclass
+class GuardOptions:
+    """May be changed while the agent runs."""
+
+    despite: frozenset[str] = frozenset()  # causes that do not keep the agent from its work
+    kept: tuple[CookieRange, ...] = ()  # cookies of flows that are left alone
+
+
+@dataclasses.dataclass(frozen=True)
+class Bridges:
+    """The bridges that the L2 role writes flows to. Blocking."""
+
+    ovsdb: Callable[[], Ovsdb]
+    openflow: OpenFlow
+    options: GuardOptions
+    integration: str
+    others: tuple[str, ...] = ()
+    physical: tuple[str, ...] = ()  # bridges of physical networks
+
+    def foreign(self, bridge: str) -> list[Flow]:
+        flows = self.openflow.read_flows(bridge, 0, 0)
+        return foreign(flows, self.options.kept, physical=bridge in self.physical)
+
+    def removable(self, bridge: str) -> list[Flow]:
+        """Foreign flows that are to be removed when ours are added; on bridges that are not ours there are none."""
+        return self.foreign(bridge) if FOREIGN_FLOWS in self.options.despite and bridge in self._names else []
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (self.integration, *self.others, *self.physical)
+
+    def read(self) -> Facts:
+        """Of the switch alone."""
+        try:
+            snapshot = self.ovsdb().read()
+            there = (each for each in self._names if each in snapshot.bridges)
+            found = {bridge: flows for bridge in there if (flows := self.foreign(bridge))}
+        except (OvsdbError, OpenFlowError) as error:
+            return Facts(unreadable=str(error))
+        return Facts(found, plugged_ports(snapshot, self.integration))
+
+
+def of_feed(facts: Facts, cached: State, sent: State | None) -> Facts:
+    """With the objects that the agent has, and all those that a server has sent; None: it has not sent all yet."""
+    server = None
+    if sent is not None and sent.cursor is not None:
+        server = Server(sent.cursor.database, frozenset(sent.objects[PORT]))
+    database = cached.cursor.database if cached.cursor is not None else ""
+    return dataclasses.replace(facts, database=database, ports=frozenset(cached.objects[PORT]), server=server)
+
+
+@dataclasses.dataclass(eq=False)
+class Gate:
+    """Belongs to one event loop."""
+
+    feed: FeedClient
+    options: GuardOptions
+    bridges: Bridges | None  # None: no role of this agent writes flows
+    interval: Callable[[], float]  # seconds between looks while something is in the way
+    report_soon: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self._open = asyncio.Event()
+        self._look = asyncio.Event()
+        self._synced = False
+        self.problems: Mapping[str, str] = {}  # why nothing is changed; empty: nothing is in the way
+        self.feed.hold_until_accepted(self._look.set)
+
+    def look(self) -> None:
+        """Look again, as options have changed."""
+        self._look.set()
+
+    def synced(self) -> None:
+        """The roles have been notified of `synced`."""
+        if not self._synced:
+            self._synced = True
+            self._look.set()
+
+    @property
+    def is_open(self) -> bool:
+        return self._open.is_set()
+
+    async def opened(self) -> None:
+        await self._open.wait()
+
+    async def run(self) -> None:
+        while True:
+            self._look.clear()
+            verdict = await self._judge()
+            self._set_problems(verdict.causes)
+            if not verdict.causes:
+                self.feed.accept()
+                if not self.is_open and (self._synced or not verdict.needs_server):
+                    self._open.set()
+            waits = bool(verdict.causes)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.interval() if waits else None):
+                    await self._look.wait()
+
+    async def _judge(self) -> Verdict:
+        found = await asyncio.to_thread(self.bridges.read) if self.bridges is not None else Facts()
+        offered = self.feed.offered
+        complete = offered if offered is not None and offered.is_synced else None
+        return judge(of_feed(found, self.feed.state, complete), self.options.despite)
+
+    def _set_problems(self, causes: Mapping[str, str]) -> None:
+        for cause, text in causes.items():
+            if self.problems.get(cause) != text:
+                LOG.error("this agent changes nothing on this host: %s", text)
+        if self.problems and not causes:
+            LOG.info("nothing keeps this agent from its work any more")
+        if causes != self.problems:
+            self.problems = dict(causes)
+            self.report_soon()
