@@ -98,6 +98,31 @@ def test_a_path_or_verb_that_there_is_not(server: Server, method: str, path: str
         assert "Allow" in answer.headers or "allow" in answer.headers
 
 
+MESSAGES = [
+    ("DELETE", "/v2.0/networks", "DELETE needs an id: /v2.0/networks/{id}."),
+    ("PUT", "/v2.0/security-groups/", "PUT needs an id: /v2.0/security-groups/{id}."),
+    ("DELETE", "/v2.0/floatingips.json", "DELETE needs an id: /v2.0/floatingips/{id}."),
+    ("PUT", "/v2.0/qos/policies", "PUT needs an id: /v2.0/qos/policies/{id}."),
+    ("DELETE", "/v2.0/network-ip-availabilities", "There is no DELETE of /v2.0/network-ip-availabilities."),
+    ("PATCH", "/v2.0/networks", "PATCH is not allowed on this path, but GET and POST."),
+    ("POST", f"/v2.0/networks/{NOWHERE}", "POST is not allowed on this path, but DELETE, GET and PUT."),
+    ("PATCH", f"/v2.0/networks/{NOWHERE}/tags", "PATCH is not allowed on this path, but DELETE, GET, POST and PUT."),
+    ("DELETE", "/v2.0/extensions", "DELETE is not allowed on this path, but GET."),
+    (
+        "DELETE",
+        f"/v2.0/qos/policies/{NOWHERE}/bandwidth_limit_rules",
+        "DELETE is not allowed on this path, but GET and POST.",
+    ),
+    ("DELETE", "/v2.0/weather", "The API has no path '/v2.0/weather'."),
+    ("GET", "/v3/" + "x" * 3000, "The API has no path '/v3/" + "x" * 251 + "'."),
+]
+
+
+@pytest.mark.parametrize("method, path, message", MESSAGES, ids=[f"{m} {p[:40]}" for m, p, _ in MESSAGES])
+def test_the_answer_says_what_is_wrong_with_the_path(server: Server, method: str, path: str, message: str) -> None:
+    assert send(server, method, path).body["NeutronError"]["message"] == message
+
+
 @pytest.mark.parametrize("path", ["/v2.0/networks.json", "/v2.0/networks/", "/v2.0/", "/v2.0/extensions.json", "/v2.0"])
 def test_other_forms_of_a_path(server: Server, path: str) -> None:
     assert send(server, "GET", path).status == 200

@@ -164,7 +164,7 @@ def _positional(path: str) -> str:
 
 
 def _not_found(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
-    raise errors.HTTPNotFound()
+    raise errors.HTTPNotFound(f"The API has no path {req.path[:255]!r}.")
 
 
 def _write_error(resp: falcon.Response, status: int, type_: str, message: str) -> None:
@@ -184,7 +184,18 @@ def _http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPEr
     status = error.status_code
     if error.headers:
         resp.set_headers(error.headers)
-    _write_error(resp, status, HTTP_NAMES.get(status, "HTTPBadRequest"), error.description or error.title or "")
+    message = error.description or error.title or ""
+    if isinstance(error, falcon.HTTPMethodNotAllowed):
+        message = _not_allowed(req, resp.get_header("Allow") or "")
+    _write_error(resp, status, HTTP_NAMES.get(status, "HTTPBadRequest"), message)
+
+
+def _not_allowed(req: falcon.Request, allowed: str) -> str:
+    methods = {each.strip() for each in allowed.split(",")} - {"OPTIONS", ""}
+    if "{" not in (req.uri_template or ""):
+        methods -= {"PUT", "DELETE"}  # of a collection, where they are answered with 404
+    *first, last = sorted(methods) or ["no other"]
+    return f"{req.method} is not allowed on this path, but {', '.join(first)}{' and ' if first else ''}{last}."
 
 
 def _unexpected(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:

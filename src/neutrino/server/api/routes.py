@@ -58,13 +58,16 @@ def _routes(pipeline: Pipeline, served: Served) -> list[Route]:
     for lookup in resource.lookups:
         routes.append(Route("GET", f"{base}/{{key}}/{lookup}", partial(pipeline.look_up, served, lookup)))
     if not resource.parent:
-        routes += [Route(method, base, partial(_without_id, resource)) for method in ("PUT", "DELETE")]
+        verbs = (("PUT", "update"), ("DELETE", "delete"))
+        routes += [Route(method, base, partial(_without_id, resource, method, verb)) for method, verb in verbs]
     return routes
 
 
-def _without_id(resource: Resource, request: Request) -> Reply:
+def _without_id(resource: Resource, method: str, verb: str, request: Request) -> Reply:
     """PUT and DELETE of a collection: clients expect the 404 of the resource, not a 405."""
-    raise resource.not_found(id="", object_type=resource.name, address_group_id="")
+    path = f"{PREFIX}/{resource.url}"
+    exists = verb in resource.verbs
+    raise resource.not_found(f"{method} needs an id: {path}/{{id}}." if exists else f"There is no {method} of {path}.")
 
 
 # --- discovery --------------------------------------------------------------------------------------------------------
