@@ -294,7 +294,8 @@ class _MariaPackets:
         else:
             statements = [*([_block(texts)] if texts else ()), *_with_parameters(cursor, last)]
         found = _run_packet(cursor, statements, [cursor.mogrify(read.text, read.parameters) for read in reads])
-        cursor.connection.is_committed = last is _COMMIT  # see `QuickConnection`
+        # See `QuickConnection`. A read that failed has left the transaction of the reads open: the driver's COMMIT ends it.
+        cursor.connection.is_committed = last is _COMMIT and len(found) == len(reads)
         return found
 
     def is_stale(self, error: sa.exc.DBAPIError) -> bool:
@@ -302,13 +303,17 @@ class _MariaPackets:
 
 
 def _run_packet(cursor: Any, texts: Sequence[str], reads: Sequence[str] = ()) -> Sequence[Any]:
-    """The results of the reads, which follow the others; nothing if one of them fails."""
+    """The results of the reads, which follow the others; nothing if one of them fails.
+
+    Autocommit is off, so the reads begin a transaction. It has to end with them: an idle connection in a transaction holds
+    metadata locks, for which ALTER TABLE waits, and everything else behind that.
+    """
     found: list[Rows] = []
     ended = 0
     try:
-        cursor.execute(";".join((*texts, *reads)))
+        cursor.execute(";".join((*texts, *reads, *([_COMMIT.text] if reads else ()))))
         while True:
-            if ended >= len(texts):
+            if len(texts) <= ended < len(texts) + len(reads):
                 found.append(Rows(cursor.description, cursor.fetchall()))
             ended += 1
             if not cursor.nextset():  # raises the error of the statement that failed
