@@ -102,6 +102,34 @@ def test_a_wrong_report_is_refused_whole_and_reaches_no_other_host(server: Serve
     run(test())
 
 
+def test_a_long_error_text_does_not_make_a_host_look_dead(server: Server, api: Api, address: Address) -> None:
+    key = Credentials(server.db).add("h1")
+    switch_ = AgentState(
+        OVS,
+        "neutron-openvswitch-agent",
+        "h1",
+        "N/A",
+        configurations={"tunneling_ip": "192.0.2.7", "problems": {"p1": "x" * 70_000}},
+    )
+    dhcp = AgentState(DHCP, "neutron-dhcp-agent", "h1", "dhcp_agent")
+
+    async def test() -> None:
+        async with serving(server, address), Raw(address, "h1", key) as raw:
+            await raw.send(Hello(host="h1"))
+            await raw.receive_until_synced()
+            await raw.send_data(b'[{"type":"sing"}]')
+            assert [type(each) for each in await raw.receive()] == [Problem]
+            await raw.send(Report(serial=5, states=(dhcp, switch_)))
+            answer = await raw.receive()
+            assert [type(each) for each in answer] == [Problem, Ack]
+            assert "problems" in answer[0].text
+
+    run(test())
+    found = {each["agent_type"]: each for each in api.all("/agents", {"host": "h1"})}
+    assert found.keys() == {OVS, DHCP}
+    assert found[OVS]["configurations"] == {"tunneling_ip": "192.0.2.7", "feed_behind": 0}
+
+
 def test_invalid_values_of_an_older_release_are_not_sent(server: Server, api: Api, address: Address) -> None:
     switch(server, "h1", tunneling_ip="x", tunnel_types=["vxlan", "y"])
     shared(api)

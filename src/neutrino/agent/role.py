@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from neutrino.agent.measures import Measure
 from neutrino.feed.state import State, StateChange
-from neutrino.model.agents import DATAPLANE, HELD, PROBLEMS, AgentState
+from neutrino.model.agents import DATAPLANE, HELD, PROBLEMS, AgentState, shortened
 from neutrino.model.metering import MeteredTraffic
 
 MAX_PROBLEMS = 10  # a report is bounded
@@ -89,15 +89,16 @@ class Role(Protocol):
 
 def described(agent: AgentState, values: Mapping[str, object], problems: Mapping[str, str]) -> AgentState:
     """The agent with its current values and problems in `configurations`, as it is reported."""
-    listed = {PROBLEMS: dict(sorted(problems.items())[:MAX_PROBLEMS])}
-    return dataclasses.replace(agent, configurations={**agent.configurations, **values, **listed})
+    listed = {shortened(key): shortened(text) for key, text in sorted(problems.items())[:MAX_PROBLEMS]}
+    bounded = {key: shortened(value) if isinstance(value, str) else value for key, value in values.items()}
+    return dataclasses.replace(agent, configurations={**agent.configurations, **bounded, PROBLEMS: listed})
 
 
 def held(agent: AgentState, causes: Mapping[str, str]) -> AgentState:
     """The agent while it changes nothing on its host: the causes are its problems, and no port is to be bound there."""
     before = agent.configurations
     dataplane = {DATAPLANE: f"down: {HELD}"} if DATAPLANE in before else {}
-    problems = {f"{HELD}, {cause}": text for cause, text in causes.items()}
+    problems = {f"{HELD}, {cause}": shortened(text) for cause, text in causes.items()}
     return dataclasses.replace(agent, configurations={**before, **dataplane, PROBLEMS: problems})
 
 

@@ -30,7 +30,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from neutrino.feed import messages as m
 from neutrino.feed.address import Address, short_path
 from neutrino.feed.state import State, StateChange
-from neutrino.model.agents import AgentState
+from neutrino.model.agents import AgentState, shortened
 from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.metering import MeteredTraffic
 from neutrino.tls import ClientContext
@@ -257,7 +257,7 @@ class FeedClient:
         self._report(("port", port_id), m.PortUp(port_id=port_id, revision=revision, inactive=inactive))
 
     def port_down(self, port_id: str, reason: str = "") -> None:
-        self._report(("port", port_id), m.PortDown(port_id=port_id, reason=reason))
+        self._report(("port", port_id), m.PortDown(port_id=port_id, reason=shortened(reason)))
 
     def port_ready(self, port_id: str, revision: int) -> None:
         """DHCP for a port, bound to any host, is configured as of this revision."""
@@ -268,7 +268,7 @@ class FeedClient:
 
         Of a firewall group with the role that applies it, the revision that it is about, and the reason of an error.
         """
-        message = m.Status(kind=kind, id=key, status=status, revision=revision, reason=reason, role=role)
+        message = m.Status(kind=kind, id=key, status=status, revision=revision, reason=shortened(reason), role=role)
         self._report(("status", kind, key, role), message)
 
     def traffic(self, counters: Sequence[MeteredTraffic], *, granular: bool) -> None:
@@ -281,7 +281,7 @@ class FeedClient:
         return _TRAFFIC not in self._reports
 
     def error(self, kind: str, key: str, text: str) -> None:
-        self._report(("error", kind, key), m.Problem(kind=kind, id=key, text=text))
+        self._report(("error", kind, key), m.Problem(kind=kind, id=key, text=shortened(text)))
 
     def on_query(self, handler: Callable[[m.Query], None]) -> None:
         """Call `handler` with each query of the server; it returns at once, and calls `answer` later."""
@@ -291,7 +291,7 @@ class FeedClient:
         """Answer a query with JSON, or with the error because of which there is none. `ends`: monotonic time."""
         self._forget_late_answers()
         self._answers[query_id] = ends
-        self._report(("answer", query_id), m.Answer(id=query_id, result=msgspec.Raw(result), error=error))
+        self._report(("answer", query_id), m.Answer(id=query_id, result=msgspec.Raw(result), error=shortened(error)))
 
     def _forget_late_answers(self) -> None:
         """The asking process waits no more: such an answer would only be sent in vain in the next connection."""

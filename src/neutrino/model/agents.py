@@ -60,6 +60,14 @@ Neutron's L2 agents report them, its other agents do not. Nothing here depends o
 tools read them to see what an agent supports.
 """
 
+MAX_REASON: Final = 1000  # characters of an error in a report: a program may have printed megabytes
+
+
+def shortened(text: str) -> str:
+    """An error text as it is reported. The server refuses more than it can store, and a heartbeat must not be refused."""
+    return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
+
+
 # --- the report -------------------------------------------------------------------------------------------------------
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f]+$")]

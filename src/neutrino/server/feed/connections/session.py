@@ -20,7 +20,7 @@ from neutrino.server import errors
 from neutrino.server.feed.connections.credentials import HostCredential
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.queues import Pending
-from neutrino.server.feed.reports.rules import refusal
+from neutrino.server.feed.reports.rules import refusal, without_oversized
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
@@ -253,21 +253,28 @@ class Session:
         for message in messages:
             if isinstance(message, m.NotUnderstood):
                 answers.append(m.Problem(text=str(message)))
-            elif isinstance(message, m.Hello | m.Have):
                 continue
-            elif isinstance(message, m.Answer) and message.id not in asked:
+            if isinstance(message, m.Hello | m.Have):
+                continue
+            if isinstance(message, m.Answer) and message.id not in asked:
                 # Late, or nobody has asked: dropped before it costs decoding and a transaction. Not an error of the host.
                 REPORTS.inc(str(message.__struct_config__.tag), "refused")
                 LOG.debug("host %s: dropped an answer to a query that is not open", self.host)
                 answers += _answer(message.serial, "")
-            elif reason := refusal(message, self.host, self.credential.roles):
+                continue
+            kept: Any
+            kept, left_out = without_oversized(message)
+            if left_out:
+                refused.append(left_out)
+                answers.append(m.Problem(text=left_out))
+            if reason := refusal(kept, self.host, self.credential.roles):
                 REPORTS.inc(str(message.__struct_config__.tag), "refused")
                 refused.append(reason)
                 answers += _answer(message.serial, reason)
             else:
                 if isinstance(message, m.Answer):
                     asked.discard(message.id)  # the first answer counts
-                accepted.append(self._with_lag(message) if isinstance(message, m.Report) else message)
+                accepted.append(self._with_lag(kept) if isinstance(message, m.Report) else kept)
         self._log_refused(refused)
         return accepted, answers
 

@@ -1,12 +1,13 @@
 """Rules for reports of hosts: types, bounds and closed lists for every field that reaches the database. Pure.
 
-A report that breaks a rule is refused as a whole, and its host gets the reason. A host is trusted to report on itself, not
-to send valid values: without these rules a wrong tunnel address of one host would reach all hosts that share a network
-with it.
+A report that breaks a rule is refused as a whole, and its host gets the reason; what is only too large is left out of it.
+A host is trusted to report on itself, not to send valid values: without these rules a wrong tunnel address of one host
+would reach all hosts that share a network with it.
 """
 
 import ipaddress
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -71,6 +72,45 @@ _TYPES: Final[Mapping[str, Any]] = {
 }
 _FREE_TEXT: Final = frozenset({"dataplane", "problems"})  # of any characters
 _Configurations = msgspec.defstruct("_Configurations", [(key, cls | UnsetType, UNSET) for key, cls in _TYPES.items()])
+
+
+def without_oversized(message: HostMessage) -> tuple[HostMessage, str]:
+    """A message without what is too large to be stored, and what that is; empty: nothing.
+
+    An error text of any length must neither make the agents of a host look dead, nor keep a port ACTIVE that is down.
+    """
+    match message:
+        case Report():
+            fitting = [_fitting(state) for state in message.states]
+            left_out = [f"{state.agent_type}: {', '.join(names)}" for state, names in fitting if names]
+            if left_out:
+                states = tuple(state for state, _ in fitting)
+                named = one_line("; ".join(left_out))
+                return msgspec.structs.replace(message, states=states), f"too large to be stored: {named}"
+        case PortDown() | Status() if len(message.reason) > MAX_TEXT:
+            return msgspec.structs.replace(message, reason=message.reason[:MAX_TEXT]), "reason: too long, shortened"
+        case Problem() if len(message.text) > MAX_TEXT:
+            return msgspec.structs.replace(message, text=message.text[:MAX_TEXT]), "text: too long, shortened"
+    return message, ""
+
+
+def _fitting(state: AgentState) -> tuple[AgentState, list[str]]:
+    """An agent without the largest keys of its configurations if they are too large, and the names of these keys."""
+    try:
+        sizes = {key: len(msgspec.json.encode({key: value})) for key, value in state.configurations.items()}
+        versions = len(msgspec.json.encode(state.resource_versions))
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        return state, []  # it is refused, with the reason
+    left_out, total = [], sum(sizes.values())
+    for key in sorted(sizes, key=lambda key: -sizes[key]):
+        if total <= MAX_TEXT:
+            break
+        left_out.append(key)
+        total -= sizes[key]
+    kept = {key: value for key, value in state.configurations.items() if key not in left_out}
+    if versions > MAX_TEXT:
+        return replace(state, configurations=kept, resource_versions={}), [*left_out, "resource_versions"]
+    return (replace(state, configurations=kept), left_out) if left_out else (state, [])
 
 
 def refusal(message: HostMessage, host: str, roles: Collection[str]) -> str:
