@@ -12,7 +12,7 @@ from neutrino.agent.dhcp.extension_api import MAX_LINE_BYTES, Line
 from neutrino.agent.dhcp.leases import render_leases
 from neutrino.agent.dhcp.network import ServedNetwork, serves_metadata
 from neutrino.agent.dhcp.render import DesiredDhcp, render
-from neutrino.model.dhcp import DnsName
+from neutrino.model.dhcp import DhcpPort, DnsName
 from neutrino.model.state import Subnet
 from tests.support.dhcp import NETWORK, dhcp_port, network, option, port, settings, subnet, uuid
 
@@ -458,3 +458,28 @@ def test_an_option_that_dnsmasq_does_not_know_is_left_out() -> None:
         f"port {bad.id}: a line of opts is left out: dnsmasq has no DHCP option 'nor-this'",
         f"port {bad.id}: a line of opts is left out: dnsmasq has no DHCPv6 option 'mtu'",
     )
+
+
+def test_a_name_leads_to_one_project() -> None:
+    """The server assigns a name to one project of the network; a database of before may have it twice."""
+
+    def named(number: int, project: str, name: str) -> DhcpPort:
+        address = f"10.0.0.{number}"
+        fqdn = DnsName(address, name, f"{name}.example.org.")
+        return port(number, address, on=(V4,), project_id=project, names=(fqdn,))
+
+    this = network(
+        (V4,),
+        *(OWN, named(11, "a", "web"), named(12, "b", "web"), named(13, "a", "web"), named(14, "b", "Web")),
+        *(named(15, "b", "host-10-0-0-16"), named(16, "a", "host-10-0-0-16"), named(17, "b", "web2")),
+    )
+    assert lines(render_addn_hosts(this, settings())) == [
+        "10.0.0.11\tweb.example.org web",
+        "10.0.0.12\thost-10-0-0-12.example.org host-10-0-0-12",
+        "10.0.0.13\tweb.example.org web",
+        "10.0.0.14\thost-10-0-0-14.example.org host-10-0-0-14",
+        "10.0.0.15\thost-10-0-0-15.example.org host-10-0-0-15",
+        "10.0.0.16\thost-10-0-0-16.example.org host-10-0-0-16",
+        "10.0.0.17\tweb2.example.org web2",
+    ]
+    assert "fa:16:3e:00:00:0c,host-10-0-0-12.example.org,10.0.0.12" in render_host(this, settings())

@@ -15,7 +15,8 @@ from neutrino.agent.dhcp import client_ids
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.extension_api import Contribution, Line, port_tag, subnet_tag
 from neutrino.agent.dhcp.network import SLAAC, STATEFUL, STATELESS, ServedNetwork
-from neutrino.model.dhcp import OWNER, DhcpOption, DhcpPort
+from neutrino.model import dns_names
+from neutrino.model.dhcp import OWNER, DhcpOption, DhcpPort, DnsName
 from neutrino.model.dhcp_options import CLIENT_ID, number_of, split_tags
 from neutrino.model.state import Subnet
 
@@ -84,11 +85,13 @@ def other_options(port: DhcpPort) -> tuple[DhcpOption, ...]:
 
 def entries(network: ServedNetwork, settings: DhcpSettings, *, merged: bool = False) -> Iterator[Entry]:
     """`merged`: addresses of a stateful subnet in one entry, with dnsmasq_enable_addr6_list."""
+    owners = _owners_of_names(network)
     for port in network.ports:
         if port.device_owner in UNNAMED_OWNERS:
             continue
+        names = {name.ip_address: name for name in port.names if _is_own_name(port, name, owners)}
         for subnet_id, addresses in _grouped(network, port, merged and settings.dnsmasq_enable_addr6_list):
-            hostname, fqdn = _hostname_and_fqdn(port, addresses, settings.dns_domain)
+            hostname, fqdn = _hostname_and_fqdn(names, addresses, settings.dns_domain)
             yield Entry(port, network.subnets.get(subnet_id), addresses, hostname, fqdn)
 
 
@@ -125,16 +128,29 @@ def _has_mode(subnet: Subnet | None, mode: str) -> bool:
     return subnet is not None and subnet.ip_version == 6 and subnet.ipv6_address_mode == mode
 
 
-def _hostname_and_fqdn(port: DhcpPort, addresses: tuple[str, ...], domain: str) -> tuple[str, str]:
+def _owners_of_names(network: ServedNetwork) -> Mapping[str, str]:
+    """The project of each name. Ports are sorted by id, so that all hosts agree on it."""
+    return dns_names.owners(
+        (dns_names.first_label(name.hostname), port.project_id) for port in network.ports for name in port.names
+    )
+
+
+def _is_own_name(port: DhcpPort, name: DnsName, owners: Mapping[str, str]) -> bool:
+    """Whether a name leads to the port: the server assigns none of another project, but may have done so formerly."""
+    label = dns_names.first_label(name.hostname)
+    addresses = [fixed.ip_address for fixed in port.fixed_ips]
+    return owners[label] == port.project_id and not dns_names.is_of_another_address(label, addresses)
+
+
+def _hostname_and_fqdn(known: Mapping[str, DnsName], addresses: tuple[str, ...], domain: str) -> tuple[str, str]:
     """The hostname and the FQDN, from the server or derived from the address.
 
     dnsmasq resolves these names for every instance on the network, of other projects too. A name outside the domain, which
     a database older than the server's check may hold, would spoof a foreign domain: its first label is put under ours.
     """
-    known = {name.ip_address: name for name in port.names}
     named = next((known[address] for address in addresses if address in known), None)
     host = named.hostname.partition(".")[0] if named is not None else ""
-    host = host or f"host-{addresses[0].replace('.', '-').replace(':', '-')}"
+    host = host or dns_names.address_name(addresses[0])
     fqdn = named.fqdn.rstrip(".") if named is not None else ""
     if domain and fqdn.startswith(f"{host}.") and fqdn.lower().endswith(f".{domain.lower()}"):
         return host, fqdn

@@ -59,8 +59,9 @@ def build(services: Services) -> Core:
     networks = Networks(db, operations, segments, vlan_tags, extensions, services.quotas, groups, qos)
     common = db, operations, networks, extensions, services.quotas
     max_servers, max_routes = conf.max_dns_nameservers, conf.max_subnet_host_routes
-    subnets = Subnets(*common, Dns(conf).name_for, max_servers, max_routes, conf.ipv6_pd_enabled)
-    ports = Ports(*common, binder, groups, qos, conf.base_mac, conf.max_allowed_address_pair)
+    name_for = Dns(conf).name_for
+    subnets = Subnets(*common, name_for, max_servers, max_routes, conf.ipv6_pd_enabled)
+    ports = Ports(*common, binder, groups, qos, conf.base_mac, conf.max_allowed_address_pair, name_for)
     ports.commit_hooks.append(services.port_changed)
     port, subnet = extensions.resource(PORT), extensions.resource(SUBNET)
     cascade = NetworkCascade(db, operations, networks, ports, port, subnet)

@@ -5,6 +5,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from neutrino.model.dns_names import address_name
 from neutrino.server import errors
 
 Object = Mapping[str, Any]
@@ -58,7 +59,7 @@ class Dns:
     def process_update_port(self, values: Object, port: Object, network: Object, before: Object) -> Object:
         if port["dns_name"] != before["dns_name"]:  # an unchanged name is not checked: rules may be newer than it
             self._check(port["dns_name"])
-        elif port["fixed_ips"] == before["fixed_ips"]:
+        elif port["fixed_ips"] == before["fixed_ips"] and "dns_name" not in values:
             return {}
         return self._assignment(port)
 
@@ -88,5 +89,5 @@ class Dns:
         """The DNS name of a port's address. Of an old `dns_name` that would be refused today, only the first label."""
         if dns_name.endswith(".") and self._contains(dns_name):
             return {"ip_address": address, "hostname": dns_name.partition(".")[0], "fqdn": dns_name}
-        host = dns_name.partition(".")[0] or f"host-{address.replace('.', '-').replace(':', '-')}"
+        host = dns_name.partition(".")[0] or address_name(address)
         return {"ip_address": address, "hostname": host, "fqdn": f"{host}{self._suffix}"}

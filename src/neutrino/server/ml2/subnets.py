@@ -28,12 +28,12 @@ from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import AUTO_DELETED, Networks, check_mtu, delete_ports
 from neutrino.server.ml2.operations import Operations, PendingWrite
+from neutrino.server.ml2.ports.internal_names import NameFor, holds
 from neutrino.server.ml2.segments import DYNAMIC, read_segments
 from neutrino.server.ml2.views import SUBNETS, reading_subnets_of, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
-NameFor = Callable[[str, str], dict[str, str]]  # (dns_name, address): the address's entry in a port's dns_assignment
 # What else is written with a change of subnets, such as DHCP ports: connection, network, its subnets after the change, and
 # whether one of them gets DHCP.
 PrepareHook = Callable[[Connection, Object, Sequence[Object], bool], Sequence[PendingWrite]]
@@ -364,7 +364,9 @@ def _add_slaac_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any], 
     for port in ports:
         fixed = {"subnet_id": subnet["id"], "ip_address": rules.eui64(subnet["cidr"], port.mac_address)}
         tx.insert(t.ip_allocations, [{**fixed, "port_id": port.id, "network_id": subnet["network_id"]}])
-        names = [*decode(port.dns_assignment), name_for(port.dns_name, fixed["ip_address"])]
+        names = decode(port.dns_assignment)
+        dns_name = port.dns_name if holds(port.dns_name, names) else ""  # on the network it is another project's
+        names = [*names, name_for(dns_name, fixed["ip_address"])]
         _store(tx, port, [*decode(port.fixed_ips), fixed], names)
 
 

@@ -32,7 +32,7 @@ from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContex
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
-from neutrino.server.ml2.ports import hardware, provisioning
+from neutrino.server.ml2.ports import hardware, internal_names, provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
 from neutrino.server.ml2.ports.host_subnets import check_host, usable_subnets
 from neutrino.server.ml2.ports.values import address_pairs, dhcp_options, new_mac, new_or_same, requested_mac
@@ -70,6 +70,7 @@ class Ports:
     qos: PolicyUse
     base_mac: str
     max_address_pairs: int
+    name_for: internal_names.NameFor
     # Services that own ports, or have objects that depend on ports, register here when they are built.
     delete_checks: list[DeleteCheck] = field(default_factory=list)
     transaction_hooks: list[TransactionHook] = field(default_factory=list)
@@ -189,6 +190,7 @@ class Ports:
         if groups := values.get("security_groups"):
             check_usable(connection, context, groups, values["project_id"])
         port = self.extensions.process("create", "port", values, port, network=network)
+        port = internal_names.assigned(connection, port, None, network, self.name_for)
         binding = self.binder.bind(connection, port, network)
         return {**port, **binding.port_values}, binding
 
@@ -349,6 +351,7 @@ class Ports:
         after = {**before, **values}
         given = values if request is None else request
         after = self.extensions.process("update", "port", given, after, network=network, before=before)
+        after = internal_names.assigned(connection, after, before, network, self.name_for)
         binding = None
         if rebind or hardware.is_bound_differently(before, after):
             binding = self.binder.bind(connection, after, network)

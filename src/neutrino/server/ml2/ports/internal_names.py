@@ -1,0 +1,51 @@
+"""Which project has a name on a network that several share: the first, as `dns_assignment` of its ports records it.
+
+Another project's port keeps its `dns_name`, but is assigned the name of its address: Nova sets `dns_name` to the name of
+the instance, and a refusal would fail its boot. It is assigned its own when the name is free and is set again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model.dns_names import first_label, is_of_another_address
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import Object, decode
+
+NameFor = Callable[[str, str], dict[str, str]]  # (dns_name, address): the address's entry in a port's dns_assignment
+_p = t.ports.c
+
+
+def assigned(
+    connection: Connection, port: Object, before: Object | None, network: Mapping[str, Any], name_for: NameFor
+) -> Object:
+    """The port with names that lead to its project, after the extension drivers have decided on them."""
+    label, names = first_label(port["dns_name"]), port["dns_assignment"]
+    if not label or not names or (before is not None and names == before["dns_assignment"]):
+        return port
+    addresses = [fixed["ip_address"] for fixed in port["fixed_ips"]]
+    if is_of_another_address(label, addresses) or _is_taken(connection, port, label, network):
+        return {**port, "dns_assignment": [name_for("", address) for address in addresses]}
+    return port
+
+
+def holds(dns_name: str, names: Iterable[Mapping[str, str]]) -> bool:
+    """Whether a port with these names is known by its own; one without any is."""
+    hostnames = [each["hostname"] for each in names]
+    return not hostnames or first_label(dns_name) in hostnames
+
+
+def _is_taken(connection: Connection, port: Object, label: str, network: Mapping[str, Any]) -> bool:
+    """Whether a port of another project on the network has the name."""
+    if not network["shared"] and port["project_id"] == network["project_id"]:
+        return False  # the owner of the network decides about it; most networks have ports of one project only
+    rows = connection.execute(
+        sa.select(_p.dns_name, _p.dns_assignment).where(
+            _p.network_id == port["network_id"],
+            _p.project_id != port["project_id"],
+            sa.or_(_p.dns_name == label, _p.dns_name.startswith(f"{label}.", autoescape=True)),
+        )
+    )
+    return any((names := decode(row.dns_assignment)) and holds(row.dns_name, names) for row in rows)
