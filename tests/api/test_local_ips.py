@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -140,7 +142,6 @@ def test_an_association_from_creation_to_deletion(server: Server, api: Api) -> N
         "fixed_port_id": port["id"],
         "fixed_ip": port["fixed_ips"][0]["ip_address"],
         "local_ip_address": local_ip["local_ip_address"],
-        "host": "",
     }
     path = f"{associations(local_ip)}/{port['id']}"
     assert api.get(path).expect(200).body["port_association"] == made
@@ -189,12 +190,24 @@ def test_an_association_names_the_address_of_its_port(api: Api) -> None:
     assert associate(api, local_ip, several, fixed_ip=wanted)["fixed_ip"] == wanted
 
 
-def test_the_host_of_an_association_is_that_of_its_port(api: Api, admin: Api) -> None:
+@pytest.mark.parametrize("rule", ["", "rule:admin_or_owner or rule:service_api", "rule:admin_or_network_owner"])
+def test_the_host_follows_the_rule_of_ports(another_server: Callable[..., Server], tmp_path: Path, rule: str) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(f'"get_port:binding:host_id": "{rule}"\n' if rule else "")
+    api = Api(another_server({"oslo_policy": {"policy_file": str(path)}}).app)
     network = made_network(api)
+    port = api.as_admin().port(network, project_id=api.project, binding__host_id="compute-1")
     local_ip = api.make("local_ip", network_id=network["id"])
-    port = admin.port(network, binding__host_id="compute-1", project_id=api.project)
-    assert associate(api, local_ip, port)["host"] == "compute-1"
-    assert [one["host"] for one in api.all(associations(local_ip), {"host": "compute-1"})] == ["compute-1"]
+    made = associate(api, local_ip, port)
+    one = f"{associations(local_ip)}/{port['id']}"
+    for shown in (made, api.get(one).expect(200).body["port_association"], *api.all(associations(local_ip))):
+        assert shown.get("host") == ("compute-1" if rule else None)
+        assert "project_id" not in shown
+    assert len(api.all(associations(local_ip), {"host": "compute-1"})) == (1 if rule else 0)
+    assert api.as_admin().get(one).expect(200).body["port_association"]["host"] == "compute-1"
+    theirs = api.as_admin().port(network, project_id="p2", binding__host_id="compute-1")
+    shown = associate(api.as_admin(), local_ip, theirs) and api.get(f"{associations(local_ip)}/{theirs['id']}").body
+    assert ("host" in shown["port_association"]) is (rule == "rule:admin_or_network_owner")
 
 
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,6 +171,25 @@ def test_a_subport_inherits_the_vlan_of_its_network(api: Api, admin: Api, ports:
     add(admin, trunk, vlan(flat, None, "inherit")).refused(400, "InvalidInput")
     other = admin.port(network)
     add(admin, trunk, vlan(other, None, "inherit")).refused(409, "DuplicateSubPort")
+
+
+def test_a_hidden_vlan_is_not_inherited(api: Api, admin: Api, another_server: Any, tmp_path: Path) -> None:
+    vlans = {"provider__network_type": "vlan", "provider__physical_network": "physnet1"}
+    parent, subport = (api.port(admin.network(**vlans, shared=True)) for _ in range(2))
+    wanted = {"port_id": subport["id"], "segmentation_type": "inherit"}
+    api.post("/trunks", {"trunk": {"port_id": parent["id"], "sub_ports": [wanted]}}).refused(403, "PolicyNotAuthorized")
+    trunk = trunk_on(api, parent)
+    refused = add(api, trunk, wanted).refused(403, "PolicyNotAuthorized")
+    assert "get_network:provider:segmentation_id" in refused.message
+    assert api.get(f"/trunks/{trunk['id']}/get_subports").expect(200).body["sub_ports"] == []
+    add(admin, trunk, wanted).expect(200)
+    path = tmp_path / "policy.yaml"
+    path.write_text('"get_network:provider:segmentation_id": "rule:admin_or_owner"\n')
+    api = Api(another_server({"oslo_policy": {"policy_file": str(path)}}).app)
+    mine, theirs = (api.as_admin().network(**vlans, project_id=p, shared=True) for p in (api.project, "p2"))
+    trunk = trunk_on(api, api.port(mine))
+    add(api, trunk, {**wanted, "port_id": api.port(theirs)["id"]}).refused(403, "PolicyNotAuthorized")
+    add(api, trunk, {**wanted, "port_id": api.port(mine)["id"]}).expect(200)
 
 
 def test_a_subports_packets_fit_into_the_parents_device(api: Api, admin: Api) -> None:

@@ -41,6 +41,7 @@ OURS = {
     "create_policy:shared": "as an RBAC policy for all projects",
     "update_policy:shared": "as an RBAC policy for all projects",
     **{f"{verb}_{name}:tags": "tags" for verb in ("create", "get", "update", "delete") for name in _FIREWALLS},
+    "get_local_ip_port_association:host": "the host of a port is hidden from its owner",
     "get_status": "an API of ours",
     "create_trace": "an API of ours",
     "get_trace": "an API of ours",

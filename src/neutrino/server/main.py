@@ -84,7 +84,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     backend = build_backend(conf)
     notifier = notifier_from_conf(conf, conf.host)
     notify: Notify = notifier.notify if notifier is not None else ignore
-    services = replace(backend.services, notify=notify)
+    authorizer = Authorizer(conf, backend.services.core.policy_rules)
+    services = replace(backend.services, notify=notify, allows=authorizer.allows)
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.notifies = conf.feed.announce
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
@@ -95,7 +96,6 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     served = serve(plugins)
     added = [e for plugin in [*plugins, quota_api] for e in plugin.extensions]
     aliases = listed([*EXTENSIONS, *added, *tags.EXTENSIONS])
-    authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas.check, notify, max_limit)
     tagged = [(s.resource, _table(s.resource)) for s in served if s.resource.tagged]

@@ -18,6 +18,11 @@ from neutrino.server.securitygroups.groups import SecurityGroups
 Object = dict[str, Any]
 
 
+def refuse(context: Context, rule: str, target: Mapping[str, Any]) -> bool:
+    """Without an authorizer, as in the feed process, which serves no requests, a policy rule allows nothing."""
+    return False
+
+
 def ignore(event_type: str, payload: Object, context: Context) -> None:
     """Without a notifier, notifications are dropped."""
 
@@ -35,6 +40,8 @@ class Services:
     floating_ip_changed: Callable[[Object | None, Object | None, Mapping[str, Object]], None]
     core: Any = None  # the core plugin, for service plugins, which are built after it
     notify: Notify = ignore  # sends a notification of a request
+    # Whether a policy rule allows the caller something on an object, where it is not the rule of the request.
+    allows: Callable[[Context, str, Mapping[str, Any]], bool] = refuse
 
 
 @dataclass(frozen=True)

@@ -17,23 +17,32 @@ from neutrino.server.local_ip.local_ips import chosen_address
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.view_collection import ChildViewCollection
 
-_a, _l, _p = t.local_ip_associations.c, t.local_ips.c, t.ports.c
+_a, _l, _p, _n = t.local_ip_associations.c, t.local_ips.c, t.ports.c, t.networks.c
+# The rule that hides the host is that of the port, and depends on the port's owner.
+_OF_PORT = ("project_id", "network:project_id")
 
 
 def _of_local_ip(column: sa.Column[str]) -> sa.ScalarSelect[str]:
     return sa.select(column).where(_l.id == _a.local_ip_id).scalar_subquery()
 
 
+def _of_port(column: sa.Column[str]) -> sa.ScalarSelect[str]:
+    its_network = t.ports.join(t.networks, _n.id == _p.network_id)
+    return sa.select(column).select_from(its_network).where(_p.id == _a.fixed_port_id).scalar_subquery()
+
+
 VIEW = View(
     t.local_ip_associations,
     computed={
         "local_ip_address": _of_local_ip(_l.local_ip_address),
-        "host": sa.select(_p.host).where(_p.id == _a.fixed_port_id).scalar_subquery(),
+        "host": _of_port(_p.host),
+        "project_id": _of_port(_p.project_id),
+        "network:project_id": _of_port(_n.project_id),
         "ext_parent:project_id": _of_local_ip(_l.project_id),
     },
     scope=sa.true(),  # the caller has to see the local IP
     key="fixed_port_id",
-    hidden=("ext_parent:project_id",),
+    hidden=("ext_parent:project_id", *_OF_PORT),
     not_found=errors.LocalIPAssociationNotFound,
 )
 
@@ -47,7 +56,7 @@ class PortAssociations(ChildViewCollection):
         port_id = values["fixed_port_id"]
         with self.db.read() as connection:
             local_ip = local_ips.VIEW.get(connection, local_ip_id)
-            port = PORTS.load(connection, port_id, context.project_id, everyone=context.is_admin)
+            port = PORTS.load(connection, port_id, context.project_id, everyone=context.is_admin, more=_OF_PORT)
             if port is None:
                 raise errors.BadRequest(resource="local_ip_port_association", msg=f"there is no port {port_id}")
             if port["network_id"] != local_ip["network_id"]:  # there the address may be anyone's
@@ -64,7 +73,8 @@ class PortAssociations(ChildViewCollection):
             # Of two requests for the same port, one fails on the primary key.
             tx.insert(t.local_ip_associations, [row])
             tx.record("port", port_id)
-        return {**row, "local_ip_address": local_ip["local_ip_address"], "host": port["binding:host_id"]}
+        of_port = {"host": port["binding:host_id"], **{name: port[name] for name in _OF_PORT}}
+        return {**row, "local_ip_address": local_ip["local_ip_address"], **of_port}
 
     @retried
     def delete(self, context: Context, local_ip_id: str, key: str, revision: int | None) -> None:

@@ -63,6 +63,7 @@ class Visibility:
     never: frozenset[str]  # attributes that are hidden in every row
     sometimes: frozenset[str]  # attributes that are hidden in some rows
     hidden: Callable[[Row], frozenset[str] | None]  # the hidden attributes of a row; None if the row itself is hidden
+    hidden_attributes: Callable[[Row], frozenset[str]]  # those of a row, even if the row itself is hidden
 
 
 class Authorizer:
@@ -185,20 +186,24 @@ class Authorizer:
         # If the rule must be evaluated per row, an administrator's list reads all rows, that of others their own.
         per_row = context.is_admin and not self._depends((row_rule,)).monotonic
         all_rows = every_row or per_row or context.has_global_access
-        named = {name: f"get_{resource.name}:{name}" for name in resource.visible}
-        guarded = {n: r for n, r in named.items() if self.has_rule(r) and not self._allows_all(context, r)}
+        # The name of a nested resource may contain its parent's, as in the rules of whole objects.
+        named = [(name, f"get_{of}:{name}") for of in (resource.name, resource.full_name) for name in resource.visible]
+        guarded = {n: r for n, r in named if self.has_rule(r) and not self._allows_all(context, r)}
         if every_row and not guarded:
-            return Visibility(True, True, (), frozenset(), frozenset(), lambda row: frozenset())
+            return Visibility(
+                True, True, (), frozenset(), frozenset(), lambda row: frozenset(), lambda row: frozenset()
+            )
         dependencies = self._depends((row_rule, *guarded.values()))
         needs = dependencies.keys
         if dependencies.whole:
             needs = tuple(dict.fromkeys([*needs, *resource.visible, *RELATED_ATTRIBUTES]))
         cache: dict[tuple[Any, ...], frozenset[str] | None] = {}
 
-        def evaluate(target: Row) -> frozenset[str] | None:
-            if not every_row and not self.allows(context, row_rule, target):
-                return None
+        def attributes(target: Row) -> frozenset[str]:
             return frozenset(name for name, rule in guarded.items() if not self.allows(context, rule, target))
+
+        def evaluate(target: Row) -> frozenset[str] | None:
+            return attributes(target) if every_row or self.allows(context, row_rule, target) else None
 
         def hidden(row: Row) -> frozenset[str] | None:
             if dependencies.whole:
@@ -215,9 +220,14 @@ class Authorizer:
                 cache[signature] = evaluate({k: v for k, v in zip(needs, signature, strict=True) if v is not None})
                 return cache[signature]
 
+        def hidden_attributes(row: Row) -> frozenset[str]:
+            found = hidden(row)
+            return attributes({k: v for k, v in row.items() if v is not None}) if found is None else found
+
         # A rule that depends on no attribute decides the same for every row.
         never = frozenset(name for name, rule in guarded.items() if self._depends((rule,)) == Dependencies())
-        return Visibility(all_rows, False, needs, never, frozenset(guarded) - never, hidden)
+        sometimes = frozenset(guarded) - never
+        return Visibility(all_rows, False, needs, never, sometimes, hidden, hidden_attributes)
 
     def _allows_all(self, context: Context, rule: str) -> bool:
         """Whether the rule allows it for every possible object."""

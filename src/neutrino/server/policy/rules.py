@@ -319,6 +319,7 @@ LOCAL_IP = {
     **crud("local_ip", ADMIN_OR_MEMBER, ADMIN_OR_READER),
     "create_local_ip_port_association": PARENT_MEMBER,
     "get_local_ip_port_association": PARENT_READER,
+    "get_local_ip_port_association:host": "rule:get_port:binding:host_id",
     "delete_local_ip_port_association": PARENT_MEMBER,
 }
 

@@ -1,6 +1,6 @@
 """Which ports may be the parent or a subport of a trunk. Reads only; what changes before the write makes it fail."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,10 +12,13 @@ from neutrino.server.api.resources.trunk import INHERIT, VLAN, VLANS, parse_subp
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.view import View
+from neutrino.server.ml2.views import NETWORKS
 from neutrino.server.query import Query
 from neutrino.server.trunks.views import parents_among, subports_among
 
 Object = dict[str, Any]
+Allows = Callable[[Context, str, Mapping[str, Any]], bool]
+SEES_VLAN = "get_network:provider:segmentation_id"
 _n = t.networks.c
 _NETWORKS = sa.select(_n.id, _n.mtu, _n.network_type, _n.segmentation_id)
 
@@ -75,6 +78,17 @@ def check_subports(
             raise errors.PortInUse(port_id=key, device_id=port["device_id"])
         out.append(found)
     return out
+
+
+def check_inherited(
+    connection: Connection, context: Context, allows: Allows, ports: Mapping[str, Object], asked: Sequence[Object]
+) -> None:
+    """Refuse to inherit the VLAN of a network whose VLAN the policy hides from the caller: the trunk would show it."""
+    inheriting = {one["port_id"] for one in asked if one.get("segmentation_type") == INHERIT}
+    for network_id in sorted({ports[key]["network_id"] for key in inheriting if key in ports}):
+        network = NETWORKS.show(connection, network_id, project=context.project_id, everyone=True) or {}
+        if not allows(context, SEES_VLAN, network):
+            raise errors.PolicyNotAuthorized(rule=SEES_VLAN)
 
 
 def check_unique(trunk_id: str, subports: Sequence[Object]) -> None:

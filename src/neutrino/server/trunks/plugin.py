@@ -13,5 +13,5 @@ EXTENSIONS = (
 
 def build(services: Services) -> ResourcePlugin:
     core = services.core
-    trunks = Trunks(services.db, services.quotas, core.operations, core.ports, core.cascade)
+    trunks = Trunks(services.db, services.quotas, core.operations, core.ports, core.cascade, services.allows)
     return ResourcePlugin(EXTENSIONS, ((TRUNK, trunks),))

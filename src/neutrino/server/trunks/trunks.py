@@ -30,12 +30,19 @@ _t, _s = t.trunks.c, t.trunk_subports.c
 
 class Trunks(ViewCollection):
     def __init__(
-        self, db: Database, quotas: Quotas, operations: Operations, ports: Ports, cascade: NetworkCascade
+        self,
+        db: Database,
+        quotas: Quotas,
+        operations: Operations,
+        ports: Ports,
+        cascade: NetworkCascade,
+        allows: checks.Allows,
     ) -> None:
         super().__init__(db, TRUNKS)
         self._quotas = quotas
         self._operations = operations
         self._ports = ports
+        self._allows = allows
         self._followers = followers.Followers(ports)
         ports.delete_checks.append(_refuse_deletion)
         ports.delete_reads.append(TRUNK_OF_PORT)
@@ -55,6 +62,7 @@ class Trunks(ViewCollection):
             wanted = [key for item in items for key in (item["port_id"], *(s["port_id"] for s in item["sub_ports"]))]
             ports = checks.visible_ports(connection, context, self._ports.view, wanted)
             for item in items:
+                checks.check_inherited(connection, context, self._allows, ports, item["sub_ports"])
                 parent = checks.check_parent(connection, ports, item["port_id"])
                 subports = checks.check_subports(connection, parent, ports, item["sub_ports"])
                 made.append(fresh({**item, "sub_ports": subports, "status": DOWN}, revision=0))
@@ -103,6 +111,7 @@ class Trunks(ViewCollection):
             before = self._get(connection, key)
             parent = self._ports.view.get(connection, before["port_id"])
             ports = checks.visible_ports(connection, context, self._ports.view, [one["port_id"] for one in asked])
+            checks.check_inherited(connection, context, self._allows, ports, asked)
             added = checks.check_subports(connection, parent, ports, asked)
             _check_managed(before)
             if before["status"] == ERROR:

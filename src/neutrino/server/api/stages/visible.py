@@ -53,8 +53,10 @@ def present(
 
 
 def present_own(resource: Resource, row: Object, visibility: Visibility) -> Object:
-    """An object that the caller has just written: shown even if the policy does not let the caller read it."""
-    hidden = visibility.hidden(row) or frozenset()
+    """An object that the caller has just written: shown even if the policy does not let the caller read it, but without
+    the attributes that the policy hides.
+    """
+    hidden = visibility.hidden_attributes(row)
     return {name: row[name] for name in visible_names(resource) if name in row and name not in hidden}
 
 
