@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from neutrino.model.agents import RESOURCE_VERSIONS
-from tests.support.agent import Agent, wait_for_status
+from tests.support.agent import Agent, run_command, wait_for_status
 from tests.support.neutrino import Caller, Neutrino
 from tests.support.openvswitch import OpenVSwitch
 from tests.support.process import wait_until
@@ -288,6 +288,33 @@ def test_sigterm_ends_the_agent_and_leaves_the_flows(switch: OpenVSwitch, agent:
     assert before
     assert agent.end() == 0
     assert flows(switch) == before
+    agent.start()
+
+
+def test_a_rotated_credential_needs_no_restart(server: Neutrino, switch: OpenVSwitch, agent: Agent) -> None:
+    """It is read at the next attempt, which is made at once after SIGHUP."""
+    agent.end()
+    text = agent.config.read_text()
+    agent.config.write_text(text.replace("longest_delay = 0.2", "longest_delay = 3600"))
+    agent.start()
+
+    def rotate() -> str:
+        done = run_command(server, ["host", "rotate", "h1", "--config-file", str(server.config)])
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def connections() -> int:
+        return agent.log.count("neutrino.feed.client [-] connected to ")
+
+    before = connections()
+    new = rotate()
+    text_of_refusal = f"(this is not the host's credential) with [feed] credential_file={agent.directory}/credential"
+    wait_until(lambda: text_of_refusal in agent.log, timeout=60, what="the refusal", failed=lambda: None)
+    (agent.directory / "credential").write_text(new)
+    agent.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: connections() > before, timeout=60, what="a connection", failed=lambda: None)
+    agent.end()
+    agent.config.write_text(text)
     agent.start()
 
 

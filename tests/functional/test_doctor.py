@@ -169,6 +169,12 @@ def test_a_host_whose_credential_is_refused(tmp_path: Path, server: Neutrino) ->
     path = agent_file(tmp_path, server)
     code, found = doctor(path, "--only", "feed")
     assert (code, set(found)) == (1, {"feed-credential-refused"})
+    assert f"with the credential in {tmp_path}/credential" in found["feed-credential-refused"]["what"]
+    assert "SIGHUP" in found["feed-credential-refused"]["fix"]
+    (tmp_path / "credential").write_text("\n")
+    code, found = doctor(path, "--only", "feed")
+    assert (code, set(found)) == (1, {"feed-credential-refused"})
+    assert found["feed-credential-refused"]["what"].endswith("credential: it is empty")
     (tmp_path / "credential").write_text(add_host(server, "h1"))
     assert doctor(path, "--only", "feed") == (0, {})
 

@@ -31,6 +31,7 @@ from neutrino.configuration import findings
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
+from neutrino.feed.credential_file import CredentialFile, reason_of
 from neutrino.feed.state import State
 from neutrino.metrics.instruments import start
 from neutrino.metrics.listener import serving
@@ -97,7 +98,12 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     events = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         events.add_signal_handler(number, stop.set)
-    events.add_signal_handler(signal.SIGHUP, lambda: _reload(current, files, intervals, reporter, gate))
+
+    def reload() -> None:
+        _reload(current, files, intervals, reporter, gate)
+        client.retry_now()  # with the credential that its file has now
+
+    events.add_signal_handler(signal.SIGHUP, reload)
     measures.watch(client, roles)
     LOG.info("neutrino agent %s on %s, roles %s", __version__, conf.host, ", ".join(conf.roles))
     findings.report(conf, findings.AGENT, server_options)
@@ -119,9 +125,9 @@ def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
             raise RefusedToStart(f"[feed] server: {address} is another machine, and without TLS: use wss://")
     tls = ClientContext(conf.feed.ca_file) if any(address.tls for address in addresses) else None
     try:
-        credential = Path(conf.feed.credential_file).read_text().strip()
-    except OSError as error:
-        raise RefusedToStart(f"[feed] credential_file={conf.feed.credential_file}: {error.strerror}") from None
+        credential = CredentialFile(conf.feed.credential_file)
+    except (OSError, ValueError) as error:
+        raise RefusedToStart(f"[feed] credential_file={conf.feed.credential_file}: {reason_of(error)}") from None
     settings = ClientOptions(
         addresses[0],
         conf.host,

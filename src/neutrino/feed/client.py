@@ -29,6 +29,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from neutrino.feed import messages as m
 from neutrino.feed.address import Address, short_path
+from neutrino.feed.credential_file import CredentialFile
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import AgentState, shortened
 from neutrino.model.kinds import KINDS, Kind
@@ -50,7 +51,7 @@ _TRAFFIC: Subject = ("traffic",)
 class ClientOptions:
     address: Address
     host: str
-    credential: str
+    credential: str | CredentialFile
     roles: tuple[str, ...] = ()
     release: str = ""
     tls: ClientContext | None = None  # by default the system's CAs
@@ -147,8 +148,10 @@ class FeedClient:
         self._changed = asyncio.Event()
         self._unsaved = asyncio.Event()
         self._synced = asyncio.Event()
+        self._retry = asyncio.Event()
         self._stopping = False
         self._failures = 0
+        self._refusal = ""  # the last one that was logged
         self._addresses = (options.address, *options.others)
         self._attempt = 0
         self._uses_sums = False  # the last server understands them
@@ -231,7 +234,7 @@ class FeedClient:
         (self._offered or self.state).apply(message)
         if not isinstance(message, m.Synced):
             return
-        self._failures = 0
+        self._failures, self._refusal = 0, ""
         if self._offered is None:
             self._complete()
         elif self._on_offer is not None:
@@ -319,7 +322,11 @@ class FeedClient:
         saving = asyncio.create_task(self._keep_saving())
         try:
             while True:
-                await asyncio.sleep(await self._connect_once())
+                delay = await self._connect_once()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(delay):
+                        await self._retry.wait()
+                self._retry.clear()
         finally:
             await _cancel(saving)
             self._save_cache()
@@ -335,7 +342,10 @@ class FeedClient:
             self._log_lost(f"invalid frame from the server: {error}")
         except InvalidStatus as error:
             body = error.response.body.decode(errors="replace").strip() if error.response.body else ""
-            self._log_lost(f"the server refuses this host: {body or error}")
+            if error.response.status_code in (401, 403):
+                self._log_refused(body or str(error))
+            else:
+                self._log_lost(f"the server refuses this host: {body or error}")
         except OSError as error:
             self._log_lost(self._tls.explain(error) or type(error).__name__)
         except (InvalidHandshake, ConnectionClosed) as error:
@@ -351,14 +361,30 @@ class FeedClient:
         # Jitter: after a server restart a thousand hosts must not reconnect at the same moment.
         return min(self._options.longest_delay, delay) * (0.5 + 0.5 * self._jitter())
 
+    def retry_now(self) -> None:
+        """Connect at once, if there is no connection: what prevented it, such as the credential, may have changed."""
+        if not self.connected:
+            self._retry.set()
+
+    def _log_refused(self, reason: str) -> None:
+        """A warning for each reason, also after failures of another kind: it needs an operator."""
+        given = self._options.credential
+        name = f"{given}, which is read again at each attempt" if isinstance(given, CredentialFile) else "a credential"
+        text = f"the server at {self._address} refuses host {self._options.host} ({reason}) with {name}"
+        log = LOG.info if text == self._refusal else LOG.warning
+        log("%s: keeping the current state and retrying", text)
+        self._refusal = text
+
     def _log_lost(self, reason: str) -> None:
         log = LOG.info if self._failures else LOG.warning  # a warning once per outage
         log("no connection to the server at %s (%s): keeping the current state and retrying", self._address, reason)
 
     async def _connect(self) -> ClientConnection:
         options, address = self._options, self._address
+        given = options.credential
+        credential = given if isinstance(given, str) else given.read()
         how: dict[str, Any] = {
-            "additional_headers": {m.HOST_HEADER: options.host, "Authorization": f"Bearer {options.credential}"},
+            "additional_headers": {m.HOST_HEADER: options.host, "Authorization": f"Bearer {credential}"},
             "logger": _FRAMES,
             "compression": None,
             "max_size": m.MAX_BYTES,

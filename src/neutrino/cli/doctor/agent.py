@@ -30,6 +30,7 @@ from neutrino.cli.errors import one_line
 from neutrino.dataplane.ovsdb.api import OvsdbError
 from neutrino.errors import OperatorError
 from neutrino.feed.address import Address, parse, short_path
+from neutrino.feed.credential_file import CredentialFile
 from neutrino.feed.messages import HOST_HEADER
 
 SECONDS: Final = 5.0
@@ -47,8 +48,11 @@ def feed(subject: Subject) -> Iterator[Finding]:
     """Each configured server: reachable, trusted, accepting this host's credential, with the same clock."""
     conf = subject.conf
     try:
-        credential = Path(conf.feed.credential_file).read_text().strip()
+        credential = CredentialFile(conf.feed.credential_file).read()
     except OSError:  # the check of files states it
+        return
+    except ValueError as error:
+        yield kinds.FEED_REFUSED(f"[feed] credential_file = {conf.feed.credential_file}: {error}")
         return
     for text in conf.feed.server:
         address = parse(text, tls=True)
@@ -64,7 +68,8 @@ def feed(subject: Subject) -> Iterator[Finding]:
             continue
         if answer.status in (401, 403):
             yield kinds.FEED_REFUSED(
-                f"{address} refuses the credential of host {conf.host}: {answer.body or answer.status}"
+                f"{address} refuses host {conf.host} with the credential in {conf.feed.credential_file}: "
+                f"{answer.body or answer.status}"
             )
         elif answer.status != http.client.SWITCHING_PROTOCOLS:
             yield kinds.FEED_UNREACHABLE(

@@ -370,7 +370,8 @@ FEED_REFUSED = Kind(
     "feed-credential-refused",
     ERROR,
     "The server refuses this host: it receives no changes.",
-    "Run neutrino host add or rotate on the server, and write the credential that it prints to [feed] credential_file.",
+    "Run neutrino host add or rotate on the server, and write the credential that it prints to [feed] credential_file. "
+    "A running agent reads the file at its next attempt, at SIGHUP at once.",
 )
 CLOCK_SERVER = Kind(
     "clock-skew-server",

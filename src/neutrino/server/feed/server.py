@@ -114,7 +114,8 @@ class FeedServer:
     def describe(self) -> dict[str, Any]:
         """What `GET /v2.0/status` shows of this process; called from a thread of its own."""
         hosts = {session.host for session in tuple(self._sessions)}
-        return {"connected_hosts": len(hosts), "position": self.fanout.position}
+        refused = self._admission.refusals.recent()
+        return {"connected_hosts": len(hosts), "position": self.fanout.position, "refused_hosts": refused}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""

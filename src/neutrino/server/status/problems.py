@@ -51,6 +51,7 @@ def find(facts: Facts, down_time: float, schema: str) -> list[Problem]:
         *_of_disk(facts.disk),
         *_of_processes(facts),
         *(problem for agent in facts.agents for problem in of_agent(agent, facts.now, down_time)),
+        *_of_refused_hosts(facts, down_time),
         *_of_tunnel_addresses(facts, down_time),
         *_of_objects(facts),
     ]
@@ -194,6 +195,30 @@ def of_agent(agent: Row, now: float, down_time: float) -> Iterator[Problem]:
             f"{name}: {text}",
             "This object is not, or not completely, applied on the host.",
             "The text states the cause. The agent retries; neutrino agent --dry-run on the host shows what is left to do.",
+        )
+
+
+def _of_refused_hosts(facts: Facts, down_time: float) -> Iterator[Problem]:
+    """Hosts whose credential the feed refuses, by the rows of feed processes."""
+    alive = {
+        agent["host"] for agent in facts.agents if seconds_since(agent["heartbeat_timestamp"], facts.now) <= down_time
+    }
+    last: dict[str, tuple[float, str]] = {}
+    for row in facts.processes:
+        is_fresh = row["kind"] == FEED and seconds_since(row["seen_at"], facts.now) <= SILENT_AFTER
+        refused = row["details"].get("refused_hosts") if is_fresh else None
+        for host, each in refused.items() if isinstance(refused, dict) else ():
+            last[host] = max(last.get(host, (0.0, "")), (float(each["at"]), str(each["address"])))
+    for host, (at, address) in sorted(last.items()):
+        yield Problem(
+            "warning" if host in alive else "error",  # alive: just rotated, or another machine uses its name
+            "agent",
+            "",
+            f"host {host}: a login from {address} was refused {max(0.0, facts.now - at):.0f} s ago: wrong credential",
+            "A host without a valid credential receives no changes, and its reports are lost.",
+            "Write what neutrino host rotate prints to [feed] credential_file on the host: its agent reads the file again "
+            "at its next attempt. If the host is connected, find out which machine uses its name.",
+            host,
         )
 
 

@@ -31,6 +31,8 @@ FAILURE_SECONDS: Final = 5.0  # after which one of them expires
 MAX_ADDRESSES: Final = 10_000  # with failures; above it, the one that failed longest ago is forgotten
 MAX_UNAUTHENTICATED: Final = 256  # connections of one address without a credential
 MAX_UNAUTHENTICATED_ALL: Final = 4096
+MAX_REFUSED_HOSTS: Final = 100
+REFUSED_SECONDS: Final = 300.0  # a host whose credential is wrong tries several times a minute
 
 
 @dataclass(slots=True)
@@ -120,11 +122,35 @@ class LimitedConnection(ServerConnection):
             self._limits.leave(counted)
 
 
+@dataclass(slots=True)
+class Refusals:
+    """The last refused logins under the names of known hosts, for `GET /v2.0/status`: which host, from where, when."""
+
+    clock: Callable[[], float] = time.time
+    _by_host: dict[str, tuple[str, float]] = field(default_factory=dict)
+
+    def add(self, host: str, address: str) -> None:
+        self._by_host.pop(host, None)  # re-inserted at the end: the dict is in order of the last refusal
+        self._by_host[host] = address or "a local socket", self.clock()
+        if len(self._by_host) > MAX_REFUSED_HOSTS:
+            del self._by_host[next(iter(self._by_host))]
+
+    def forget(self, host: str) -> None:
+        self._by_host.pop(host, None)
+
+    def recent(self) -> dict[str, dict[str, Any]]:
+        """May be called in any thread."""
+        since = self.clock() - REFUSED_SECONDS
+        found = tuple(self._by_host.copy().items())
+        return {host: {"address": address, "at": round(at)} for host, (address, at) in found if at >= since}
+
+
 class Admission:
     def __init__(self, read: Callable[[], Awaitable[Mapping[str, HostCredential]]]) -> None:
         """`read` reads all credentials from the database, by host."""
         self._read = read
         self.limits = LoginLimits(time.monotonic)
+        self.refusals = Refusals()
         self._credentials: Mapping[str, HostCredential] = {}
         self._lookup: asyncio.Task[None] | None = None
         self._last_lookup = -LOOKUP_SECONDS
@@ -154,8 +180,11 @@ class Admission:
         if known is None:
             name = host[:255].encode("ascii", "backslashreplace").decode()
             LOG.warning("login as host %s from %s refused: wrong credential", name, address or "a local socket")
+            if host in self._credentials:  # others are names that a stranger chose
+                self.refusals.add(host, address)
             return connection.respond(http.HTTPStatus.UNAUTHORIZED, "this is not the host's credential\n")
         connection.admitted = host, known
+        self.refusals.forget(host)
         return None
 
     def take(self, connection: LimitedConnection) -> tuple[str, HostCredential] | None:
