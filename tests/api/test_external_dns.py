@@ -47,7 +47,8 @@ class Setting:
     def another_publisher(self) -> Publisher:
         assert self.server.dns is not None
         recorder = self.server.dns.recorder
-        return Publisher(self.server.db, self.dns, recorder.sweep, PublisherOptions(), clock=lambda: self.now)
+        more = {"clock": lambda: self.now, "private": recorder.private_addresses}
+        return Publisher(self.server.db, self.dns, recorder.sweep, PublisherOptions(), **more)  # type: ignore[arg-type]
 
     def rows(self) -> list[Any]:
         with self.server.db.read() as connection:
@@ -656,3 +657,31 @@ def test_without_a_driver_there_is_nothing(request: pytest.FixtureRequest, datab
         assert server.core.operations.closing_hooks == []
     finally:
         server.close()
+
+
+def test_no_pointers_of_networks_whose_prefix_a_project_chose(another_server: Callable[..., Server]) -> None:
+    """The service publishes PTR records as itself: a project must not name addresses of others outside its network."""
+    with FakeDesignate() as designate:
+        credentials = {"auth_type": "admin_token", "token": TOKEN, "endpoint": designate.url, "url": designate.url}
+        server = another_server({"DEFAULT": {"external_dns_driver": "designate"}, "designate": credentials})
+        admin = Api(server.app).as_admin()
+        member = admin.as_stranger()
+        designate.add_zone("evil.example.", member.project)
+        designate.add_zone(ZONE, admin.project)
+        private = member.network(dns_domain="evil.example.")
+        member.subnet(private, "198.51.100.0/24", dns_publish_fixed_ip=True)
+        thief = member.port(private, dns_name="www", fixed_ips=[{"ip_address": "198.51.100.7"}])
+        designate.wait(lambda: designate.look("www.evil.example.") == {address(thief)})
+        external = admin.network(router__external=True, dns_domain=ZONE)
+        admin.subnet(external, "198.51.100.0/24", dns_publish_fixed_ip=True)
+        named = {"dns_name": "www", "dns_domain": ZONE}
+        chosen = {"floating_network_id": external["id"], "floating_ip_address": "198.51.100.7"}
+        fip = admin.make("floatingip", **chosen, **named)
+        pointer = f"{ip_address(fip['floating_ip_address']).reverse_pointer}."
+        designate.wait(lambda: designate.look(pointer, "PTR") == {f"www.{ZONE}"})
+        direct = admin.port(external, dns_name="direct", fixed_ips=[{"ip_address": "198.51.100.9"}])
+        other = f"{ip_address(address(direct)).reverse_pointer}."
+        designate.wait(lambda: designate.look(other, "PTR") == {f"direct.{ZONE}"})
+        member.delete(f"/ports/{thief['id']}").expect(204)
+        designate.wait(lambda: not designate.look("www.evil.example."))
+        assert designate.look(pointer, "PTR") == {f"www.{ZONE}"}

@@ -22,7 +22,13 @@ class FakeDns:
         self.before_replace: Callable[[RecordSet], object] = lambda record_set: None
         self._changed = threading.Condition()
 
-    def replace(self, record_set: RecordSet, addresses: frozenset[str], ours: frozenset[str]) -> None:
+    def replace(
+        self,
+        record_set: RecordSet,
+        addresses: frozenset[str],
+        ours: frozenset[str],
+        private: frozenset[str] = frozenset(),
+    ) -> None:
         self.before_replace(record_set)
         with self._changed:
             self.calls.append((record_set, addresses))

@@ -87,6 +87,20 @@ def test_reverse_records(designate: FakeDesignate, make: Make) -> None:
     assert _names(designate) == []
 
 
+def test_private_addresses_have_no_reverse_records(designate: FakeDesignate, make: Make) -> None:
+    driver, both, private = make(), frozenset({"192.0.2.1", "192.0.2.2"}), frozenset({"192.0.2.1"})
+    driver.replace(WWW, both, NONE, private)
+    assert designate.look("www.example.net.") == both
+    assert designate.look("1.2.0.192.in-addr.arpa.", "PTR") == set()
+    assert designate.look("2.2.0.192.in-addr.arpa.", "PTR") == {"www.example.net."}
+    driver.replace(WWW, both, both)
+    driver.replace(WWW, both, both, private)
+    assert designate.look("1.2.0.192.in-addr.arpa.", "PTR") == set(), "one from before is removed"
+    designate.put("1.2.0.192.in-addr.arpa.", "PTR", {"mail.example.org."})
+    driver.replace(WWW, both, both, private)
+    assert designate.look("1.2.0.192.in-addr.arpa.", "PTR") == {"mail.example.org."}
+
+
 def test_a_pointer_to_another_name_stays(designate: FakeDesignate, make: Make) -> None:
     designate.add_zone("2.0.192.in-addr.arpa.", SERVICE_PROJECT)
     designate.put("1.2.0.192.in-addr.arpa.", "PTR", {"mail.example.org."})

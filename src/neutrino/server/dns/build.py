@@ -38,7 +38,7 @@ def build_dns(conf: cfg.ConfigOpts, db: Database, operations: Operations) -> Ext
         return None
     driver: DnsDriver = load(DRIVERS, conf.external_dns_driver)(conf)
     recorder = Recorder(db, project_ranges(conf), publishes_ports=_has_own_domain(conf))
-    publisher = Publisher(db, driver, recorder.sweep)
+    publisher = Publisher(db, driver, recorder.sweep, private=recorder.private_addresses)
     recorder.recorded, recorder.network_changed = publisher.wake, publisher.recheck
     operations.closing_hooks.append(recorder.record)
     return ExternalDns(recorder, publisher)

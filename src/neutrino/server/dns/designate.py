@@ -65,13 +65,19 @@ class Designate:
             sizes = options.ipv4_ptr_zone_prefix_size, options.ipv6_ptr_zone_prefix_size
             self._reverse = ReverseZones(*sizes, options.ptr_zone_email)
 
-    def replace(self, record_set: RecordSet, addresses: frozenset[str], ours: frozenset[str]) -> None:
+    def replace(
+        self,
+        record_set: RecordSet,
+        addresses: frozenset[str],
+        ours: frozenset[str],
+        private: frozenset[str] = frozenset(),
+    ) -> None:
         self._deadline = self._clock() + LONGEST
         project = record_set.project_id
         zone_id = self._zone_id(record_set.zone, project)
         if zone_id is None:
             if not addresses:
-                self._replace_reverse(record_set, addresses, ours)  # its records are gone with the zone
+                self._replace_reverse(record_set, addresses, ours, private)  # its records are gone with the zone
                 return
             raise Refused(f"project {project} has no zone {record_set.zone} in Designate")
         found = self._record_set(zone_id, record_set.name, record_set.type, project)
@@ -81,7 +87,7 @@ class Designate:
             raise ForeignRecords(record_set, ", ".join(sorted(foreign)))
         # If others have added theirs, only ours are removed.
         self._write(zone_id, record_set, found, addresses or foreign, current)
-        self._replace_reverse(record_set, addresses, ours)
+        self._replace_reverse(record_set, addresses, ours, private)
 
     def _write(
         self,
@@ -104,14 +110,18 @@ class Designate:
 
     # --- reverse lookups ------------------------------------------------------------------------------------------
 
-    def _replace_reverse(self, record_set: RecordSet, addresses: frozenset[str], ours: frozenset[str]) -> None:
-        """PTR records of the addresses; those that name another owner of an address are left alone."""
+    def _replace_reverse(
+        self, record_set: RecordSet, addresses: frozenset[str], ours: frozenset[str], private: frozenset[str]
+    ) -> None:
+        """PTR records of the addresses that are not private; those that name another owner of an address are left alone."""
         if self._reverse is None:
             return
         try:
-            for address in sorted(ours - addresses):
+            for address in sorted(
+                (ours - addresses) | (ours & private)
+            ):  # private ones have some from before this rule
                 self._remove_reverse(self._reverse, record_set, address)
-            for address in sorted(addresses):
+            for address in sorted(addresses - private):
                 self._add_reverse(self._reverse, record_set, address)
         except Refused as error:  # the addresses themselves are published already
             raise Incomplete(str(error)) from error

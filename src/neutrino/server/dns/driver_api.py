@@ -36,9 +36,18 @@ class Incomplete(Exception):
 
 
 class DnsDriver(Protocol):
-    def replace(self, record_set: RecordSet, addresses: frozenset[str], ours: frozenset[str]) -> None:
+    def replace(
+        self,
+        record_set: RecordSet,
+        addresses: frozenset[str],
+        ours: frozenset[str],
+        private: frozenset[str] = frozenset(),
+    ) -> None:
         """Make the record set contain exactly these addresses; with none, remove it.
 
         `ours`: addresses that this server may have published there before. If there are others, raise ForeignRecords and
         change nothing; to remove is then to remove only ours. Equal calls may be repeated.
+
+        `private`: those of the addresses that are on a network with prefixes of a project's choice. They get no PTR
+        records: the same address may be another's, outside of that network.
         """

@@ -50,6 +50,7 @@ class Publisher:
     sweep: Callable[[str | None], object] = field(default=lambda network_id: None)  # records again, or one network's
     options: PublisherOptions = PublisherOptions()
     clock: Callable[[], float] = time.time
+    private: Callable[[Sequence[Any]], frozenset[str]] = lambda rows: frozenset()  # the addresses without PTR records
 
     def __post_init__(self) -> None:
         self._stop, self._woken = threading.Event(), threading.Event()
@@ -145,7 +146,7 @@ class Publisher:
         addresses = frozenset(row.address for row in rows if row.wanted)
         ours = frozenset(row.address for row in rows if row.published)
         try:
-            self.driver.replace(record_set, addresses, ours)
+            self.driver.replace(record_set, addresses, ours, self.private([row for row in rows if row.wanted]))
         except Refused as error:
             text = str(error)
             self._log_refused(record_set, rows, text)

@@ -28,6 +28,7 @@ from neutrino.server.dns.wanted import (
     NamedPort,
     ProjectRanges,
     Record,
+    has_public_addresses,
     records_of_floating_ip,
     records_of_port,
 )
@@ -122,6 +123,18 @@ class Recorder:
             addresses = tuple((fixed["subnet_id"], fixed["ip_address"]) for fixed in decode(row.fixed_ips))
             found[row.id] = NamedPort(row.id, row.project_id, row.dns_name, row.dns_domain, network, addresses)
         return found
+
+    def private_addresses(self, rows: Sequence[Any]) -> frozenset[str]:
+        """The addresses of these records that only ports on networks with prefixes of a project's choice have."""
+        with self.db.read() as connection:
+            ports = self._read_ports(connection, {row.object_id for row in rows if row.object_type == "port"})
+        public = {
+            row.address
+            for row in rows
+            if row.object_type != "port"
+            or ((port := ports.get(row.object_id)) is not None and has_public_addresses(port.network, self.ranges))
+        }
+        return frozenset(row.address for row in rows) - public
 
     # --- sweeps ---------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,13 @@ class Rfc2136:
         self._zones = [_zone(text) for text in options.zones]
         self._key = tsig_key(options)
 
-    def replace(self, record_set: RecordSet, addresses: frozenset[str], ours: frozenset[str]) -> None:
+    def replace(
+        self,
+        record_set: RecordSet,
+        addresses: frozenset[str],
+        ours: frozenset[str],
+        private: frozenset[str] = frozenset(),
+    ) -> None:
         zone, name = self._zone_of(record_set), dns.name.from_text(record_set.name)
         for _ in range(ATTEMPTS):
             current = self._read(zone, name, record_set.type)

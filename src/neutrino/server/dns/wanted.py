@@ -104,9 +104,19 @@ class ProjectRanges:
 
 def publishes_ports(network: NamedNetwork, ranges: ProjectRanges) -> bool:
     """Whether the fixed addresses of a network are published."""
-    if network.published_subnets:
-        return True
-    if network.external or not network.segments:
+    return bool(network.published_subnets) or (not network.external and _is_of_provider(network, ranges))
+
+
+def has_public_addresses(network: NamedNetwork, ranges: ProjectRanges) -> bool:
+    """Whether an administrator has connected the network with the outside, where its addresses are the cloud's.
+
+    On other networks projects choose the prefixes, and may choose one that is another's outside.
+    """
+    return network.external or _is_of_provider(network, ranges)
+
+
+def _is_of_provider(network: NamedNetwork, ranges: ProjectRanges) -> bool:
+    if not network.segments:
         return False
     if len(network.segments) > 1:  # only administrators create them
         return True
