@@ -129,6 +129,20 @@ def test_an_option_of_the_agent_that_is_wrong(here: Machine, tmp_path: Path) -> 
     assert "local_ip=here" in refused(here, "agent", "--config-file", path)
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("2001:db8::1", "a link-local address"),
+        ("192.0.2.1", "an IPv6 address"),
+        ("router", "an IPv6 address"),
+        ("fe80::1%eth0", "an address alone"),
+    ],
+)
+def test_an_ipv6_gateway_that_is_not_link_local(here: Machine, tmp_path: Path, given: str, reason: str) -> None:
+    path = agent_file(tmp_path, DEFAULT={"ipv6_gateway": given})
+    assert refused(here, "agent", "--config-file", path) == f"ipv6_gateway={given} is not {reason}"
+
+
 def test_an_option_of_ups_agent_that_is_wrong(here: Machine, tmp_path: Path) -> None:
     more = tmp_path / "more.conf"
     more.write_text("[ovs]\nlocal_ip = here\n")

@@ -10,7 +10,7 @@ from typing import Any
 
 from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.bfd import BfdSessions
-from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.config import L3Options, refusal
 from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, RouterResult
 from neutrino.agent.l3.role import L3Role
@@ -103,7 +103,9 @@ class Recorder(L3Extension):
 
 
 class Host:
-    def __init__(self, state_path: Path, repair: float = 3600.0) -> None:
+    def __init__(self, state_path: Path, repair: float = 3600.0, announce: float = 3600.0, **settings: Any) -> None:
+        """`settings`: of L3Options."""
+        self.announce, self.settings = announce, settings
         self.feed, self.netlink, self.ovsdb, self.flushes = Feed(), FakeNetlink(), FakeOvsdb(), Flushes()
         self.nft, self.processes, self.extension = FakeNft(self.netlink), FakeProcesses(), Recorder()
         self.ovsdb.apply([SetBridge("br-int")])
@@ -114,11 +116,14 @@ class Host:
 
     def restart(self) -> None:
         """An agent that remembers nothing but what the feed's cache does."""
-        options = L3Options(host="h1", state_path=str(self.state_path), veth=True)
+        whole = {"host": "h1", "state_path": str(self.state_path), "veth": True, "agent_mode": "dvr_snat"}
+        options = L3Options(**{**whole, **self.settings})  # type: ignore[arg-type]
         services = ServiceNamespaces(self.netlink, lambda: self.ovsdb, self.nft)
         supervisor = Supervisor(self.processes)
         kinds = frozenset(kind for each in BUILT_IN for kind in each.kinds)
-        desired = DesiredRouters(self.feed, lambda router: self.refusals.get(router.id), kinds)
+        desired = DesiredRouters(
+            self.feed, lambda router: self.refusals.get(router.id) or refusal(router, options), kinds
+        )
         bfd = BfdSessions(supervisor, options)
         self.role = L3Role(
             Routers(
@@ -129,6 +134,7 @@ class Host:
             Delegations(supervisor, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
             bfd=bfd,
+            announce_interval=self.announce,
             repair=lambda: self.repair,
             port_holds=self.port_holds,
         )

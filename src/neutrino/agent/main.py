@@ -7,6 +7,7 @@ import logging
 import os
 import pwd
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -43,6 +44,7 @@ LOG = logging.getLogger(__name__)
 CACHE = "feed.json"
 STATE_FORMAT = 1  # raise it when a release writes state that the previous one would misread
 SYNC_SECONDS = 10.0
+EXIT_SECONDS = 2.0  # to close connections, after running work was completed or given up
 
 
 def run(files: Sequence[str], server_options: Callable[[], findings.Groups] = tuple) -> None:
@@ -96,8 +98,9 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     client.on_query(queries.take)
     stop = asyncio.Event()
     events = asyncio.get_running_loop()
+    quitting: float = conf.agent.quitting_rpc_timeout
     for number in (signal.SIGTERM, signal.SIGINT):
-        events.add_signal_handler(number, stop.set)
+        events.add_signal_handler(number, lambda: _stop(stop, quitting))
 
     def reload() -> None:
         _reload(current, files, intervals, reporter, gate)
@@ -109,10 +112,25 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
     findings.report(conf, findings.AGENT, server_options)
     notify("READY=1")  # not after `synced`: an agent that waits for its server keeps the host as it is
     try:
-        await loop.run(client, roles, reporter, stop, conf.agent.quitting_rpc_timeout, gate)
+        await loop.run(client, roles, reporter, stop, quitting, gate)
     finally:
         await queries.close()
         await asyncio.to_thread(switch.close)
+
+
+def _stop(stop: asyncio.Event, quitting: float) -> None:
+    """Ends the agent, also if threads hang, as in a switch that does not answer: Python would wait for them."""
+
+    def end() -> None:
+        LOG.warning("work is not completed after quitting_rpc_timeout=%g seconds: the agent ends without it", quitting)
+        logging.shutdown()
+        os._exit(0)
+
+    if not stop.is_set():
+        timer = threading.Timer(quitting + EXIT_SECONDS, end)
+        timer.daemon = True
+        timer.start()
+    stop.set()
 
 
 def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:

@@ -77,7 +77,7 @@ class ServiceNamespaces:
             return [f"{desired.name} has to be created"]
         snapshot = self.ovsdb().read()
         plugs, state = self._plan_plugs(desired.name, desired.plugs, snapshot), self._read(desired)
-        other_kind = _other_kind(desired, state, snapshot)
+        other_kind = _misplaced(desired, state, snapshot)
         others = [f"{desired.name} port {name} has to be plugged anew" for name in other_kind]
         # A port whose device is there shows by its device.
         shown = {*other_kind, *state.devices, *(each.peer for each in state.devices.values())}
@@ -108,14 +108,14 @@ class ServiceNamespaces:
     def _prepare(self, desired: DesiredNamespace, complete: bool) -> tuple[NamespaceState, int]:
         """Create the namespace and its internal ports, if they are missing.
 
-        Gives its actual state, and how many ports of the other kind were unplugged: of a Neutron agent, or because
-        `ovs_use_veth` was changed.
+        Gives its actual state, and how many ports were unplugged: of the other kind, of a Neutron agent or because
+        `ovs_use_veth` was changed, or on another bridge, because `external_network_bridge` was.
         """
         self.create(desired.name)
         state = self._read(desired)
         others: list[str] = []
         with contextlib.suppress(OvsdbError):  # raised again when devices are plugged: tables come before that
-            others = _other_kind(desired, state, self.ovsdb().read()) if complete else []
+            others = _misplaced(desired, state, self.ovsdb().read()) if complete else []
         if others:
             # `recreated`: the switch deletes the device of an internal port after the port, and its name is needed.
             self._plug((), unplug=others, recreated=others)
@@ -222,8 +222,8 @@ class ServiceNamespaces:
         return unmet((_set_port(plug, name, self.owner) for plug in plugs), snapshot)
 
 
-def _other_kind(desired: DesiredNamespace, actual: NamespaceState, snapshot: Snapshot) -> list[str]:
-    """Ports of the switch that are internal where a veth pair is desired, and the reverse.
+def _misplaced(desired: DesiredNamespace, actual: NamespaceState, snapshot: Snapshot) -> list[str]:
+    """Ports of the switch that are internal where a veth pair is desired, the reverse, and those on another bridge.
 
     A router's internal port has the name `qr-…`, which is that of the inner end of its veth pair.
     """
@@ -237,6 +237,9 @@ def _other_kind(desired: DesiredNamespace, actual: NamespaceState, snapshot: Sna
             port = ports.get(name)
             if port is not None and port.interfaces and (port.interfaces[0].type == "internal") != plug.internal:
                 found.append(name)
+        found += [
+            plug.name for each in snapshot.bridges.values() if each.name != plug.bridge and plug.name in each.ports
+        ]
     return found
 
 

@@ -146,4 +146,6 @@ def ipv6_gateway_problem(conf: cfg.ConfigOpts) -> str | None:
         address = ipaddress.IPv6Address(conf.ipv6_gateway)
     except ValueError:
         return f"ipv6_gateway={conf.ipv6_gateway} is not an IPv6 address"
+    if address.scope_id is not None:  # the device is the gateway's own
+        return f"ipv6_gateway={conf.ipv6_gateway} is not an address alone"
     return None if address.is_link_local else f"ipv6_gateway={conf.ipv6_gateway} is not a link-local address"
