@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino import __version__
-from neutrino.model.agents import DHCP, OVS
+from neutrino.model.agents import DHCP, HA_VRRP_ADVERT_INT, HELD, L3, OVS, AgentState
 from neutrino.server.db import schema
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
@@ -190,6 +190,35 @@ def test_servers_of_different_releases(fresh: tuple[Server, Api]) -> None:
     status = shown(admin)
     assert texts(status) == [f"the servers run different releases: {__version__}, 9.9"]
     assert status["verdict"] == "ok", "expected during an upgrade"
+
+
+def l3_agent(server: Server, host: str, interval: int) -> None:
+    values = {"agent_mode": "legacy", HA_VRRP_ADVERT_INT: interval}
+    state = AgentState(L3, "neutron-l3-agent", host, "l3_agent", configurations=values, start_flag=True)
+    server.scheduler.reported(server.registry.report(state))
+
+
+def test_hosts_with_different_advertisement_intervals(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    feed_process(server)
+    for host, interval in (("h1", 1), ("h2", 2), ("h3", 1)):
+        l3_agent(server, host, interval)
+    text = "hosts have different values of ha_vrrp_advert_int: 1 on h1, h3; 2 on h2"
+    assert text in texts(shown(admin))
+    l3_agent(server, "h2", 1)
+    assert text not in texts(shown(admin))
+
+
+def test_a_held_agent_is_an_error_that_names_the_option(fresh: tuple[Server, Api]) -> None:
+    server, admin = fresh
+    feed_process(server)
+    problems = {
+        f"{HELD}, foreign_flows": "br-int has 21. To proceed nevertheless: [agent] start_despite = foreign_flows"
+    }
+    switch(server, "h1", dataplane=f"down: {HELD}", problems=problems)
+    (text,) = texts(shown(admin))
+    assert "Open vSwitch agent on h1: the agent is held, foreign_flows" in text
+    assert "start_despite = foreign_flows" in text
 
 
 def test_two_hosts_with_one_tunnel_address(fresh: tuple[Server, Api]) -> None:

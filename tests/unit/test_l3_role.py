@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -283,6 +284,37 @@ def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: H
     assert signals == []  # as it was
     asyncio.run(ensure(1, 2, 3))
     assert len(signals) == 1
+
+
+def test_radvd_withdraws_the_default_route_only_where_the_router_advertises_no_more(host: Host) -> None:
+    """Not on a standby host, nor where the router has moved to another host, which advertises it by now."""
+    own = address("2001:db8:1::1", "2001:db8:1::/64", ra_mode="slaac")
+    signals = host.processes.signals
+    served = router(interface(1), interface(2, own), ha=membership())
+
+    async def becomes(active: bool) -> None:
+        daemons = RouterDaemons(Supervisor(host.processes), L3Options(host="h1", state_path=str(host.state_path)))
+        await daemons.ensure(served, None, active=active)
+
+    asyncio.run(becomes(True))
+    assert "radvd r1" in host.processes.running()
+    asyncio.run(becomes(False))
+    assert [number for name, number in signals if name == "radvd r1"] == [signal.SIGKILL]
+    signals.clear()
+    there = router(interface(1), interface(2, own))
+
+    async def test() -> None:
+        for gone, expected in ((None, signal.SIGKILL), (router(interface(1)), signal.SIGTERM)):
+            host.send(there)
+            await host.until(lambda: "radvd r1" in host.processes.running(), "it runs")
+            await host.role.settle()
+            host.send(gone)
+            await host.until(lambda: "radvd r1" not in host.processes.running(), "it ends")
+            await host.role.settle()
+            assert [number for name, number in signals if name == "radvd r1"] == [expected]
+            signals.clear()
+
+    run(host, test)
 
 
 def test_options_of_l3_agent_ini_decide_where_daemons_have_their_files(host: Host, tmp_path: Path) -> None:

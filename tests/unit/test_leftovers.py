@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,7 @@ from neutrino.dataplane.ovsdb.api import MARK, OWNER, Interface, SetPort
 from neutrino.dataplane.process.api import ForeignProcess
 from tests.support.dhcp_fakes import DhcpHost
 from tests.support.l3_host import Host, run
-from tests.support.routing import interface, router
+from tests.support.routing import address, interface, membership, router
 
 ROUTER = "7e1ab6d2-0000-4000-8000-000000000001"
 OTHER = "7e1ab6d2-0000-4000-8000-000000000002"
@@ -162,11 +163,15 @@ class Processes:
 
     def __init__(self) -> None:
         self.there: dict[str, list[ForeignProcess]] = {}
+        self.ended: list[tuple[ForeignProcess, bool]] = []  # with whether by SIGKILL
+        self.on_end: Callable[[ForeignProcess], None] = lambda process: None
 
     def inside(self, namespace: str) -> list[ForeignProcess]:
         return list(self.there.get(namespace, ()))
 
-    def stop(self, process: ForeignProcess) -> None:
+    def stop(self, process: ForeignProcess, *, kill: bool = False) -> None:
+        self.ended.append((process, kill))
+        self.on_end(process)
         for several in self.there.values():
             if process in several:
                 several.remove(process)
@@ -300,6 +305,79 @@ def test_a_namespace_of_a_router_that_is_served_here_is_taken_over(tmp_path: Pat
         assert removed == [f"qrouter-{ROUTER}"], "taken over once"
 
     run(host, test, synced=False)
+
+
+def test_the_other_agents_radvd_is_killed_when_ours_runs(tmp_path: Path) -> None:
+    """On SIGTERM it would withdraw the default route of all instances; a keepalived is ended first, as usual."""
+    host = RouterHost(tmp_path)
+    own = address("2001:db8:1::1", "2001:db8:1::/64", ra_mode="slaac")
+    served = router(msgspec.structs.replace(interface(1, own), id=PORT), id=ROUTER, gateway=None)
+    haproxy = ForeignProcess(13, ("haproxy", "-f", "x"))
+    host.leave(f"qrouter-{ROUTER}", processes=(RADVD, haproxy, SHELL))
+    running: list[bool] = []
+    host.foreign.on_end = lambda process: running.append(f"radvd {ROUTER}" in host.processes.running())
+
+    async def test() -> None:
+        host.send(served, ROUTER)
+        await host.until(lambda: (tmp_path / "routers" / ROUTER).exists(), "the router is recorded")
+        assert host.foreign.ended == [(haproxy, False), (RADVD, True)]
+        assert running == [False, True]
+
+    run(host, test)
+
+
+def test_a_takeover_without_our_radvd_is_repeated(tmp_path: Path) -> None:
+    """The other agent's radvd goes on meanwhile."""
+    host = RouterHost(tmp_path)
+    own = address("2001:db8:1::1", "2001:db8:1::/64", ra_mode="slaac")
+    served = router(msgspec.structs.replace(interface(1, own), id=PORT), id=ROUTER, gateway=None)
+    host.leave(f"qrouter-{ROUTER}", processes=(RADVD,))
+    host.processes.broken.add("radvd")
+
+    async def test() -> None:
+        host.send(served, ROUTER)
+        await host.until(lambda: ROUTER in host.problems, "it cannot be started")
+        assert host.foreign.there[f"qrouter-{ROUTER}"] == [RADVD]
+        host.processes.broken.clear()
+        host.send(served, ROUTER)
+        await host.until(lambda: host.foreign.ended == [(RADVD, True)], "it is replaced")
+
+    run(host, test)
+
+
+@pytest.mark.parametrize("where", ["-f", "--use-file", "--use-file="])
+def test_keepalived_keeps_the_interval_of_the_other_agents(tmp_path: Path, where: str) -> None:
+    """Hosts with different intervals would all be active; Neutron's default is 2, and ours 1."""
+    host = RouterHost(tmp_path)
+    file = tmp_path / "neutron-keepalived.conf"
+    file.write_text("vrrp_instance VR_7 {\n    state BACKUP\n    advert_int 2\n}\n")
+    words = (f"{where}{file}",) if where.endswith("=") else (where, str(file))
+    theirs = ForeignProcess(14, ("keepalived", "-P", *words, "-p", "x.pid"))
+    host.leave(f"qrouter-{ROUTER}", processes=(theirs,))
+    served = router(interface(1), id=ROUTER, ha=membership())
+    conf = tmp_path / "ha_confs" / ROUTER / "keepalived.conf"
+
+    async def test() -> None:
+        host.send(served, ROUTER)
+        await host.until(lambda: ROUTER in host.problems, "the difference is a problem")
+        assert "advert_int 2" in conf.read_text()
+        assert "advert_int 2, and ha_vrrp_advert_int is 1" in host.problems[ROUTER]
+        assert host.foreign.ended == [(theirs, False)]
+
+    run(host, test)
+    host.restart()
+
+    async def again() -> None:
+        await host.until(lambda: ROUTER in host.problems, "so it stays after a restart")
+        assert "advert_int 2" in conf.read_text()
+        host.send(msgspec.structs.replace(served, admin_state_up=False), ROUTER)
+        await host.until(lambda: not conf.exists(), "it is disabled")
+        host.send(served, ROUTER)
+        await host.until(conf.exists, "it is enabled")
+        await host.until(lambda: ROUTER not in host.problems, "a group that is started anew has the option's interval")
+        assert "advert_int 1" in conf.read_text()
+
+    run(host, again)
 
 
 def test_leftovers_of_networks_are_removed_by_the_dhcp_role_alone() -> None:

@@ -53,6 +53,7 @@ class Service:
     files: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     mode: int = 0o600  # of the files; keepalived's has a password
     reloadable_after: str = ""  # the line in the daemon's log before which it loses a SIGHUP
+    kill: bool = False  # replaced after SIGKILL, as it would say goodbye to its clients: radvd withdraws default routes
     before_start: Callable[[], None] = dataclasses.field(default=lambda: None, compare=False)
     """Runs in a thread when no such daemon runs, right before it is started or respawned."""
 
@@ -95,6 +96,8 @@ def apply_service(service: Service, processes: Processes) -> tuple[Action, Proce
         return action, found
     # Stopped before files are written: a daemon that exits may still write some, as dnsmasq does with its leases.
     if action is Action.RESTART and found is not None:
+        if service.kill:  # `stop` reaps it and removes the pid file
+            processes.send(found, signal.SIGKILL)
         processes.stop(found, pid_file=daemon.pid_file)
     for path, text in service.files.items():
         daemon_files.write(path, text, mode=service.mode)

@@ -128,6 +128,7 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
         agents.AGENT_MODE: conf.agent_mode,
         agents.HANDLE_INTERNAL_ONLY_ROUTERS: conf.handle_internal_only_routers,
         agents.GATEWAY_EXTERNAL_NETWORK_ID: conf.gateway_external_network_id,
+        agents.HA_VRRP_ADVERT_INT: conf.ha_vrrp_advert_int,
         "external_network_bridge": conf.external_network_bridge,
         "interface_driver": "openvswitch",
         agents.EXTENSIONS: list(EXTENSIONS),

@@ -18,8 +18,8 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from neutrino import daemon_files, private
@@ -27,7 +27,7 @@ from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import gateway_namespace, router_namespace
 from neutrino.agent.l3.parts import delegation as pd
-from neutrino.agent.l3.parts.ha import Failover, render_keepalived
+from neutrino.agent.l3.parts.ha import Failover, advertisement_interval, render_keepalived
 from neutrino.agent.l3.parts.ra import render_radvd
 from neutrino.agent.supervisor import Service, Supervisor, list_directory
 from neutrino.dataplane.process.api import Daemon, ProcessError
@@ -72,6 +72,7 @@ class Fifo:
 class RouterDaemons:
     supervisor: Supervisor
     options: L3Options
+    _taken: dict[str, int] = field(default_factory=dict)  # by router: the interval of a keepalived that ours replaces
 
     @property
     def _ha(self) -> Path:
@@ -90,6 +91,35 @@ class RouterDaemons:
         if router.ha is None:
             await self._stop_keepalived(router.id)
 
+    def take_interval(self, router_id: str, files: Iterable[str]) -> None:
+        """Keep the advertisement interval of another agent's keepalived, whose configuration is in `files`. Blocking."""
+        found = (advertisement_interval(daemon_files.read(path) or "") for path in files)
+        first = next((each for each in found if each is not None), None)
+        if first is not None:
+            self._taken[router_id] = first
+
+    def interval(self, router_id: str) -> int:
+        """Seconds between the router's VRRP advertisements on this host.
+
+        A keepalived ignores advertisements with another interval than its own, so that two hosts with different ones are
+        both active: a group keeps the interval that it was started with, whatever the option has become. Blocking.
+        """
+        known = advertisement_interval(daemon_files.read(self._keepalived_file(router_id)) or "")
+        if known is None:
+            known = self._taken.get(router_id)
+        return known if known is not None else self.options.ha_vrrp_advert_int
+
+    def interval_problem(self, router_id: str) -> str:
+        """What to do where the option differs from the interval that is kept; empty if it does not. Blocking."""
+        kept, option = self.interval(router_id), self.options.ha_vrrp_advert_int
+        if kept == option:
+            return ""
+        return (
+            f"keepalived goes on with advert_int {kept}, and ha_vrrp_advert_int is {option}: all hosts of a router need "
+            f"the same, else each is active. Set ha_vrrp_advert_int = {kept}; or, for {option}, set it on all hosts, and "
+            "disable and enable the router"
+        )
+
     async def ensure(self, router: Router, failover: Failover | None, *, active: bool, complete: bool = True) -> None:
         """Start, reload or stop the router's daemons.
 
@@ -103,7 +133,12 @@ class RouterDaemons:
             if service is not None:
                 await self.supervisor.ensure(service, complete=complete)
         if radvd is None and (complete or (had_keepalived and not _sends_ras(router, active))):
-            await self._stop_radvd(router.id)
+            # On a standby host it must not withdraw the default route that the active host advertises.
+            await self._stop_radvd(router.id, kill=self.advertises(router))
+
+    def advertises(self, router: Router) -> bool:
+        """Whether RAs are sent for the router, by this host or by the active one."""
+        return bool(render_radvd(router, self.options))
 
     def find(self, router: Router, failover: Failover | None, *, active: bool) -> list[str]:
         """What `ensure` would start or reload, a line for each. Blocking."""
@@ -118,20 +153,23 @@ class RouterDaemons:
         """Whether it is running. Blocking."""
         return self.supervisor.is_running(self._keepalived(router_id))
 
-    async def stop(self, router_id: str) -> None:
-        await self._stop_radvd(router_id)
+    async def stop(self, router_id: str, *, moved: bool = False) -> None:
+        """`moved`: another host serves the router by now, and advertises it."""
+        await self._stop_radvd(router_id, kill=moved)
         await self._stop_keepalived(router_id)
 
-    async def _stop_radvd(self, router_id: str) -> None:
+    async def _stop_radvd(self, router_id: str, *, kill: bool) -> None:
+        """Without `kill` it withdraws the default route of the instances."""
         directory, daemon = self._ra, self._radvd(router_id)
         # The configuration shows that one was started: most routers have no IPv6, and need no look at processes.
         if (directory / f"{router_id}.radvd.conf").exists():
-            await self.supervisor.stop(daemon.name, pid_file=daemon.pid_file)
+            await self.supervisor.stop(daemon.name, pid_file=daemon.pid_file, kill=kill)
             for path in directory.glob(f"{router_id}.radvd.*"):
                 path.unlink(missing_ok=True)
 
     async def _stop_keepalived(self, router_id: str) -> None:
         directory, daemon = self._ha / router_id, self._keepalived(router_id)
+        self._taken.pop(router_id, None)
         if directory.exists():
             await self.supervisor.stop(daemon.name, pid_file=daemon.pid_file)
             for path in directory.iterdir():
@@ -146,7 +184,7 @@ class RouterDaemons:
         path = str(self._ra / f"{router.id}.radvd.conf")
         keepalived = self._keepalived_service(router.id, failover) if failover is not None else None
         mode = 0o644 if self.options.radvd_user else 0o600  # with a user of its own, it reloads the file as that user
-        return keepalived, Service(self._radvd(router.id), {path: text}, mode=mode) if text else None
+        return keepalived, Service(self._radvd(router.id), {path: text}, mode=mode, kill=True) if text else None
 
     def _radvd(self, router_id: str) -> Daemon:
         base = str(self._ra / f"{router_id}.radvd")
@@ -161,11 +199,15 @@ class RouterDaemons:
 
     def _keepalived_service(self, router_id: str, failover: Failover) -> Service:
         daemon = self._keepalived(router_id, failover.namespace)
-        path = str(self._ha / router_id / "keepalived.conf")
-        text = render_keepalived(failover, self.options, str(self.fifo(router_id)))
+        path = str(self._keepalived_file(router_id))
+        options = replace(self.options, ha_vrrp_advert_int=self.interval(router_id))
+        text = render_keepalived(failover, options, str(self.fifo(router_id)))
         # The log is emptied: a line READY in it then is of this start.
         clear = Path(daemon.log_file).unlink
         return Service(daemon, {path: text}, reloadable_after=READY, before_start=lambda: clear(missing_ok=True))
+
+    def _keepalived_file(self, router_id: str) -> Path:
+        return self._ha / router_id / "keepalived.conf"
 
     def _keepalived(self, router_id: str, namespace: str = "") -> Daemon:
         """Without a namespace: only to look for it, or to stop it."""
@@ -174,7 +216,7 @@ class RouterDaemons:
             name=f"keepalived {router_id}",
             argv=(
                 *("keepalived", "--dont-fork", "--vrrp", "--log-console", "--no-syslog"),  # VRRP alone, no checkers
-                *("--use-file", str(directory / "keepalived.conf")),
+                *("--use-file", str(self._keepalived_file(router_id))),
                 *("--pid", str(directory / "parent.pid"), "--vrrp_pid", str(directory / "vrrp.pid")),
             ),
             namespace=namespace,

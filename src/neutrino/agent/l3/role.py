@@ -231,18 +231,21 @@ class L3Role:
         if router is None or not router.admin_state_up or refusal is not None:
             if not synced:
                 return ""
-            problems = await self._remove(router_id)
+            problems = await self._remove(router_id, moved=router is None)
             return refusal or "; ".join(problems)
         if self.routers.has_other_kind(router):
             if not synced:
                 return ""
-            await self._remove(router_id)
+            await self._remove(router_id, moved=True)
         known_state = self._ha_states.get(router_id)  # keepalived may report a newer one while the router is applied
         if synced:
             await self._release(router, known_state)
         statuses = self._statuses_of(router)  # before it is rendered: a change meanwhile is applied in another round
         # If keepalived has died, another host is active by now: `apply` removes the addresses that it had set here.
         had_keepalived = await asyncio.to_thread(self.daemons.has_keepalived, router_id)
+        if synced and router.ha is not None:  # before `apply` ends the keepalived of another agent
+            files = await asyncio.to_thread(self.routers.keepalived_files, router)
+            await asyncio.to_thread(self.daemons.take_interval, router_id, files)
         async with self._metering(router_id, router):
             applied = await asyncio.to_thread(
                 self.routers.apply, router, keepalived=router.ha is None or had_keepalived, complete=synced
@@ -251,6 +254,9 @@ class L3Role:
         if applied.failover is not None and router.ha is not None:
             await self._prepare_keepalived(router_id, router.ha.interface.id, had_keepalived)
         await self.daemons.ensure(router, applied.failover, active=self._is_active(router), complete=synced)
+        if applied.taken_over:
+            advertised = self.daemons.advertises(router)
+            await asyncio.to_thread(self.routers.complete_takeover, router, applied.taken_over, advertised=advertised)
         # A running keepalived that is standby proves that another host is active: that is newer than any cache.
         standby = router.ha is not None and had_keepalived and not self._is_active(router)
         problems = await self._ensure_services(router, complete=synced or standby)
@@ -261,6 +267,8 @@ class L3Role:
         self._floating_ips.applied(router, active=self._is_active(router))
         self._statuses.applied(router_id, statuses)
         problems += await self._notify_extensions(RouterResult(router_id, router))
+        if router.ha is not None and (problem := await asyncio.to_thread(self.daemons.interval_problem, router_id)):
+            problems.append(problem)
         return "; ".join((*problems, *self._conflict(router)))
 
     async def _release(self, router: Router, known_state: str | None) -> None:
@@ -289,12 +297,13 @@ class L3Role:
         if not is_running and self.port_holds is not None:
             await self.port_holds.wait_wired(ha_port_id, WIRED_SECONDS)
 
-    async def _remove(self, router_id: str) -> list[str]:
+    async def _remove(self, router_id: str, *, moved: bool = False) -> list[str]:
+        """`moved`: the router may be on another host by now."""
         self._forget_ha(router_id)
         await self.delegations.stop(router_id)  # first: it uses the gateway port, which may be another host's by now
         if self.tunnels is not None:
             await self.tunnels.stop(router_id)  # while its gateway can still send: peers are notified
-        await self.daemons.stop(router_id)
+        await self.daemons.stop(router_id, moved=moved)
         await self.bfd.stop(router_id)
         async with self._metering(router_id, None):
             await asyncio.to_thread(self.routers.remove, router_id)

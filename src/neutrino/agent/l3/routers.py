@@ -40,6 +40,8 @@ from neutrino.model.routing import Router
 
 LOG = logging.getLogger(__name__)
 RECORDS = "routers"
+NEUTRON_HA_CONFS = "/var/lib/neutron/ha_confs"
+RADVD, KEEPALIVED = "radvd", "keepalived"
 INITIALIZED = {"l3-initialized": "True"}
 
 
@@ -48,6 +50,7 @@ class Applied:
     changes: int
     active: bool  # whether this host has an HA router's addresses
     failover: Failover | None
+    taken_over: tuple[str, ...] = ()  # namespaces of another agent: `complete_takeover` follows when our daemons run
 
 
 @dataclasses.dataclass
@@ -106,7 +109,8 @@ class Routers:
         if not others:
             self._record(router)  # first: an agent that is killed now finds by it what to remove
         for name in others if complete else ():
-            self._leftovers.end_processes(name)  # a keepalived or radvd of another agent would contradict ours
+            # A keepalived of another agent would contradict ours. Its radvd is replaced when ours runs.
+            self._leftovers.end_processes(name, but=RADVD)
         if router.distributed:
             self._fips.prepare(router)
         changes, active, failover = 0, True, None
@@ -127,7 +131,6 @@ class Routers:
         if others and complete:
             for name in others:
                 self._leftovers.remove_rules(name)
-            self._record(router)  # last: a takeover that failed is repeated, and known by the namespaces until then
         if router.distributed:
             # The SNAT may have moved to another host, or the gateway is gone.
             if complete:
@@ -135,7 +138,24 @@ class Routers:
             changes += self._fips.reconcile()  # after `qrouter-…`, which has created the veth pair
             if complete and self._fips.link(router) is None:
                 self._fips.links.release(router.id)
-        return Applied(changes, active, failover)
+        return Applied(changes, active, failover, tuple(others) if complete else ())
+
+    def complete_takeover(self, router: Router, names: Iterable[str], *, advertised: bool) -> None:
+        """After `apply` has taken over these namespaces, and our daemons run there.
+
+        `advertised`: RAs are sent for the router, here or by its active host. The other agent's radvd is killed then, as
+        it would withdraw the default route of all instances when it is stopped.
+        """
+        for name in names:
+            self._leftovers.end_replaced(name, RADVD, kill=advertised)
+        self._record(router)  # last: a takeover that failed is repeated, and known by the namespaces until then
+
+    def keepalived_files(self, router: Router) -> list[str]:
+        """Configuration files of another agent's keepalived, where the router's namespaces are another agent's."""
+        names = self._without_record(router)
+        found = [path for name in names for path in self._leftovers.configuration_files(name, KEEPALIVED)]
+        # Where Neutron has it: a takeover that was interrupted has ended the keepalived already.
+        return [*found, f"{NEUTRON_HA_CONFS}/{router.id}/keepalived.conf"] if names else []
 
     def find(self, router: Router) -> list[str]:
         """What `apply` would change, a line for each change."""

@@ -8,7 +8,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from neutrino.agent.leftovers.recognise import Kind, is_daemon, obstacle, stale_ports
+from neutrino.agent.leftovers.recognise import Kind, file_arguments, is_daemon, obstacle, stale_ports
 from neutrino.agent.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.iptables.api import IptablesError
 from neutrino.dataplane.netlink.api import NetlinkError
@@ -76,14 +76,33 @@ class Leftovers:
             found |= {each.name for each in devices} | {each.peer for each in devices}
         return frozenset(found)
 
-    def end_processes(self, name: str) -> None:
-        """End daemons of other agents in a namespace: they would keep it alive, or have the sockets that ours need."""
+    def end_processes(self, name: str, *, but: str = "") -> None:
+        """End daemons of other agents in a namespace: they would keep it alive, or have the sockets that ours need.
+
+        `but`: a program that stays for now.
+        """
+        for process in self._daemons(name):
+            if but not in process.programs:
+                self._end(name, process)
+
+    def end_replaced(self, name: str, program: str, *, kill: bool) -> None:
+        """End a program of other agents in a namespace that ours, which is running, has replaced."""
+        for process in self._daemons(name):
+            if program in process.programs:
+                self._end(name, process, kill=kill)
+
+    def configuration_files(self, name: str, program: str) -> list[str]:
+        """The files that `program` of another agent was started with in a namespace, by its argument `-f`."""
+        return [path for each in self._daemons(name) if program in each.programs for path in file_arguments(each.argv)]
+
+    def _daemons(self, name: str) -> list[ForeignProcess]:
         if not self.services.exists(name):
-            return
-        for process in self.processes.inside(name):
-            if process.owner != self.owner and is_daemon(process):
-                LOG.info("%s: ending %s (%d) of another agent", name, " ".join(process.argv[:2]), process.pid)
-                self.processes.stop(process)
+            return []
+        return [each for each in self.processes.inside(name) if each.owner != self.owner and is_daemon(each)]
+
+    def _end(self, name: str, process: ForeignProcess, *, kill: bool = False) -> None:
+        LOG.info("%s: ending %s (%d) of another agent", name, " ".join(process.argv[:2]), process.pid)
+        self.processes.stop(process, kill=kill)
 
     def remove_rules(self, name: str) -> None:
         """Remove iptables rules of a Neutron agent in a namespace that is served from now on.
@@ -101,7 +120,7 @@ class _NoProcesses:
     def inside(self, namespace: str) -> list[ForeignProcess]:
         return []
 
-    def stop(self, process: ForeignProcess) -> None: ...
+    def stop(self, process: ForeignProcess, *, kill: bool = False) -> None: ...
 
 
 def ignored(services: ServiceNamespaces) -> Leftovers:

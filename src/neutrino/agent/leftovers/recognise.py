@@ -15,7 +15,7 @@ switch, and one with a daemon or a switch port of another neutrino agent.
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from neutrino.dataplane.netlink.values import HOST, Device
 from neutrino.dataplane.ovsdb.api import MARK, OWNER, Interface, Snapshot
@@ -97,6 +97,15 @@ def _other_owner(interface: Interface, owner: str) -> str:
 
 def is_daemon(process: ForeignProcess) -> bool:
     return not DAEMONS.isdisjoint(process.programs)
+
+
+def file_arguments(argv: Sequence[str]) -> Iterator[str]:
+    """The configuration files on a command line: `-f PATH`, `--use-file PATH` or `--use-file=PATH`."""
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        if word in ("-f", "--use-file") and following:
+            yield following
+        elif word.startswith("--use-file="):
+            yield word.partition("=")[2]
 
 
 def _is_named_after_port(name: str, prefixes: tuple[str, ...]) -> bool:

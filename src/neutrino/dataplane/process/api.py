@@ -115,6 +115,9 @@ class ForeignProcesses(Protocol):
         """All processes in a namespace. Reads all of /proc."""
         ...
 
-    def stop(self, process: ForeignProcess) -> None:
-        """SIGTERM, then SIGKILL; returns when the process has exited. ProcessError if even SIGKILL does not end it."""
+    def stop(self, process: ForeignProcess, *, kill: bool = False) -> None:
+        """SIGTERM, then SIGKILL; returns when the process has exited. ProcessError if even SIGKILL does not end it.
+
+        `kill`: by SIGKILL at once, so that it sends no goodbye messages.
+        """
         ...

@@ -27,8 +27,8 @@ class RealForeignProcesses:
             wanted = _identity(os.stat(descriptor))
             return [each for pid in pids() if _is_in(pid, wanted) and (each := _read(pid)) is not None]
 
-    def stop(self, process: ForeignProcess) -> None:
-        stop(process.pid, process.argv)
+    def stop(self, process: ForeignProcess, *, kill: bool = False) -> None:
+        stop(process.pid, process.argv, kill=kill)
 
 
 def pids() -> Iterator[int]:
@@ -43,7 +43,7 @@ def command_line(pid: int) -> tuple[str, ...]:
         return ()
 
 
-def stop(pid: int, argv: tuple[str, ...]) -> None:
+def stop(pid: int, argv: tuple[str, ...], *, kill: bool = False) -> None:
     """End the process with this pid and command line; another one with the pid, as pids are reused, is left alone."""
     try:
         descriptor = os.pidfd_open(pid)
@@ -52,7 +52,9 @@ def stop(pid: int, argv: tuple[str, ...]) -> None:
     try:
         if command_line(pid) != argv:  # the pidfd stands for this process for good, so the check holds for the signals
             return
-        for number in (signal.SIGTERM, signal.SIGKILL):  # it is no child of ours: awaited by its pidfd
+        for number in (
+            (signal.SIGKILL,) if kill else (signal.SIGTERM, signal.SIGKILL)
+        ):  # it is no child of ours: awaited by its pidfd
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, number)
             if select.select([descriptor], [], [], STOP_SECONDS)[0]:

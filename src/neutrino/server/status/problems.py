@@ -53,6 +53,7 @@ def find(facts: Facts, down_time: float, schema: str) -> list[Problem]:
         *(problem for agent in facts.agents for problem in of_agent(agent, facts.now, down_time)),
         *_of_refused_hosts(facts, down_time),
         *_of_tunnel_addresses(facts, down_time),
+        *_of_advertisements(facts, down_time),
         *_of_objects(facts),
     ]
     return sorted(found, key=lambda each: each.severity)
@@ -239,6 +240,26 @@ def _of_tunnel_addresses(facts: Facts, down_time: float) -> Iterator[Problem]:
                 "Tunnelled packets for either host reach only one of them.",
                 "Set [ovs] local_ip to the own address of each host, and restart its agent.",
             )
+
+
+def _of_advertisements(facts: Facts, down_time: float) -> Iterator[Problem]:
+    """keepalived ignores advertisements whose interval is not its own."""
+    hosts: defaultdict[int, list[str]] = defaultdict(list)
+    for agent in facts.agents:
+        interval = agent["configurations"].get(words.HA_VRRP_ADVERT_INT)
+        is_alive = seconds_since(agent["heartbeat_timestamp"], facts.now) <= down_time
+        if agent["agent_type"] == words.L3 and isinstance(interval, int) and is_alive:
+            hosts[interval].append(agent["host"])
+    if len(hosts) > 1:
+        values = (f"{interval} on {', '.join(sorted(names))}" for interval, names in sorted(hosts.items()))
+        yield Problem(
+            "error",
+            "agent",
+            "",
+            f"hosts have different values of ha_vrrp_advert_int: {'; '.join(values)}",
+            "A new HA router on hosts with different values is active on all of them at once.",
+            "Set ha_vrrp_advert_int to one value on all hosts, and restart their agents: existing routers keep theirs.",
+        )
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ router's bindings, by which the tunnels of other hosts follow.
 
 import dataclasses
 import ipaddress
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from neutrino.agent.l3.config import L3Options
@@ -28,6 +29,7 @@ PRIMARY_NETWORK = ipaddress.ip_network("169.254.0.0/24")
 ACTIVE, STANDBY = "active", "standby"
 _STATES = {"MASTER": ACTIVE, "BACKUP": STANDBY, "FAULT": STANDBY, "STOP": STANDBY}
 CONFLICT_SECONDS = 10.0
+_ADVERTISEMENTS = re.compile(r"^\s*advert_int\s+(\d+)\s*$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +104,12 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
     )
     lines = (*_block("global_defs", general), *_block(f"vrrp_instance VR_{membership.vr_id}", instance))
     return "\n".join(lines) + "\n"
+
+
+def advertisement_interval(configuration: str) -> int | None:
+    """The seconds between advertisements in a configuration of keepalived, of this agent's or Neutron's."""
+    found = _ADVERTISEMENTS.search(configuration)
+    return int(found[1]) if found is not None else None
 
 
 def _excluded(failover: Failover) -> Iterator[str]:
