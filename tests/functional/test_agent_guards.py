@@ -151,6 +151,7 @@ def test_a_host_with_neutrons_flows_is_left_as_it_is_until_the_option_takes_it_o
         assert everything(switch) == before
         agent.process.send_signal(signal.SIGHUP)
         agent.wait_working()
+        assert "proceeding, as [agent] start_despite names foreign_flows: flows that are not" in agent.log
         api("PUT", f"/v2.0/ports/{port_id}", {"port": {"binding:host_id": "h-neutron"}})
         wait_for_status(api, port_id, "ACTIVE")
         for bridge in BRIDGES:
@@ -158,6 +159,10 @@ def test_a_host_with_neutrons_flows_is_left_as_it_is_until_the_option_takes_it_o
         assert not [line for line in flows(switch, "br-int") if "tp_dst=22" in line]
         wait_until(lambda: agent.problems == {}, timeout=60, what="no problems", failed=lambda: None)
 
+        agent.end()
+        agent.start()
+        agent.wait_working()
+        assert "[agent] start_despite = foreign_flows is not needed" in agent.log
         agent.configure({"agent": {"start_despite": ""}})
         agent.end()
         agent.start()

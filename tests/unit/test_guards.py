@@ -148,6 +148,7 @@ def test_foreign_flows_hold_the_agent_without_a_server() -> None:
     assert f"cookie={COOKIE:#x}" in text
     verdict = judge(facts, {FOREIGN_FLOWS})
     assert verdict.causes == {}
+    assert list(verdict.ignored) == [FOREIGN_FLOWS]
     assert verdict.needs_server, "nothing is added beside them before the server has sent everything"
 
 

@@ -94,6 +94,7 @@ class Facts:
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     causes: Mapping[str, str]  # for which nothing is changed, each with the text for the operator
+    ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what was found, and the operator has allowed
     # With foreign flows that are to be removed, roles start when the server is accepted: flows that are added before
     # would divert packets from them.
     needs_server: bool = False
@@ -105,10 +106,12 @@ def judge(facts: Facts, despite: Collection[str] = ()) -> Verdict:
         UNKNOWN_PORTS: _unknown_ports(facts),
         OTHER_DATABASE: _other_database(facts),
     }
-    causes = {cause: _with_option(cause, text) for cause, text in texts.items() if text and cause not in despite}
+    found = {cause: text for cause, text in texts.items() if text}
+    causes = {cause: _with_option(cause, text) for cause, text in found.items() if cause not in despite}
     if facts.unreadable:
         causes[SWITCH] = f"the flows of Open vSwitch cannot be read: {facts.unreadable}"
-    return Verdict(causes, needs_server=bool(texts[FOREIGN_FLOWS]))
+    ignored = {cause: text for cause, text in found.items() if cause in despite}
+    return Verdict(causes, ignored, needs_server=FOREIGN_FLOWS in found)
 
 
 def _with_option(cause: str, text: str) -> str:

@@ -99,6 +99,7 @@ class Gate:
         self._open = asyncio.Event()
         self._look = asyncio.Event()
         self._synced = False
+        self._ignored: set[str] = set()  # causes that the option has allowed
         self.problems: Mapping[str, str] = {}  # why nothing is changed; empty: nothing is in the way
         self.feed.hold_until_accepted(self._look.set)
 
@@ -125,6 +126,7 @@ class Gate:
             verdict = await self._judge()
             self._set_problems(verdict.causes)
             if not verdict.causes:
+                self._log_option(verdict)
                 self.feed.accept()
                 if not self.is_open and (self._synced or not verdict.needs_server):
                     self._open.set()
@@ -138,6 +140,18 @@ class Gate:
         offered = self.feed.offered
         complete = offered if offered is not None and offered.is_synced else None
         return judge(of_feed(found, self.feed.state, complete), self.options.despite)
+
+    def _log_option(self, verdict: Verdict) -> None:
+        """What the option allows, and once that it allows what was not found."""
+        for cause, text in verdict.ignored.items():
+            if cause not in self._ignored:
+                LOG.warning("proceeding, as [agent] start_despite names %s: %s", cause, text)
+        self._ignored |= verdict.ignored.keys()
+        unused = self.options.despite - self._ignored
+        if self.feed.offered is not None and unused:
+            LOG.warning(
+                "[agent] start_despite = %s is not needed: remove it, else no later start is guarded", min(unused)
+            )
 
     def _set_problems(self, causes: Mapping[str, str]) -> None:
         for cause, text in causes.items():
