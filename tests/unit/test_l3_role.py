@@ -16,7 +16,6 @@ from neutrino.agent import config as agent_config
 from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.config import L3Options, l3_options
 from neutrino.agent.l3.daemons import READY, RouterDaemons
-from neutrino.agent.l3.parts.ha import HaConflicts
 from neutrino.agent.l3.parts.nat import PATH, Nat
 from neutrino.agent.supervisor import Supervisor, wait_reloadable
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
@@ -28,7 +27,7 @@ from neutrino.dataplane.ovsdb.api import DeletePort
 from neutrino.dataplane.process.api import Process
 from neutrino.model.routing import PortForwarding, RouterRoute
 from tests.support.l3_host import NAMESPACE, Host, run
-from tests.support.routing import GATEWAY, address, failover, floating, interface, membership, rendered, router, table
+from tests.support.routing import address, failover, floating, interface, membership, rendered, router, table
 
 DONE = {"l3-initialized": "True"}
 
@@ -366,15 +365,3 @@ def test_stale_connections_of_removed_translations() -> None:
         ConntrackFlush(0, 4, "egress", "10.0.1.9"),
         ConntrackFlush(0, 4, "ingress", "203.0.113.20", "", TCP, 80, 80),
     }
-
-
-def test_two_active_hosts_are_a_conflict_when_both_stay_active() -> None:
-    conflicts = HaConflicts("h1", seconds=10)
-    there = router(ha=msgspec.structs.replace(membership(), active_host="h2"), gateway=GATEWAY)
-    assert conflicts.check(there, active=True, now=0) == ("", 10)
-    assert conflicts.check(there, active=False, now=5) == ("", None)
-    assert conflicts.check(there, active=True, now=6) == ("", 10)
-    problem, _ = conflicts.check(there, active=True, now=16)
-    assert "here and on h2 at once" in problem
-    here = router(ha=msgspec.structs.replace(membership(), active_host="h1"))
-    assert conflicts.check(here, active=True, now=17) == ("", None)

@@ -361,10 +361,12 @@ class L3Role:
         if router.ha is None:
             self._forget_ha(router.id)
         elif self._ha_states.get(router.id) == known_state:  # else keepalived has reported since, which is newer
-            self._set_ha_state(router.id, ACTIVE if applied.active else STANDBY)
-            if applied.active and not router.ha.active_host:
-                # Another host, which was active too, has stepped back and left the server without an active host.
-                self._feed.status(ROUTER, router.id, ACTIVE)
+            state = ACTIVE if applied.active else STANDBY
+            self._set_ha_state(router.id, state)
+            # As another host, which was active too, has stepped back and left the server without an active host; or the
+            # server's database was restored.
+            if router.ha.active_host == ("" if applied.active else self.description.host):
+                self._feed.status(ROUTER, router.id, state)
 
     def _ha_notified(self, router_id: str, lines: Iterable[str]) -> None:
         """Some daemons run on the active host alone, so the router is reconciled when its state changes."""
@@ -402,10 +404,13 @@ class L3Role:
     def _conflict(self, router: Router) -> list[str]:
         loop = asyncio.get_running_loop()
         active = self._ha_states.get(router.id) == ACTIVE
-        problem, check_again = self._ha_conflicts.check(router, active=active, now=loop.time())
-        if check_again is not None:
-            loop.call_later(check_again, self._loop.put, router.id)
-        return [problem] if problem else []
+        found = self._ha_conflicts.check(router, active=active, now=loop.time())
+        if found.report:
+            LOG.warning("router %s is active here, and the server names another host: reported again", router.id)
+            self._feed.status(ROUTER, router.id, ACTIVE)
+        if found.check_again is not None:
+            loop.call_later(found.check_again, self._loop.put, router.id)
+        return [found.problem] if found.problem else []
 
 
 @dataclass

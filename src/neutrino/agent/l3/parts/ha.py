@@ -13,6 +13,7 @@ import dataclasses
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
@@ -28,7 +29,7 @@ GARP_REFRESH = 20  # seconds: switches that saw the router's MAC on another host
 PRIMARY_NETWORK = ipaddress.ip_network("169.254.0.0/24")
 ACTIVE, STANDBY = "active", "standby"
 _STATES = {"MASTER": ACTIVE, "BACKUP": STANDBY, "FAULT": STANDBY, "STOP": STANDBY}
-CONFLICT_SECONDS = 10.0
+CONFLICT_SECONDS, REPORT_SECONDS = 10.0, 3.0
 _ADVERTISEMENTS = re.compile(r"^\s*advert_int\s+(\d+)\s*$", re.MULTILINE)
 
 
@@ -147,33 +148,52 @@ def last_state(lines: Iterable[str]) -> str | None:
     return next((state for state in reversed(states) if state is not None), None)
 
 
+class Disagreement(NamedTuple):
+    """What to do where this host is active and the server names another one as active."""
+
+    problem: str = ""
+    check_again: float | None = None  # after so many seconds
+    report: bool = False  # that this host is active
+
+
 @dataclasses.dataclass
 class HaConflicts:
-    """Detects an HA router that is active on this host and on another, as when the HA network is partitioned.
+    """An HA router that is active on this host, while the server names another one: the last that reported to be active.
 
-    The server records which host reported last that it is active. During a failover two hosts may both be active for a
-    moment: only what lasts is a conflict. The host that was active before detects it, as the server names the other
-    one.
+    During a failover two hosts may both be active for a moment. What lasts longer is either an error of the server, whose
+    database was restored: then this host reports again. Or both hosts are active, as when the HA network is
+    partitioned: the other one reports again too. So a host does that once, until it was standby: both would take the
+    router's ports from each other for ever. The host that the server does not name after that has the conflict as a
+    problem.
     """
 
     host: str
     seconds: float = CONFLICT_SECONDS
+    report_seconds: float = REPORT_SECONDS
     _since: dict[str, float] = dataclasses.field(default_factory=dict)  # by router
+    _reported: set[str] = dataclasses.field(default_factory=set)  # routers
 
-    def check(self, router: Router, *, active: bool, now: float) -> tuple[str, float | None]:
-        """The problem, if there is one; and after how many seconds to check again, if so."""
+    def check(self, router: Router, *, active: bool, now: float) -> Disagreement:
         other = router.ha.active_host if router.ha is not None else ""
-        if not active or other in ("", self.host):
+        if not active:
             self.forget(router.id)
-            return "", None
-        since = self._since.setdefault(router.id, now)
-        if now - since < self.seconds:
-            return "", self.seconds - (now - since)
-        return (
+            return Disagreement()
+        if other in ("", self.host):
+            self._since.pop(router.id, None)
+            return Disagreement()
+        is_reported = router.id in self._reported
+        left = self._since.setdefault(router.id, now) + (self.seconds if is_reported else self.report_seconds) - now
+        if left > 0:
+            return Disagreement(check_again=left)
+        if not is_reported:
+            self._reported.add(router.id)
+            self._since[router.id] = now
+            return Disagreement(check_again=self.seconds, report=True)
+        return Disagreement(
             f"is active here and on {other} at once: the hosts do not receive each other's VRRP advertisements, "
-            "check the HA network between them",
-            None,
+            "check the HA network between them"
         )
 
     def forget(self, router_id: str) -> None:
         self._since.pop(router_id, None)
+        self._reported.discard(router_id)
