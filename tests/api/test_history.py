@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
 
 from neutrino.server.db import tables as t
 from neutrino.server.feed.change_log import ChangeLog
+from neutrino.server.history import MISSED, _Asked, _of_project
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api, Response
@@ -46,7 +49,8 @@ def test_the_history_of_a_port(api: Api, feed: ChangeLog) -> None:
         ("deleted", request_id(deleted)),
     ]
     assert {(row["kind"], row["object_id"], row["project_id"]) for row in rows} == {("port", key, api.project)}
-    assert [row["position"] for row in rows] == sorted(row["position"] for row in rows)
+    positions = [row["position"] for row in changes(api.as_admin(), feed, object_id=key)]
+    assert positions == sorted(positions)
     assert all(row["at"].endswith("Z") and len(row["at"]) == 20 for row in rows)
 
 
@@ -63,7 +67,7 @@ def test_a_client_follows_the_log(api: Api, feed: ChangeLog) -> None:
     kinds = [row["kind"] for row in after["changes"]]
     assert sorted(kinds) == ["network", "network", "subnet"]
     assert kinds[0] == "network"
-    assert after["position"] == after["changes"][-1]["position"] == head["position"] + 3
+    assert after["position"] == after["changes"][-1]["position"]
     first = api.get("/changes", {"after": head["position"], "limit": 1}).expect(200).body["changes"]
     assert first == after["changes"][:1]
     only = api.get("/changes", {"after": head["position"], "kind": "subnet"}).expect(200).body["changes"]
@@ -74,15 +78,15 @@ def test_a_client_follows_the_log(api: Api, feed: ChangeLog) -> None:
 @pytest.mark.every_database
 def test_members_see_their_project(api: Api, admin: Api, feed: ChangeLog, server: Server) -> None:
     feed.sequence()
-    start = api.get("/changes").body["position"]
-    network = api.network()
     stranger = api.as_stranger()
+    start, strangers, admins = (each.get("/changes").body["position"] for each in (api, stranger, admin))
+    network = api.network()
     other = stranger.network()
     switch(server, "h9")  # an agent: of no project
     feed.sequence()
     assert {row["object_id"] for row in changes(api, feed, after=start, kind="network")} == {network["id"]}
-    assert {row["object_id"] for row in changes(stranger, feed, after=start, kind="network")} == {other["id"]}
-    every = changes(admin, feed, after=start)
+    assert {row["object_id"] for row in changes(stranger, feed, after=strangers, kind="network")} == {other["id"]}
+    every = changes(admin, feed, after=admins)
     assert {network["id"], other["id"]} < {row["object_id"] for row in every}
     assert [row["action"] for row in every if row["kind"] == "agent"] == ["created"]
     assert changes(stranger, feed, object_id=network["id"]) == []
@@ -114,15 +118,63 @@ def test_floating_ips(api: Api, admin: Api, feed: ChangeLog) -> None:
 
 
 @pytest.mark.every_database
-def test_removed_rows(server: Server, api: Api, feed: ChangeLog) -> None:
+def test_removed_rows(server: Server, api: Api, admin: Api, feed: ChangeLog) -> None:
     network = api.network()
     feed.sequence()
-    head = api.get("/changes").body["position"]
+    head, own = (each.get("/changes").body["position"] for each in (admin, api))
     with server.db.transaction() as tx:
         tx.execute(sa.update(t.changes).values(at="2001-01-01T00:00:00Z"))
     feed.compact(3600)
-    body = api.get("/changes", {"object_id": network["id"]}).expect(200).body
+    body = admin.get("/changes", {"object_id": network["id"]}).expect(200).body
     assert body == {"changes": [], "position": head, "removed": head}
+    body = api.get("/changes", {"after": 0}).expect(200).body
+    assert body == {"changes": [], "position": own, "removed": MISSED}
+    assert api.get("/changes", {"after": own}).expect(200).body == {"changes": [], "position": own, "removed": 0}
+
+
+@pytest.mark.every_database
+def test_members_do_not_learn_how_much_others_change(api: Api, admin: Api, feed: ChangeLog) -> None:
+    for _ in range(40):  # a new log moves more often
+        api.as_stranger().network()
+    api.network()
+    feed.sequence()
+    start = api.get("/changes").expect(200).body
+    for _ in range(3):
+        api.as_stranger().network()
+        feed.sequence()
+        assert api.get("/changes").expect(200).body == start
+        assert api.get("/changes", {"after": start["position"]}).expect(200).body == start
+    networks = [api.network() for _ in range(3)]
+    rows = changes(api, feed, after=start["position"], kind="network")
+    assert [row["object_id"] for row in rows] == [network["id"] for network in networks]
+    places = {row["object_id"]: row["position"] for row in changes(admin, feed, after=0)}
+    for row, network in zip(rows, networks, strict=True):
+        assert row["position"] - start["position"] != places[network["id"]] - admin.get("/changes").body["position"]
+        later = changes(api, feed, after=row["position"], kind="network")
+        assert later == rows[rows.index(row) + 1 :]
+    assert api.get("/changes").expect(200).body["position"] == rows[-1]["position"]
+
+
+@pytest.mark.every_database
+def test_a_position_that_is_none(api: Api, admin: Api, feed: ChangeLog) -> None:
+    """Of another database, or of an administrator: such a client reads everything again."""
+    api.network()
+    feed.sequence()
+    for after in (1, 2**52 + 12345, 2**53 + 1):
+        assert api.get("/changes", {"after": after}).expect(200).body["removed"] > after or after > 2**53
+    assert admin.get("/changes", {"after": 10**9}).expect(200).body["removed"] > 10**9
+
+
+def test_the_history_of_a_project_does_not_read_the_whole_log(server: Server) -> None:
+    asked = _Asked(1, None, ["network", "port"], 1000)
+    statement = _of_project(asked, 1, 1000, "red").compile(
+        dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}
+    )
+    with server.db.read() as connection:
+        plan = [row.detail for row in connection.execute(sa.text(f"EXPLAIN QUERY PLAN {statement}"))]
+    read = [line for line in plan if re.search(r"\bchanges\b", line)]
+    index = "USING INDEX ix_changes_project_id_position (project_id=? AND position>? AND position<?)"
+    assert read == [f"SEARCH changes {index}"] * 2
 
 
 @pytest.mark.parametrize(

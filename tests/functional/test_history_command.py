@@ -73,7 +73,7 @@ def test_two_objects_of_one_name(server: Neutrino, api: Caller, capsys: pytest.C
 def test_a_log_whose_beginning_was_removed() -> None:
     row = {"position": 9, "at": "2026-01-01T00:00:00Z", "kind": "port", "action": "updated", "request_id": None}
     text = list(lines("p1", [row], 5))
-    assert "up to position 5 have been removed" in text[0]
+    assert "oldest changes have been removed" in text[0]
     assert "a host's report" in text[-1]
     assert len(list(lines("p1", [{**row, "action": "created"}], 5))) == 2
     assert list(lines("p1", [], 0)) == ["The change log has no change of p1."]

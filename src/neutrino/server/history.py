@@ -4,9 +4,11 @@
     ?object_id=ID        the changes of one object, as far back as the log goes
     ?kind=port           only of this kind; repeatable        ?limit=N   at most so many
 
-The response has the log's head too: `position` is the last position, and rows up to `removed` have been removed ([feed]
-keep_changes). A client whose position is below `removed` has missed changes and reads everything again. Without `after` and
-`object_id` it has no rows: that is where a client starts.
+The response has `position`, where a client continues, and `removed`: if that is above the client's `after`, it has missed
+changes and reads everything again. Without `after` and `object_id` there are no rows: that is where a client starts.
+
+For administrators these are positions of the log: its last one, and the last one that was removed ([feed] keep_changes).
+Members get cursors (`change_cursors.py`) that advance with the changes of their project, and as `removed` 0 or MISSED.
 """
 
 from collections.abc import Sequence
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.api.pipeline import Reply, Request
@@ -21,6 +24,7 @@ from neutrino.server.api.resources.change import CHANGE
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages import visible
 from neutrino.server.api.stages.query_string import Pairs, parse_fields
+from neutrino.server.change_cursors import Cursors, resting
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.policy.authorizer import Authorizer
@@ -28,11 +32,13 @@ from neutrino.server.policy.authorizer import Authorizer
 Object = dict[str, Any]
 MAX_ROWS: Final = 1000  # in one response
 MAX_KINDS: Final = 50
+MISSED: Final = 2**53  # above all positions and cursors
 RULE: Final = "get_change"
 _KINDS: Final = frozenset({*t.HISTORY.values(), "agent"})  # the log also has rows that are no objects of the API
 _PARAMETERS: Final = frozenset({"after", "limit", "object_id", "kind", "fields"})
 _c, _h = t.changes.c, t.change_head.c
-_HEAD = sa.select(_h.position, _h.removed).where(_h.id == 1)
+_COLUMNS = (_c.position, _c.at, _c.kind, _c.object_id, _c.created, _c.deleted, _c.project_id, _c.request_id)
+_HEAD = sa.select(_h.position, _h.removed, _h.identity).where(_h.id == 1)
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,10 @@ class Changes:
             asked, fields = _parse(request.pairs), parse_fields(CHANGE, request.pairs)
             context = request.context
             visibility = authorizer.visibility(context, CHANGE, RULE)
-            rows, position, removed = self.read(asked, None if visibility.all_rows else context.project_id or "-")
+            if visibility.all_rows:
+                rows, position, removed = self.read(asked)
+            else:
+                rows, position, removed = self.read_project(asked, context.project_id or "-")
             shown = visible.present(
                 CHANGE, [row for row in rows if visibility.hidden(row) is not None], visibility, fields
             )
@@ -60,35 +69,69 @@ class Changes:
 
         return [Route("GET", f"{PREFIX}/{CHANGE.url}", index)]
 
-    def read(self, asked: _Asked, project_id: str | None) -> tuple[list[Object], int, int]:
-        """The rows that a project sees (None: every row), and the head's two positions."""
+    def read(self, asked: _Asked) -> tuple[list[Object], int, int]:
+        """All rows, and the head's two positions."""
         with self.db.read() as connection:
-            # Before the rows: what is committed in between has a later position, and comes with the next request.
-            head = connection.execute(_HEAD).first()
-            position, removed = head if head is not None else (0, 0)  # the feed has never run
+            position, removed, _ = _head(connection)
+            if (asked.after or 0) > position:  # of a database that was restored since
+                return [], position, MISSED
             if asked.after is None and asked.object_id is None:
                 return [], position, removed
-            rows = connection.execute(_statement(asked, position, project_id)).all()
-        return [_shown(row, project_id) for row in rows], position, removed
+            rows = connection.execute(_sorted(_where(asked, asked.after or 0, position), asked.limit)).all()
+        return [_shown(row, None) for row in rows], position, removed
+
+    def read_project(self, asked: _Asked, project_id: str) -> tuple[list[Object], int, int]:
+        """The rows that a project sees, with cursors as positions; where it continues, and whether it has missed rows."""
+        with self.db.read() as connection:
+            head, removed, identity = _head(connection)
+            cursors = Cursors(identity, project_id)
+            after = cursors.position(asked.after) if asked.after else 0
+            has_missed = after is None or after > head or after < removed
+            if asked.after is None and asked.object_id is None:
+                # The project's last row, not the log's: how often that one changes is not for members.
+                last = connection.execute(_LAST, {"project_id": project_id, "head": head}).scalar() or 0
+                return [], cursors.cursor(resting(last, removed, head)) if head else 0, 0
+            after = 0 if after is None or after > head else after
+            rows = connection.execute(_of_project(asked, after, head, project_id)).all()
+        last = rows[-1].position if rows else resting(after, removed, head)
+        shown = [{**_shown(row, project_id), "position": cursors.cursor(row.position)} for row in rows]
+        return shown, cursors.cursor(last) if head else 0, MISSED if has_missed else 0
 
 
-def _statement(asked: _Asked, position: int, project_id: str | None) -> sa.Select[Any]:
-    columns = (_c.position, _c.at, _c.kind, _c.object_id, _c.created, _c.deleted, _c.project_id, _c.request_id)
-    where = [_c.position > (asked.after or 0), _c.position <= position, _c.kind.in_(list(asked.kinds))]
-    if asked.object_id is not None:
-        where.append(_c.object_id == asked.object_id)
-    if project_id is not None:
-        where.append(_visible_to(project_id))
-    return sa.select(*columns).where(*where).order_by(_c.position).limit(asked.limit)
+_LAST = sa.select(sa.func.max(_c.position)).where(
+    _c.project_id == sa.bindparam("project_id"), _c.position <= sa.bindparam("head")
+)
 
 
-def _visible_to(project_id: str) -> sa.ColumnElement[bool]:
-    """The changes of a project's objects. Some writes do not know the project of an object: it is read from the object."""
+def _head(connection: Connection) -> tuple[int, int, str]:
+    """Read before the rows: what is committed in between has a later position, and comes with the next request."""
+    head = connection.execute(_HEAD).first()
+    return (head.position, head.removed, head.identity) if head is not None else (0, 0, "")  # the feed has never run
+
+
+def _where(asked: _Asked, after: int, position: int) -> list[sa.ColumnElement[bool]]:
+    where = [_c.position > after, _c.position <= position, _c.kind.in_(list(asked.kinds))]
+    return [*where, _c.object_id == asked.object_id] if asked.object_id is not None else where
+
+
+def _sorted(where: Sequence[sa.ColumnElement[bool]], limit: int) -> sa.Select[Any]:
+    return sa.select(*_COLUMNS).where(*where).order_by(_c.position).limit(limit)
+
+
+def _of_project(asked: _Asked, after: int, position: int, project_id: str) -> sa.Select[Any]:
+    """The changes of a project's objects. Some writes do not know the project of an object: it is read from the object.
+
+    Two queries by the index (project_id, position): with OR, databases would rather walk the whole log in its order.
+    """
+    where = _where(asked, after, position)
     owned = [
         sa.and_(_c.kind == kind, _c.object_id.in_(sa.select(table.c.id).where(table.c.project_id == project_id)))
         for table, kind in t.LOGGED.items()
+        if kind in asked.kinds
     ]
-    return sa.or_(_c.project_id == project_id, sa.and_(_c.project_id.is_(None), sa.or_(*owned)))
+    halves = [[*where, _c.project_id == project_id], [*where, _c.project_id.is_(None), sa.or_(sa.false(), *owned)]]
+    both = sa.union_all(*(sa.select(_sorted(half, asked.limit).subquery()) for half in halves)).subquery()
+    return sa.select(both).order_by(both.c.position).limit(asked.limit)
 
 
 def _shown(row: Any, project_id: str | None) -> Object:

@@ -113,11 +113,11 @@ def lines(object_id: str, rows: list[Object], removed: int) -> Iterator[str]:
     """The changes as a table, oldest first; and how far back the log goes."""
     begins_with_creation = bool(rows) and rows[0]["action"] == "created"
     if removed and not begins_with_creation:
-        yield f"Changes up to position {removed} have been removed from the log ([feed] keep_changes) and are not listed."
+        yield "The oldest changes have been removed from the log ([feed] keep_changes) and are not listed."
     if not rows:
         yield f"The change log has no change of {object_id}."
         return
-    yield f"{'POSITION':>10}  {'TIME':<20}  {'KIND':<20}  {'ACTION':<8}  REQUEST"
+    yield f"{'POSITION':>16}  {'TIME':<20}  {'KIND':<20}  {'ACTION':<8}  REQUEST"
     for row in rows:
         request = row["request_id"] or "- (a host's report, or the server itself)"
-        yield f"{row['position']:>10}  {row['at']:<20}  {row['kind']:<20}  {row['action']:<8}  {request}"
+        yield f"{row['position']:>16}  {row['at']:<20}  {row['kind']:<20}  {row['action']:<8}  {request}"

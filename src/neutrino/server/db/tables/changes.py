@@ -19,6 +19,7 @@ changes = table(
     sa.Column("position", sa.BigInteger, nullable=True),
     sa.Index("uq_changes_position", "position", unique=True),
     sa.Index("ix_changes_object_id", "object_id"),
+    sa.Index("ix_changes_project_id_position", "project_id", "position"),
 )
 
 # One row: the highest position assigned and the highest one removed. The identity tells databases apart.

@@ -35,7 +35,10 @@ export function differing(known, listed) {
   return ids;
 }
 
-/** Whether rows after this position have been removed from the change log, so that all lists must be read again. */
+/**
+ * Whether rows after this position have been removed from the change log, so that all lists must be read again. Of two
+ * positions that a member gets, the later one may be the smaller number: nothing else may be concluded from them.
+ */
 export function isTooOld(position, answer) {
-  return (answer.removed ?? 0) > position || (answer.position ?? 0) < position;
+  return (answer.removed ?? 0) > position;
 }

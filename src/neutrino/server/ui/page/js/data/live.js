@@ -165,7 +165,7 @@ export class Live {
       }
       const rows = answer.changes ?? [];
       for (const [kind, ids] of idsByKind(rows, Object.keys(KINDS))) await this.refetch(kind, ids);
-      this.position = rows.length < ROWS ? Math.max(this.position, answer.position ?? 0) : rows[rows.length - 1].position;
+      this.position = rows.length < ROWS ? (answer.position || this.position) : rows[rows.length - 1].position;
       if (rows.length < ROWS) return;
     }
   }
