@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
+from neutrino.server.feed.readers.taps import read_taps
 from neutrino.server.feed.reports.tap_status import TapStatus
 from neutrino.server.main import Server
 from tests.api.agents import switch
@@ -144,6 +145,7 @@ INVALID: list[tuple[str, Object, str]] = [
     (MIRRORS, {"directions": ["IN"]}, "directions"),
     (MIRRORS, {"remote_ip": "192.0.2.0/24"}, "remote_ip"),
     (MIRRORS, {"remote_ip": "127.0.0.1"}, "remote_ip"),
+    (MIRRORS, {"remote_ip": "::ffff:127.0.0.1"}, "remote_ip"),
     (MIRRORS, {"remote_ip": "ff02::1"}, "remote_ip"),
     (MIRRORS, {"mirror_type": "erspanv2"}, "mirror_type"),
 ]
@@ -302,3 +304,13 @@ def test_the_status_is_what_the_hosts_of_the_ports_reported(server: Server, api:
     admin.put(f"/ports/{sink['id']}", {"port": {"binding:host_id": "compute-3"}}).expect(200)
     assert statuses() == ("DOWN", "DOWN")
     assert not report(server, "compute-1", "tap_flow", DEAD, "ACTIVE")
+
+
+def test_hosts_do_not_get_a_collector_of_before_the_check(server: Server, api: Api, network: Object) -> None:
+    port = api.port(network)
+    bad, good = make_mirror(api, port), make_mirror(api, port, {"OUT": 102})
+    with server.db.transaction() as tx:
+        mirrors = t.tap_mirrors.c
+        tx.execute(sa.update(t.tap_mirrors).where(mirrors.id == bad["id"]).values(remote_ip="::ffff:127.0.0.1"))
+    with server.db.read() as connection:
+        assert [mirror.id for mirror in read_taps(connection, [port["id"]])[port["id"]].mirrors] == [good["id"]]

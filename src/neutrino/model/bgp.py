@@ -17,7 +17,7 @@ def is_password(value: str) -> bool:
 
 
 class BgpPeer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    peer_ip: fields.Ip
+    peer_ip: fields.Peer
     remote_as: Annotated[int, AS_NUMBERS]
     password: Annotated[str, is_password] = ""  # of TCP MD5 signatures; empty: none
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import msgspec
 
+from neutrino.model.addresses import parse_address
+
 MAX_NAME: Final = 255
 MAX_SHOWN: Final = 60
 SECRETS: Final = frozenset({"password", "psk"})  # fields whose values are in no message
@@ -38,6 +40,16 @@ def is_prefix(value: str) -> bool:
     except ValueError:
         return False
     return "%" not in value
+
+
+@lru_cache(maxsize=1024)
+def is_peer(value: str) -> bool:
+    """An address that the host itself sends to: an IPv4-mapped one passes checks as IPv6, and is IPv4 to the kernel."""
+    try:
+        parse_address(value)
+    except ValueError:
+        return False
+    return True
 
 
 def is_mac(value: str) -> bool:
@@ -77,6 +89,7 @@ WordOrEmpty = Annotated[str, optional(is_word)]
 Mac = Annotated[str, is_mac]
 MacOrEmpty = Annotated[str, optional(is_mac)]
 Ip = Annotated[str, is_address]
+Peer = Annotated[str, is_peer]
 IpOrEmpty = Annotated[str, optional(is_address)]
 OptionalIp = Annotated[str | None, optional(is_address)]
 Ips = Annotated[tuple[str, ...], every(is_address)]

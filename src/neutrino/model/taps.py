@@ -50,7 +50,7 @@ class TapMirror(msgspec.Struct, frozen=True, kw_only=True):
     id: fields.Id
     direction: Direction
     tunnel_id: Annotated[int, fields.within(0, 2**32 - 1)]
-    remote_ip: fields.Ip
+    remote_ip: fields.Peer
     mirror_type: Annotated[str, fields.one_of("gre", "erspanv1")]
 
 

@@ -32,7 +32,7 @@ class VpnConnection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """A tunnel to a peer, between all subnets of both sides."""
 
     id: fields.Id
-    peer_address: fields.Ip
+    peer_address: fields.Peer
     peer_id: fields.Word
     local_id: fields.WordOrEmpty = ""  # empty: the address of the gateway
     psk: str = ""  # empty on hosts that do not end the tunnel; without a check, whose message would have it

@@ -5,7 +5,6 @@ There are two kinds of errors, because clients distinguish them: a value that ca
 HTTPBadRequest).
 """
 
-import ipaddress
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, TypeGuard
 
+from neutrino.model.addresses import Address, parse_address, parse_network
 from neutrino.server import errors
 
 Schema = dict[str, Any]
@@ -260,10 +260,10 @@ class AnyObject(Type):
         return value
 
 
-def ip(value: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    if not isinstance(value, str) or "%" in value:  # a zone index is only valid on one host
+def ip(value: Any) -> Address:
+    if not isinstance(value, str):
         raise ValueError(value)
-    return ipaddress.ip_address(value.strip())
+    return parse_address(value.strip())
 
 
 class IpAddress(Type):
@@ -300,10 +300,10 @@ class Cidr(Type):
     refuse: type[Invalid] | type[Unconvertible] = Invalid
 
     def parse(self, value: Any) -> str:
-        if not isinstance(value, str) or "/" not in value or "%" in value:
+        if not isinstance(value, str) or "/" not in value:
             raise self.refuse(f"'{value}' is not a valid IP subnet: a CIDR such as 10.0.0.0/24 is needed")
         try:
-            return str(ipaddress.ip_network(value.strip(), strict=False))
+            return str(parse_network(value.strip()))
         except ValueError:
             raise self.refuse(f"'{value}' is not a valid IP subnet") from None
 

@@ -3,10 +3,10 @@
 A group's revision counts each added or removed address, as in Neutron: a new group with two addresses is at revision 2.
 """
 
-import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
+from neutrino.model.addresses import parse_network
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
@@ -119,9 +119,9 @@ def parse_addresses(body: Any) -> list[str]:
 
 def _parse_address(address: Any) -> str:
     try:
-        if not isinstance(address, str) or "%" in address:
+        if not isinstance(address, str):
             raise ValueError
-        return str(ipaddress.ip_network(address, strict=False))
+        return str(parse_network(address))
     except ValueError:
         raise errors.AddrFormatError(address=address) from None
 

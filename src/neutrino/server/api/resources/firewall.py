@@ -1,8 +1,8 @@
 """Firewall rules, policies and groups (FWaaS v2), below `/v2.0/fwaas/`."""
 
-import ipaddress
 from typing import Any
 
+from neutrino.model.addresses import parse_interface
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import Attribute, Resource, writable
@@ -41,10 +41,10 @@ def parse_address(value: Any) -> str | None:
     if value is None:
         return None
     try:
-        # A zone index is only valid on one host. The length is the column's: a prefix length may have any number of zeros.
-        if not isinstance(value, str) or "%" in value or len(value) > MAX_ADDRESS:
+        # The length is the column's: a prefix length may have any number of zeros.
+        if not isinstance(value, str) or len(value) > MAX_ADDRESS:
             raise ValueError
-        ipaddress.ip_interface(value)
+        parse_interface(value)
     except ValueError:
         raise t.Invalid(f"'{value}' is neither a valid IP address, nor is it a valid IP subnet") from None
     return value

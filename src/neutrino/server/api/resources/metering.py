@@ -1,8 +1,8 @@
 """Metering labels and their rules, below `/v2.0/metering/`."""
 
-import ipaddress
 from typing import Any
 
+from neutrino.model.addresses import parse_interface
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable
@@ -19,9 +19,9 @@ def parse_prefix(value: Any) -> str | None:
     if value is None:
         return None
     try:
-        if not isinstance(value, str) or "%" in value or len(value) > MAX_PREFIX:
+        if not isinstance(value, str) or len(value) > MAX_PREFIX:
             raise ValueError
-        return ipaddress.ip_interface(value).with_prefixlen
+        return parse_interface(value).with_prefixlen
     except ValueError:
         raise t.Invalid(f"'{value}' is neither a valid IP address, nor is it a valid IP subnet") from None
 

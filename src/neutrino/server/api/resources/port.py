@@ -1,10 +1,10 @@
 """Ports and their bindings."""
 
-import ipaddress
 from typing import Any
 
 import msgspec
 
+from neutrino.model.addresses import parse_network
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
@@ -43,9 +43,9 @@ FIXED_IPS = t.Parsed(parse_fixed_ips, t.ListOf(FIXED_IP, nullable=True, max_item
 def parse_pair_address(value: Any) -> str:
     """An address or a CIDR, kept as written."""
     try:
-        if not isinstance(value, str) or "%" in value:
+        if not isinstance(value, str):
             raise ValueError
-        network = ipaddress.ip_network(value.strip(), strict=False)
+        network = parse_network(value.strip())
     except ValueError:
         raise t.Invalid(f"'{value}' is not a valid IP address or CIDR") from None
     if network.is_multicast:

@@ -1,9 +1,9 @@
 """Security groups, their rules, and address groups: lists of CIDRs that rules refer to."""
 
 import contextlib
-import ipaddress
 from typing import Any
 
+from neutrino.model.addresses import parse_interface
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
@@ -48,9 +48,9 @@ def parse_prefix(value: Any) -> str | None:
     if not value and not isinstance(value, int | bool | float):
         return None
     try:
-        if not isinstance(value, str) or "%" in value:  # a zone index is only valid on one host
+        if not isinstance(value, str):
             raise ValueError
-        return str(ipaddress.ip_interface(value))
+        return str(parse_interface(value))
     except ValueError:
         raise errors.InvalidCIDR(input=value) from None
 

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model.bgp import BgpPeer, BgpRoute, BgpSpeaker
+from neutrino.model.fields import is_peer
 from neutrino.server.api.resources.bgp import MD5
 from neutrino.server.bgp.reading import read_routes
 from neutrino.server.db import tables as t
@@ -97,7 +98,7 @@ def read_speakers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Speak
             id=row.id,
             local_as=row.local_as,
             ip_version=row.ip_version,
-            peers=tuple(peers[row.id]),
+            peers=tuple(peer for peer in peers[row.id] if is_peer(peer.peer_ip)),
             routes=tuple(BgpRoute(*route) for route in read_routes(connection, row)),
         )
         yield row.id, dict.fromkeys(hosts[row.id], speaker)

@@ -8,6 +8,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.fields import is_peer
 from neutrino.model.taps import Tap, TapMirror, TapOrigin, Taps, VlanRange
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
@@ -42,7 +43,10 @@ def read_taps(connection: Connection, ids: Ids) -> dict[str, Taps]:
     for row in read_rows(connection, _ORIGINS, _s.port_id, ids):
         found[row.port_id]["origins"].append(TapOrigin(id=row.id, host=row.host, tunnel_id=row.tunnel_id))
     for row in read_rows(connection, _MIRRORS, _m.port_id, ids):
-        found[row.port_id]["mirrors"] += _mirrors(row)
+        if is_peer(
+            row.remote_ip
+        ):  # else a row of before this check: an invalid mirror would be a fault of the whole port
+            found[row.port_id]["mirrors"] += _mirrors(row)
     return {key: Taps(**{name: tuple(values) for name, values in parts.items()}) for key, parts in found.items()}
 
 

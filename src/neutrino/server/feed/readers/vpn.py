@@ -8,6 +8,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.fields import is_peer
 from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection, VpnService
 from neutrino.server.api.resources.vpn import BI_DIRECTIONAL
 from neutrino.server.db import tables as t
@@ -49,7 +50,9 @@ def read_vpn(connection: Connection, routers: Ids) -> Mapping[str, tuple[VpnServ
     groups = sorted({row.local_ep_group_id for each in rows.values() for row in each} - {None})
     local = grouped(connection, _LOCAL_CIDRS, _es.endpoint_group_id, groups, lambda row: row.cidr)
     for service in services:
-        connections = tuple(_connection(row, service, local) for row in rows[service.id])
+        # Without rows of before this check: an invalid connection would be a fault of the whole router.
+        valid = [row for row in rows[service.id] if is_peer(row.peer_address)]
+        connections = tuple(_connection(row, service, local) for row in valid)
         found[service.router_id] += (VpnService(id=service.id, connections=connections),)
     return found
 

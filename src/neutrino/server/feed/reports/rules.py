@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from neutrino.feed.messages import Answer, HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status, Traffic
 from neutrino.model import roles as role
+from neutrino.model.addresses import parse_address
 from neutrino.model.agents import AgentState
 
 MAX_STATES: Final = len(role.AGENT_TYPES)
@@ -263,11 +264,9 @@ def tunnel_address(value: str | None) -> str:
     if not value:
         return ""
     try:
-        address = ipaddress.ip_address(value)
+        address = parse_address(value)
     except ValueError:
-        return f"{value[:MAX_ID]!r} is no IP address"
-    if "%" in value:
-        return f"{value[:MAX_ID]!r} is an address on one link only"
+        return f"{value[:MAX_ID]!r} is no IP address of one host"
     if address.is_multicast or address.is_unspecified or address == ipaddress.IPv4Address(2**32 - 1):
         return f"{address} is not the address of one host"
     return ""

@@ -1,0 +1,43 @@
+"""Parses addresses and prefixes that others give: the one place where their text is judged. Pure.
+
+Refused besides what is no address: a zone index, which is valid on one host only, and IPv4-mapped IPv6 (`::ffff:a.b.c.d`).
+Such an address is IPv4 to a socket of the kernel, but IPv6 to every check: it would pass those for loopback addresses,
+link-local addresses, the hosts' own, or a prefix.
+"""
+
+import ipaddress
+from typing import Final
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
+
+
+def parse_address(text: str) -> Address:
+    """ValueError if it is none."""
+    _check_zone(text)
+    address = ipaddress.ip_address(text)
+    if address in MAPPED:
+        raise ValueError(f"{text} is an IPv4-mapped address")
+    return address
+
+
+def parse_network(text: str) -> Network:
+    """A prefix without its host bits; an address is one of full length. ValueError if it is none."""
+    _check_zone(text)
+    network = ipaddress.ip_network(text, strict=False)
+    if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(MAPPED):
+        raise ValueError(f"{text} is a prefix of IPv4-mapped addresses")
+    return network
+
+
+def parse_interface(text: str) -> Interface:
+    """An address with its prefix length. ValueError if it is none."""
+    parse_network(text)
+    return ipaddress.ip_interface(text)
+
+
+def _check_zone(text: str) -> None:
+    if "%" in text:
+        raise ValueError(f"{text} has a zone index")
