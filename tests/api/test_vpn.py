@@ -6,7 +6,9 @@ import threading
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.vpn import read_vpn
 from neutrino.server.main import Server
 from neutrino.server.vpn import checks, peer_names, services
@@ -281,25 +283,69 @@ def test_endpoint_groups(here: Site) -> None:
     api.delete(f"/networks/{extra['network_id']}").expect(204)
 
 
-def test_a_peer_may_be_given_by_its_name(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {"vpn.example.org": [(2, 1, 6, "", ("192.0.2.8", 0))]}
+def test_names_of_peers_are_resolved_only_if_the_operator_allows_it(
+    here: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(peer_names, "lookup", lambda name: asked.append(name) or "192.0.2.8")
+    body = here.connection(here.service(), peer_address="vpn.example.org")
+    refused = here.api.post(CONNECTIONS, {"ipsec_site_connection": body}).refused(400, "VPNPeerAddressNotResolved")
+    assert "resolve_vpn_peer_names" in refused.message
+    made = here.api.make("ipsec_site_connection", **{**body, "peer_address": "192.0.2.9"})
+    change = {"ipsec_site_connection": {"peer_address": "vpn.example.org"}}
+    here.api.put(f"{CONNECTIONS}/{made['id']}", change).refused(400, "VPNPeerAddressNotResolved")
+    assert asked == []
+
+
+@pytest.fixture
+def resolving(here: Site, server: Server, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A server with resolve_vpn_peer_names."""
+    for resource, *objects in server.service_plugins["vpnaas"].collections:
+        if resource.name == "ipsec_site_connection":
+            monkeypatch.setattr(objects[0], "_names", peer_names.PeerNames(is_enabled=True))
+    return here
+
+
+def test_a_peer_may_be_given_by_its_name(resolving: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    # With the dot at its end, /etc/hosts and the search domains of the server have no part in it.
+    found = {"vpn.example.org.": [(2, 1, 6, "", ("192.0.2.8", 0))]}
     monkeypatch.setattr(peer_names.socket, "getaddrinfo", lambda name, _: found[name])
-    made = here.api.make("ipsec_site_connection", **here.connection(here.service(), peer_address="vpn.example.org"))
-    assert made["peer_address"] == "192.0.2.8"
+    body = resolving.connection(resolving.service(), peer_address="vpn.example.org")
+    assert resolving.api.make("ipsec_site_connection", **body)["peer_address"] == "192.0.2.8"
 
 
-def test_names_that_no_server_answers_are_given_up_together(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        *(
+            ("vpn.example.org", answer)
+            for answer in ("127.0.0.1", "127.8.9.1", "::1", "169.254.169.254", "fe80::1%eth0")
+        ),
+        *(("vpn.example.org", answer) for answer in ("::ffff:127.0.0.1", "0.0.0.0", "::", "224.0.0.5")),
+        *((name, "192.0.2.8") for name in ("localhost", "database", "db.")),
+    ],
+)
+def test_answers_that_mean_the_server_and_its_own_names_are_none(
+    resolving: Site, monkeypatch: pytest.MonkeyPatch, name: str, answer: str
+) -> None:
+    monkeypatch.setattr(peer_names, "lookup", lambda name: answer)
+    body = {"ipsec_site_connection": resolving.connection(resolving.service(), peer_address=name)}
+    refused = resolving.api.post(CONNECTIONS, body).refused(400, "VPNPeerAddressNotResolved")
+    assert refused.message == f"peer_address: {name} cannot be resolved.", "which does not say what was found"
+
+
+def test_names_that_no_server_answers_are_given_up_together(resolving: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """One time limit for all names of a request: a thread of the API is not blocked for each of them in turn."""
     answer = threading.Event()
     monkeypatch.setattr(peer_names, "lookup", lambda name: str(answer.wait() or name))
     monkeypatch.setattr(peer_names, "SECONDS", 0.1)
-    body = here.connection(here.service())
+    body = resolving.connection(resolving.service())
     several = [{**body, "peer_address": f"silent-{number}.example.org"} for number in range(100)]
     try:
-        here.api.post(CONNECTIONS, {"ipsec_site_connections": several}).refused(400, "VPNPeerAddressNotResolved")
+        resolving.api.post(CONNECTIONS, {"ipsec_site_connections": several}).refused(400, "VPNPeerAddressNotResolved")
     finally:
         answer.set()
-    assert here.api.all(CONNECTIONS) == []
+    assert resolving.api.all(CONNECTIONS) == []
 
 
 def test_cidrs_are_shown_as_given_and_hosts_get_networks(here: Site, server: Server) -> None:
@@ -313,6 +359,17 @@ def test_cidrs_are_shown_as_given_and_hosts_get_networks(here: Site, server: Ser
     with server.db.read() as connection:
         (service,) = read_vpn(connection, [here.router["id"]])[here.router["id"]]
     assert service.connections[0].peer_cidrs == ("10.84.0.0/24", "10.8.0.0/16")
+
+
+def test_hosts_do_not_get_a_peer_of_before_the_check(here: Site, server: Server) -> None:
+    service = here.service()
+    made = here.api.make("ipsec_site_connection", **here.connection(service))
+    with server.db.transaction() as tx:
+        rows = t.ipsec_site_connections
+        tx.execute(sa.update(rows).where(rows.c.id == made["id"]).values(peer_address="::ffff:127.0.0.1"))
+    with server.db.read() as connection:
+        (read,) = read_vpn(connection, [here.router["id"]])[here.router["id"]]
+    assert read.connections == ()
 
 
 def test_cidrs_of_a_connection_are_shown_as_given(here: Site) -> None:

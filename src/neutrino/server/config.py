@@ -153,6 +153,12 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             help="The most addresses of an address group: each is a flow, or several, on every host that has a port whose "
             "rules name the group.",
         ),
+        cfg.BoolOpt(
+            "resolve_vpn_peer_names",
+            default=False,
+            help="Accept names as peer_address of IPsec site connections, and resolve them by the DNS servers of this "
+            "machine: clients then learn what these answer. Otherwise only addresses are accepted.",
+        ),
         cfg.IntOpt(
             "max_allowed_address_pair",
             default=10,

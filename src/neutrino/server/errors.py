@@ -448,7 +448,7 @@ class SubnetIsNotConnectedToRouter(BadRequest):
 class RouterIsNotExternal(BadRequest): template = "Router {router_id} has no external network gateway set."
 class ExternalNetworkHasNoSubnet(BadRequest):
     template = "Router's {router_id} external network has no {ip_version} subnet."
-class VPNPeerAddressNotResolved(InvalidInput): template = "peer_address: {peer_address} cannot be resolved."
+class VPNPeerAddressNotResolved(InvalidInput): template = "peer_address: {peer_address} cannot be resolved{why}."
 class IPsecSiteConnectionDpdIntervalValueError(InvalidInput):
     template = "ipsec_site_connection {attr} is equal to or less than dpd_interval."
 class IPsecSiteConnectionMtuError(InvalidInput):

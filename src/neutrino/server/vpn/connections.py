@@ -53,9 +53,9 @@ APPLIED = (
 class IpsecSiteConnections(VpnCollection):
     kind = "ipsec_site_connection"
 
-    def __init__(self, db: Database, quotas: Quotas) -> None:
+    def __init__(self, db: Database, quotas: Quotas, *, resolves_names: bool) -> None:
         super().__init__(db, CONNECTIONS, quotas)
-        self._names = PeerNames()
+        self._names = PeerNames(resolves_names)
 
     # Names of peers are resolved once, before the request is decided, which may be repeated.
 

@@ -20,6 +20,7 @@ EXTENSIONS = (
 
 def build(services: Services) -> ResourcePlugin:
     db, quotas = services.db, services.quotas
+    connections = IpsecSiteConnections(db, quotas, resolves_names=services.conf.resolve_vpn_peer_names)
     services.core.networks.subnet_checks.append(check_subnet_unused)
     return ResourcePlugin(
         EXTENSIONS,
@@ -28,6 +29,6 @@ def build(services: Services) -> ResourcePlugin:
             (resources.IPSEC_POLICY, IpsecPolicies(db, quotas)),
             (resources.ENDPOINT_GROUP, EndpointGroups(db, quotas)),
             (resources.VPN_SERVICE, VpnServices(db, quotas)),
-            (resources.IPSEC_SITE_CONNECTION, IpsecSiteConnections(db, quotas)),
+            (resources.IPSEC_SITE_CONNECTION, connections),
         ),
     )
