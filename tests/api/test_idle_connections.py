@@ -20,7 +20,8 @@ from tests.api.l3 import attach, gateway, inside, l3_agent, outside
 _q = t.quotas.c
 _LIMIT = sa.select(_q.limit).where(_q.project_id == sa.bindparam("project"))
 OPEN_TRANSACTIONS = {
-    "postgresql": "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND state <> 'active'",
+    "postgresql": "SELECT query FROM pg_stat_activity"
+    " WHERE datname = current_database() AND state NOT IN ('idle', 'active')",
     "mysql": "SELECT p.info FROM information_schema.innodb_trx x JOIN information_schema.processlist p"
     " ON p.id = x.trx_mysql_thread_id WHERE p.db = database() AND p.id <> connection_id()",
 }

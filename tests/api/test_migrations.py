@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from neutrino.server.db import schema
+from neutrino.server.db import collation, schema
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from tests.api.conftest import configuration_text
@@ -110,6 +111,85 @@ def test_names_are_compared_byte_for_byte(db: Database) -> None:
     with db.read() as connection:
         found = connection.execute(sa.select(t.tags.c.tag).where(t.tags.c.tag == "A")).scalars().all()
     assert found == ["A"]
+
+
+@pytest.mark.parametrize("since", ["0001", "0020"])
+def test_an_upgrade_converts_tables_that_ignore_case(db: Database, since: str) -> None:
+    """On MariaDB; on the others there is nothing to convert."""
+    create_first_schema(db)
+    upgrade(db, since)
+    with db.engine().connect() as connection:
+        collation.convert(connection, "utf8mb4_general_ci")
+    with db.engine().begin() as connection:
+        connection.execute(sa.text("INSERT INTO tags (object_id, tag) VALUES ('x', 'a')"))
+    schema.ensure(db)
+    with db.transaction() as tx:
+        for tag in ("A", "á", "a "):
+            tx.execute(sa.insert(t.tags).values(object_id="x", tag=tag))
+    with db.engine().connect() as connection:
+        assert connection.execute(sa.select(t.tags.c.tag).where(t.tags.c.tag == "a")).scalars().all() == ["a"]
+        assert collation.convert(connection) == []
+        context = MigrationContext.configure(connection, opts={"compare_type": _differs})
+        assert compare_metadata(context, t.metadata) == []
+        with pytest.raises(sa.exc.IntegrityError):
+            connection.execute(sa.insert(t.tags), {"object_id": "x", "tag": "a"})
+
+
+def test_an_interrupted_conversion_is_completed(db: Database) -> None:
+    """After any of its statements, which MariaDB commits at once; on the others there is nothing to convert."""
+    schema.ensure(db)
+    with db.engine().connect() as connection:
+        for completed in (20, 200):
+            is_converted = bool(collation.convert(connection, "utf8mb4_general_ci"))
+            left = iter(range(completed))
+
+            def interrupt(_: Any, __: Any, statement: str, *___: Any, left: Iterator[int] = left) -> None:
+                if statement.startswith("ALTER TABLE") and next(left, None) is None:
+                    raise InterruptedError
+
+            sa.event.listen(connection, "before_cursor_execute", interrupt)
+            with pytest.raises(InterruptedError) if is_converted else nullcontext():
+                collation.convert(connection)
+            sa.event.remove(connection, "before_cursor_execute", interrupt)
+            connection.rollback()
+            collation.convert(connection)
+            context = MigrationContext.configure(connection, opts={"compare_type": _differs})
+            assert compare_metadata(context, t.metadata) == []
+
+
+def test_the_dialect_of_mariadb_has_the_same_tables(url: str) -> None:
+    made = Database(url.replace("mysql+pymysql", "mariadb+pymysql"))
+    create_first_schema(made)
+    schema.ensure(made)
+    with made.engine().connect() as connection:
+        assert collation.convert(connection) == []
+    made.close()
+
+
+def test_a_router_that_lost_its_ha_network_references_none(db: Database) -> None:
+    create_first_schema(db)
+    upgrade(db, "0020")
+    old = sa.MetaData()
+    with db.engine().begin() as connection:
+        old.reflect(connection, only=["routers", "networks"])
+        common = {"project_id": "p", "name": "", "created_at": "", "updated_at": "", "revision_number": 0, "tags": "[]"}
+        _insert_row(connection, old.tables["networks"], {**common, "id": "n"})
+        for number, network in enumerate(("n", "gone")):
+            row = {**common, "id": f"r{number}", "ha": True, "ha_network_id": network, "ha_vr_id": 1}
+            _insert_row(connection, old.tables["routers"], row)
+    schema.ensure(db)
+    with db.read() as connection:
+        assert [tuple(row) for row in connection.execute(sa.select(t.ha_router_networks))] == [("r0", "n")]
+        found = sa.select(t.routers.c.ha_network_id, t.routers.c.ha_vr_id).order_by(t.routers.c.id)
+        assert [tuple(row) for row in connection.execute(found)] == [("n", 1), (None, None)]
+
+
+def _insert_row(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:
+    """With a value for each column that must have one."""
+    empty = {sa.Integer: 0, sa.Boolean: False}
+    needed = [c for c in table.c if not c.nullable and c.name not in row]
+    fill = {c.name: next((v for k, v in empty.items() if isinstance(c.type, k)), "") for c in needed}
+    connection.execute(sa.insert(table).values({**fill, **row}))
 
 
 def test_every_upgrade_keeps_the_rows(db: Database) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from neutrino.server import errors
+from neutrino.server.db import tables as t
 from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.main import Server
 from neutrino.server.ml2.subnets import Subnets
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.l3 import agents_of, attach, detach, gateway, inside, l3_agent, outside, ports_of
+from tests.api.races import before_next_write
 from tests.faults.integrity import check
 
 Object = dict[str, Any]
@@ -58,6 +61,60 @@ def test_an_ha_network_that_cannot_be_completed_leaves_nothing(
     assert [network["name"] for network in admin.all("/networks")] == []
     admin.make("router", ha=True)
     assert [network["name"] for network in admin.all("/networks")] == [f"HA network tenant {admin.project}"]
+
+
+@pytest.mark.parametrize("hosts", [0, 2])
+@pytest.mark.parametrize("request_", ["create", "update"])
+@pytest.mark.every_database
+def test_the_ha_network_is_deleted_while_a_router_becomes_ha(
+    cloud: Any, hosts: int, request_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the project's last HA router, between the decision on the next one and its transaction."""
+    server, admin = cloud()
+    for number in range(hosts):
+        switch(server, f"h{number}")
+        l3_agent(server, f"h{number}")
+    last = admin.make("router", ha=True)
+    router = admin.make("router", admin_state_up=False)
+    before_next_write(server, monkeypatch, lambda: admin.delete(f"/routers/{last['id']}").expect(204))
+    if request_ == "create":
+        router = admin.make("router", ha=True)
+    else:
+        admin.change("router", router["id"], ha=True)
+    (network,) = admin.all("/networks")
+    assert network["name"] == f"HA network tenant {admin.project}"
+    _, subnet = inside(admin)
+    attach(admin, router, subnet_id=subnet["id"]).expect(200)
+    assert owners(admin, router) == [REPLICATED] + [HA_PORT] * hosts
+
+
+@pytest.mark.every_database
+def test_the_network_of_an_ha_router_is_in_use(cloud: Any) -> None:
+    _, admin = cloud()
+    router = admin.make("router", ha=True, admin_state_up=False)
+    (network,) = admin.all("/networks")
+    refused = admin.delete(f"/networks/{network['id']}").refused(409, "NetworkInUse")
+    assert router["id"] in refused.body["NeutronError"]["message"]
+    admin.change("router", router["id"], ha=False)
+    assert admin.all("/networks") == []
+
+
+@pytest.mark.every_database
+def test_a_router_whose_ha_network_is_gone_gets_another(cloud: Any) -> None:
+    """As earlier releases left it, and the upgrade found it."""
+    server, admin = cloud()
+    router = admin.make("router", ha=True)
+    (network,) = admin.all("/networks")
+    with server.db.transaction() as tx:
+        tx.execute(sa.delete(t.ha_router_networks))
+        tx.execute(sa.update(t.routers).values(ha_network_id=None, ha_vr_id=None))
+    admin.delete(f"/networks/{network['id']}").expect(204)
+    switch(server, "h1")
+    server.service_plugins["router"].begin()
+    l3_agent(server, "h1")
+    assert owners(admin, router) == [HA_PORT]
+    _, subnet = inside(admin)
+    attach(admin, router, subnet_id=subnet["id"]).expect(200)
 
 
 def test_an_ha_router_has_several_agents_and_a_network_where_they_meet(cloud: Any) -> None:

@@ -35,7 +35,7 @@ class BgpScheduler(AgentScheduler):
     def schedule(self, speaker_id: str) -> None:
         """Give a new speaker an agent, if one is free; else the next one that reports takes it."""
         if self.options.automatic:
-            self._try_place(speaker_id, PlacementChange(fill=True))
+            self.try_place(speaker_id, PlacementChange(fill=True))
 
     @retried
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
@@ -78,7 +78,7 @@ class BgpScheduler(AgentScheduler):
             agents = self.candidates(connection).candidates
         if not any(agent.host == host and agent.serves and agent.load == 0 for agent in agents):
             return 0
-        moves = (self._try_place(speaker, PlacementChange(fill=True)) for speaker in speakers)
+        moves = (self.try_place(speaker, PlacementChange(fill=True)) for speaker in speakers)
         return sum(move is not None for move in moves)
 
     # --- by the operator ------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino import private
 from neutrino.errors import OperatorError
+from neutrino.server.db import collation
 from neutrino.server.db.connection_options import GALERA
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import insert_initial_rows, metadata
@@ -89,6 +90,9 @@ def version(db: Database) -> str | None:
 def _create_or_upgrade(db: Database, found: str | None) -> None:
     from alembic import command
 
+    if found is not None:
+        with db.engine().connect() as connection:
+            collation.convert(connection)
     with db.engine().begin() as connection:
         if found is None:
             # Only missing tables: MariaDB keeps those of an attempt that was interrupted.

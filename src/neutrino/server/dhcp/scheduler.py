@@ -338,7 +338,7 @@ class DhcpScheduler(AgentScheduler):
             of_host = sa.select(_a.id).where(_a.agent_type == words.DHCP, _a.host == host)
             agent_id = connection.execute(of_host).scalar()
         if segments.is_routed and segments.of_host.get(host, "") is None and agent_id is not None:
-            self._try_place(network_id, PlacementChange(leave=[agent_id], fill=True))
+            self.try_place(network_id, PlacementChange(leave=[agent_id], fill=True))
 
     def reschedule_dead(self) -> list[Move]:
         """Also release ports that wait for a lease which no live agent can give."""

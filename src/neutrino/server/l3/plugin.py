@@ -146,7 +146,11 @@ class RouterPlugin:
     collections: Sequence[tuple[Any, ...]]
     companions: Sequence[Any]  # plugins that are offered together with this one
     notify: Notify
+    routers: Routers
     extensions: Sequence[Extension] = EXTENSIONS
+
+    def begin(self) -> None:
+        self.routers.repair()
 
     @property
     def schedulers(self) -> Sequence[L3Scheduler]:
@@ -215,7 +219,7 @@ def build(services: Services) -> RouterPlugin:
     )
     companions = [Flavors(db, has_vpn="vpnaas" in conf.service_plugins), AutoTopology(db, core, routers, interfaces)]
     return RouterPlugin(
-        db, agent_view(services.registry), l3.scheduler, l3.dvr, collections, companions, services.notify
+        db, agent_view(services.registry), l3.scheduler, l3.dvr, collections, companions, services.notify, routers
     )
 
 

@@ -282,6 +282,9 @@ class Networks:
         ignored = {port.id for one in unused for port in one.ports}
         # A port created since it was read makes the delete fail on its foreign key, and this is decided again.
         used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in ignored]
+        if not used:  # HA routers have no ports there while they have no agent
+            on_it = sa.select(t.ha_router_networks.c.router_id).where(t.ha_router_networks.c.network_id == key)
+            used = [f"of HA router {router_id}" for router_id in connection.execute(on_it).scalars()]
         if used:
             raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
 

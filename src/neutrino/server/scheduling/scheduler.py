@@ -142,7 +142,7 @@ class AgentScheduler(ABC):
             return []
         with self.db.read() as connection:
             found = self.with_surplus(connection)
-        moves = [self._try_place(key, PlacementChange(trim=True)) for key in found]
+        moves = [self.try_place(key, PlacementChange(trim=True)) for key in found]
         return [move for move in moves if move is not None and move.from_agents]
 
     def with_surplus(self, connection: Connection) -> Sequence[str]:
@@ -155,10 +155,10 @@ class AgentScheduler(ABC):
 
     def _moved(self, leaving: dict[str, set[str]], *, force: bool = False) -> list[Move]:
         changes = {key: PlacementChange(leave=agents, fill=True, force=force) for key, agents in leaving.items()}
-        moves = [self._try_place(key, change) for key, change in changes.items()]
+        moves = [self.try_place(key, change) for key, change in changes.items()]
         return [move for move in moves if move is not None and move.from_agents]
 
-    def _try_place(self, object_id: str, change: PlacementChange) -> Move | None:
+    def try_place(self, object_id: str, change: PlacementChange) -> Move | None:
         """`place` one object of many: one that cannot move must not keep the others from moving."""
         try:
             return self.place(object_id, change)

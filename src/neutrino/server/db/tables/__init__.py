@@ -59,6 +59,7 @@ from neutrino.server.db.tables.routers import (
     flavors,
     floatingips,
     ha_networks,
+    ha_router_networks,
     ndp_proxies,
     port_forwardings,
     router_l3_agents,

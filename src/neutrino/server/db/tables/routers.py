@@ -31,7 +31,7 @@ routers = object_table(
     reference("gw_qos_policy_id", "qos_policies", nullable=True),
     reference("flavor_id", "flavors", nullable=True),
     optional_ids("service_type_id"),
-    # The VRRP id of an HA router, unique on its HA network.
+    # The VRRP id of an HA router, unique on its HA network, which `ha_router_networks` references.
     optional_ids("ha_network_id"),
     integers("ha_vr_id", nullable=True),
     json("availability_zone_hints", "routes", "conntrack_helpers"),
@@ -56,6 +56,9 @@ router_l3_agents = table(
 ha_networks = table(
     "ha_networks", text(255, "project_id", primary_key=True), reference("network_id", "networks", cascade=True)
 )
+
+# The HA network of each HA router: while it has a row, the network cannot be deleted.
+ha_router_networks = table("ha_router_networks", owner("router_id", "routers"), reference("network_id", "networks"))
 
 floatingips = object_table(
     "floatingips",

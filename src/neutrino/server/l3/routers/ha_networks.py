@@ -2,11 +2,16 @@
 
 A project has one, created with its first HA router and deleted with its last. It belongs to no project, so that no tenant
 finds it in lists. A constraint keeps the VRRP id of a router unique on it.
+
+It may be deleted, with the last router, while another router becomes HA. Then that router's row in `ha_router_networks`
+violates its foreign key, or the delete does; the loser decides again. So `ensure` is part of the attempt that is repeated.
 """
 
 import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 from msgspec import UNSET
@@ -17,7 +22,8 @@ from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, exists
-from neutrino.server.db.session import Database, retried
+from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.subnets import Subnets
 
@@ -92,6 +98,33 @@ class HaNetworks:
         if free is None:
             raise errors.NoVRIDAvailable()
         return {"ha_network_id": network_id, "ha_vr_id": free}
+
+    @contextmanager
+    def in_use(self, network_id: str | None) -> Iterator[None]:
+        """While a router is decided on that will be on this network: Stale if the network is deleted meanwhile."""
+        try:
+            yield
+        except errors.NotFound as error:
+            with self.db.read() as connection:
+                if network_id is None or exists(connection, t.networks.c.id == network_id):
+                    raise
+            raise Stale from error
+
+    @staticmethod
+    def refer(tx: Transaction, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
+        """Write the reference of a router to its HA network, in the transaction of the router."""
+        old, new = None if before is None else before["ha_network_id"], after["ha_network_id"]
+        if old == new:
+            return
+        if old is not None:
+            tx.write(sa.delete(t.ha_router_networks).where(t.ha_router_networks.c.router_id == after["id"]))
+        if new is not None:
+            tx.insert(t.ha_router_networks, [{"router_id": after["id"], "network_id": new}])
+
+    def without_network(self) -> list[str]:
+        """HA routers that have lost their network, as in databases of earlier releases."""
+        with self.db.read() as connection:
+            return list(connection.execute(sa.select(_r.id).where(_r.ha, _r.ha_network_id.is_(None))).scalars())
 
     def delete_unused(self, project_id: str) -> None:
         """Delete the network if the project has no HA router any more."""

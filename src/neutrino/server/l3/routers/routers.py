@@ -3,6 +3,7 @@
 The external gateway is the port by which a router reaches an external network.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -45,8 +46,10 @@ from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.ml2.views import SUBNETS, reading_subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
+from neutrino.server.scheduling.scheduler import PlacementChange
 from neutrino.server.view_collection import one_by_one
 
+LOG = logging.getLogger(__name__)
 _f, _a, _rp = t.floatingips.c, t.ip_allocations.c, t.router_ports.c
 KIND = ("distributed", "ha")  # the attributes that make a router's kind
 DEFAULT_ROUTE_FLAGS = ("enable_default_route_ecmp", "enable_default_route_bfd")
@@ -103,19 +106,19 @@ class Routers:
     def create(self, context: Context, values: Object) -> Object:
         _check_left_to_flavor(values)
         kind = {name: self._kind(values, name) for name in KIND}
-        # In transactions of its own, before the router's: a network is created by drivers, like that of any request.
-        ha_network = self.ha_networks.ensure(values["project_id"]) if kind["ha"] else None
         key = new_id()  # chosen here: a router whose postcommit fails has to be deleted again
         try:
-            decision = self._create(context, {"id": key, **values}, kind, ha_network)
+            decision = self._create(context, {"id": key, **values}, kind)
         except errors.MechanismDriverError:  # its ports are taken back by the core plugin, the router here
             self._take_back(key)
             raise
         return router_view.api_router(decision.router, decision.gateway_ips, (), self.scheduler.status(key))
 
     @retried
-    def _create(self, context: Context, values: Object, kind: Object, ha_network: str | None) -> Decision:
-        with self.db.read() as connection:
+    def _create(self, context: Context, values: Object, kind: Object) -> Decision:
+        # In transactions of its own, before the router's: a network is created by drivers, like that of any request.
+        ha_network = self.ha_networks.ensure(values["project_id"]) if kind["ha"] else None
+        with self.ha_networks.in_use(ha_network), self.db.read() as connection:
             check_hints(connection, values["availability_zone_hints"], words.L3)
             if values.get("flavor_id"):
                 check_flavor(connection, values["flavor_id"])
@@ -133,6 +136,7 @@ class Routers:
             limits = self.quotas.limits(connection, "router", [router])
         with self.operations.write([], decision.writes) as tx:
             tx.insert(t.routers, [as_row(t.routers, router)], limits)
+            self.ha_networks.refer(tx, None, router)
             tx.read_after_commit(router_view.reading_status(router["id"]))
         return decision
 
@@ -165,12 +169,34 @@ class Routers:
             if kind.get("distributed"):
                 _check_floating_ips_are_near(connection, before)
         ha_network = self.ha_networks.ensure(before["project_id"]) if kind.get("ha") else None
-        with self.db.read() as connection:
+        with self.ha_networks.in_use(ha_network), self.db.read() as connection:
             if ha_network is not None:
                 kind = {**kind, **self.ha_networks.values(connection, ha_network)}
             decision = self._decide_update(connection, context, before, values, kind)
             decision = self.with_ndp_proxy(connection, before, decision, values)
         return self.write_update(before, decision)
+
+    def repair(self) -> None:
+        """Give HA routers without an HA network one, with ports on it for their agents."""
+        for key in self.ha_networks.without_network():
+            LOG.warning("router %s has lost its HA network, and gets another one", key)
+            self._repair(key)
+            self.scheduler.try_place(key, PlacementChange(fill=True))
+
+    @retried
+    def _repair(self, key: str) -> None:
+        with self.db.read() as connection:
+            before = router_view.VIEW.get(connection, key)
+        if not before["ha"] or before["ha_network_id"] is not None:  # another process was first
+            return
+        ha_network = self.ha_networks.ensure(before["project_id"])
+        with self.ha_networks.in_use(ha_network), self.db.read() as connection:
+            after = {**before, **self.ha_networks.values(connection, ha_network)}
+        with self.db.transaction() as tx:
+            update_row(tx, t.routers, before, after)
+            self.ha_networks.refer(tx, before, after)
+            lost = sa.update(t.router_l3_agents).where(t.router_l3_agents.c.router_id == key)
+            tx.write(lost.values(ha_port_id=None, ha_state=None))
 
     def with_ndp_proxy(self, connection: Connection, before: Object, decision: Decision, values: Object) -> Decision:
         """The decision with `enable_ndp_proxy`, which depends on the gateway; `values`: of the request."""
@@ -261,6 +287,7 @@ class Routers:
             after = changed(before, after, bump=bump)
             with self.operations.write([], writes) as tx:
                 update_row(tx, t.routers, before, after, bump=bump)
+                self.ha_networks.refer(tx, before, after)
                 tx.after_commit(self.delegation.notify, writes)
                 if before["ha"] and not after["ha"]:
                     tx.after_commit(self.ha_networks.delete_unused, before["project_id"])

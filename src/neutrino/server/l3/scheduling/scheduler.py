@@ -244,7 +244,7 @@ class L3Scheduler(AgentScheduler):
 
     def _place_all(self, router_ids: Sequence[str], change: PlacementChange) -> int:
         """How many of the routers changed."""
-        return sum(self._try_place(router_id, change) is not None for router_id in router_ids)
+        return sum(self.try_place(router_id, change) is not None for router_id in router_ids)
 
     def _rebind(self, host: str) -> int:
         statement = (
@@ -321,7 +321,7 @@ class L3Scheduler(AgentScheduler):
         changed = self._write_ha_state(host, router_id, state)
         # With the bindings move the forwarding entries, by which other hosts' tunnels lead to the active host.
         if state == ACTIVE:  # also if unchanged: an earlier report may have failed before the ports moved
-            self._try_place(router_id, PlacementChange())
+            self.try_place(router_id, PlacementChange())
         return changed
 
     @retried

@@ -1,4 +1,4 @@
-"""Placements of networks on DHCP agents by the operator's request, which are never surplus."""
+"""Placements of networks by the operator's request, which are never surplus; references of HA routers to their network."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -6,10 +6,33 @@ from alembic import op
 revision = "0023"
 down_revision = "0020"
 
-TABLE, COLUMN = "network_dhcp_agents", "requested"
+PLACEMENTS, REQUESTED, HA = "network_dhcp_agents", "requested", "ha_router_networks"
 
 
 def upgrade() -> None:
-    # MariaDB commits every statement: an attempt that was interrupted may have made it already.
-    if COLUMN not in {column["name"] for column in sa.inspect(op.get_bind()).get_columns(TABLE)}:
-        op.add_column(TABLE, sa.Column(COLUMN, sa.Boolean, nullable=False, server_default=sa.false()))
+    # MariaDB commits every statement: an attempt that was interrupted may have made a part of this already.
+    inspector = sa.inspect(op.get_bind())
+    if REQUESTED not in {column["name"] for column in inspector.get_columns(PLACEMENTS)}:
+        op.add_column(PLACEMENTS, sa.Column(REQUESTED, sa.Boolean, nullable=False, server_default=sa.false()))
+    if not inspector.has_table(HA):
+        op.create_table(
+            HA,
+            sa.Column("router_id", sa.String(36), _key("router_id", "routers", "CASCADE"), primary_key=True),
+            sa.Column("network_id", sa.String(36), _key("network_id", "networks"), nullable=False),
+            mysql_charset="utf8mb4",
+            mysql_collate="utf8mb4_nopad_bin",
+        )
+        op.create_index(f"ix_{HA}_network_id", HA, ["network_id"])
+    # A network may have been deleted while a router was created: the server gives such a router another one at its start.
+    op.execute(
+        "UPDATE routers SET ha_network_id = NULL, ha_vr_id = NULL"
+        " WHERE ha_network_id IS NOT NULL AND ha_network_id NOT IN (SELECT id FROM networks)"
+    )
+    op.execute(
+        "INSERT INTO ha_router_networks (router_id, network_id) SELECT id, ha_network_id FROM routers"
+        " WHERE ha_network_id IS NOT NULL AND id NOT IN (SELECT router_id FROM ha_router_networks)"
+    )
+
+
+def _key(column: str, table: str, ondelete: str | None = None) -> sa.ForeignKey:
+    return sa.ForeignKey(f"{table}.id", name=f"fk_{HA}_{column}", ondelete=ondelete)
