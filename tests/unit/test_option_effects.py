@@ -205,6 +205,21 @@ def test_dont_fragment_and_tunnel_csum_are_settings_of_tunnels(configured: Confi
     assert applied("tunnel_csum = true\n") == {("true", "true")}
 
 
+def test_vxlan_udp_port_is_that_of_tunnels_also_when_it_is_the_default_again(
+    configured: Configured, switch: FakeOpenVSwitch
+) -> None:
+    def applied(agent: str) -> str:
+        options = l2_options(configured(TUNNELS.format(ovs="", agent=agent)))
+        switch.ovsdb.apply(plan_bridges(options, switch.ovsdb.read()).changes)
+        switch.ovsdb.apply(plan_tunnels(options, [PEER], switch.ovsdb.read()).changes)
+        assert not plan_tunnels(options, [PEER], switch.ovsdb.read()).changes
+        ports = switch.ovsdb.read().bridges["br-tun"].ports
+        assert "dst_port" not in ports["gre-c0000202"].interfaces[0].options
+        return ports["vxlan-c0000202"].interfaces[0].options.get("dst_port", "4789")
+
+    assert [applied(text) for text in ("", "vxlan_udp_port = 8472\n", "")] == ["4789", "8472", "4789"]
+
+
 def test_peer_patch_ports_have_the_configured_names(configured: Configured, switch: FakeOpenVSwitch) -> None:
     names = "int_peer_patch_port = to-tunnels\ntun_peer_patch_port = to-instances\n"
     options = l2_options(configured(TUNNELS.format(ovs=names, agent="")))

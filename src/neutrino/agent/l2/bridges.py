@@ -38,7 +38,7 @@ from neutrino.model import state
 KERNEL_TYPES = ("", "system")  # of interfaces that are devices of the kernel
 SECURE = "secure"
 _TAGS = 2  # of a packet of an instance: the network's and its own
-_TOS = "tos"  # the option of a tunnel
+_TOS, _PORT = "tos", "dst_port"  # options of a tunnel
 _NAME_LENGTH = 15  # of a device, in the kernel
 
 
@@ -134,9 +134,8 @@ def plan_tunnels(
         for kind in options.tunnel_types:
             if kind in host.tunnel_types:
                 name = tunnel_name(kind, host.tunneling_ip)
-                # Options that a change does not name stay: one that is not configured any more is set to its default.
-                marked = name in existing and any(_TOS in each.options for each in existing[name].interfaces)
-                wanted[name] = _tunnel(options, kind, host, tos=options.tunnel_tos or ("0" if marked else ""))
+                there = existing[name].interfaces if name in existing else ()
+                wanted[name] = _tunnel(options, kind, host, {key for each in there for key in each.options})
     stale = [
         DeletePort(options.tunnel_bridge, port.name)
         for port in existing.values()
@@ -333,7 +332,8 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _tunnel(options: L2Options, kind: str, host: state.Host, tos: str) -> SetPort:
+def _tunnel(options: L2Options, kind: str, host: state.Host, known: Collection[str]) -> SetPort:
+    """`known`: names of settings that it has. What a change does not name stays, so these are set to their defaults."""
     settings = {
         "remote_ip": host.tunneling_ip,
         "local_ip": options.local_ip,
@@ -342,10 +342,10 @@ def _tunnel(options: L2Options, kind: str, host: state.Host, tos: str) -> SetPor
         "df_default": str(options.dont_fragment).lower(),
         "csum": str(options.tunnel_csum).lower(),
     }
-    if kind == "vxlan" and options.vxlan_udp_port != VXLAN_PORT:
-        settings["dst_port"] = str(options.vxlan_udp_port)
-    if tos:
-        settings[_TOS] = tos
+    if kind == "vxlan" and (options.vxlan_udp_port != VXLAN_PORT or _PORT in known):
+        settings[_PORT] = str(options.vxlan_udp_port)
+    if options.tunnel_tos or _TOS in known:
+        settings[_TOS] = options.tunnel_tos or "0"
     name = tunnel_name(kind, host.tunneling_ip)
     return SetPort(options.tunnel_bridge, name, kind, options=settings, external_ids={MARK: "tunnel"})
 
