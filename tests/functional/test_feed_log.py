@@ -158,6 +158,24 @@ def test_old_rows_are_removed_and_recorded_in_the_head(db: Database, log: Change
     assert log.compact(3600) == 0
 
 
+def test_a_row_stamped_in_the_future_does_not_stop_trimming(db: Database, log: ChangeLog) -> None:
+    """Written by a server whose clock was wrong: also by many of them, and at the front of the log."""
+    ahead = [{**row, "at": "2099-01-01T00:00:00Z"} for row in rows(db, *(f"ahead{i}" for i in range(BATCH + 5)))]
+    with db.transaction() as tx:
+        tx.insert(t.changes, ahead)
+    log.sequence()
+    with db.transaction() as tx:
+        tx.insert(t.changes, rows(db, *(f"old{i}" for i in range(10))))
+    log.sequence()
+    write(db, "new")
+    with db.transaction() as tx:
+        tx.insert(t.changes, [{**row, "at": "2099-01-01T00:00:00Z"} for row in rows(db, "ahead and last")])
+    log.sequence()
+    assert log.compact(3600) == BATCH + 15
+    assert [r.object_id for r in read(db, log)] == ["new", "ahead and last"]
+    assert log.head().removed == BATCH + 15
+
+
 def test_each_database_has_its_own_identity(db: Database, log: ChangeLog) -> None:
     heads: list[str] = []
     threads = [threading.Thread(target=lambda: heads.append(ChangeLog(db).head().identity)) for _ in range(4)]

@@ -79,13 +79,44 @@ def test_a_heartbeat_without_changes_writes_the_time_only(db: Database, registry
     assert len(rows(db, t.changes)) == 1
 
 
-def test_changes_are_in_the_change_log(db: Database, registry: Registry, clock: Clock) -> None:
+def test_changes_are_stored(db: Database, registry: Registry, clock: Clock) -> None:
     registry.report(replace(DHCP, resource_versions={"Port": "1.1"}))
     registry.report(replace(DHCP, availability_zone=None, configurations={"networks": 4}))
     (row,) = rows(db)
     assert (row["load"], row["availability_zone"]) == (4, "nova")
     assert (row["configurations"], row["resource_versions"]) == ('{"networks":4}', '{"Port":"1.1"}')
+
+
+L3 = AgentState(words.L3, "neutrino-agent", "h1", "l3_agent", configurations={"agent_mode": "dvr"})
+
+
+@pytest.mark.parametrize(
+    "state, change",
+    [
+        (OVS, {"tunneling_ip": "192.0.2.1"}),
+        (OVS, {"tunnel_types": ["vxlan"]}),
+        (DHCP, {"dhcp_distributed": True}),
+        (L3, {"agent_mode": "legacy"}),
+    ],
+)
+def test_what_the_feed_reads_of_an_agent_is_in_the_change_log(
+    db: Database, registry: Registry, state: AgentState, change: dict[str, Any]
+) -> None:
+    registry.report(state)
+    registry.report(replace(state, configurations={**state.configurations, **change}))
     assert len(rows(db, t.changes)) == 2
+
+
+@pytest.mark.parametrize("state", [OVS, DHCP, L3], ids=lambda state: state.agent_type)
+def test_other_changes_of_an_agent_are_not(db: Database, registry: Registry, clock: Clock, state: AgentState) -> None:
+    """Each would make the feed read again what depends on the agent: of an L3 agent, all distributed routers."""
+    registry.report(state)
+    for key, value in (("feed_behind", 3), ("routers", 7), ("problems", {"p": "no tap"}), ("devices", 2)):
+        registry.report(replace(state, configurations={**state.configurations, key: value}))
+    registry.report(replace(state, start_flag=True))
+    clock.now += 1000
+    assert registry.report(state).status is AgentStatus.REVIVED
+    assert len(rows(db, t.changes)) == 1
 
 
 def test_a_start_is_recorded(db: Database, registry: Registry, clock: Clock) -> None:

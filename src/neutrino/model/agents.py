@@ -46,6 +46,9 @@ FEED_BEHIND: Final = "feed_behind"  # set by the server: positions of the change
 RESPAWNED: Final = "respawned"  # daemons that exited by themselves within the last hour, each with the reason
 LAST_REPAIR: Final = "last_repair"  # the last drift that the agent repaired
 
+# By type of agent the keys that the feed reads, as other hosts, or the scope of the agent's own, depend on them.
+FEED_KEYS: Final = {OVS: (TUNNELING_IP, TUNNEL_TYPES), DHCP: (DHCP_DISTRIBUTED,), L3: (AGENT_MODE,)}
+
 RESOURCE_VERSIONS: Final = {
     "Port": "1.8",
     "Network": "1.1",

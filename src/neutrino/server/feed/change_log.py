@@ -11,8 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import takewhile
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -41,7 +40,12 @@ _AFTER = kept(
     .order_by(_c.position)
     .limit(BATCH)
 )
-_OLDEST = sa.select(_c.position, _c.at).where(_c.position.is_not(None)).order_by(_c.position).limit(BATCH)
+_OLDEST = (
+    sa.select(_c.position, _c.at)
+    .where(_c.position > sa.bindparam("after", type_=sa.BigInteger))
+    .order_by(_c.position)
+    .limit(BATCH)
+)
 
 
 @cache
@@ -148,16 +152,20 @@ class ChangeLog:
     def compact(self, keep_seconds: float, now: float | None = None) -> int:
         """Remove rows older than this; returns how many. The head keeps what was removed, so that a late reader notices."""
         at = time.time() if now is None else now
-        cutoff = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at - keep_seconds))
-        removed = 0
+        present, cutoff = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (at, at - keep_seconds))
+        removed, position, ends = 0, 0, list[int]()  # the last positions of the batches that were read
         while True:
             with self.db.read() as connection:
-                rows = connection.execute(_OLDEST).all()
-            old = list(takewhile(lambda row: row.at < cutoff, rows))
-            if old:
-                removed += self._remove(old[-1].position)
-            if len(old) < BATCH:
+                rows = connection.execute(_OLDEST, {"after": position}).all()
+            last, is_end = _last_old(rows, cutoff, present)
+            if last:
+                # In batches: before the first old row there may be any number of rows stamped in the future.
+                removed += sum(self._remove(each) for each in (*ends, last))
+                ends.clear()
+            if is_end or len(rows) < BATCH:
                 return removed
+            position = rows[-1].position
+            ends.append(position)
 
     @retried
     def _remove(self, last: int) -> int:
@@ -165,6 +173,21 @@ class ChangeLog:
             # Together: a reader that misses these rows finds `removed` ahead of it. `<`: other processes compact too.
             tx.write(sa.update(t.change_head).where(_h.id == 1, _h.removed < last).values(removed=last))
             return tx.execute(sa.delete(t.changes).where(_c.position <= last)).rowcount
+
+
+def _last_old(rows: Sequence[Any], cutoff: str, present: str) -> tuple[int, bool]:
+    """The last of these positions that is older than the cutoff (0: none), and whether a newer row follows.
+
+    Rows have their times from the clocks of their servers. One stamped in the future is as old as the rows around it: it
+    must not keep what follows it in the log until its time has come.
+    """
+    last = 0
+    for row in rows:
+        if row.at < cutoff:
+            last = row.position
+        elif row.at <= present:
+            return last, True
+    return last, False
 
 
 @dataclass

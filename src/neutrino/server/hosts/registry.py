@@ -1,8 +1,8 @@
 """Agent registry: the agents that have reported, written by their reports and read by everything that uses hosts.
 
 An agent is identified by its type and host, and has one row however many of its reports arrive at once. It is alive while
-its last report is not older than `down_time`. A heartbeat, a report without changes, writes the time only: it is no entry
-in the change log, or every host would be notified of every heartbeat.
+its last report is not older than `down_time`. A heartbeat, a report without changes, writes the time only. A report is in
+the change log if it changes what the feed reads of the agent (`FEED_KEYS`).
 """
 
 import calendar
@@ -117,7 +117,8 @@ class Registry:
             # Exactly one of concurrent reports revives the agent: that one schedules networks and routers to it.
             statement = statement.where(_c.heartbeat_timestamp == before["heartbeat_timestamp"])
         tx.change(statement)
-        tx.record("agent", before["id"])
+        if _is_read_by_feed(state, before):
+            tx.record("agent", before["id"])
         if revived:
             LOG.info("%s on %s is back; its last report was at %s", *_key(state), before["heartbeat_timestamp"])
         status = AgentStatus.REVIVED if revived else AgentStatus.ALIVE
@@ -209,6 +210,16 @@ def _changes(state: AgentState, before: Row) -> Object:
     if state.resource_versions:
         columns["resource_versions"] = encode(state.resource_versions)
     return {name: value for name, value in columns.items() if value != before[name]}
+
+
+def _is_read_by_feed(state: AgentState, before: Row) -> bool:
+    """Whether a report changes what the feed reads of an agent.
+
+    Other changes are not recorded: reading what depends on an L3 agent is reading all distributed routers, and reports
+    change often, if only in how far the host is behind.
+    """
+    known = _decode(before["configurations"])
+    return any(known.get(key) != state.configurations.get(key) for key in words.FEED_KEYS.get(state.agent_type, ()))
 
 
 # --- tunnel addresses -------------------------------------------------------------------------------------------------
