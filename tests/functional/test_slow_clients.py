@@ -189,6 +189,16 @@ def test_the_connection_of_an_unfinished_body_is_closed(strict: Neutrino, kind: 
             assert b"HTTP/1.1 408 Request Timeout" in answer or (kind == "chunked" and b"HTTP/1.1 400 " in answer)
 
 
+def test_ipv6_and_mapped_addresses() -> None:
+    """The address of the request is compared with that of the connection, as the kernel has it."""
+    every = {"bind_host": "::", "allow_noauth_beyond_loopback": True, "request_body_timeout": TIMEOUT}
+    with Neutrino({"DEFAULT": every}) as server:
+        for address in ("::1", "127.0.0.1"):
+            with socket.create_connection((address, server.port), timeout=60) as client:
+                client.sendall(BODIES["after an answered request"])
+                assert b"HTTP/1.1 408 Request Timeout" in read_until_closed(client)
+
+
 @pytest.mark.parametrize("sent", [BODIES["create"], UNFINISHED_HEAD])
 def test_a_client_that_sends_a_byte_at_times_is_too_slow(strict: Neutrino, sent: bytes) -> None:
     """Also beside normal requests from the same address, as behind a load balancer, and these go on."""
@@ -236,9 +246,10 @@ def test_a_slow_answer_and_an_idle_connection_are_no_slow_clients(strict: Neutri
     assert idle("GET", "/v2.0/security-groups").ok
 
 
-def test_idle_connections_make_room_for_others(server: Neutrino) -> None:
-    """More connections than a worker accepts."""
+@pytest.mark.parametrize("sent", [b"", UNFINISHED_HEAD, BODIES["create"]], ids=["idle", "head", "body"])
+def test_idle_connections_make_room_for_others(server: Neutrino, sent: bytes) -> None:
+    """More connections than a worker accepts; also with unfinished requests."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    with connections(server.port, b"", CONNECTIONS_OF_A_WORKER + 50):
-        assert Caller(server.url)("GET", "/v2.0/security-groups").ok
+    with connections(server.port, sent, CONNECTIONS_OF_A_WORKER + 50):
+        assert seconds_of(lambda: Caller(server.url)("GET", "/v2.0/security-groups")) < 7

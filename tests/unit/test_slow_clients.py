@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from neutrino.cli.slow_clients import rules
-from neutrino.cli.slow_clients.front import MAX_BODIES, MAX_STREAMS, READ_TO_THE_END, Front, InProgress, Started
+from neutrino.cli.slow_clients.front import (
+    MAX_BODIES,
+    MAX_STREAMS,
+    READ_TO_THE_END,
+    SHARE,
+    Front,
+    InProgress,
+    Started,
+)
 from neutrino.cli.slow_clients.rules import Limits, Track
 from neutrino.cli.slow_clients.sockets import Sample
 
@@ -46,11 +54,13 @@ def make(app: Any, threads: int = 1, max_body: int = 1000) -> Front:
     return Front(app, threads, max_body, lambda: None, lambda: None)
 
 
-def ask(front: Front, body: Any = b"", path: str = "/", length: int | None = None) -> tuple[str, Any]:
+def ask(
+    front: Front, body: Any = b"", path: str = "/", length: int | None = None, address: str = CLIENT
+) -> tuple[str, Any]:
     answered: list[str] = []
     if isinstance(body, bytes):
         length, body = len(body) if length is None else length, io.BytesIO(body)
-    environ = {"REMOTE_ADDR": CLIENT, "PATH_INFO": path, "wsgi.input": body}
+    environ = {"REMOTE_ADDR": address, "PATH_INFO": path, "wsgi.input": body}
     environ |= {"CONTENT_LENGTH": str(length)} if length is not None else {"HTTP_TRANSFER_ENCODING": "chunked"}
     answer = front(environ, lambda status, headers: answered.append(status))
     return answered[-1], answer
@@ -58,8 +68,8 @@ def ask(front: Front, body: Any = b"", path: str = "/", length: int | None = Non
 
 @pytest.fixture
 def waiting() -> Iterator[tuple[Front, App, list[Pipe]]]:
-    """A front with one thread, and as many requests that wait for their body as it takes."""
-    app, pipes = App(), [Pipe() for _ in range(MAX_BODIES)]
+    """A front with one thread, and as many requests of one client that wait for their body as it takes."""
+    app, pipes = App(), [Pipe() for _ in range(int(MAX_BODIES * SHARE))]
     front = make(app)
     threads = [threading.Thread(target=ask, args=(front, pipe), kwargs={"length": 5}) for pipe in pipes]
     for thread, pipe in zip(threads, pipes, strict=True):
@@ -76,20 +86,25 @@ def test_a_request_takes_its_thread_once_its_body_is_complete(waiting: tuple[Fro
     front, app, pipes = waiting
     assert ask(front) == ("200 OK", [b"done"])
     assert ask(front, b"{}")[0].startswith("503 ")  # one more may not wait
+    assert ask(front, b"{}", address="192.0.2.2") == ("200 OK", [b"done"])
     assert {each.address for each in front.in_progress.bodies.values()} == {CLIENT}
     pipes[0].arrives.set()
-    while len(app.bodies) < 2:
+    while len(app.bodies) < 3:
         threading.Event().wait(0.01)
-    assert app.bodies == [b"", b"xxxxx"]
+    assert app.bodies == [b"", b"{}", b"xxxxx"]
 
 
 def test_large_lists_that_are_being_sent_are_bounded() -> None:
     front = make(App())
-    streams = [ask(front, path="/stream")[1] for _ in range(MAX_STREAMS)]
+    share = int(MAX_STREAMS * SHARE)
+    streams = [ask(front, path="/stream")[1] for _ in range(share)]
     status, answer = ask(front, path="/stream")
     assert status.startswith("503 ")
     assert b"large lists" in answer[0]
     assert ask(front)[0] == "200 OK"
+    others = [ask(front, path="/stream", address=f"192.0.2.{n}") for n in range(10, 11 + MAX_STREAMS - share)]
+    assert [status[:3] for status, _ in others] == ["200"] * (MAX_STREAMS - share) + ["503"]
+    others[0][1].close()
     assert list(streams[0]) == [b"a", b"b"]
     streams[0].close()
     assert ask(front, path="/stream")[0] == "200 OK"
@@ -204,5 +219,9 @@ def test_a_connection_that_looks_idle_and_holds_a_thread() -> None:
 def test_the_longest_idle_connections_make_room() -> None:
     samples = [Sample(n, CLIENT, 100, 500, 500, 0, sent_ago=float(n), received_ago=float(n) + 1) for n in range(100)]
     tracks = {n: Track(0.0, 500, 100, receiving=rules.Phase(0.0, 0) if n == 99 else None) for n in range(100)}
-    assert rules.surplus(tracks, samples, 200) == set()
-    assert rules.surplus(tracks, samples, 128) == {98, 97, 96, 95}  # 99 has a request
+    assert rules.surplus(tracks, samples, 200, InProgress(), 1.0) == set()
+    assert rules.surplus(tracks, samples, 128, InProgress(), 1.0) == {98, 97, 96, 95}  # 99 has a request
+    assert rules.surplus(tracks, samples, 0, InProgress(), 1.0) == set(range(99))
+    assert rules.surplus(tracks, samples, 0, InProgress(), 3.0) == set(range(100))  # which does not arrive
+    handled = InProgress(handled={1: Started(CLIENT, 3.0 - 100.0)})
+    assert rules.surplus(tracks, samples, 0, handled, 3.0) == set(range(99))

@@ -19,6 +19,7 @@ CONNECTIONS: Final = 512  # of a worker; granian stops accepting beyond
 THREADS: Final = CONNECTIONS  # of granian: one per connection, so that no request waits for a thread, unseen by `watch`
 MAX_BODIES: Final = 128  # requests that wait for their body
 MAX_STREAMS: Final = 64  # large lists that are being sent
+SHARE: Final = 0.75  # of both, for one address: the others' requests have the rest
 READ_TO_THE_END: Final = 1024 * 1024  # bytes of a body that is too large: see `_body`
 CHUNK: Final = 64 * 1024
 BUSY: Final = "Too many requests are waiting for their bodies: try again."
@@ -55,13 +56,13 @@ class Front:
         for _ in range(threads):
             self._slots.put(None)
         self.in_progress = InProgress()
-        self._streams: set[_Stream] = set()
+        self._streams: dict[_Stream, str] = {}  # to the addresses of their clients
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Any:
         thread, address = threading.get_ident(), environ.get("REMOTE_ADDR", "")
         if environ.get("CONTENT_LENGTH", "0") != "0" or "HTTP_TRANSFER_ENCODING" in environ:
             bodies = self.in_progress.bodies
-            if len(bodies) >= MAX_BODIES:
+            if _is_full([each.address for each in bodies.copy().values()], address, MAX_BODIES):
                 return _unavailable(start_response, BUSY)
             bodies[thread] = Started(address, time.monotonic())
             try:
@@ -83,16 +84,22 @@ class Front:
                 self._slots.put(None)
         finally:
             del handled[thread]
-        return answer if isinstance(answer, list) else self._sent(answer, start_response)
+        return answer if isinstance(answer, list) else self._sent(answer, address, start_response)
 
-    def _sent(self, answer: Any, start_response: StartResponse) -> Any:
+    def _sent(self, answer: Any, address: str, start_response: StartResponse) -> Any:
         """An answer in parts, which granian's thread sends; the application's thread is free."""
-        if len(self._streams) < MAX_STREAMS:
-            return _Stream(answer, self._streams)
+        if not _is_full(list(self._streams.copy().values()), address, MAX_STREAMS):
+            return _Stream(answer, address, self._streams)
         if hasattr(answer, "close"):
             answer.close()
         # The server has sent nothing yet: this replaces status and headers.
         return _unavailable(start_response, STREAMS)
+
+
+def _is_full(addresses: list[str], address: str, most: int) -> bool:
+    """Whether a client at this address has to wait, with these under way."""
+    share = int(most * SHARE)
+    return len(addresses) >= share and (len(addresses) >= most or addresses.count(address) >= share)
 
 
 def _unavailable(start_response: StartResponse, message: str) -> list[bytes]:
@@ -101,11 +108,11 @@ def _unavailable(start_response: StartResponse, message: str) -> list[bytes]:
 
 
 class _Stream:
-    """An answer in parts; in `open_` until it is sent, or its client is gone."""
+    """An answer in parts; in `under_way` until it is sent, or its client is gone."""
 
-    def __init__(self, parts: Any, open_: set["_Stream"]) -> None:
-        self._parts, self._iterator, self._open = parts, iter(parts), open_
-        open_.add(self)
+    def __init__(self, parts: Any, address: str, under_way: "dict[_Stream, str]") -> None:
+        self._parts, self._iterator, self._under_way = parts, iter(parts), under_way
+        under_way[self] = address
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -115,7 +122,7 @@ class _Stream:
         return part
 
     def close(self) -> None:
-        self._open.discard(self)
+        self._under_way.pop(self, None)
         if hasattr(self._parts, "close"):
             self._parts.close()
 

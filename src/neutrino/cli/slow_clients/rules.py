@@ -13,7 +13,8 @@ from neutrino.cli.slow_clients.front import InProgress, Started
 from neutrino.cli.slow_clients.sockets import Sample
 
 TOLERANCE: Final = 5.0  # seconds between the last byte of a request and its start in a thread, on a busy machine
-FULL: Final = 0.75  # share of connections above which idle ones are closed
+FULL: Final = 0.75  # share of connections above which some are closed
+PATIENCE: Final = 2.0  # seconds that a request may take to arrive then
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,21 @@ def holding_threads(
     }
 
 
-def surplus(tracks: Mapping[int, Track], samples: Collection[Sample], most: int) -> set[int]:
-    """Cookies of the connections that have been idle for longest, if there is little room for others."""
-    idle = [each for each in samples if tracks[each.cookie].receiving is None and tracks[each.cookie].sending is None]
-    idle.sort(key=lambda each: min(each.sent_ago, each.received_ago), reverse=True)
-    return {each.cookie for each in idle[: max(0, len(samples) - int(most * FULL))]}
+def surplus(
+    tracks: Mapping[int, Track], samples: Collection[Sample], most: int, progress: InProgress, now: float
+) -> set[int]:
+    """Cookies of connections to close if there is little room: the longest idle ones, then those of unfinished requests."""
+    number = max(0, len(samples) - int(most * FULL))
+    if not number:
+        return set()
+    idle: list[tuple[float, int]] = []
+    unfinished: list[tuple[float, int]] = []
+    for each in samples:
+        track = tracks[each.cookie]
+        if track.sending is None and track.receiving is None:
+            idle.append((-min(each.sent_ago, each.received_ago), each.cookie))
+            continue
+        since = track.receiving.since if track.receiving is not None else now
+        if now - since > PATIENCE and not _is_handled(each, progress.handled.values(), now):
+            unfinished.append((since, each.cookie))
+    return {cookie for _, cookie in [*sorted(idle), *sorted(unfinished)][:number]}

@@ -45,7 +45,7 @@ class Watch:
                 if rules.too_slow(tracks[each.cookie], each, self._limits, progress, now)
             }
             slow |= rules.holding_threads(tracks, samples, self._limits, progress, now)
-        idle = rules.surplus(tracks, samples, CONNECTIONS)
+        idle = rules.surplus(tracks, samples, CONNECTIONS, progress, now)
         for descriptor, sample in found.items():
             if sample.cookie in slow or sample.cookie in idle:
                 at_once = sample.cookie in self._closed or tracks[sample.cookie].sending is not None
@@ -55,4 +55,4 @@ class Watch:
             addresses = sorted({each.address for each in samples if each.cookie in slow})
             LOG.warning("closed %s connections of clients that were too slow: %s", len(slow), ", ".join(addresses[:10]))
         if idle:
-            LOG.warning("closed the %s longest idle connections, as there were %s", len(idle), len(samples))
+            LOG.warning("closed %s connections that were idle or slow, as there were %s", len(idle), len(samples))
