@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.server.main import Server
 from neutrino.server.quota.plugin import recount
 from tests.api.client import Api, Response
-from tests.api.l3 import attach, detach, gateway, inside, outside
+from tests.api.l3 import attach, detach, gateway, inside, l3_agent, outside
 from tests.faults.integrity import check
 
 Object = dict[str, Any]
@@ -72,6 +73,38 @@ def test_a_port_is_forwarded(api: Api, forwarding: Forwarding) -> None:
     api.delete(path).expect(204)
     api.get(path).refused(404, "PortForwardingNotFound")
     assert api.show("floatingip", forwarding.floating["id"])["router_id"] is None
+
+
+def report_active(server: Server, forwarding: Forwarding, host: str) -> bool:
+    return set_floating_ip_status(server.db, host, forwarding.floating["id"], "ACTIVE")
+
+
+@pytest.mark.parametrize("last", ["the forwarding", "its port", "the port's address"])
+def test_a_floating_ip_is_active_while_a_host_forwards_its_ports(
+    server: Server, api: Api, forwarding: Forwarding, last: str
+) -> None:
+    """As with Neutron."""
+
+    def status() -> str:
+        return str(api.show("floatingip", forwarding.floating["id"])["status"])
+
+    l3_agent(server, "forwarder")  # takes the router, which no agent has
+    assert not report_active(server, forwarding, "forwarder"), "it has no forwarding"
+    first, second = (forwarding.make(internal_port=port, external_port=port) for port in (8080, 8081))
+    assert status() == "DOWN", "no host has reported it"
+    assert not report_active(server, forwarding, "elsewhere")
+    assert report_active(server, forwarding, "forwarder")
+    assert status() == "ACTIVE"
+    api.put(f"{forwarding.path}/{first['id']}", {"port_forwarding": {"internal_port": 90}}).expect(200)
+    api.delete(f"{forwarding.path}/{second['id']}").expect(204)
+    assert status() == "ACTIVE", "one is left"
+    if last == "the forwarding":
+        api.delete(f"{forwarding.path}/{first['id']}").expect(204)
+    elif last == "its port":
+        api.delete(f"/ports/{forwarding.port['id']}").expect(204)
+    else:
+        api.put(f"/ports/{forwarding.port['id']}", {"port": {"fixed_ips": []}}).expect(200)
+    assert (status(), api.show("floatingip", forwarding.floating["id"])["router_id"]) == ("DOWN", None)
 
 
 @pytest.mark.every_database

@@ -215,6 +215,7 @@ def test_forwarded_ports(site: Site) -> None:
     forward("tcp", "2000:2002", "3000:3002")
     forward("udp", "2000:2001", "53:53")
     forward("tcp", "4000:65535", "4000:65535")
+    wait_for_floating_ip(lab, fip["id"], "ACTIVE")
     for number in (4000, 65535):
         assert source_seen(lab, EXTERNAL, "b", address, number, number) == MACHINE
     assert source_seen(lab, EXTERNAL, "b", address, 2001, 3001) == MACHINE
@@ -232,6 +233,7 @@ def test_forwarded_ports(site: Site) -> None:
         for each in lab.api.request("GET", path)["port_forwardings"]:
             lab.api.request("DELETE", f"{path}/{each['id']}")
         wait_until(lambda: not talk.passes_data(), SOON, "a connection goes on that is forwarded no more")
+    wait_for_floating_ip(lab, fip["id"], "DOWN")
     lab.api.delete("floatingip", fip["id"])
 
 

@@ -106,6 +106,52 @@ def test_floating_ips_are_reported_active_and_one_that_cannot_be_applied_error(h
     run(host, test)
 
 
+def forwarding(number: int, floating_ip: str = "fip-9") -> PortForwarding:
+    return PortForwarding(
+        id=f"forwarding-{number}",
+        floatingip_id=floating_ip,
+        protocol="tcp",
+        external_ip_address="203.0.113.9",
+        external_port_first=number,
+        external_port_last=number,
+        internal_ip_address="10.0.1.9",
+        internal_port_first=80,
+        internal_port_last=80,
+    )
+
+
+def test_floating_ips_with_forwarded_ports_are_reported_active(host: Host) -> None:
+    active = ("floatingip", "fip-9", "ACTIVE")
+
+    async def test() -> None:
+        host.send(router(port_forwardings=(forwarding(1), forwarding(2), forwarding(3, ""))))
+        await host.until(lambda: active in host.feed.statuses, "not reported")
+        await host.role.settle()
+        assert host.feed.statuses == [active], "one of an older server, which does not name it, is left out"
+        broken, host.nft.apply = host.nft.apply, _fails  # type: ignore[method-assign, assignment]
+        host.send(router(port_forwardings=(forwarding(1), forwarding(4), forwarding(5, "fip-10"))))
+        await host.until(lambda: ("floatingip", "fip-10", "ERROR") in host.feed.statuses, "a failure is not reported")
+        assert ("floatingip", "fip-9", "ERROR") not in host.feed.statuses, "its other forwardings work"
+        host.nft.apply = broken  # type: ignore[method-assign]
+        await host.until(lambda: ("floatingip", "fip-10", "ACTIVE") in host.feed.statuses, "it is not tried again")
+        # The last one is deleted and another one is made between two rounds: the server waits for another report.
+        host.feed.statuses.clear()
+        host.send(router(port_forwardings=(forwarding(6),)))
+        await host.until(lambda: host.feed.statuses == [active], "not reported again")
+
+    run(host, test)
+
+
+def test_a_standby_host_does_not_report_forwarded_ports(host: Host) -> None:
+    async def test() -> None:
+        host.send(router(port_forwardings=(forwarding(1),), ha=membership()))
+        await host.until(lambda: ("router", "r1", "standby") in host.feed.statuses, "its state is not reported")
+        await host.role.settle()
+        assert [kind for kind, *_ in host.feed.statuses] == ["router"]
+
+    run(host, test)
+
+
 def _fails(*_: object) -> None:
     raise NftError("no more elements")
 

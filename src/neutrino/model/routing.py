@@ -72,6 +72,7 @@ class PortForwarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     internal_ip_address: fields.Ip
     internal_port_first: fields.L4Port
     internal_port_last: fields.L4Port
+    floatingip_id: str = ""  # empty: of a server that does not name it
     network_id: str = ""  # as of its floating IP
     qos_policy_id: str = ""  # of its floating IP
 

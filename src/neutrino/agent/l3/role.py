@@ -15,6 +15,7 @@ from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.bfd import BfdSessions
 from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
 from neutrino.agent.l3.extension_api import RouterResult
+from neutrino.agent.l3.floating_ip_reports import FloatingIpReports
 from neutrino.agent.l3.meters import MeterReports
 from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, ROUTER, RenderError
@@ -24,7 +25,7 @@ from neutrino.agent.measures import Measure, of_daemons
 from neutrino.agent.namespaces import SERVICE
 from neutrino.agent.queue import URGENT, USUAL
 from neutrino.agent.reconcile_loop import ReconcileLoop
-from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
+from neutrino.agent.role import Drift, ObjectStatus, StatusReports, described
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
@@ -34,10 +35,9 @@ from neutrino.feed.state import StateChange
 from neutrino.metrics.catalog import DRIFT, HA_ROUTERS
 from neutrino.model import agents
 from neutrino.model.roles import L3
-from neutrino.model.routing import FloatingIp, Router
+from neutrino.model.routing import Router
 
 LOG = logging.getLogger(__name__)
-FLOATING_IP = "floatingip"
 WORKERS = 8
 FAILURES = (NetlinkError, NftError, OvsdbError, ProcessError, RenderError, OSError)
 REPEAT_SECONDS = (1.0, 4.0)  # after a change: a new port may not have been wired the first time
@@ -449,34 +449,3 @@ class Announcements:
             self.announce(router)
         except Exception as error:  # one router must not end the announcements of all others
             LOG.warning("addresses of router %s are not announced: %s", router.id, error)
-
-
-@dataclass
-class FloatingIpReports:
-    feed: RoleFeed
-    _active: dict[str, frozenset[FloatingIp]] = field(default_factory=dict)  # by router, those reported
-
-    def applied(self, router: Router, *, active: bool) -> None:
-        """The router is applied: its floating IPs on this host are ACTIVE, reported once for each revision."""
-        here = _translated_here(router, active=active)
-        # By value with its revision: one that was disassociated and associated again is reported again.
-        for floating_ip in here - self._active.get(router.id, frozenset()):
-            self.feed.status(FLOATING_IP, floating_ip.id, "ACTIVE")
-        self._active[router.id] = here
-
-    def failed(self, router: Router, applied: Router | None, *, active: bool) -> None:
-        """The router cannot be applied: new floating IPs are ERROR; of those that it had, nothing is known."""
-        known = frozenset(applied.floating_ips if applied is not None else ())
-        failed = _translated_here(router, active=active) - known
-        for floating_ip in failed:
-            self.feed.status(FLOATING_IP, floating_ip.id, "ERROR")
-        self._active[router.id] = self._active.get(router.id, frozenset()) - failed
-
-    def forget(self, router_id: str) -> None:
-        self._active.pop(router_id, None)
-
-
-def _translated_here(router: Router, *, active: bool) -> frozenset[FloatingIp]:
-    """All floating IPs where the host is active; of a distributed router also those of ports on this host."""
-    floating_ips = router.floating_ips if router.gateway is not None else ()
-    return frozenset(each for each in floating_ips if active or (router.distributed and each.host))

@@ -135,7 +135,7 @@ def _without(floating_ip: Object, port_id: str, forwardings: set[str]) -> Object
     if floating_ip["port_id"] == port_id:
         return {**NOT_ASSOCIATED, "status": DOWN}
     left = [one for one in floating_ip["port_forwardings"] if one["id"] not in forwardings]
-    return {"port_forwardings": left, "router_id": floating_ip["router_id"] if left else None}
+    return floating_ips.with_forwardings(floating_ip, left)
 
 
 def _take_back(connection: Connection, port: Object) -> Write | None:

@@ -406,6 +406,12 @@ def _check_free(connection: Connection, floating_ip: Object, port_id: str, addre
         raise errors.FloatingIPPortAlreadyAssociated(fixed_ip=address, port_id=port_id, net_id=network_id)
 
 
+def with_forwardings(floating_ip: Object, left: Sequence[Object]) -> Object:
+    """The columns of a floating IP of which these forwardings are left: without any, no router translates it."""
+    gone: Object = {} if left else {"router_id": None, "status": DOWN}
+    return {"port_forwardings": list(left), **gone}
+
+
 # --- status -----------------------------------------------------------------------------------------------------------
 
 

@@ -91,8 +91,7 @@ class PortForwardings(ChildViewCollection):
             tx.write(sa.delete(t.port_forwardings).where(_c.id == key))
             tx.log(t.port_forwardings, {"id": key, "project_id": floating_ip["project_id"]}, deleted=True)
             left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
-            after = {"port_forwardings": left, "router_id": floating_ip["router_id"] if left else None}
-            update_row(tx, t.floatingips, floating_ip, after)
+            update_row(tx, t.floatingips, floating_ip, floating_ips.with_forwardings(floating_ip, left))
             bump_routers(tx, routers, bump=0)  # logged for the hosts, though no change of the router itself
             tx.use(QUOTA, floating_ip["project_id"], -1)
 
