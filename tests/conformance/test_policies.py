@@ -90,7 +90,7 @@ def test_names_of_rules() -> None:
     assert sorted(set(DEFAULTS) - set(RULES)) == sorted(OURS)
 
 
-@pytest.mark.parametrize("enforce_new_defaults", [True])
+@pytest.mark.parametrize("enforce_new_defaults", [True, False])
 def test_decisions(enforce_new_defaults: bool) -> None:
     subject = authorizer(enforce_new_defaults)
     callers = {name: context(subject, i, caller) for i, (name, caller) in enumerate(CALLERS.items())}

@@ -73,7 +73,8 @@ def row(key: Option) -> Row:
     if key in aliases():
         return "same", aliases()[key], "a former name or place of an option"
     if key in library_options():
-        return "same", "server and agent" if key[0] == DEFAULT else "server", ""
+        note = table.LIBRARY_NOTES.get(key, "")
+        return "different" if note else "same", "server and agent" if key[0] == DEFAULT else "server", note
     for program, refusals in table.REFUSALS.items():
         if key in refusals:
             return "refused", program, f"{refusals[key].reason}; accepted: {_accepted(refusals[key].accepted)}"

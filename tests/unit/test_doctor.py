@@ -65,6 +65,11 @@ def peers(*addresses: str, mtu: int = 1450) -> list[Any]:
     return [*hosts, Network(id=UUID, mtu=mtu, segments=(segment,))]
 
 
+def with_policy(path: Path, text: str) -> Iterable[Finding]:
+    (path / "policy.yaml").write_text(text)
+    return configuration.configuration(support.server(path))
+
+
 def migrated(subject: Subject, *statements: sa.Executable | str) -> Subject:
     """With a database of this release, after these statements."""
     db = Database(database_url(server_configuration(subject.files)))
@@ -328,6 +333,8 @@ PROVOKED: dict[kinds.Kind, Provoke] = {
     kinds.OPTIONS_CONTRADICT: lambda path, patch: configuration.configuration(
         support.host(path, {"agent": {"arp_responder": True, "l2_population": False}})
     ),
+    kinds.POLICY_INVALID: lambda path, patch: with_policy(path, '"get_network": "role:reader'),
+    kinds.POLICY_WITHOUT_EFFECT: lambda path, patch: with_policy(path, '"get_netwrok": "role:reader"'),
     kinds.FILE_UNREADABLE: lambda path, patch: files.files(
         support.host(path, {"feed": {"credential_file": path / "none"}})
     ),
@@ -523,6 +530,16 @@ def test_an_invalid_configuration_stops_the_other_checks(tmp_path: Path) -> None
     assert [each.kind for each in results[0].findings] == ["configuration-invalid"]
     assert all(result.skipped for result in results[1:])
     assert "underlay was not checked: the configuration is invalid" in "\n".join(render(results, 100))
+
+
+@pytest.mark.parametrize(
+    "text", ['"get_network": "role:reader', '"get_network": "role:reader and"', '"get_network": "rule:undefined"']
+)
+def test_findings_of_the_policy_name_its_file(tmp_path: Path, text: str) -> None:
+    (found,) = [each for each in with_policy(tmp_path, text) if each.kind.startswith("policy-")]
+    assert str(tmp_path / "policy.yaml") in found.what
+    assert found.severity == ("warning" if "undefined" in text else "error")
+    assert text.endswith("reader") or "get_network" in found.what
 
 
 def test_a_check_that_hangs_keeps_what_it_found(tmp_path: Path) -> None:

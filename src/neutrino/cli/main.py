@@ -33,6 +33,7 @@ COMMANDS = {
     "vm": "neutrino.cli.lab:vm",
     "lab": "neutrino.cli.lab:lab",
     "config": "neutrino.cli.sample:config",
+    "policy": "neutrino.cli.policy:policy",
     "completion": "neutrino.cli.documents.completion:completion",
     "trace": "neutrino.cli.trace.command:trace",
 }
@@ -106,6 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
     _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
     trace.add_arguments(commands.add_parser("trace", help="trace a packet: why it arrives or not"))
     _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
+    _add_policy(commands, config)
     _add_texts(commands)
     _add_daemons(commands)
     return parser
@@ -128,6 +130,17 @@ def _add_doctor(commands: Commands, config: argparse.ArgumentParser) -> None:
     doctor.add_argument("--only", metavar="CHECKS", help="these checks only, separated by commas")
     doctor.add_argument("--list", action="store_true", help="list the checks")
     doctor.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_policy(commands: Commands, config: argparse.ArgumentParser) -> None:
+    policy = commands.add_parser(
+        "policy",
+        parents=[config],
+        help="check a policy file",
+        description="Check a policy file: invalid rules, names that no rule has. Exit status 1 if there are any.",
+    )
+    policy.add_argument("action", choices=["check"], help="print what is wrong")
+    policy.add_argument("file", nargs="?", help="the policy file (default: the files of the configuration)")
 
 
 def _add_texts(commands: Commands) -> None:

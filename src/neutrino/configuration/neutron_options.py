@@ -306,6 +306,11 @@ REFUSALS = {  # program → section and name → refusal
     for program, sections in REFUSED.items()
 }
 NOTES = _by_option(DIFFERENT)
+# Options of libraries with another meaning here.
+LIBRARY_NOTES = {
+    ("oslo_policy", "policy_file"): "an invalid or removed file refuses all access, an invalid rule what it governs",
+    ("oslo_policy", "policy_dirs"): "an invalid file refuses all access, an invalid rule what it governs",
+}
 
 
 MISSING = frozenset((section, name) for section, names in _MISSING.items() for name in names.split())

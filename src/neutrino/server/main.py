@@ -76,6 +76,7 @@ class Server:
     service_plugins: Mapping[str, Any]  # by their names in the configuration
     process: ServerProcess  # the row of this process, written from `begin` on
     dns: ExternalDns | None  # None without external_dns_driver
+    authorizer: Authorizer
 
 
 def assemble(conf: cfg.ConfigOpts) -> Server:
@@ -127,7 +128,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
             notifier.queue.close()
         backend.close()
 
-    return Server(wrap(app, conf), conf, db, core, registry, dhcp, close, stop, service_plugins, process, backend.dns)
+    app, dns = wrap(app, conf), backend.dns
+    return Server(app, conf, db, core, registry, dhcp, close, stop, service_plugins, process, dns, authorizer)
 
 
 def _built_in(services: Services, agents: Agents) -> list[Any]:
@@ -153,6 +155,7 @@ def _built_in(services: Services, agents: Agents) -> list[Any]:
 def report(server: Server, agent_options: Callable[[], findings.Groups] = tuple) -> None:
     """Log what the configuration files have that is without effect. Once, in the process that is started first."""
     findings.report(server.conf, findings.SERVER, agent_options)
+    server.authorizer.report()
     nova.report_unconfigured(server.conf)
     report_default_domain(server.conf)
 

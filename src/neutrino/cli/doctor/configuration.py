@@ -1,7 +1,5 @@
 """Checks of the configuration: values that refuse the start, unknown options, and options that contradict each other."""
 
-import contextlib
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +9,7 @@ from neutrino.cli.doctor import kinds
 from neutrino.cli.doctor.finding import SERVER, Finding
 from neutrino.cli.doctor.subject import Subject
 from neutrino.cli.errors import one_line
+from neutrino.cli.quiet import quiet
 from neutrino.configuration import findings
 from neutrino.errors import OperatorError
 
@@ -22,11 +21,15 @@ def configuration(subject: Subject) -> Iterator[Finding]:
     is_server = subject.role == SERVER
     try:
         conf = subject.conf
-        with _quiet():
-            (_load_server if is_server else _load_agent)(conf)
+        with quiet():
+            faults = _load_server(conf) if is_server else _load_agent(conf)
     except (OperatorError, cfg.Error, ValueError, OSError, ImportError) as error:
         yield kinds.CONFIGURATION_INVALID(f"{', '.join(subject.files)}: {one_line(error)}")
         return
+    for fault in faults:
+        yield (kinds.POLICY_INVALID if fault.refuses else kinds.POLICY_WITHOUT_EFFECT)(str(fault))
+    if any(fault.refuses and not fault.rule for fault in faults):
+        return  # the server is not assembled, so options of its plugins are not known
     program = findings.SERVER if is_server else findings.AGENT
     values, known = findings.given(conf), findings.registered(conf)
     found = findings.compare(values, known, findings.names_of(_others(subject)), program)
@@ -42,20 +45,20 @@ def configuration(subject: Subject) -> Iterator[Finding]:
         yield kinds.OPTIONS_CONTRADICT(text)
 
 
-def _load_server(conf: Any) -> None:
-    """As a start does, up to the point where something is opened: plugins and drivers register their options."""
+def _load_server(conf: Any) -> tuple[Any, ...]:
+    """As a start does, up to the point where something is opened: plugins and drivers register their options. What is
+    wrong in the policy files is returned.
+    """
+    from neutrino.cli.policy import faults_of
     from neutrino.server import config
     from neutrino.server.feed.connections.listeners import addresses
-    from neutrino.server.main import assemble
-    from neutrino.server.policy.checks import load_extension_checks_lazily
 
     config.check_values(conf)
     addresses(conf)
-    load_extension_checks_lazily()
-    assemble(conf).close()
+    return faults_of(conf)
 
 
-def _load_agent(conf: Any) -> None:
+def _load_agent(conf: Any) -> tuple[Any, ...]:
     from neutrino.agent import config
     from neutrino.agent.dhcp.extension_api import GROUP as dhcp_group
     from neutrino.agent.l2 import build as l2
@@ -66,6 +69,7 @@ def _load_agent(conf: Any) -> None:
     l2.load(conf)
     config.load_extensions(dhcp_group, conf.dhcp_extensions, conf)
     config.load_extensions(l3_group, conf.l3_extensions, conf)
+    return ()
 
 
 def _others(subject: Subject) -> findings.Groups:
@@ -104,14 +108,3 @@ def agent_contradictions(conf: Any) -> Iterator[str]:
         yield f"agent_mode = {conf.agent_mode} needs [agent] enable_distributed_routing, which is off"
     if conf.ovs.local_ip and not conf.agent.tunnel_types and "l2" in conf.roles:
         yield "[ovs] local_ip is set, and [agent] tunnel_types is empty: no tunnels are created"
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without log lines: what they state is a finding here."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)

@@ -53,6 +53,18 @@ OPTIONS_CONTRADICT = Kind(
     "Two options ask for different things, so one of them has no effect.",
     "Decide which one is meant, and change the other.",
 )
+POLICY_INVALID = Kind(
+    "policy-invalid",
+    ERROR,
+    "Everyone is refused what the rule governs; if the text names no rule, everything, and the server does not start.",
+    "Correct the file that the text names; `neutrino policy check FILE` checks it before it is installed.",
+)
+POLICY_WITHOUT_EFFECT = Kind(
+    "policy-without-effect",
+    WARNING,
+    "A part of the policy file does not do what it says: the default rule stays in force, or decides instead.",
+    "Correct the name that the text has, or remove it; `neutrino policy check FILE` checks the file.",
+)
 
 # --- files ------------------------------------------------------------------------------------------------------------
 

@@ -12,21 +12,24 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 from oslo_config import cfg
-from oslo_policy import _checks, opts, policy
+from oslo_policy import _checks, opts
 
 from neutrino.server import errors
 from neutrino.server.api.definition import Resource
 from neutrino.server.context import Context
-from neutrino.server.policy import rules
+from neutrino.server.policy import files, rules
 from neutrino.server.policy.checks import FieldCheck
+from neutrino.server.policy.files import Fault, Files, Signature
+from neutrino.server.policy.rule_set import RuleSet, build
 
 LOG = logging.getLogger(__name__)
-RELOAD_SECONDS = 1.0  # `load_rules` looks at the files each time: too slow for every decision
+RELOAD_SECONDS = 1.0  # between looks at the files: too slow for every decision
+LOG_SECONDS = 60.0  # between log lines about the evaluation of one rule
 MAX_DECISIONS = 10_000
 MAX_VISIBILITIES = 1_000
 _PARAMETER = re.compile(r"%\(([^)]+)\)")
@@ -66,73 +69,109 @@ class Visibility:
     hidden_attributes: Callable[[Row], frozenset[str]]  # those of a row, even if the row itself is hidden
 
 
+@dataclass(frozen=True)
+class _Loaded:
+    """The rules in force, and what was derived from them: replaced as a whole, so that no thread mixes two versions."""
+
+    rule_set: RuleSet
+    signature: Signature  # of the files
+    dependencies: dict[tuple[str, ...], Dependencies] = field(default_factory=dict)
+    decisions: dict[tuple[Any, ...], bool] = field(default_factory=dict)
+    visibilities: dict[tuple[Any, ...], Visibility] = field(default_factory=dict)
+
+    @property
+    def rules(self) -> Any:
+        return self.rule_set.enforcer.rules
+
+
 class Authorizer:
     def __init__(self, conf: cfg.ConfigOpts, extra_rules: Mapping[str, str] | None = None) -> None:
-        opts.set_defaults(conf, enforce_scope=False, enforce_new_defaults=True)
-        self._enforcer = policy.Enforcer(conf)
-        self._enforcer.suppress_default_change_warnings = True
-        self._enforcer.suppress_deprecation_warnings = True
-        defaults = rules.DEFAULTS | dict(extra_rules or {})
-        self._enforcer.register_defaults([policy.RuleDefault(name, check) for name, check in defaults.items()])
-        self._enforcer.load_rules()
-        self._loaded = time.monotonic()
-        self._dependencies: dict[tuple[str, ...], Dependencies] = {}
-        self._decisions: dict[tuple[Any, ...], bool] = {}
-        self._visibilities: dict[tuple[Any, ...], Visibility] = {}
+        opts.set_defaults(conf, enforce_new_defaults=True)  # registers the options too
+        self._conf = conf
+        self._defaults = rules.DEFAULTS | dict(extra_rules or {})
+        self._roots: frozenset[str] = frozenset()
+        self._loaded = self._load(files.find(conf))
+        self._looked = time.monotonic()
+        self._failed: dict[str, float] = {}  # rules whose evaluation has failed: when it was logged
+        if self._loaded.rule_set.all_refused:
+            raise files.PolicyFileError(self.faults)
 
-    def _rules(self) -> Any:
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What is wrong in the policy files."""
+        return self._loaded.rule_set.faults
+
+    def report(self) -> None:
+        """Log what is wrong in the policy files."""
+        for fault in self.faults:
+            if fault.refuses:
+                LOG.error("policy: access is refused: %s", fault)
+            else:
+                LOG.warning("policy: %s", fault)
+
+    def _load(self, found: Files) -> _Loaded:
+        # The signature is taken first: a change while the files are read makes them be read again.
+        signature = found.signature
+        built = build(self._conf, self._defaults, found, sorted(self._roots - set(found.roots)))
+        self._roots |= set(found.roots)
+        return _Loaded(built, signature)
+
+    def _current(self) -> _Loaded:
         """The rules, reloaded if policy.yaml or a file of policy.d has changed, so that an edit needs no restart."""
-        if time.monotonic() - self._loaded > RELOAD_SECONDS:
-            before = dict(self._enforcer.rules)
-            self._enforcer.load_rules()
-            self._loaded = time.monotonic()
-            if before != self._enforcer.rules:  # a rule that was read again is another object
-                self._dependencies.clear()
-                self._decisions.clear()
-                self._visibilities.clear()
-        return self._enforcer.rules
+        if time.monotonic() - self._looked > RELOAD_SECONDS:
+            self._looked = time.monotonic()
+            found = files.find(self._conf)
+            if found.signature != self._loaded.signature:
+                self._loaded = self._load(found)
+                self.report()
+        return self._loaded
 
     # --- single decisions -----------------------------------------------------------------------------------------
 
     def allows(self, context: Context, rule: str, target: Row) -> bool:
         """Whether the rule allows it. Decisions are cached by caller, rule and the attributes that the rule depends on."""
-        if rule not in self._rules():
-            rule = "default"
-        dependencies = self._depends((rule,))
+        loaded = self._current()
+        # With the deprecated rules, administrators are not asked any, as in Neutron.
+        if context.is_admin and not self._conf.oslo_policy.enforce_new_defaults:
+            return not loaded.rule_set.is_broken(rule)
+        dependencies = self._depends(loaded, (rule,))
         if dependencies.whole:
-            return self._evaluate_extension(context, rule, target)
+            return self._evaluate(loaded, context.credentials, rule, _decoded(target))
         signature = (context.identity, rule, *map(target.get, dependencies.keys))
         try:
-            if signature in self._decisions:
-                return self._decisions[signature]
+            if signature in loaded.decisions:
+                return loaded.decisions[signature]
         except TypeError:  # the rule depends on a list, which is not hashable: not cached
-            return self._evaluate(context, rule, target)
-        decision = self._evaluate(context, rule, target)
+            return self._evaluate(loaded, context.credentials, rule, target)
+        decision = self._evaluate(loaded, context.credentials, rule, target)
         # A bound on memory. Emptied as a whole, because an LRU would cost every lookup.
-        if len(self._decisions) > MAX_DECISIONS:
-            self._decisions.clear()
-        self._decisions[signature] = decision
+        if len(loaded.decisions) > MAX_DECISIONS:
+            loaded.decisions.clear()
+        loaded.decisions[signature] = decision
         return decision
 
-    def _evaluate(self, context: Context, rule: str, target: Row) -> bool:
-        # Through oslo.policy's helper: a check of another package may or may not take the rule's name.
-        check = self._enforcer.rules[rule]
-        return bool(_checks._check(check, target, context.credentials, self._enforcer, rule))
-
-    def _evaluate_extension(self, context: Context, rule: str, target: Row) -> bool:
+    def _evaluate(self, loaded: _Loaded, credentials: Mapping[str, Any], rule: str, target: Row) -> bool:
         """A check that fails, because its server does not answer for example, is a refusal."""
         try:
-            return self._evaluate(context, rule, _decoded(target))
+            check = loaded.rules[rule]  # the default rule, if there is none of this name
+        except KeyError:
+            return False
+        try:
+            # Through oslo.policy's helper: a check of another package may or may not take the rule's name.
+            return bool(_checks._check(check, target, dict(credentials), loaded.rule_set.enforcer, rule))
         except Exception:
-            LOG.exception("policy rule %s could not be evaluated: access is refused", rule)
+            now = time.monotonic()
+            if now - self._failed.get(rule, -LOG_SECONDS) >= LOG_SECONDS:  # a list evaluates it for every row
+                self._failed[rule] = now
+                LOG.exception("policy rule %s could not be evaluated: access is refused", rule)
             return False
 
     def holds(self, rule: str, credentials: Mapping[str, Any]) -> bool:
         """Whether a rule about the caller itself, such as `context_is_admin`, is true."""
-        return bool(self._rules()[rule](credentials, credentials, self._enforcer))
+        return self._evaluate(self._current(), credentials, rule, credentials)
 
     def has_rule(self, rule: str) -> bool:
-        return rule in self._rules()
+        return rule in self._current().rules
 
     def require(self, context: Context, rule: str, target: Row) -> None:
         if not self.allows(context, rule, target):
@@ -173,27 +212,31 @@ class Authorizer:
 
     def visibility(self, context: Context, resource: Resource, row_rule: str) -> Visibility:
         """What the caller sees of a resource; `row_rule` decides about a whole object."""
-        self._rules()  # empties the caches if the rules have changed
+        loaded = self._current()
+        # An empty list would say that there are no objects, which a client may take for their deletion.
+        if loaded.rule_set.is_broken(row_rule):
+            raise errors.PolicyNotAuthorized(rule=row_rule)
         key = (context.identity, resource.name, row_rule)
-        if key not in self._visibilities:
-            if len(self._visibilities) > MAX_VISIBILITIES:
-                self._visibilities.clear()
-            self._visibilities[key] = self._new_visibility(context, resource, row_rule)
-        return self._visibilities[key]
+        found = loaded.visibilities.get(key)
+        if found is None:
+            if len(loaded.visibilities) > MAX_VISIBILITIES:
+                loaded.visibilities.clear()
+            found = loaded.visibilities[key] = self._new_visibility(loaded, context, resource, row_rule)
+        return found
 
-    def _new_visibility(self, context: Context, resource: Resource, row_rule: str) -> Visibility:
-        every_row = self._allows_all(context, row_rule)
+    def _new_visibility(self, loaded: _Loaded, context: Context, resource: Resource, row_rule: str) -> Visibility:
+        every_row = self._allows_all(loaded, context, row_rule)
         # If the rule must be evaluated per row, an administrator's list reads all rows, that of others their own.
-        per_row = context.is_admin and not self._depends((row_rule,)).monotonic
+        per_row = context.is_admin and not self._depends(loaded, (row_rule,)).monotonic
         all_rows = every_row or per_row or context.has_global_access
         # The name of a nested resource may contain its parent's, as in the rules of whole objects.
         named = [(name, f"get_{of}:{name}") for of in (resource.name, resource.full_name) for name in resource.visible]
-        guarded = {n: r for n, r in named if self.has_rule(r) and not self._allows_all(context, r)}
+        guarded = {n: r for n, r in named if self.has_rule(r) and not self._allows_all(loaded, context, r)}
         if every_row and not guarded:
             return Visibility(
                 True, True, (), frozenset(), frozenset(), lambda row: frozenset(), lambda row: frozenset()
             )
-        dependencies = self._depends((row_rule, *guarded.values()))
+        dependencies = self._depends(loaded, (row_rule, *guarded.values()))
         needs = dependencies.keys
         if dependencies.whole:
             needs = tuple(dict.fromkeys([*needs, *resource.visible, *RELATED_ATTRIBUTES]))
@@ -225,39 +268,48 @@ class Authorizer:
             return attributes({k: v for k, v in row.items() if v is not None}) if found is None else found
 
         # A rule that depends on no attribute decides the same for every row.
-        never = frozenset(name for name, rule in guarded.items() if self._depends((rule,)) == Dependencies())
+        never = frozenset(name for name, rule in guarded.items() if self._depends(loaded, (rule,)) == Dependencies())
         sometimes = frozenset(guarded) - never
         return Visibility(all_rows, False, needs, never, sometimes, hidden, hidden_attributes)
 
-    def _allows_all(self, context: Context, rule: str) -> bool:
+    def _allows_all(self, loaded: _Loaded, context: Context, rule: str) -> bool:
         """Whether the rule allows it for every possible object."""
-        return self._depends((rule,)).monotonic and self.allows(context, rule, {})
+        return self._depends(loaded, (rule,)).monotonic and self.allows(context, rule, {})
 
-    def _depends(self, names: tuple[str, ...]) -> Dependencies:
+    def _depends(self, loaded: _Loaded, names: tuple[str, ...]) -> Dependencies:
         """What these rules depend on."""
-        if names not in self._dependencies:
-            known = self._rules()
-            self._dependencies[names] = _union(self._walk(known.get(rule, known["default"]), ()) for rule in names)
-        return self._dependencies[names]
+        found = loaded.dependencies.get(names)
+        if found is None:
+            found = loaded.dependencies[names] = _union(_walk_rule(loaded.rules, rule, ()) for rule in names)
+        return found
 
-    def _walk(self, check: Any, within: tuple[str, ...]) -> Dependencies:
-        """What a check depends on; `within` are the rules that it is part of, so that a cycle ends."""
-        kind = type(check)  # not isinstance: a subclass of another package may depend on anything
-        if kind is FieldCheck:
-            of_network = [f"network:{check.field}"] if check.resource == "networks" else []
-            return Dependencies((check.field, *of_network))
-        if kind in (_checks.AndCheck, _checks.OrCheck):
-            return _union(self._walk(inner, within) for inner in check.rules)
-        if kind is _checks.NotCheck:
-            inner = self._walk(check.rule, within)
-            return replace(inner, negated=inner.negated or bool(inner.keys) or inner.whole)
-        if kind is _checks.RuleCheck:
-            if check.match in within or check.match not in self._rules():
-                return Dependencies()
-            return self._walk(self._rules()[check.match], (*within, check.match))
-        if kind in _PLAIN:
-            return Dependencies(tuple(_PARAMETER.findall(getattr(check, "match", ""))))
-        return Dependencies(whole=True)
+
+def _walk_rule(known: Any, rule: str, within: tuple[str, ...]) -> Dependencies:
+    """What a rule depends on; `within` are the rules that it is part of, so that a cycle ends."""
+    if rule in within:
+        return Dependencies()
+    try:
+        check = known[rule]  # the default rule, if there is none of this name
+    except KeyError:
+        return Dependencies()
+    return _walk(known, check, (*within, rule))
+
+
+def _walk(known: Any, check: Any, within: tuple[str, ...]) -> Dependencies:
+    kind = type(check)  # not isinstance: a subclass of another package may depend on anything
+    if kind is FieldCheck:
+        of_network = [f"network:{check.field}"] if check.resource == "networks" else []
+        return Dependencies((check.field, *of_network))
+    if kind in (_checks.AndCheck, _checks.OrCheck):
+        return _union(_walk(known, inner, within) for inner in check.rules)
+    if kind is _checks.NotCheck:
+        inner = _walk(known, check.rule, within)
+        return replace(inner, negated=inner.negated or bool(inner.keys) or inner.whole)
+    if kind is _checks.RuleCheck:
+        return _walk_rule(known, check.match, within)
+    if kind in _PLAIN:
+        return Dependencies(tuple(_PARAMETER.findall(getattr(check, "match", ""))))
+    return Dependencies(whole=True)
 
 
 def _union(parts: Iterable[Dependencies]) -> Dependencies:

@@ -16,7 +16,9 @@ class FieldCheck(policy.Check):
     def __init__(self, kind: str, match: str) -> None:
         super().__init__(kind, match)
         self.resource, _, condition = match.partition(":")
-        self.field, _, value = condition.partition("=")
+        self.field, equals, value = condition.partition("=")
+        if not self.field or not equals:
+            raise ValueError(f"field:{match} is not of the form field:collection:attribute=value")
         self.pattern = re.compile(value[1:]) if value.startswith("~") else None
         self.value: Any = {"True": True, "False": False}.get(value, value)
 

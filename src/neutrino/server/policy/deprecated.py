@@ -1,0 +1,91 @@
+"""Neutron's deprecated default rules: applied beside the current ones with `[oslo_policy] enforce_new_defaults = false`.
+
+They know no roles but `admin`: every user of a project reads and writes its objects. Left out are rules that allow
+administrators only, to whom everything is allowed then.
+"""
+
+from typing import Final
+
+_OWNER = "rule:admin_or_owner"
+_ADVSVC = "rule:context_is_advsvc"
+_NETWORK_OWNER = "rule:admin_or_network_owner"
+
+_RULES = {
+    _OWNER: """
+        update_network delete_network update_network:port_security_enabled update_subnetpool delete_subnetpool
+        add_prefixes remove_prefixes onboard_network_subnets update_address_scope delete_address_scope
+        update_address_group delete_address_group add_addresses remove_addresses
+        create_security_group update_security_group delete_security_group
+        create_security_group_rule delete_security_group_rule get_rbac_policy update_rbac_policy delete_rbac_policy
+        get_router update_router delete_router add_router_interface remove_router_interface add_extraroutes
+        remove_extraroutes create_router:external_gateway_info create_router:external_gateway_info:network_id
+        update_router:external_gateway_info update_router:external_gateway_info:network_id
+        get_auto_allocated_topology delete_auto_allocated_topology get_floatingip update_floatingip delete_floatingip
+        get_ndp_proxy update_ndp_proxy delete_ndp_proxy get_local_ip update_local_ip delete_local_ip
+        get_trunk update_trunk delete_trunk add_subports remove_subports
+        update_firewall_group delete_firewall_group update_firewall_policy delete_firewall_policy
+        update_firewall_rule delete_firewall_rule insert_rule remove_rule
+        get_vpnservice update_vpnservice delete_vpnservice get_ikepolicy update_ikepolicy delete_ikepolicy
+        get_ipsecpolicy update_ipsecpolicy delete_ipsecpolicy
+        get_endpoint_group update_endpoint_group delete_endpoint_group
+        get_ipsec_site_connection update_ipsec_site_connection delete_ipsec_site_connection
+        create_tap_service get_tap_service update_tap_service delete_tap_service
+        create_tap_flow get_tap_flow update_tap_flow delete_tap_flow
+    """,
+    "rule:regular_user": """
+        create_network create_network:port_security_enabled create_port create_port:device_id update_port:device_id
+        create_port:binding:vnic_type create_subnetpool create_address_scope create_address_group get_security_group
+        get_default_security_group_rule create_rbac_policy get_availability_zone
+        create_router get_flavor get_flavor_service_profile get_service_provider create_floatingip get_floatingip_pool
+        create_ndp_proxy create_local_ip create_trunk get_subports
+        get_policy get_rule_type get_policy_bandwidth_limit_rule get_policy_dscp_marking_rule
+        get_policy_minimum_bandwidth_rule get_alias_bandwidth_limit_rule get_alias_dscp_marking_rule
+        get_alias_minimum_bandwidth_rule create_firewall_group create_firewall_policy create_firewall_rule
+        create_vpnservice create_ikepolicy create_ipsecpolicy create_endpoint_group create_ipsec_site_connection
+    """,
+    "rule:admin_or_ext_parent_owner": """
+        create_floatingip_port_forwarding get_floatingip_port_forwarding update_floatingip_port_forwarding
+        delete_floatingip_port_forwarding create_router_conntrack_helper get_router_conntrack_helper
+        update_router_conntrack_helper delete_router_conntrack_helper
+        create_local_ip_port_association get_local_ip_port_association delete_local_ip_port_association
+    """,
+    _NETWORK_OWNER: """
+        create_subnet update_subnet delete_subnet create_port:allowed_address_pairs
+        create_port:allowed_address_pairs:mac_address create_port:allowed_address_pairs:ip_address
+        update_port:allowed_address_pairs update_port:allowed_address_pairs:mac_address
+        update_port:allowed_address_pairs:ip_address
+    """,
+    f"{_ADVSVC} or {_NETWORK_OWNER}": """
+        create_port:mac_address create_port:fixed_ips:ip_address create_port:port_security_enabled
+        update_port:fixed_ips update_port:fixed_ips:ip_address update_port:port_security_enabled
+    """,
+    f"{_ADVSVC} or {_NETWORK_OWNER} or rule:shared": """
+        create_port:fixed_ips create_port:fixed_ips:subnet_id update_port:fixed_ips:subnet_id
+    """,
+    f"not rule:network_device or {_ADVSVC} or {_NETWORK_OWNER}": "create_port:device_owner update_port:device_owner",
+    f"{_ADVSVC} or rule:admin_owner_or_network_owner": "get_port delete_port",
+    f"{_OWNER} or {_ADVSVC}": "update_port update_port:binding:vnic_type",
+    f"rule:admin_only or {_ADVSVC}": "update_port:mac_address",
+    f"{_OWNER} or rule:shared or rule:external or {_ADVSVC}": "get_network",
+    f"rule:shared or rule:external_network or {_OWNER}": "get_subnet",
+    "rule:admin_owner_or_sg_owner": "get_security_group_rule",
+    f"{_OWNER} or rule:shared_subnetpools": "get_subnetpool",
+    f"{_OWNER} or rule:shared_address_scopes": "get_address_scope",
+    f"{_OWNER} or rule:shared_address_groups": "get_address_group",
+    f"{_OWNER} or rule:shared_firewall_groups": "get_firewall_group",
+    f"{_OWNER} or rule:shared_firewall_policies": "get_firewall_policy",
+    f"{_OWNER} or rule:shared_firewall_rules": "get_firewall_rule",
+    "role:manager and project_id:%(project_id)s": "create_router:tags update_router:tags delete_router:tags",
+}
+CHECKS: Final = {name: check for check, names in _RULES.items() for name in names.split()}
+
+_TAGGED = (
+    *("floatingip", "network", "network_segment_range", "port", "router", "security_group", "subnet", "subnetpool"),
+    "trunk",
+)
+_VERBS = ("create", "get", "update", "delete")
+# Earlier names of rules, by their names now. An override by the earlier name applies if there is none by the other.
+NAMES: Final = {
+    **{f"{verb}_{name}:tags": f"{verb}_{name}s_tags" for name in _TAGGED for verb in _VERBS},
+    **{f"{verb}_policy:tags": f"{verb}_policies_tags" for verb in _VERBS},
+}
