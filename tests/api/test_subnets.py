@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from neutrino.server.main import Server
 from tests.api.client import Api
+from tests.api.races import before_next_write
+from tests.faults.integrity import check
 
 SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 STATELESS = {"ipv6_ra_mode": "dhcpv6-stateless", "ipv6_address_mode": "dhcpv6-stateless"}
@@ -180,6 +183,57 @@ def test_a_stateful_ipv6_subnet_allocates_addresses(api: Api) -> None:
     port = api.port(network)
     assert ipaddress.ip_address(addresses(port)[0]) in ipaddress.ip_network("fd00:2::/64")
     api.delete(f"/subnets/{subnet['id']}").refused(409, "SubnetInUse")
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize("first", ["port", "subnet"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_port_and_a_slaac_subnet_created_at_once(
+    server: Server, api: Api, first: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither request sees the other before its commit."""
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+
+    def create_ports() -> None:
+        body = [{"network_id": network["id"]}] * count
+        api.post("/ports", {"ports": body} if count > 1 else {"port": body[0]}).expect(201)
+
+    def create_subnet() -> None:
+        api.subnet(network, "fd00:9::/64", **SLAAC)
+
+    inner, outer = (create_ports, create_subnet) if first == "port" else (create_subnet, create_ports)
+    before_next_write(server, monkeypatch, inner)
+    outer()
+    ports = api.all("/ports", {"network_id": network["id"]})
+    assert [len(port["fixed_ips"]) for port in ports] == [2] * count
+    check(server.db)
+
+
+@pytest.mark.every_database
+def test_a_port_that_gets_its_first_address_while_a_slaac_subnet_is_created(
+    server: Server, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = api.network()
+    port = api.make("port", network_id=network["id"])
+    subnet = api.subnet(network, "10.0.0.0/24")
+    before_next_write(server, monkeypatch, lambda: api.subnet(network, "fd00:9::/64", **SLAAC))
+    api.change("port", port["id"], fixed_ips=[{"subnet_id": subnet["id"]}])
+    assert len(api.show("port", port["id"])["fixed_ips"]) == 2
+    check(server.db)
+
+
+@pytest.mark.every_database
+def test_a_slaac_subnet_that_is_deleted_at_once(server: Server, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = api.network()
+
+    def create_and_delete() -> None:
+        subnet = api.subnet(network, "fd00:9::/64", **SLAAC)
+        api.delete(f"/subnets/{subnet['id']}").expect(204)
+
+    before_next_write(server, monkeypatch, create_and_delete)
+    port = api.make("port", network_id=network["id"])
+    assert api.show("port", port["id"])["fixed_ips"] == []
 
 
 def test_a_slaac_address_cannot_be_chosen(api: Api) -> None:

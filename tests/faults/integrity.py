@@ -11,6 +11,8 @@ import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
+from neutrino.server.ipam.allocation import DHCP_OWNER, ROUTER_OWNERS
+from neutrino.server.ipam.subnet_rules import is_auto_address
 from neutrino.server.ml2.segments import DYNAMIC
 from neutrino.server.quota.plugin import recount
 
@@ -55,8 +57,21 @@ def _ports(rows: Any) -> None:
         assert hosts.get(key, set()) == ({port["host"]} if port["host"] else set()), f"port {key}: binding"
         assert set(json.loads(port["tags"])) == tags.get(key, set()), f"port {key}: tags"
         assert "port" in known[key], f"port {key}: not in the change log"
+    _slaac(rows)
     assert not addresses, "addresses of ports that do not exist"
     assert not groups, "groups of ports that do not exist"
+
+
+def _slaac(rows: Any) -> None:
+    """A guest forms an address on each SLAAC subnet of its network, so its port has one there."""
+    allocated = _grouped(rows["ip_allocations"], "port_id", "subnet_id")
+    # Those of segments and service types are for some ports only.
+    everywhere = [s for s in rows["subnets"] if s["segment_id"] is None and json.loads(s["service_types"]) == []]
+    slaac = _grouped([s for s in everywhere if is_auto_address(s)], "network_id", "id")
+    for port in rows["ports"]:
+        if port["ip_allocation"] == "immediate" and port["device_owner"] not in (*ROUTER_OWNERS, DHCP_OWNER):
+            missing = slaac.get(port["network_id"], set()) - allocated.get(port["id"], set())
+            assert not missing, f"port {port['id']}: no address on SLAAC subnets {missing}"
 
 
 def _networks(rows: Any) -> None:

@@ -28,8 +28,9 @@ from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import AUTO_DELETED, Networks, check_mtu, delete_ports
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.ports.internal_names import NameFor, holds
+from neutrino.server.ml2.ports.internal_names import NameFor
 from neutrino.server.ml2.segments import DYNAMIC, read_segments
+from neutrino.server.ml2.slaac import SlaacAddresses, add_addresses, ports_to_address, store
 from neutrino.server.ml2.views import SUBNETS, reading_subnets_of, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
@@ -73,6 +74,7 @@ class Subnets:
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("subnet", SUBNETS)
+        self.slaac = SlaacAddresses(self.db, self.name_for)
         self.operations.undo["subnet"] = lambda subnet: self.delete(admin_context(), subnet["id"], None)
 
     # --- creating -------------------------------------------------------------------------------------------------
@@ -101,7 +103,7 @@ class Subnets:
             subnet = self._decide(connection, values, network, siblings, pool)
             limits = self.quotas.limits(connection, "subnet", [subnet])
             writes = self._prepare(connection, network, [*siblings, subnet], gets_dhcp=subnet["enable_dhcp"])
-            addressed = _without(writes, _ports_to_address(connection, subnet, siblings))
+            addressed = _without(writes, ports_to_address(connection, subnet, siblings))
         scope = {}
         if pool is not None and pool.get("address_scope_id") is not None:
             scope = {_scope_name(subnet): pool["address_scope_id"]}
@@ -112,10 +114,12 @@ class Subnets:
             if pool is not None and pool is not DELEGATION:
                 subnet_pools.claim(tx, pool)
             tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))], limits)
-            _add_slaac_addresses(tx, subnet, addressed, self.name_for)
+            add_addresses(tx, subnet, addressed, self.name_for)
             _update_peer_routes(tx, siblings, [*siblings, subnet])
             self.extensions.store("subnet", tx, subnet)
             tx.after_commit(self._committed, network["id"], None, subnet)
+            if rules.is_auto_address(subnet):
+                tx.after_commit(self.slaac.complete, network["id"], subnet["id"])
             tx.read_after_commit(*(read(network["id"]) for read in self.commit_reads))
         return {**subnet, "router:external": network["router:external"]}
 
@@ -339,37 +343,6 @@ def _scope_name(subnet: Object) -> str:
 # --- ports of the network ---------------------------------------------------------------------------------------------
 
 
-def _ports_to_address(connection: Connection, subnet: Object, siblings: Sequence[Object]) -> Sequence[Any]:
-    """Ports of the network that get an address on a new subnet, which is a SLAAC subnet.
-
-    On a routed network only ports with addresses on the same segment: the others do not receive its RAs.
-    """
-    if not rules.is_auto_address(subnet):
-        return ()
-    here: list[sa.ColumnElement[bool]] = []
-    if subnet["segment_id"] is not None:
-        same = [s["id"] for s in siblings if s["segment_id"] == subnet["segment_id"]]
-        here = [_p.id.in_(sa.select(_a.port_id).where(_a.subnet_id.in_(same)))]
-    return connection.execute(
-        sa.select(_p.id, _p.mac_address, _p.fixed_ips, _p.dns_assignment, _p.dns_name, _p.revision_number).where(
-            _p.network_id == subnet["network_id"],
-            _p.ip_allocation != "none",
-            _p.device_owner.not_in(ROUTER_OWNERS),
-            *here,
-        )
-    ).all()
-
-
-def _add_slaac_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any], name_for: NameFor) -> None:
-    for port in ports:
-        fixed = {"subnet_id": subnet["id"], "ip_address": rules.eui64(subnet["cidr"], port.mac_address)}
-        tx.insert(t.ip_allocations, [{**fixed, "port_id": port.id, "network_id": subnet["network_id"]}])
-        names = decode(port.dns_assignment)
-        dns_name = port.dns_name if holds(port.dns_name, names) else ""  # on the network it is another project's
-        names = [*names, name_for(dns_name, fixed["ip_address"])]
-        _store(tx, port, [*decode(port.fixed_ips), fixed], names)
-
-
 def _remove_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any]) -> None:
     ids = [port.id for port in ports]
     tx.write(sa.delete(t.ip_allocations).where(_a.subnet_id == subnet["id"], _a.port_id.in_(ids)))
@@ -377,12 +350,7 @@ def _remove_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any]) -> 
         fixed_ips = decode(port.fixed_ips)
         removed = {f["ip_address"] for f in fixed_ips if f["subnet_id"] == subnet["id"]}
         names = [n for n in decode(port.dns_assignment) if n["ip_address"] not in removed]
-        _store(tx, port, [f for f in fixed_ips if f["subnet_id"] != subnet["id"]], names)
-
-
-def _store(tx: Transaction, port: Any, fixed_ips: list[Any], names: list[Any]) -> None:
-    # Stale if another request changed the port's addresses meanwhile: ours would overwrite them.
-    update_row(tx, t.ports, port._asdict(), {"fixed_ips": fixed_ips, "dns_assignment": names})
+        store(tx, port, [f for f in fixed_ips if f["subnet_id"] != subnet["id"]], names)
 
 
 def _check_gateway_unused(connection: Connection, subnet: Object) -> None:

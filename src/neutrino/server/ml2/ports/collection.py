@@ -36,6 +36,7 @@ from neutrino.server.ml2.ports import hardware, internal_names, provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
 from neutrino.server.ml2.ports.host_subnets import check_host, usable_subnets
 from neutrino.server.ml2.ports.values import address_pairs, dhcp_options, new_mac, new_or_same, requested_mac
+from neutrino.server.ml2.slaac import SlaacAddresses
 from neutrino.server.ml2.views import PORT_RENAMED, PORTS, reading_subnets_of, subnets_of
 from neutrino.server.qos import resource_request
 from neutrino.server.qos.use import PolicyUse
@@ -81,6 +82,7 @@ class Ports:
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("port", PORTS)
+        self.slaac = SlaacAddresses(self.db, self.name_for)
         self.operations.undo["port"] = lambda port: self.delete(admin_context(), port["id"], None, checked=False)
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ class Ports:
                 created = list(_completed(connection, (port for port, _ in made)))
             contexts = [DriverContext("create", "port", p, network=networks[p["network_id"]]) for p, _ in made]
             with self.operations.write(contexts, hook_writes) as tx:
-                self._insert(tx, made, limits)
+                self._insert(tx, made, limits, subnets)
                 for port in created:
                     tx.after_commit(self.notify, None, port)
             return created
@@ -220,12 +222,21 @@ class Ports:
             "tags": values.get("tags", []),
         }
 
-    def _insert(self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int]) -> None:
+    def _insert(
+        self,
+        tx: Transaction,
+        made: Sequence[tuple[Object, Binding]],
+        limits: Mapping[str, int],
+        subnets: Mapping[str, Sequence[Object]],
+    ) -> None:
+        """`subnets`: those of each network that the ports were decided with."""
         tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made], limits)
         _insert_parts(tx, [port for port, _ in made])
         for port, binding in made:
             self.binder.store(tx, port, binding)
             self.extensions.store("port", tx, port)
+        for network_id, known in subnets.items():
+            self.slaac.watch(tx, network_id, [subnet["id"] for subnet in known])
 
     def prepare_create(
         self,
@@ -243,7 +254,7 @@ class Ports:
         allocator = Allocator(connection, blind=not self.db.is_repeated)
         made = [self._decide(connection, admin_context(), own, network, subnets, allocator, is_service=True)]
         context = DriverContext("create", "port", made[0][0], network=network)
-        return PendingWrite(context, lambda tx: self._insert(tx, made, limits))
+        return PendingWrite(context, lambda tx: self._insert(tx, made, limits, {network["id"]: subnets}))
 
     # --- updating -------------------------------------------------------------------------------------------------
 
@@ -263,6 +274,8 @@ class Ports:
             after = next(_completed(connection, [after]))
         with self.operations.write([], [pending, *hook_writes]) as tx:
             tx.after_commit(self.notify, before, after)
+            if after["fixed_ips"] and not before["fixed_ips"]:  # a new subnet may have passed over it
+                self.slaac.watch(tx, network["id"], [fixed["subnet_id"] for fixed in after["fixed_ips"]])
         return after
 
     def _decide_update(self, connection: Connection, context: Context, before: Object, values: Object) -> Object:

@@ -1,0 +1,115 @@
+"""Addresses of ports on SLAAC subnets: a guest forms them from the prefix and its MAC, on each such subnet of its network.
+
+A new port gets them with the subnets that its request has read, a new subnet gives them to the ports that its request has
+read. Of a port and a subnet created at the same time neither request sees the other. So each looks again after its commit:
+the later one sees both, and adds the missing address (`complete`).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server.db import tables as t
+from neutrino.server.db.compiled import kept
+from neutrino.server.db.objects import Object, decode, update_row
+from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.session import Database, retried
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.ipam import routed
+from neutrino.server.ipam.allocation import ROUTER_OWNERS
+from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
+from neutrino.server.ml2.ports.internal_names import NameFor, holds
+from neutrino.server.ml2.views import subnets_of
+
+_a, _p, _s = t.ip_allocations.c, t.ports.c, t.subnets.c
+_IPV6_SUBNETS = kept(
+    sa.select(_s.id, _s.ip_version, _s.ipv6_address_mode, _s.ipv6_ra_mode).where(
+        _s.network_id == sa.bindparam("network"), _s.ip_version == 6
+    )
+)
+
+
+def reading_ipv6_subnets(network_id: str) -> Read:
+    """What `check` will read."""
+    return Read(_IPV6_SUBNETS, {"network": network_id})
+
+
+def ports_to_address(connection: Connection, subnet: Object, siblings: Sequence[Object]) -> Sequence[Any]:
+    """Ports of the network that get an address on a new subnet, which is a SLAAC subnet.
+
+    On a routed network only ports with addresses on the same segment: the others do not receive its RAs.
+    """
+    if not is_auto_address(subnet):
+        return ()
+    here: list[sa.ColumnElement[bool]] = []
+    if subnet["segment_id"] is not None:
+        same = [s["id"] for s in siblings if s["segment_id"] == subnet["segment_id"]]
+        here = [_p.id.in_(sa.select(_a.port_id).where(_a.subnet_id.in_(same)))]
+    columns = (_p.id, _p.mac_address, _p.fixed_ips, _p.dns_assignment, _p.dns_name, _p.revision_number)
+    return connection.execute(
+        sa.select(*columns, _p.device_owner).where(
+            _p.network_id == subnet["network_id"],
+            _p.ip_allocation != routed.NONE,
+            _p.device_owner.not_in(ROUTER_OWNERS),
+            *here,
+        )
+    ).all()
+
+
+def add_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any], name_for: NameFor) -> None:
+    for port in ports:
+        fixed = {"subnet_id": subnet["id"], "ip_address": eui64(subnet["cidr"], port.mac_address)}
+        tx.insert(t.ip_allocations, [{**fixed, "port_id": port.id, "network_id": subnet["network_id"]}])
+        names = decode(port.dns_assignment)
+        dns_name = port.dns_name if holds(port.dns_name, names) else ""  # on the network it is another project's
+        store(tx, port, [*decode(port.fixed_ips), fixed], [*names, name_for(dns_name, fixed["ip_address"])])
+
+
+def store(tx: Transaction, port: Any, fixed_ips: list[Any], names: list[Any]) -> None:
+    # Stale if another request changed the port's addresses meanwhile: ours would overwrite them.
+    update_row(tx, t.ports, port._asdict(), {"fixed_ips": fixed_ips, "dns_assignment": names})
+
+
+@dataclass(frozen=True)
+class SlaacAddresses:
+    """Completes addresses after a commit."""
+
+    db: Database
+    name_for: NameFor
+
+    def watch(self, tx: Transaction, network_id: str, known: Collection[str]) -> None:
+        """A transaction writes addresses of ports that were decided with these subnets: check for others after it."""
+        tx.read_after_commit(reading_ipv6_subnets(network_id))
+        tx.after_commit(self.check, network_id, frozenset(known))
+
+    def check(self, network_id: str, known: Collection[str]) -> None:
+        """Give ports their addresses on SLAAC subnets that are not known."""
+        with self.db.read() as connection:
+            rows = connection.execute(*reading_ipv6_subnets(network_id)).all()
+        for row in rows:
+            if row.id not in known and is_auto_address(row._asdict()):
+                self.complete(network_id, row.id)
+
+    @retried
+    def complete(self, network_id: str, subnet_id: str) -> None:
+        """Give ports that lack it their address on a subnet."""
+        with self.db.read() as connection:
+            subnets = subnets_of(connection, [network_id])[network_id]
+            subnet = next((s for s in subnets if s["id"] == subnet_id), None)
+            if subnet is None:  # deleted meanwhile
+                return
+            siblings = [s for s in subnets if s["id"] != subnet_id]
+            ports = [port for port in ports_to_address(connection, subnet, siblings) if _lacks(port, subnet)]
+        if ports:
+            with self.db.transaction() as tx:
+                add_addresses(tx, subnet, ports, self.name_for)
+
+
+def _lacks(port: Any, subnet: Object) -> bool:
+    """Whether the port may have an address on the subnet, by its owner, and has none."""
+    types = subnet["service_types"]
+    is_for_owner = not types or port.device_owner in types
+    return is_for_owner and not any(fixed["subnet_id"] == subnet["id"] for fixed in decode(port.fixed_ips))
