@@ -62,6 +62,8 @@ class State:
         self.is_synced = False
         self._database = ""
         self._digests: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
+        # Large groups of which the last part has not arrived: roles must not see a part, which admits too few addresses.
+        self._partial: dict[str, tuple[GroupMembers, bool]] = {}  # by id; and whether all members were valid
         self._entries: dict[str, str] = {}  # network id → digest of its forwarding entries; empty: unknown
         self._deletions: dict[Key, str] = {}  # deferred until `synced`, with their request ids
         self._changed: dict[Key, Object | None] = {}  # → the value when the change was last taken
@@ -80,6 +82,7 @@ class State:
         """Forget deferred deletions: the next connection compares everything again."""
         self.is_synced = False
         self._deletions.clear()
+        self._partial.clear()
 
     def apply(self, message: ServerMessage) -> None:
         """Apply one message; kinds that this release does not know are ignored."""
@@ -105,6 +108,11 @@ class State:
         if value is None:
             return
         self._deletions.pop((kind, value.id), None)  # `gone`, and then back in scope before `synced`
+        if isinstance(value, GroupMembers):
+            self._partial.pop(value.id, None)
+            if not message.digest:
+                self._partial[value.id] = value, is_complete
+                return
         self._set(kind, value.id, value, message.request_id)
         if kind == ENTRIES:
             # Unknown until `synced`: a connection lost before that must not leave a partial set with a valid digest.
@@ -113,6 +121,8 @@ class State:
             self._digests[kind][value.id] = message.digest if is_complete else ""
 
     def _delete(self, kind: str, key: str, request_id: str) -> None:
+        if kind == MEMBERS:
+            self._partial.pop(key, None)
         if kind not in self.objects or (key not in self.objects[kind] and (kind, key) not in self.problems):
             return
         if not self.is_synced:
@@ -127,15 +137,20 @@ class State:
         self._digests[kind].pop(key, None)
 
     def _change_members(self, message: Members) -> None:
-        known = self.objects[MEMBERS].get(message.id)
-        if isinstance(known, GroupMembers):  # else it was invalid: the next connection sends all of it
-            added, reason = _valid_members(frozenset(message.added))
-            if reason:
-                self._add_problem(MEMBERS, message.id, reason)
-            members = (known.members - frozenset(message.removed)) | added
-            self._set(MEMBERS, message.id, msgspec.structs.replace(known, members=members), message.request_id)
-            # Without the invalid members the digest does not match: the next connection sends the whole group again.
-            self._digests[MEMBERS][message.id] = "" if reason else message.digest
+        known, is_complete = self._partial.pop(message.id, (self.objects[MEMBERS].get(message.id), True))
+        if not isinstance(known, GroupMembers):  # it was invalid: the next connection sends all of it
+            return
+        added, reason = _valid_members(frozenset(message.added))
+        if reason:
+            self._add_problem(MEMBERS, message.id, reason)
+        changed = msgspec.structs.replace(known, members=(known.members - frozenset(message.removed)) | added)
+        is_complete = is_complete and not reason
+        if not message.digest:
+            self._partial[message.id] = changed, is_complete
+            return
+        self._set(MEMBERS, message.id, changed, message.request_id)
+        # Without the invalid members the digest does not match: the next connection sends the whole group again.
+        self._digests[MEMBERS][message.id] = message.digest if is_complete else ""
 
     def _keep_only(self, message: Entries) -> None:
         self._entries[message.network_id] = ""

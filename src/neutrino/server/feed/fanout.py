@@ -18,7 +18,7 @@ from neutrino.model.state import Object
 from neutrino.server.feed.dhcp_scope import DhcpScope
 from neutrino.server.feed.encoding import gone, with_request_id
 from neutrino.server.feed.kinds import SERVED_KINDS
-from neutrino.server.feed.queues import Pending, Several, Watchers
+from neutrino.server.feed.queues import MemberDifference, Parts, Pending, Several, Watchers
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.stores import ForwardingEntries, HostObjects, ServedKind, Store
 from neutrino.server.feed.subscriptions import Subscriptions, Topic
@@ -147,14 +147,15 @@ class Fanout:
         parts: list[bytes] = []
         size = taken = 0
         for (kind, key), due in pending.due.items():
-            rest: Several | None = None
+            rest: Several | Parts | MemberDifference | None = None
             if due is None:
                 item = self._stores[kind].lookup(pending.host, key) if kind in pending.kinds else None
                 messages: Sequence[bytes] = (gone(kind, key) if item is None else item.encoded(),)
             elif isinstance(due, Several):
                 messages, rest = self._stores[kind].several(pending, due)
             else:
-                messages = self._stores[kind].messages(pending, key, due)
+                parts_due = due if isinstance(due, Parts) else Parts(self._stores[kind].messages(pending, key, due))
+                messages, rest = parts_due.next(FRAME_BYTES)
             if request_id := pending.requests.get((kind, key)):
                 messages = [with_request_id(message, request_id) for message in messages]
             length = sum(map(len, messages))

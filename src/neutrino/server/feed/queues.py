@@ -22,6 +22,9 @@ class MemberDifference:
     added: set[Member] = field(default_factory=set)
     removed: set[Member] = field(default_factory=set)
 
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed)
+
     def extend(self, added: Set[Member], removed: Set[Member]) -> None:
         # What is queued and not sent yet cancels out: the host never got a member that is removed again.
         self.removed |= removed - self.added
@@ -38,10 +41,33 @@ class Several:
     start: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Messages that put one large object, from `start` on: as they were when the first was sent, over several frames.
+
+    What changes meanwhile is sent after the last of them. Starting again would never end with a large group that changes
+    often.
+    """
+
+    messages: Sequence[bytes]
+    start: int = 0
+    difference: MemberDifference = field(default_factory=MemberDifference)
+
+    def next(self, size: int) -> tuple[Sequence[bytes], Parts | MemberDifference | None]:
+        """The next messages, at least one and up to this size, and what is due after them."""
+        end, length = self.start, 0
+        while end < len(self.messages) and (end == self.start or length + len(self.messages[end]) <= size):
+            length += len(self.messages[end])
+            end += 1
+        if end < len(self.messages):
+            return self.messages[self.start : end], Parts(self.messages, end, self.difference)
+        return self.messages[self.start :], self.difference or None
+
+
 SEVERAL: Final = 200  # taken at once: a frame of about 64 KiB
 # How much of a key is due: an object (None), all members of a group or the ids of a network's forwarding entries (ALL), a
-# difference of members, or several objects.
-Due = MemberDifference | Several | str | None
+# difference of members, the rest of a large group, or several objects.
+Due = MemberDifference | Parts | Several | str | None
 
 
 @dataclass(slots=True, eq=False)

@@ -30,7 +30,7 @@ from neutrino.feed.messages import MAX_MEMBERS, Entries, Members, encode_one
 from neutrino.model.kinds import Kind
 from neutrino.model.state import Forwarding, GroupMembers, Member, Object
 from neutrino.server.feed.encoding import Item, MemberSet, digest, gone
-from neutrino.server.feed.queues import ALL, SEVERAL, Due, MemberDifference, Pending, Several, Watchers
+from neutrino.server.feed.queues import ALL, SEVERAL, Due, MemberDifference, Parts, Pending, Several, Watchers
 from neutrino.server.feed.records import PortRecord
 from neutrino.server.feed.subscriptions import NO_TOPICS, Subscriptions, Topic
 
@@ -371,10 +371,10 @@ class MemberSets(Store):
                 del self._sets[group_id]
             if added or removed:
                 for pending in self._watchers.of(self._subscriptions.hosts(self.name, group_id), self.name):
-                    difference = pending.due.get((self.name, group_id)) or MemberDifference()
-                    if isinstance(difference, MemberDifference):  # else all members are due anyway
-                        difference.extend(added, removed)
-                    pending.touch(self.name, group_id, difference)
+                    due = pending.due.get((self.name, group_id)) or MemberDifference()
+                    if isinstance(due, MemberDifference | Parts):  # else all members are due anyway
+                        (due.difference if isinstance(due, Parts) else due).extend(added, removed)
+                    pending.touch(self.name, group_id, due)
 
     def touch(self, pending: Pending, key: str) -> None:
         pending.touch(self.name, key, ALL)
