@@ -71,6 +71,7 @@ class FakeSwitch:
     """Implements `OpenFlow` for any number of bridges that share a connection tracker, as those of one host do."""
 
     def __init__(self) -> None:
+        self.reads: list[str] = []  # bridges whose flows were read, not only counted
         self.bridges: dict[str, FakeBridge] = {}
         self.conntrack = FakeConntrack()
         self.features = DatapathFeatures()
@@ -82,11 +83,15 @@ class FakeSwitch:
         self.bridges[bridge].ports[port.number] = port
 
     def read_flows(self, bridge: str, cookie: int, mask: int) -> frozenset[Flow]:
+        self.reads.append(bridge)
+        return self._selected(bridge, cookie, mask)
+
+    def _selected(self, bridge: str, cookie: int, mask: int) -> frozenset[Flow]:
         flows = [*self._bridge(bridge).tables.flows.values()]  # a copy: a role may write in another thread meanwhile
         return frozenset(entry for entry in flows if entry.cookie & mask == cookie & mask)
 
     def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
-        return len(self.read_flows(bridge, cookie, mask))
+        return len(self._selected(bridge, cookie, mask))
 
     def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> dict[str, PacketCount]:
         return {}  # it keeps no statistics of flows

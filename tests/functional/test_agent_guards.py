@@ -229,9 +229,11 @@ def test_unknown_ports_are_left_until_the_server_knows_them(server: Neutrino, sw
     network, _ = network_with_ports(api, "h-unknown", 0)
     made = [api.create("port", network_id=network["id"])["id"] for _ in range(4)]  # bound to no host
     names = [plug(switch, port_id, tag=7) for port_id in made]
+    before = everything(switch)
     with GuardedAgent(server, switch, "h-unknown", {"ovs": local_ip(4)}) as agent:
         agent.wait_held("unknown_ports")
         assert "knows 0 of the 4 ports" in agent.problems[f"{HELD}, unknown_ports"]
+        assert everything(switch) == before
         for port_id in made[:3]:
             api("PUT", f"/v2.0/ports/{port_id}", {"port": {"binding:host_id": "h-unknown"}})
         for port_id in made[:3]:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from neutrino.agent.guard.decide import OTHER_DATABASE
 from neutrino.agent.guard.gate import Gate, GuardOptions
 from neutrino.feed.address import Address
+from neutrino.metrics.catalog import PROBLEMS
 from neutrino.server.db import tables as t
 from neutrino.server.feed.connections.credentials import Credentials, digest
 from neutrino.server.main import Server
@@ -93,6 +94,7 @@ def test_a_running_agent_keeps_its_objects_while_the_server_has_another_database
             before = host.objects()
             async with serving(other, address):
                 await until(lambda: OTHER_DATABASE in host.gate.problems, "the other database to be noticed")
+                assert list(host.gate.measures()) == [(PROBLEMS, ("start",), 1)]
                 late = await asyncio.to_thread(port, other)
                 await until(lambda: late in (host.client.offered or host.client.state).objects["port"], "its changes")
                 assert host.objects() == before

@@ -11,7 +11,6 @@ import pytest
 
 from neutrino.agent.l2.extension_api import LEARNED_COOKIE
 from neutrino.lab.errors import wait_until
-from tests.support.agent import UP
 from tests.support.lab import Pinging, log_sizes, temporary_lab
 from tests.support.lab_control import Lab
 from tests.support.lab_dhcp import pid
@@ -171,7 +170,8 @@ def test_leftovers_are_removed_and_what_is_served_is_taken_over(lab: Lab) -> Non
         lab.stop_server()
         size = log_sizes(lab)["h1-agent"]
         lab.start_agent("h1", wait=False)
-        wait_until(lambda: UP in lab.log_tail("h1-agent", after=size), SOON, "the agent does not start")
+        waits = "nothing is changed on this host before the server has sent its objects"
+        wait_until(partial(has_logged, lab, size, waits), SOON, "the agent does not start")
         assert GONE | KEPT | set(served) <= namespaces(lab), "an agent that has not synced deletes nothing"
         lab.stop_agent("h1")
         lab.start_server()

@@ -84,10 +84,16 @@ def test_a_host_of_its_own_is_not_held() -> None:
         Facts(plugged=plugged(3), database="db", ports=ports),  # a restart without a server
         Facts(plugged=plugged(3), database="db", ports=ports, server=Server("db", ports)),
         Facts(plugged=plugged(3), database="db", ports=ports, server=Server("", ports)),  # an older server
-        Facts(plugged=plugged(3), server=Server("db", ports)),  # the cache is lost
     ):
         verdict = judge(facts)
         assert (verdict.causes, verdict.needs_server) == ({}, False)
+
+
+def test_a_host_with_ports_and_without_a_cache_waits_for_the_server() -> None:
+    """It may be another agent's, whose flows a switch in fail mode standalone does not need."""
+    assert judge(Facts(plugged=plugged(1))).needs_server
+    verdict = judge(Facts(plugged=plugged(3), server=Server("db", frozenset(plugged(3)))))
+    assert (verdict.causes, verdict.needs_server) == ({}, True)
 
 
 def test_ports_that_the_same_server_has_deleted_are_not_unknown() -> None:

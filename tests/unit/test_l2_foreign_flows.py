@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from neutrino.agent.guard.decide import FOREIGN_FLOWS, CookieRange
 from neutrino.agent.guard.gate import Bridges, GuardOptions
+from neutrino.agent.l2.extension_api import LEARNED_COOKIE
 from neutrino.agent.l2.reconciler import Reconciler
-from neutrino.dataplane.openflow.api import Flow, flow
+from neutrino.dataplane.openflow.api import Flow, OpenFlowError, flow
+from tests.fakes.openflow import FakeSwitch
 from tests.fakes.packet import tcp
 from tests.support.l2 import OPEN, group, mac, network, port, rule
 from tests.support.neutron_flows import BRIDGES, COOKIE, neutron_flows
@@ -57,6 +61,29 @@ def test_neutrons_flows_are_found_on_every_bridge() -> None:
     assert set(facts.foreign) == set(BRIDGES)
     assert set(facts.plugged) == {"p1", "p2"}
     assert facts.unreadable == ""
+
+
+@pytest.mark.parametrize("error", [OpenFlowError("no answer"), ValueError("a flow that no release knows")])
+def test_flows_that_cannot_be_read_end_no_agent(error: Exception) -> None:
+    class Broken(FakeSwitch):
+        def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
+            raise error
+
+    facts = dataclasses.replace(Host().bridges, openflow=Broken()).read()
+    assert str(error) in facts.unreadable
+    assert facts.foreign == {}
+
+
+def test_flows_are_only_counted_where_all_are_ours() -> None:
+    """A host has tens of thousands, and every start looks at them."""
+    host = Host(FOREIGN_FLOWS)
+    host.reconcile(*OBJECTS)
+    host.switch.openflow.apply_flows("br-int", add=(), delete=[KEPT])
+    learned = flow(20, 1, "dl_vlan=1,dl_dst=fa:16:3e:00:00:09", "output:2", cookie=LEARNED_COOKIE)
+    host.switch.openflow.apply_flows("br-tun", add=[learned], delete=[KEPT])
+    host.switch.openflow.reads.clear()
+    assert host.foreign() == {}
+    assert host.switch.openflow.reads == ["br-phys"], "it has a flow that is kept"
 
 
 def test_foreign_flows_go_in_the_bundle_in_which_ours_come() -> None:

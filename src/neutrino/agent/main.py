@@ -107,7 +107,7 @@ async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Calla
         client.retry_now()  # with the credential that its file has now
 
     events.add_signal_handler(signal.SIGHUP, reload)
-    measures.watch(client, roles)
+    measures.watch(client, [*roles, gate])
     LOG.info("neutrino agent %s on %s, roles %s", __version__, conf.host, ", ".join(conf.roles))
     findings.report(conf, findings.AGENT, server_options)
     notify("READY=1")  # not after `synced`: an agent that waits for its server keeps the host as it is

@@ -95,8 +95,8 @@ class Facts:
 class Verdict:
     causes: Mapping[str, str]  # for which nothing is changed, each with the text for the operator
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what was found, and the operator has allowed
-    # With foreign flows that are to be removed, roles start when the server is accepted: flows that are added before
-    # would divert packets from them.
+    # Roles start when the server is accepted, and not from the cache: beside foreign flows that are to be removed, flows
+    # that are added before would divert packets; and without a cache, nothing is known of ports that are plugged.
     needs_server: bool = False
 
 
@@ -111,7 +111,8 @@ def judge(facts: Facts, despite: Collection[str] = ()) -> Verdict:
     if facts.unreadable:
         causes[SWITCH] = f"the flows of Open vSwitch cannot be read: {facts.unreadable}"
     ignored = {cause: text for cause, text in found.items() if cause in despite}
-    return Verdict(causes, ignored, needs_server=FOREIGN_FLOWS in found)
+    is_new_here = bool(facts.plugged) and not facts.database
+    return Verdict(causes, ignored, needs_server=FOREIGN_FLOWS in found or is_new_here)
 
 
 def _with_option(cause: str, text: str) -> str:

@@ -4,8 +4,9 @@
     switch ── flows, plugged ports ─────────────┴─▶ judge ──▶ accept the server's objects, start the roles
                                                       └─────▶ or: nothing is changed; log, problems of all agents
 
-Without foreign flows the roles are started at once, from the cache of the feed, as the server may not be reachable; what a
-server sends reaches them only when it is accepted: at the agent's start, and whenever a server has another database.
+The roles are started at once, from the cache of the feed, as the server may not be reachable; but not beside foreign flows,
+nor on a host with plugged ports of which there is no cache. What a server sends reaches them only when it is accepted: at
+the agent's start, and whenever a server has another database.
 While something is in the way, all is looked at again every few seconds, so the agent goes on by itself.
 """
 
@@ -13,10 +14,11 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from neutrino.agent.guard.decide import (
     FOREIGN_FLOWS,
+    OWN,
     CookieRange,
     Facts,
     Server,
@@ -25,10 +27,13 @@ from neutrino.agent.guard.decide import (
     judge,
     plugged_ports,
 )
+from neutrino.agent.measures import Measure
+from neutrino.agent.role import START
 from neutrino.dataplane.openflow.api import Flow, OpenFlow, OpenFlowError
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.feed.client import FeedClient
 from neutrino.feed.state import State
+from neutrino.metrics import catalog
 
 LOG = logging.getLogger(__name__)
 PORT = "port"
@@ -54,6 +59,9 @@ class Bridges:
     physical: tuple[str, ...] = ()  # bridges of physical networks
 
     def foreign(self, bridge: str) -> list[Flow]:
+        count = self.openflow.count_flows
+        if count(bridge, 0, 0) == sum(count(bridge, *own) for own in OWN):  # usual, and far cheaper than reading them
+            return []
         flows = self.openflow.read_flows(bridge, 0, 0)
         return foreign(flows, self.options.kept, physical=bridge in self.physical)
 
@@ -73,6 +81,9 @@ class Bridges:
             found = {bridge: flows for bridge in there if (flows := self.foreign(bridge))}
         except (OvsdbError, OpenFlowError) as error:
             return Facts(unreadable=str(error))
+        except Exception as error:  # flows of others may be anything: an agent that ended would fail again
+            LOG.exception("the flows of this host cannot be read")
+            return Facts(unreadable=f"{type(error).__name__}: {error}")
         return Facts(found, plugged_ports(snapshot, self.integration))
 
 
@@ -99,6 +110,7 @@ class Gate:
         self._open = asyncio.Event()
         self._look = asyncio.Event()
         self._synced = False
+        self._waits_for_server = False
         self._ignored: set[str] = set()  # causes that the option has allowed
         self.problems: Mapping[str, str] = {}  # why nothing is changed; empty: nothing is in the way
         self.feed.hold_until_accepted(self._look.set)
@@ -113,9 +125,9 @@ class Gate:
             self._synced = True
             self._look.set()
 
-    @property
-    def is_open(self) -> bool:
-        return self._open.is_set()
+    def measures(self) -> Iterator[Measure]:
+        """As of a role; read in another thread."""
+        yield catalog.PROBLEMS, (START,), len(self.problems)
 
     async def opened(self) -> None:
         await self._open.wait()
@@ -128,8 +140,11 @@ class Gate:
             if not verdict.causes:
                 self._log_option(verdict)
                 self.feed.accept()
-                if not self.is_open and (self._synced or not verdict.needs_server):
+                if self._synced or not verdict.needs_server:
                     self._open.set()
+                elif not self._waits_for_server:
+                    self._waits_for_server = True
+                    LOG.info("nothing is changed on this host before the server has sent its objects")
             waits = bool(verdict.causes)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.interval() if waits else None):
