@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -199,6 +200,33 @@ def test_a_floating_ip_that_moves_takes_no_connection_along(site: Site, public: 
     lab.api.update("floatingip", fip["id"], port_id=site["c"].port_id)
     wait_for_floating_ip(lab, fip["id"], "ACTIVE")
     wait_until_reachable(lab, EXTERNAL, address)
+
+
+def test_connections_do_not_go_on_under_a_former_address_of_the_gateway(site: Site) -> None:
+    """The old address may be another project's by then."""
+    lab, before = site.lab, site.gateway
+
+    def seen() -> set[str]:
+        """The addresses under which connections leave, by the destinations of their replies."""
+        listed = in_router(lab, site.router, "h1", "conntrack", "-L", "-p", "tcp").splitlines()
+        return {line.rpartition(" dst=")[2].split()[0] for line in listed if f"src={site.four('b')}" in line}
+
+    with connect(lab, "b", EXTERNAL, MACHINE, 2100) as talk:
+        assert talk.passes_data(PATIENCE)
+        assert before in seen()
+        had = lab.api.show("router", site.router["id"])["external_gateway_info"]["external_fixed_ips"]
+        spare = str(ipaddress.ip_address(before) + 1)
+        changed = [{"ip_address": spare} if each["ip_address"] == before else each for each in had]
+        info = {"network_id": site.out["id"]}
+        lab.api.update("router", site.router["id"], external_gateway_info={**info, "external_fixed_ips": changed})
+        try:
+            wait_until(lambda: before not in seen(), SOON, "a connection goes on under the old address")
+            assert not talk.passes_data()
+            wait_until_reachable(lab, "b", MACHINE)
+            assert source_seen(lab, "b", EXTERNAL, MACHINE) == site.gateway == spare
+        finally:
+            lab.api.update("router", site.router["id"], external_gateway_info={**info, "external_fixed_ips": had})
+    wait_until_reachable(lab, "b", MACHINE)
 
 
 def test_forwarded_ports(site: Site) -> None:
