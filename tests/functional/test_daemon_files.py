@@ -27,6 +27,7 @@ from neutrino.agent.supervisor import Service, apply_service, plan_service
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.dataplane.process.real import RealProcesses
+from neutrino.dataplane.program import ProgramError, run_as
 from neutrino.model.bgp import BgpSpeaker
 from tests.fakes.process import FakeProcesses
 
@@ -258,6 +259,20 @@ def test_the_user_of_bgpd_does_not_become_root(kind: str, earlier_release: bool,
     assert os.lstat(log).st_uid == os.geteuid()
     bgpd.forget(SPEAKER)
     assert not (tmp_path / "bgp" / SPEAKER).exists()
+
+
+def test_the_output_of_a_program_of_another_user_is_bounded() -> None:
+    """vtysh prints what bgpd sends."""
+    assert run_as(USER, ["id", "-un"]) == "nobody\n"
+    assert run_as(USER, ["sh", "-c", "id -un; ls -d /; id >&2"]) == "nobody\n/\n"
+    with pytest.raises(ProgramError, match="no such thing"):
+        run_as(USER, ["sh", "-c", "echo no such thing >&2; exit 2"])
+    with pytest.raises(ProgramError, match="exited with status 3"):
+        run_as(USER, ["sh", "-c", "exit 3"])
+    with pytest.raises(ProgramError, match="/nowhere"):
+        run_as(USER, ["/nowhere"])
+    with pytest.raises(ProgramError, match="yes prints more than 100000 bytes"):
+        run_as(USER, ["yes"], 100_000)
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from neutrino import daemon_files
 from neutrino.agent.bgp.render import Config, as_file, changes, parse
 from neutrino.agent.supervisor import Service, list_directory
 from neutrino.dataplane.process.api import Daemon
-from neutrino.dataplane.program import ProgramError, run_program
+from neutrino.dataplane.program import ProgramError, run_as, run_program
 
 CONFIG, COMMANDS, RUN, PID, LOG = "bgpd.conf", "commands", "run", "pid", "log"
 SOCKET = "bgpd.vty"  # as bgpd and vtysh name it
@@ -108,4 +108,5 @@ class Bgpd:
 
     def _vtysh(self, speaker_id: str, *arguments: str) -> str:
         socket = ("--vty_socket", str(self._directory / speaker_id / RUN), "--daemon", "bgpd")
-        return run_program(("vtysh", *socket, *arguments), user=self._owner)
+        command = ("vtysh", *socket, *arguments)
+        return run_program(command) if self._owner is None else run_as(self._owner, command)
