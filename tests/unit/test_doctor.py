@@ -240,8 +240,11 @@ def read_only(path: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
 def damaged(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
     subject = migrated(support.server(directory))
     path = Path(files.sqlite_file(subject.conf))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'subnets'").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
     data = bytearray(path.read_bytes())
-    data[-3000:] = b"\xff" * 3000
+    data[(page - 1) * size : page * size] = b"\xff" * size  # of one table: the schema's version can be read
     path.write_bytes(data)
     for extra in ("-wal", "-shm"):
         Path(f"{path}{extra}").unlink(missing_ok=True)
