@@ -53,6 +53,9 @@ def counter(packets: int, last_update: int, key: str = "c1", **values: Any) -> M
     return MeteredTraffic(id=key, packets=packets, bytes=packets * 100, last_update=last_update, **known)
 
 
+unplaced = counter
+
+
 @pytest.mark.parametrize("server", DATABASES, indirect=True)
 def test_hosts_receive_labels_and_proxies_with_their_router(server: Server, tmp_path: Path) -> None:
     api = Api(server.app)
@@ -95,9 +98,56 @@ def test_hosts_receive_labels_and_proxies_with_their_router(server: Server, tmp_
     asyncio.run(run())
 
 
+def test_only_traffic_of_routers_that_the_host_has_or_had_is_counted(server: Server, tmp_path: Path) -> None:
+    api, sent = Api(server.app), list[Sent]()
+    admin = api.as_admin()
+    l3_agent(server, "h2")
+    agents = {each["host"]: each["id"] for each in admin.all("/agents", {"agent_type": "L3 agent"})}
+    mine, others = (api.make("router", name=name) for name in ("mine", "others"))
+    for router, name in ((mine, "h1"), (others, "h2")):
+        for each in admin.get(f"/routers/{router['id']}/l3-agents").expect(200).body["agents"]:
+            admin.delete(f"/agents/{each['id']}/l3-routers/{router['id']}").expect(204)
+        admin.post(f"/agents/{agents[name]}/l3-routers", {"router_id": router["id"]}).expect(201)
+    own, foreign = (admin.make("metering_label", project_id=key)["id"] for key in (api.project, "another"))
+
+    async def run() -> None:
+        async with host(server, tmp_path, lambda *each: sent.append(each)) as end:
+            await end.equals_the_database(server)
+
+            async def report(at: int, **values: Any) -> list[tuple[str, str]]:
+                """Label and project of the notifications that follow from a report."""
+                sent.clear()
+                known = {"label_id": own, "router_id": mine["id"], "project_id": api.project, **values}
+                end.client.traffic([counter(at, at, f"c{at}", **known)], granular=False)
+                await until(lambda: end.client.is_traffic_acknowledged, "the report is acknowledged")
+                return [(payload["label_id"], payload["tenant_id"]) for _, payload, _ in sent]
+
+            right = [(own, api.project)]
+            assert await report(110) == right
+            assert await report(120, router_id=others["id"]) == []
+            assert await report(130, router_id="no-such-router") == []
+            assert await report(140, label_id=foreign) == []
+            assert await report(150, project_id="another") == right, "the router's project counts"
+            assert await report(160, label_id="deleted-label") == [("deleted-label", api.project)]
+            # The last counters of a router are reported after it has left.
+            moved = f"/agents/{agents['h1']}/l3-routers/{mine['id']}"
+            await asyncio.to_thread(lambda: admin.delete(moved).expect(204))
+            await end.equals_the_database(server)
+            assert end.client.state.get("router", mine["id"]) is None
+            assert await report(170) == right
+            await asyncio.to_thread(lambda: api.delete(f"/routers/{mine['id']}").expect(204))
+            assert await report(180) == right
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("server", DATABASES, indirect=True)
 def test_what_was_counted_is_notified_of_once(server: Server, tmp_path: Path) -> None:
     sent: list[Sent] = []
+    router_id = scoped(Api(server.app)).router["id"]
+
+    def counter(packets: int, last_update: int, key: str = "c1", **values: Any) -> MeteredTraffic:
+        return unplaced(packets, last_update, key, router_id=router_id, **values)
 
     async def run() -> None:
         async with host(server, tmp_path, lambda *each: sent.append(each)) as end:
@@ -125,12 +175,14 @@ def test_what_was_counted_is_notified_of_once(server: Server, tmp_path: Path) ->
 def test_ceilometers_messages_through_rabbitmq(server: Server, tmp_path: Path, rabbitmq: RabbitMQ) -> None:
     forget_queues(rabbitmq.url)
     declare_queue(rabbitmq.url)
-    label = Api(server.app).as_admin().make("metering_label", name="m")
+    api = Api(server.app)
+    label, router_id = api.as_admin().make("metering_label", name="m"), scoped(api).router["id"]
 
     async def run(metered: Callable[..., None]) -> None:
         async with host(server, tmp_path, metered) as end:
             for granular, packets, at in ((False, 5, 130), (True, 7, 160)):
-                end.client.traffic([counter(packets, at, label_id=label["id"])], granular=granular)
+                traffic = counter(packets, at, label_id=label["id"], router_id=router_id)
+                end.client.traffic([traffic], granular=granular)
                 await until(lambda: end.client.is_traffic_acknowledged, "the report is acknowledged")
 
     try:
@@ -141,7 +193,7 @@ def test_ceilometers_messages_through_rabbitmq(server: Server, tmp_path: Path, r
         forget_queues(rabbitmq.url)
     assert (plain["event_type"], plain["publisher_id"], plain["priority"]) == ("l3.meter", "metering.h1", "INFO")
     times = {"time": 30, "first_update": 100, "last_update": 130, "host": "h1"}
-    assert plain["payload"] == {"label_id": label["id"], "tenant_id": "p1", "pkts": 5, "bytes": 500, **times}
+    assert plain["payload"] == {"label_id": label["id"], "tenant_id": api.project, "pkts": 5, "bytes": 500, **times}
     assert {each["event_type"] for each in granular} == {
         f"l3.meter.{each}" for each in ("label", "router", "project", "label_router", "label_project")
     }

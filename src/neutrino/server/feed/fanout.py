@@ -75,6 +75,11 @@ class Fanout:
         self._dhcp.settle()
         cause.request_id = ""
 
+    def watch(self, source: str, take: Callable[[str, Any, Any], None]) -> Mapping[str, Any]:
+        """Call `take` with the id and the values of each record of a source that changes; returns all of them, by id."""
+        self._sources[source].append(take)
+        return self._records[source]
+
     def networks_of(self, port_ids: Collection[str]) -> frozenset[str]:
         """The networks of these ports as last applied: also of ports that the database has no longer."""
         ports = self._records["port"]

@@ -22,7 +22,7 @@ from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
 from neutrino import private
 from neutrino.feed.address import Address, short_path
-from neutrino.feed.messages import MAX_BYTES, Answer, HostReport, Query
+from neutrino.feed.messages import MAX_BYTES, Answer, HostReport, Query, Traffic
 from neutrino.metrics import catalog as metrics
 from neutrino.server.backend import build_backend, host_reports
 from neutrino.server.db import schema
@@ -36,6 +36,7 @@ from neutrino.server.feed.connections.listeners import addresses, owned_socket, 
 from neutrino.server.feed.connections.session import Session
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.kinds import SERVED_KINDS, readers
+from neutrino.server.feed.placed_routers import PlacedRouters
 from neutrino.server.feed.readers import read_all, read_changed
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.reports.batches import ReportLanes
@@ -106,6 +107,7 @@ class FeedServer:
         self._frames: dict[str, asyncio.Lock] = {}  # by host: held while a frame of it is decoded
         self._queries = OpenQueries(db)
         self._database = ""  # identity of the database whose positions we send
+        self._routers = PlacedRouters()
         self._advanced = asyncio.Event()  # set, and replaced, when the fan-out has reached a new position
         self.fanout = Fanout(kinds)
         self.listening: list[Address] = []  # with the ports that the kernel chose
@@ -160,6 +162,7 @@ class FeedServer:
         fanout = Fanout(self._kinds)
         fanout.apply(records)
         fanout.position = position
+        self._routers.follow(fanout.watch("router", self._routers.changed))
         self.fanout, self._database = fanout, identity
         metrics.SNAPSHOTS.inc()
         self._queries.add(queries)
@@ -369,6 +372,7 @@ class FeedServer:
                 del self._by_host[host], self._frames[host]
 
     async def _write_reports(self, host: str, reports: Sequence[HostReport]) -> list[str]:
+        reports = [self._routers.own(host, each) if isinstance(each, Traffic) else each for each in reports]
         refusals = await self._batches.take(host, reports)
         for report in reports:
             if isinstance(report, Answer):

@@ -1,5 +1,8 @@
 """Metering counters of hosts: stored, and their differences sent as notifications.
 
+The feed has left out counters of routers that the host does not have (`placed_routers.py`), and bound the others to the
+routers' projects; those of labels of other projects are left out here.
+
 A host reports the totals of all its counters, so a report that is repeated after a lost connection adds nothing. The
 totals of the last report are stored in the transaction that decides the differences; notifications follow the commit.
 """
@@ -40,8 +43,9 @@ class TrafficReports:
             known = {
                 row.counter_id: row for row in connection.execute(sa.select(t.metering_totals).where(_m.host == host))
             }
-            fresh = [each for each in message.counters if _is_newer(each, known.get(each.id))]
-            labels = _labels(connection, {each.label_id for each in fresh}) if message.granular else {}
+            newer = [each for each in message.counters if _is_newer(each, known.get(each.id))]
+            labels = _labels(connection, {each.label_id for each in newer})
+            fresh = [each for each in newer if _counts(labels.get(each.label_id), each)]
         gone = sorted(known.keys() - {each.id for each in message.counters})
         with self.db.transaction() as tx:
             for each in fresh:
@@ -61,6 +65,11 @@ class TrafficReports:
 
 def _is_newer(counter: MeteredTraffic, row: Any) -> bool:
     return row is None or counter.last_update > row.last_update
+
+
+def _counts(label: Label | None, counter: MeteredTraffic) -> bool:
+    """Whether a label counts a router of this project. One that is deleted had done so: its last traffic follows it."""
+    return label is None or label.shared or label.project_id == counter.project_id
 
 
 def _differences(counters: Sequence[MeteredTraffic], known: Mapping[str, Any]) -> Iterator[Difference]:
