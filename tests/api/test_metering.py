@@ -40,11 +40,23 @@ def test_labels_of_other_projects_and_shared_ones(api: Api) -> None:
 def test_only_administrators_meter(api: Api) -> None:
     label = api.as_admin().make("metering_label")
     api.post(LABELS, {"metering_label": {"name": "m"}}).refused(403, "PolicyNotAuthorized")
-    assert api.all(LABELS) == []
-    api.get(f"{LABELS}/{label['id']}").refused(404, "MeteringLabelNotFound")
-    api.delete(f"{LABELS}/{label['id']}").refused(404, "MeteringLabelNotFound")
+    stranger = api.as_stranger()
+    assert label["id"] not in {each["id"] for each in stranger.all(LABELS)}
+    stranger.get(f"{LABELS}/{label['id']}").refused(404, "MeteringLabelNotFound")
+    stranger.delete(f"{LABELS}/{label['id']}").refused(404, "MeteringLabelNotFound")
+    api.delete(f"{LABELS}/{label['id']}").refused(403, "PolicyNotAuthorized")
     body = {"metering_label_id": label["id"], "direction": "ingress", "remote_ip_prefix": "10.0.0.0/24"}
     api.post(RULES, {"metering_label_rule": body}).refused(403, "PolicyNotAuthorized")
+
+
+def test_labels_of_the_own_project_and_shared_ones_are_seen(api: Api) -> None:
+    admin, stranger = api.as_admin(), api.as_stranger()
+    own, shared = admin.make("metering_label", name="own"), admin.make("metering_label", name="all", shared=True)
+    assert {own["id"], shared["id"]} <= {each["id"] for each in api.as_reader().all(LABELS)}
+    seen = {each["id"] for each in stranger.all(LABELS)}
+    assert (shared["id"] in seen, own["id"] in seen) == (True, False)
+    assert stranger.show("metering_label", shared["id"]) == shared
+    stranger.delete(f"{LABELS}/{shared['id']}").refused(403, "PolicyNotAuthorized")
 
 
 def test_a_rule_has_neutrons_attributes_and_goes_with_its_label(api: Api) -> None:

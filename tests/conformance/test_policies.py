@@ -58,6 +58,7 @@ DIFFERENT = {
         + [f"{verb}_metering_label{rule}" for verb in ("create", "get", "delete") for rule in ("", "_rule")],
         "logs and metering labels are the administrator's",
     ),
+    "get_metering_label": "a label that counts the traffic of all routers is seen by all projects",
 }
 
 

@@ -312,6 +312,8 @@ METERING = {
     for name in ("metering_label", "metering_label_rule")
     for verb in ("create", "get", "delete")
 }
+# A shared label counts the traffic of all routers, so all projects see it.
+METERING["get_metering_label"] = any_of(ADMIN, READER, "role:reader and field:metering_labels:shared=True")
 
 LOGGING = {**crud("log", ADMIN, ADMIN), "get_loggable_resource": ADMIN}
 
