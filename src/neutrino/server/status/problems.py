@@ -162,7 +162,7 @@ def of_agent(agent: Row, now: float, down_time: float) -> Iterator[Problem]:
         yield problem(
             "error",
             f"the dataplane is down: {reason or 'no reason reported'}",
-            "Ports on this host are not connected, and no new port is bound there.",
+            "Ports on this host may be cut off, and changes do not reach them; new ports are still bound there.",
             "Start Open vSwitch on the host; neutrino doctor there names what is missing.",
         )
     behind = configurations.get(words.FEED_BEHIND)
