@@ -130,6 +130,22 @@ def test_options_of_a_port_cannot_affect_other_ports(lab: Lab) -> None:
     assert lab.client(plain).udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.77"
 
 
+def test_options_of_a_port_come_and_go_without_a_crash(lab: Lab) -> None:
+    """dnsmasq 2.90 dies of a reload after a request of a client that has a tag: then it is restarted, not reloaded."""
+    plain, other, third = vm(lab), vm(lab, 2, "10.0.0.12"), vm(lab, 3, "10.0.0.13")
+    lab.serve(simple(lab, plain, other))
+    client, special = lab.client(plain), vm(lab, options=(option("ntp-server", "192.0.2.77"),))
+    changed = vm(lab, options=(option("ntp-server", "192.0.2.78"),))
+    steps = ((special, other), (changed, other), (changed, other, third), (plain, other), (plain, other, third))
+    actions = []
+    for ports in steps:
+        outcome = lab.serve(simple(lab, *ports))
+        actions.append(outcome.action)
+        assert client.udhcpc()["ip"] == "10.0.0.11"
+        assert is_running(outcome.pid)
+    assert actions == [Action.RESTART] * 4 + [Action.RELOAD]
+
+
 def identifier(mac: str) -> str:
     return f"01:{mac}"
 
@@ -289,8 +305,7 @@ def test_a_new_port_is_a_reload(lab: Lab) -> None:
     second = lab.serve(simple(lab, one, two))
     assert (second.action, second.pid) == (Action.RELOAD, first.pid)
     assert lab.client(two).udhcpc()["ip"] == "10.0.0.12"
-    changed = vm(lab, 2, "10.0.0.12", options=(option("ntp-server", "192.0.2.5"),))
-    assert lab.serve(simple(lab, one, changed)).action is Action.RELOAD
+    assert lab.serve(simple(lab, one, two, options=(option("ntp-server", "192.0.2.5"),))).action is Action.RELOAD
 
 
 def test_the_lease_of_a_deleted_port_is_released(lab: Lab) -> None:

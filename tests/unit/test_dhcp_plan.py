@@ -11,6 +11,7 @@ from neutrino.agent.dhcp.leases import Lease, read_leases, render_release, stale
 from neutrino.agent.dhcp.network import ServedNetwork
 from neutrino.agent.dhcp.render import DesiredDhcp, render
 from neutrino.agent.supervisor import Action, Service, apply_service
+from neutrino.model.dhcp import DhcpPort
 from tests.fakes.process import FakeProcesses
 from tests.support.dhcp import dhcp_port, network, option, port, settings, subnet
 
@@ -55,7 +56,6 @@ def test_a_first_apply_starts_and_a_second_does_nothing(host: Host, tmp_path: Pa
         pytest.param(network((V4,), OWN), id="port deleted"),
         pytest.param(network((V4,), OWN, VM, port(2, "10.0.0.12", on=(V4,))), id="port created"),
         pytest.param(network((V4,), OWN, port(1, "10.0.0.44", on=(V4,))), id="another address"),
-        pytest.param(network((V4,), OWN, port(1, "10.0.0.11", on=(V4,), options=(option("mtu", "9"),))), id="options"),
         pytest.param(network((V4,), OWN, VM, options=(option("mtu", "9"),)), id="options of the network"),
         pytest.param(network((subnet(1, dns_nameservers=("192.0.2.1",)),), OWN, VM), id="name servers"),
         pytest.param(network((subnet(1, gateway_ip="10.0.0.9"),), OWN, VM), id="gateway"),
@@ -64,6 +64,19 @@ def test_a_first_apply_starts_and_a_second_does_nothing(host: Host, tmp_path: Pa
 def test_a_change_in_files_is_a_reload(host: Host, tmp_path: Path, after: ServedNetwork) -> None:
     host.serve(desired(BEFORE, tmp_path))
     assert host.serve(desired(after, tmp_path)) is Action.RELOAD
+
+
+def with_option(value: str, *more: DhcpPort) -> ServedNetwork:
+    return network((V4,), OWN, port(1, "10.0.0.11", on=(V4,), options=(option("mtu", value),)), *more)
+
+
+def test_a_change_where_a_port_has_options_is_a_restart(host: Host, tmp_path: Path) -> None:
+    """dnsmasq dies of a reload after a request of a client that has a tag: the tags of before count too."""
+    states = BEFORE, with_option("9"), with_option("8"), with_option("8", port(2, "10.0.0.12", on=(V4,))), BEFORE
+    host.serve(desired(states[0], tmp_path))
+    for after in states[1:]:
+        assert host.serve(desired(after, tmp_path)) is Action.RESTART
+        assert host.serve(desired(after, tmp_path)) is Action.NOTHING
 
 
 @pytest.mark.parametrize(

@@ -445,7 +445,7 @@ def test_only_as_many_routes_to_other_subnets_as_fit_into_the_option() -> None:
 
 
 def test_an_option_that_dnsmasq_does_not_know_is_left_out() -> None:
-    """An older release accepted any name; dnsmasq has crashed when such a line was removed."""
+    """An older release accepted any name."""
     options = option("no-such", "a"), option("tag:ipxe,nor-this", "b"), option("mtu", "1400"), option("mtu", "1", 6)
     bad = port(1, "10.0.0.11", "2001:db8:4::11", on=(V4, STATEFUL), options=options)
     made = render(network((V4, STATEFUL), OWN, bad, options=(option("unheard-of", "c"),)), settings())

@@ -1,7 +1,7 @@
 """Names of DHCP options as dnsmasq 2.90 has them: what `extra_dhcp_opts` may name, besides numbers. Pure.
 
-`dnsmasq --help dhcp` and `--help dhcp6` print them. dnsmasq ignores a line with another name, and has crashed when such a
-line was removed, for all ports of the network.
+`dnsmasq --help dhcp` and `--help dhcp6` print them. A line with another name is an error in dnsmasq's log at every reload,
+and has no effect.
 """
 
 import re

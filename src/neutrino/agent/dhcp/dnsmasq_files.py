@@ -13,7 +13,7 @@ from typing import Final
 
 from neutrino.agent.dhcp import client_ids
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.dhcp.extension_api import Contribution, Line, port_tag, subnet_tag
+from neutrino.agent.dhcp.extension_api import SET_TAG, Contribution, Line, port_tag, subnet_tag
 from neutrino.agent.dhcp.network import SLAAC, STATEFUL, STATELESS, ServedNetwork
 from neutrino.model import dns_names
 from neutrino.model.dhcp import OWNER, DhcpOption, DhcpPort, DnsName
@@ -98,7 +98,7 @@ def entries(network: ServedNetwork, settings: DhcpSettings, *, merged: bool = Fa
 def _host_line(entry: Entry, ids: Mapping[str, str]) -> str:
     """`ids`: the client ids of the network, by port. Where there are any, lines without one come before those with one."""
     port = entry.port
-    options = [f"set:{port_tag(port.id)}"] if other_options(port) else []
+    options = [f"{SET_TAG}{port_tag(port.id)}"] if other_options(port) else []
     if entry.mode == STATELESS and (options or ids):  # only to set the port's tag, by which its options are selected
         return ",".join([port.mac_address, client_ids.IPV6, *options])
     if not entry.has_lease:

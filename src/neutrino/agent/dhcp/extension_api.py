@@ -19,6 +19,7 @@ from neutrino.dataplane.netlink.values import Address, Route
 GROUP: Final = "neutrino.agent.dhcp_extensions"
 DEVICE_PREFIX: Final = "ext-"  # of devices of extensions: one that is no longer contributed is deleted by its name
 NAME_LENGTH: Final = 11  # characters of the port's id in a device's name
+SET_TAG: Final = "set:"  # in a line of `host`: the client gets the tag
 MAX_LINE_BYTES: Final = 1023  # and the line break
 _PRINTABLE = re.compile(r"[\t -~]*")
 

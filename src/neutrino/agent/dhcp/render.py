@@ -12,6 +12,7 @@ not in `host` gets no answer.
 """
 
 import dataclasses
+import hashlib
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -21,6 +22,7 @@ from neutrino.agent.dhcp import dnsmasq_files
 from neutrino.agent.dhcp.config import INFINITE, DhcpSettings
 from neutrino.agent.dhcp.extension_api import (
     DEVICE_PREFIX,
+    SET_TAG,
     Contribution,
     DhcpExtension,
     device_name,
@@ -227,6 +229,7 @@ def render(network: ServedNetwork, settings: DhcpSettings, extensions: Iterable[
     }
     desired = _namespace(network, settings, contributions)
     where = directory(settings, network.id)
+    files = {name: "".join(f"{line.text}\n" for line in several if not line.fault) for name, several in lines.items()}
     daemon = Daemon(
         name=daemon_name(network.id),
         argv=("dnsmasq", "--keep-in-foreground", *(word for each in contributions for word in each.arguments)),
@@ -234,14 +237,28 @@ def render(network: ServedNetwork, settings: DhcpSettings, extensions: Iterable[
         pid_file=str(where / PID),
         log_file=str(where / "dnsmasq.log"),
         # With --bind-interfaces dnsmasq listens only on addresses that exist when it starts: others need a restart.
-        environment={"NEUTRINO_ADDRESSES": " ".join(sorted(each.address for each in desired.addresses))},
+        environment={
+            "NEUTRINO_ADDRESSES": " ".join(sorted(each.address for each in desired.addresses)),
+            **_restart_instead_of_reload(files),
+        },
         writes_pid_file=True,
     )
-    files = {name: "".join(f"{line.text}\n" for line in several if not line.fault) for name, several in lines.items()}
     files[INTERFACE] = device_name(network, settings)
     for name, several in lines.items():
         problems += [f"{each.owner}: a line of {name} is left out: {each.fault}" for each in several if each.fault]
     return DesiredDhcp(desired, daemon, files, tuple(problems))
+
+
+def _restart_instead_of_reload(files: Mapping[str, str]) -> Mapping[str, str]:
+    """Where a client gets a tag by `host`: what makes every change of a file a restart, as it is a part of the digest.
+
+    dnsmasq links such tags with those of a request, and at SIGHUP frees them with all that they are linked to (2.90): after
+    one request of such a client, a reload ends in a segmentation fault.
+    """
+    if f",{SET_TAG}" not in files[HOSTS]:
+        return {}
+    text = "\0".join(f"{name}\0{files[name]}" for name in (HOSTS, ADDN_HOSTS, OPTS))
+    return {"NEUTRINO_FILES": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
 
 
 def _contributions(
