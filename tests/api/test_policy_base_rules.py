@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from neutrino.server.main import Server
-from tests.api.client import Api
+from tests.api.client import Api, Response
 
+Object = dict[str, Any]
 Make = Callable[..., Api]
 
 
@@ -58,3 +60,27 @@ def test_targets_of_rbac_policies_have_rules_by_both_names(with_rules: Make, rul
     made = api.post("/rbac-policies", {"rbac_policy": {**body, given: "p3"}}).expect(201).body["rbac_policy"]
     api.put(f"/rbac-policies/{made['id']}", {"rbac_policy": {given: "p2"}}).refused(403, "PolicyNotAuthorized")
     api.put(f"/rbac-policies/{made['id']}", {"rbac_policy": {given: "p4"}}).expect(200)
+
+
+SCOPES = [{"X-Domain-Id": "default"}, {"OpenStack-System-Scope": "all"}]
+
+
+@pytest.mark.parametrize("scope", SCOPES, ids=["domain", "system"])
+def test_an_administrator_of_a_domain_is_none_of_the_cloud(with_rules: Make, scope: dict[str, str]) -> None:
+    api = with_rules({"get_router": "role:admin and (domain_id:default or system_scope:all)"})
+    network, router = api.network(), api.make("router")
+    headers = {"X-Project-Id": "", **scope}
+    body = {"network": {"project_id": api.project}}
+
+    def call(method: str, path: str, body: Object | None = None) -> Response:
+        return api.as_admin().call(method, path, body, headers=headers)
+
+    assert call("GET", "/networks").expect(200).body == {"networks": []}
+    call("GET", f"/networks/{network['id']}").expect(404)
+    call("DELETE", f"/networks/{network['id']}").expect(404)
+    call("POST", "/networks", body).refused(403, "PolicyNotAuthorized")
+    assert call("GET", "/agents").expect(200).body == {"agents": []}
+    call("GET", f"/quotas/{api.project}").refused(403, "PolicyNotAuthorized")
+    # A rule of the operator's may be for such tokens.
+    assert call("GET", f"/routers/{router['id']}").expect(200).body["router"]["id"] == router["id"]
+    call("DELETE", f"/routers/{router['id']}").refused(403, "PolicyNotAuthorized")

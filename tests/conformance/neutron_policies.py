@@ -45,6 +45,8 @@ CALLERS: dict[str, dict[str, Any]] = {
     "member by a service": _caller(P1, "member reader", "service"),
     "advsvc": _caller(P2, "advsvc"),
     "data plane integrator": _caller(P2, "data_plane_integrator"),
+    "admin of a domain": _caller("", "admin manager member reader", domain_id="default"),
+    "admin of the system": _caller("", "admin manager member reader", system_scope="all"),
 }
 
 

@@ -9,9 +9,9 @@ import pytest
 from oslo_config import cfg
 from oslo_policy import opts
 
-from neutrino.server.context import Context
+from neutrino.server.context import Context, known
 from neutrino.server.policy.authorizer import Authorizer
-from neutrino.server.policy.rules import DEFAULTS
+from neutrino.server.policy.rules import DEFAULTS, OF_ANY_TOKEN
 from tests.conformance.neutron_policies import CALLERS, FILE, OBJECTS
 
 RECORDED = json.loads(FILE.read_text())
@@ -73,11 +73,11 @@ def authorizer(enforce_new_defaults: bool) -> Authorizer:
 
 def context(subject: Authorizer, number: int, caller: dict[str, Any]) -> Context:
     """A caller as authentication makes it. Each has another user: decisions are cached by caller."""
-    credentials = {**caller, "user_id": str(number)}
+    credentials = known({**caller, "user_id": str(number)})
     roles = frozenset(caller["roles"])
     others = tuple(map(str, caller.items()))
     is_admin = subject.holds("context_is_admin", credentials)
-    return Context(caller["project_id"], str(number), roles, others, is_admin=is_admin, credentials=credentials)
+    return Context(caller["project_id"] or None, str(number), roles, others, is_admin=is_admin, credentials=credentials)
 
 
 def test_the_recording_is_of_this_grid() -> None:
@@ -89,6 +89,8 @@ def test_the_recording_is_of_this_grid() -> None:
 def test_names_of_rules() -> None:
     assert sorted(set(RULES) - set(DEFAULTS)) == sorted(NOT_HERE)
     assert sorted(set(DEFAULTS) - set(RULES)) == sorted(OURS)
+    assert {name for name in RULES if name in DEFAULTS and RULES[name]["scope"] != ["project"]} <= OF_ANY_TOKEN
+    assert {name for name in OF_ANY_TOKEN if RULES[name]["scope"]} == set()
 
 
 @pytest.mark.parametrize("enforce_new_defaults", [True, False])

@@ -23,6 +23,11 @@ class Context:
             raise ValueError("a caller without a project has None as its project_id")
 
     @property
+    def is_of_project(self) -> bool:
+        """Whether the token is not one of a domain or of the system."""
+        return not self.credentials.get("domain_id") and not self.credentials.get("system_scope")
+
+    @property
     def identity(self) -> tuple[object, ...]:
         """Everything of the caller that policy rules can use: the cache key of decisions."""
         return self.project_id, self.user_id, self.roles, self.others

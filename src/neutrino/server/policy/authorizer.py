@@ -134,6 +134,8 @@ class Authorizer:
         # With the deprecated rules, administrators are not asked any, as in Neutron.
         if context.is_admin and not self._conf.oslo_policy.enforce_new_defaults:
             return not loaded.rule_set.is_broken(rule)
+        if not context.is_of_project and rule in loaded.rule_set.for_projects:
+            return False
         dependencies = self._depends(loaded, (rule,))
         if dependencies.whole:
             return self._evaluate(loaded, context.credentials, rule, _decoded(target))

@@ -18,6 +18,7 @@ from neutrino.server.policy.files import (
     read,
     unknown_credential,
 )
+from neutrino.server.policy.rules import OF_ANY_TOKEN
 
 # What rules may compare of a caller (server/api/authentication.py).
 CREDENTIALS = frozenset(
@@ -32,6 +33,7 @@ class RuleSet:
     faults: tuple[Fault, ...] = ()
     broken: frozenset[str] = frozenset()  # rules that refuse everyone because of a fault
     all_refused: bool = False  # a file could not be read
+    for_projects: frozenset[str] = frozenset()  # rules that allow nothing to tokens of a domain or of the system
 
     @property
     def rules(self) -> Mapping[str, Any]:
@@ -58,7 +60,9 @@ def build(conf: cfg.ConfigOpts, defaults: Mapping[str, str], files: Files, remov
         broken |= more
     checks.update(dict.fromkeys(broken, _checks.FalseCheck()))
     faults += _without_effect(conf, defaults, overrides, checks, files)
-    return RuleSet(_enforcer(conf, checks, default), tuple(faults), frozenset(broken))
+    # An override may be meant for such tokens, and says so by domain_id or system_scope.
+    for_projects = frozenset(defaults.keys() - OF_ANY_TOKEN - overrides.keys())
+    return RuleSet(_enforcer(conf, checks, default), tuple(faults), frozenset(broken), False, for_projects)
 
 
 def _enforcer(conf: cfg.ConfigOpts, checks: dict[str, Any], default_rule: Any) -> policy.Enforcer:

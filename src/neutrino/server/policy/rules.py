@@ -348,6 +348,10 @@ VPN = {
     for rule, check in crud(name, ADMIN_OR_MEMBER, ADMIN_OR_MEMBER).items()
 }
 
+# Rules that other rules refer to. All others are for tokens of a project, as in Neutron: a user with the role `admin` on a
+# domain is no administrator of the cloud.
+OF_ANY_TOKEN = frozenset(BASE) | {name for name in FIREWALL if name.startswith("shared_")}
+
 HISTORY = {"get_change": ADMIN_OR_READER}
 
 DEFAULTS = (
