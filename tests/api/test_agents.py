@@ -29,6 +29,7 @@ def test_an_agent_is_created_by_its_report(server: Server, api: Api, admin: Api)
     shown = admin.get(f"/agents/{made.agent_id}").expect(200).body["agent"]
     assert (shown["agent_type"], shown["host"], shown["alive"], shown["admin_state_up"]) == (OVS, "known", True, True)
     assert shown["configurations"]["devices"] == 3
+    assert shown["resources_synced"] is None  # nothing is reported to Placement: neither true nor false would be right
     assert [a["id"] for a in admin.all("/agents", {"host": "known", "agent_type": OVS})] == [made.agent_id]
     for written in ("Open vSwitch Agent", "open vswitch agent"):  # Tempest filters by "DHCP Agent"
         assert [a["id"] for a in admin.all("/agents", {"host": "known", "agent_type": written})] == [made.agent_id]
