@@ -84,3 +84,27 @@ def test_an_administrator_of_a_domain_is_none_of_the_cloud(with_rules: Make, sco
     # A rule of the operator's may be for such tokens.
     assert call("GET", f"/routers/{router['id']}").expect(200).body["router"]["id"] == router["id"]
     call("DELETE", f"/routers/{router['id']}").refused(403, "PolicyNotAuthorized")
+
+
+def test_rights_on_logs_and_metering_rules_are_for_the_own_project(with_rules: Make) -> None:
+    names = ("create_log", "get_log", *(f"{verb}_metering_label_rule" for verb in ("create", "get", "delete")))
+    api = with_rules(dict.fromkeys(names, "role:manager or rule:admin_only"))
+    manager = Api(api.app, roles="manager,member,reader")
+    own, other = (each.make("security_group", name="g") for each in (manager, api))
+    port = api.port(api.network())
+    log = {"resource_type": "security_group"}
+    manager.post("/log/logs", {"log": {**log, "resource_id": own["id"]}}).expect(201)
+    manager.post("/log/logs", {"log": {**log, "resource_id": other["id"]}}).refused(404, "ResourceNotFound")
+    manager.post("/log/logs", {"log": {**log, "target_id": port["id"]}}).refused(404, "TargetResourceNotFound")
+    labels = [each.as_admin().make("metering_label") for each in (manager, api)]
+    rules = "/metering/metering-label-rules"
+    rule = {"direction": "ingress", "remote_ip_prefix": "10.0.0.0/24"}
+
+    def body(label: Object) -> Object:
+        return {"metering_label_rule": {**rule, "metering_label_id": label["id"]}}
+
+    mine = manager.post(rules, body(labels[0])).expect(201).body["metering_label_rule"]
+    manager.post(rules, body(labels[1])).refused(404, "MeteringLabelNotFound")
+    theirs = api.as_admin().post(rules, body(labels[1])).expect(201).body["metering_label_rule"]
+    manager.delete(f"{rules}/{theirs['id']}").refused(404, "MeteringLabelNotFound")
+    manager.delete(f"{rules}/{mine['id']}").expect(204)

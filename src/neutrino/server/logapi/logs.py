@@ -40,7 +40,7 @@ class Logs(ViewCollection):
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         with self.db.read() as connection:
             for values in several:
-                _check(connection, values)
+                _check(connection, context, values)
         made = [fresh(values, revision=0) for values in several]
         with self.db.transaction() as tx:
             # A group or port that is deleted meanwhile makes this fail on its foreign key, and it is decided again.
@@ -60,15 +60,18 @@ class LoggableResources:
         return [] if query.marker is not None else [{"type": SECURITY_GROUP}]
 
 
-def _check(connection: Connection, values: Object) -> None:
+def _check(connection: Connection, context: Context, values: Object) -> None:
+    """Of other projects, only an administrator logs packets, even if the policy lets others create logs."""
     group_id, port_id = values["resource_id"], values["target_id"]
+    own_group = sa.true() if context.is_admin else t.security_groups.c.project_id == context.project_id
+    own_port = sa.true() if context.is_admin else _p.project_id == context.project_id
     if values["resource_type"] != SECURITY_GROUP:
         raise errors.InvalidLogResourceType(resource_type=values["resource_type"])
-    if group_id is not None and not exists(connection, t.security_groups.c.id == group_id):
+    if group_id is not None and not exists(connection, t.security_groups.c.id == group_id, own_group):
         raise errors.ResourceNotFound(resource_id=group_id)
     if port_id is None:
         return
-    port = connection.execute(sa.select(_p.vif_type, _p.vnic_type).where(_p.id == port_id)).first()
+    port = connection.execute(sa.select(_p.vif_type, _p.vnic_type).where(_p.id == port_id, own_port)).first()
     if port is None:
         raise errors.TargetResourceNotFound(target_id=port_id)
     bound = port.vif_type not in (VIF_UNBOUND, VIF_FAILED)

@@ -71,9 +71,9 @@ class MeteringLabelRules(ViewCollection):
         check_rule(values)
         rule = {"id": new_id(), **{name: value for name, value in values.items() if name in _r}}
         with self.db.read() as connection:
+            label = _own_label(connection, context, rule["metering_label_id"])
             others = RULES.load_in(connection, "metering_label_id", [rule["metering_label_id"]])
             check_overlap(rule, others)
-            label = _label(connection, rule["metering_label_id"])
         with self.db.transaction() as tx:
             _change(tx, label)
             tx.insert(t.metering_label_rules, [as_row(t.metering_label_rules, rule)])
@@ -83,7 +83,7 @@ class MeteringLabelRules(ViewCollection):
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = RULES.get(connection, key)
-            label = _label(connection, before["metering_label_id"])
+            label = _own_label(connection, context, before["metering_label_id"])
         with self.db.transaction() as tx:
             _change(tx, label)
             tx.change(sa.delete(t.metering_label_rules).where(_r.id == key))
@@ -92,6 +92,14 @@ class MeteringLabelRules(ViewCollection):
 def _label(connection: Connection, key: str) -> Any:
     found = connection.execute(sa.select(t.metering_labels).where(_l.id == key)).first()
     if found is None:
+        raise errors.MeteringLabelNotFound(id=key)
+    return found
+
+
+def _own_label(connection: Connection, context: Context, key: str) -> Any:
+    """Rules of other projects' labels are the administrator's, even if the policy lets others write rules."""
+    found = _label(connection, key)
+    if not context.is_admin and found.project_id != context.project_id:
         raise errors.MeteringLabelNotFound(id=key)
     return found
 
