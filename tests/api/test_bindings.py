@@ -7,10 +7,13 @@ import uuid
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from neutrino.feed.messages import PortUp
 from neutrino.model.agents import DHCP, NIC_SWITCH
+from neutrino.server.db import tables as t
 from neutrino.server.events.nova import NovaEvent, events_for_port
+from neutrino.server.feed.readers.l2 import read_ports
 from neutrino.server.feed.reports.reports import Reports
 from neutrino.server.main import Server
 from tests.api.agents import report, set_clock, switch
@@ -324,3 +327,60 @@ def test_dhcp_blocks_a_port_on_a_served_subnet(another_server: Any) -> None:
     switch(server, "h")
     second = admin.port(network, binding__host_id="h")
     assert server.core.provisioning.complete(second["id"], "L2", "h")
+
+
+# --- bindings that a migration has left -------------------------------------------------------------------------------
+
+
+def copies_to(server: Server, port: dict[str, Any]) -> tuple[str, list[str]]:
+    """The host that gets copies of a port's packets, and the hosts that know of a migration, as the feed reads the port."""
+    with server.db.read() as connection:
+        ((_, record),) = read_ports(connection, [port["id"]])
+    assert record.forwarding is not None
+    return record.forwarding.migrates_to, [host for host, bound in record.bound.items() if bound.migrating]
+
+
+@pytest.mark.every_database
+def test_copies_to_an_inactive_binding_end(another_server: Any) -> None:
+    """Nova has left it. The binding stays, as Nova may still activate it."""
+    server = another_server({"ml2": {"inactive_binding_timeout": "3600"}})
+    nova = Api(server.app).as_service()
+    for host in ("h1", "h2"):
+        switch(server, host)
+    port = nova.as_admin().port(nova.as_admin().network(), binding__host_id="h1", **VM)
+    path = f"/ports/{port['id']}/bindings"
+    nova.post(path, {"binding": {"host": "h2"}}).expect(201)
+    server.core.bindings.expire()
+    assert copies_to(server, port) == ("h2", ["h1"])
+    set_clock(server, 3700)
+    logged = changes_of(server, port)
+    server.core.bindings.expire()
+    assert copies_to(server, port) == ("", [])
+    assert changes_of(server, port) == logged + 1, "hosts are notified"
+    server.core.bindings.expire()
+    assert changes_of(server, port) == logged + 1, "once"
+    shown = {one["host"]: one["status"] for one in nova.get(path).expect(200).body["bindings"]}
+    assert shown == {"h1": "ACTIVE", "h2": "INACTIVE"}
+    nova.put(f"{path}/h2/activate", {}).expect(200)
+    assert copies_to(server, port) == ("h1", ["h2"]), "the source has it for as long, until Nova deletes its binding"
+    set_clock(server, 3700)
+    server.core.bindings.expire()
+    assert copies_to(server, port) == ("", [])
+
+
+def test_copies_need_not_end(another_server: Any) -> None:
+    server = another_server({"ml2": {"inactive_binding_timeout": "0"}})
+    nova = Api(server.app).as_service()
+    for host in ("h1", "h2"):
+        switch(server, host)
+    port = nova.as_admin().port(nova.as_admin().network(), binding__host_id="h1", **VM)
+    nova.post(f"/ports/{port['id']}/bindings", {"binding": {"host": "h2"}}).expect(201)
+    set_clock(server, 10**7)
+    server.core.bindings.expire()
+    assert copies_to(server, port) == ("h2", ["h1"])
+
+
+def changes_of(server: Server, port: dict[str, Any]) -> int:
+    with server.db.read() as connection:
+        count = sa.select(sa.func.count()).where(t.changes.c.object_id == port["id"])
+        return int(connection.execute(count).scalar_one())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from neutrino.cli.database import database
 from neutrino.server import errors
 from neutrino.server.access.rbac import RbacPolicies
 from neutrino.server.api.pipeline import Reply, Request
@@ -192,3 +194,26 @@ def test_a_recount_repairs(quota_setup: QuotaSetup) -> None:
     assert recount(quota_setup.db) == [Correction("a", "network", 7, 1), Correction("b", "port", 5, 0)]
     assert counters(quota_setup.db) == {("a", "network"): 1, ("b", "port"): 0, ("b", "vip"): 5}
     assert recount(quota_setup.db) == []
+
+
+def test_the_command_says_what_it_corrected(
+    quota_setup: QuotaSetup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = quota_setup.db.url.render_as_string(hide_password=False)
+    file = tmp_path / "neutrino.conf"
+    file.write_text(f"[DEFAULT]\nauth_strategy = noauth\nstate_path = {tmp_path}\n[database]\nconnection = {url}\n")
+
+    def said() -> list[str]:
+        assert database(argparse.Namespace(action="recount", config_file=[str(file)])) is None
+        return capsys.readouterr().out.splitlines()[:-1]  # the last line is the version of the schema
+
+    quota_setup.use_networks("a", 1)
+    assert said() == ["recount: all counters were right"]
+    with quota_setup.db.transaction() as tx:
+        tx.insert(t.quota_usages, [{"project_id": "b", "resource": "port", "used": 5}])
+        tx.execute(sa.update(t.quota_usages).where(t.quota_usages.c.project_id == "a").values(used=7))
+    assert said() == [
+        "project a: network: the counter was 7, there are 1",
+        "project b: port: the counter was 5, there are 0",
+        "recount: 2 counters corrected",
+    ]

@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import sqlalchemy as sa
@@ -23,6 +24,9 @@ from neutrino.server.db.session import Database
 from neutrino.server.errors import DatabaseNotWritable, DatabaseUnreachable
 from neutrino.server.feed.change_log import ChangeLog
 from neutrino.server.feed.connections.credentials import Credentials
+
+if TYPE_CHECKING:
+    from neutrino.server.quota.plugin import Correction
 
 
 @contextlib.contextmanager
@@ -70,12 +74,18 @@ def database(args: argparse.Namespace) -> int | None:
         if args.action == "upgrade":
             schema.ensure(db, upgrade=True)
         elif args.action == "recount":
-            for correction in recount(db):
-                print(f"{correction}")
+            print("\n".join(recount_report(recount(db))))
         elif args.action == "restored":
             print(f"new identity of the database: {ChangeLog(db).renew().identity}")
         print(f"schema version: {schema.version(db) or 'none'} (this release: {schema.HEAD})")
     return None
+
+
+def recount_report(corrections: Sequence["Correction"]) -> Iterator[str]:
+    """What `recount` has corrected, in lines for operators."""
+    for one in corrections:
+        yield f"project {one.project_id or '-'}: {one.resource}: the counter was {one.was}, there are {one.now}"
+    yield f"recount: {len(corrections)} counters corrected" if corrections else "recount: all counters were right"
 
 
 def verify(conf: cfg.ConfigOpts) -> int:

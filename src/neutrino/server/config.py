@@ -247,6 +247,12 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.IntOpt("path_mtu", default=0, min=0, help="The largest packet that the tunnels' underlay carries."),
         cfg.StrOpt("external_network_type", default=None, help="Type of external networks whose request names none."),
         cfg.IntOpt("overlay_ip_version", default=4, choices=(4, 6), help="IP version between tunnel endpoints."),
+        cfg.IntOpt(
+            "inactive_binding_timeout",
+            default=86400,
+            min=0,
+            help="Seconds after which hosts send no copies to an INACTIVE binding that a migration has left; 0: never.",
+        ),
     ],
     "ovs_driver": [
         cfg.ListOpt("vnic_type_prohibit_list", default=[], help="VNIC types that the driver does not bind.")

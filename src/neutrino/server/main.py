@@ -175,7 +175,7 @@ def begin(server: Server) -> None:
     server.db.warm(config.api_threads(conf))
     # Random, because every worker sweeps: all at once would compete for the same rows.
     interval = conf.agent_down_time * (0.3 + 0.2 * random.random())
-    tasks = {"rows of ended processes": ProcessSweep(server.db).sweep}
+    tasks = {"rows of ended processes": ProcessSweep(server.db).sweep, "old copies": server.core.bindings.expire}
     schedulers = _schedulers(server.scheduler, server.service_plugins)
     sweeper = Sweeper(schedulers, server.registry, interval, server.stop, tasks)
     threading.Thread(target=sweeper.run, daemon=True, name="sweeper").start()

@@ -36,6 +36,7 @@ class Core:
     networks: Networks
     subnets: Subnets
     ports: Ports
+    bindings: PortBindings
     cascade: NetworkCascade
     provisioning: Provisioning
     qos: PolicyUse
@@ -65,11 +66,13 @@ def build(services: Services) -> Core:
     ports.commit_hooks.append(services.port_changed)
     port, subnet = extensions.resource(PORT), extensions.resource(SUBNET)
     cascade = NetworkCascade(db, operations, networks, ports, port, subnet)
+    bindings = PortBindings(db, operations, networks, ports, binder, conf.ml2.inactive_binding_timeout)
     return Core(
         operations,
         networks,
         subnets,
         ports,
+        bindings,
         cascade,
         Provisioning(db, operations, services.port_changed, ports.view),
         qos,
@@ -77,7 +80,7 @@ def build(services: Services) -> Core:
             (extensions.resource(vlan_tags.resource(NETWORK)), networks, networks.listing, cascade),
             (subnet, subnets, ViewCollection(db, subnets.view)),
             (port, ports),
-            (BINDING, PortBindings(db, operations, networks, ports, binder)),
+            (BINDING, bindings),
         ),
         [*vlan_tags.extensions, *extensions.extensions],
         extensions.policy_rules,

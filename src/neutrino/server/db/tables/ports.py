@@ -57,6 +57,8 @@ port_bindings = table(
     text(64, "vif_type", default="unbound"),
     json("profile", "vif_details", empty="{}"),
     json("levels"),  # [{"level", "driver", "segment_id"}]: which driver bound which segment
+    # Since when it is INACTIVE; empty: for longer than a live migration takes. Without a value: ACTIVE.
+    text(20, "inactive_since", nullable=True, index=True),
 )
 
 # Components ("L2", "DHCP") that a bound port still waits for; when the last one is removed, it becomes ACTIVE.

@@ -1,7 +1,7 @@
 """Reads the objects of the L2 and DHCP roles: networks, ports, security groups, and agents as other hosts see them."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
 from sys import intern
@@ -38,6 +38,7 @@ from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.routers.port_layout import DVR_INTERFACE
 from neutrino.server.local_ip.in_effect import IN_EFFECT
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
+from neutrino.server.ml2.ports.binding import EXPIRED
 
 _n, _s, _seg, _nd = t.networks.c, t.subnets.c, t.network_segments.c, t.network_dhcp_agents.c
 _p, _b, _a, _m = t.ports.c, t.port_bindings.c, t.agents.c, t.dvr_host_macs.c
@@ -91,7 +92,9 @@ def _dhcp_options(text: str) -> tuple[DhcpOption, ...]:
 _pairs = msgspec.json.Decoder(tuple[m.AddressPair, ...])
 _names = msgspec.json.Decoder(tuple[DnsName, ...])
 _BINDINGS = kept(
-    sa.select(_b.port_id, _b.host, _b.status, _b.vnic_type, _b.vif_type, _b.vif_details, _b.levels)
+    sa.select(
+        *(_b.port_id, _b.host, _b.status, _b.vnic_type, _b.vif_type, _b.vif_details, _b.levels, _b.inactive_since)
+    )
     .where(_b.vif_type != VIF_UNBOUND, _b.vif_type != VIF_FAILED, _b.host != "")
     .order_by(_b.host)
 )
@@ -193,7 +196,8 @@ def _record(
         members |= {m.Member(each.ip_address, each.mac_address) for each in pairs}
     names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
     dhcp = build(DhcpPort, row, names=names, options=options, **shared)
-    return _migrating(PortRecord(row.id, network_id, bound, forwarding, group_set, members, dhcp))
+    record = PortRecord(row.id, network_id, bound, forwarding, group_set, members, dhcp)
+    return _migrating(record, [each.host for each in bindings if each.inactive_since != EXPIRED])
 
 
 def _bound(port: m.Port, binding: Any) -> m.Port:
@@ -214,12 +218,12 @@ def _inactive_on(record: PortRecord, hosts: Sequence[str]) -> PortRecord:
     if active is None:
         return record
     others = {host: msgspec.structs.replace(active, host=host, active=False) for host in hosts}
-    return _migrating(dataclasses.replace(record, bound=others | record.bound))
+    return _migrating(dataclasses.replace(record, bound=others | record.bound), hosts)
 
 
-def _migrating(record: PortRecord) -> PortRecord:
-    """During a live migration: the source knows of it, and other hosts send to the target too."""
-    target = next((port.host for port in record.bound.values() if not port.active), None)
+def _migrating(record: PortRecord, hosts: Collection[str]) -> PortRecord:
+    """During a live migration: the source knows of it, and other hosts send to the target too, if it is one of these."""
+    target = next((port.host for port in record.bound.values() if not port.active and port.host in hosts), None)
     active = next((port for port in record.bound.values() if port.active), None)
     if target is None or active is None:
         return record

@@ -16,6 +16,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
+from neutrino.server.ml2.ports.binding import EXPIRED
 
 _t, _s, _b = t.trunks.c, t.trunk_subports.c, t.port_bindings.c
 _PARENTS = kept(sa.select(_t.port_id, _t.id))
@@ -26,6 +27,7 @@ _INACTIVE = (
     .join(t.trunks, _t.id == _s.trunk_id)
     .join(t.port_bindings, _b.port_id == _t.port_id)
     .where(_b.status == "INACTIVE", _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]), _b.host != "")
+    .where(sa.or_(_b.inactive_since.is_(None), _b.inactive_since != EXPIRED))
 )
 NO_TRUNK: Final[Mapping[str, Any]] = {}
 

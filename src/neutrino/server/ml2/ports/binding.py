@@ -61,6 +61,7 @@ class Binding:
         }
 
 
+EXPIRED = ""  # as `inactive_since`: INACTIVE for longer than a live migration takes
 UNBOUND = Binding()
 FAILED = Binding(VIF_FAILED)
 

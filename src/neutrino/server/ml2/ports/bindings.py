@@ -1,8 +1,12 @@
 """Port bindings API: bindings of one port on several hosts, which live migration moves between.
 
 One binding is ACTIVE and also in the port's own row; the others are INACTIVE until `activate` swaps them.
+
+While a port has an INACTIVE binding, hosts send copies of its packets to that host, as a live migration needs. Nova may
+fail before it deletes the binding. So copies end after `inactive_binding_timeout`; the binding itself stays Nova's.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,20 +21,23 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import Object, as_row, changed, exists, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
+from neutrino.server.hosts.registry import timestamp
 from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.ports import hardware, provisioning
-from neutrino.server.ml2.ports.binding import UNBOUND, Binder, binding_row
+from neutrino.server.ml2.ports.binding import EXPIRED, UNBOUND, Binder, binding_row
 from neutrino.server.ml2.ports.collection import Ports, check_macs_free
 from neutrino.server.ml2.views import PORT_RENAMED
 from neutrino.server.query import Query
 
+LOG = logging.getLogger(__name__)
 _b = t.port_bindings.c
 NAMES = ("host", "status", "vnic_type", "vif_type", "profile", "vif_details")
 VIEW = View(t.port_bindings, columns=NAMES, key="host", scope=sa.true())  # policy decides by the port's project
 _ROWS = View(t.port_bindings, key="host", scope=sa.true())
 ACTIVE, INACTIVE = "ACTIVE", "INACTIVE"
+BATCH = 500  # bindings that one sweep expires
 
 
 @dataclass(eq=False)
@@ -40,6 +47,7 @@ class PortBindings:
     networks: Networks
     ports: Ports
     binder: Binder
+    timeout: float = 0  # seconds after which an INACTIVE binding has no effect; 0: never
 
     def __post_init__(self) -> None:
         self.operations.undo["port_binding"] = lambda binding: self.delete(
@@ -137,13 +145,45 @@ class PortBindings:
         ]
         with self.operations.write(contexts, moved) as tx:
             here = _b.port_id == port_id
-            tx.write(sa.update(t.port_bindings).where(here, _b.host != host).values(status=INACTIVE))
-            tx.write(sa.update(t.port_bindings).where(here, _b.host == host).values(status=ACTIVE))
+            # Also of other INACTIVE ones: a migration from this host may follow.
+            left = {"status": INACTIVE, "inactive_since": self._now()}
+            tx.write(sa.update(t.port_bindings).where(here, _b.host != host).values(left))
+            tx.write(sa.update(t.port_bindings).where(here, _b.host == host).values(status=ACTIVE, inactive_since=None))
             update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
             # DHCP does not block it: the instance has its lease already, and keeps running while it migrates.
             provisioning.block(tx, port_id, [provisioning.L2])
             tx.after_commit(self.ports.notify, port, after)
         return _api(binding)
+
+    # --- expiry ---------------------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """End the copies for bindings that have been INACTIVE for too long."""
+        if not self.timeout:
+            return
+        before = timestamp(self._clock() - self.timeout)
+        old = sa.and_(_b.status == INACTIVE, _b.inactive_since < before, _b.inactive_since != EXPIRED)
+        with self.db.read() as connection:  # first: nearly always there is none
+            found = connection.execute(sa.select(_b.port_id, _b.host).where(old).limit(BATCH)).all()
+        for row in found:
+            self._expire(row.port_id, row.host, old)
+            LOG.warning(
+                "port %s: its INACTIVE binding to host %s is older than inactive_binding_timeout: no copies there",
+                *(row.port_id, row.host),
+            )
+
+    @retried
+    def _expire(self, port_id: str, host: str, old: sa.ColumnElement[bool]) -> None:
+        this = sa.update(t.port_bindings).where(_b.port_id == port_id, _b.host == host, old)
+        with self.db.transaction() as tx:
+            if tx.execute(this.values(inactive_since=EXPIRED)).rowcount:
+                tx.record("port", port_id)
+
+    def _clock(self) -> float:
+        return self.binder.registry.clock()
+
+    def _now(self) -> str:
+        return timestamp(self._clock())
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
@@ -180,7 +220,7 @@ class PortBindings:
         binding = self.binder.bind(connection, wanted, network)
         if not binding.is_bound:
             raise errors.PortBindingError(port_id=port["id"], host=host)
-        return binding_row(wanted, binding, INACTIVE)
+        return {**binding_row(wanted, binding, INACTIVE), "inactive_since": self._now()}
 
 
 def _context(

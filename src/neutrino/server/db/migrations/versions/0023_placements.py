@@ -1,4 +1,7 @@
-"""Placements of networks by the operator's request, which are never surplus; references of HA routers to their network."""
+"""Placements by the operator's request, which are never surplus; references of HA routers to their network; the age of
+INACTIVE bindings."""
+
+import time
 
 import sqlalchemy as sa
 from alembic import op
@@ -6,6 +9,7 @@ from alembic import op
 revision = "0023"
 down_revision = "0020"
 
+BINDINGS, SINCE = "port_bindings", "inactive_since"
 PLACEMENTS, REQUESTED, HA = "network_dhcp_agents", "requested", "ha_router_networks"
 
 
@@ -23,6 +27,12 @@ def upgrade() -> None:
             mysql_collate="utf8mb4_nopad_bin",
         )
         op.create_index(f"ix_{HA}_network_id", HA, ["network_id"])
+    if SINCE not in {column["name"] for column in inspector.get_columns(BINDINGS)}:
+        op.add_column(BINDINGS, sa.Column(SINCE, sa.String(20), nullable=True))
+    if f"ix_{BINDINGS}_{SINCE}" not in {index["name"] for index in inspector.get_indexes(BINDINGS)}:
+        op.create_index(f"ix_{BINDINGS}_{SINCE}", BINDINGS, [SINCE])
+    old = sa.text("UPDATE port_bindings SET inactive_since = :now WHERE status = 'INACTIVE' AND inactive_since IS NULL")
+    op.get_bind().execute(old, {"now": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
     # A network may have been deleted while a router was created: the server gives such a router another one at its start.
     op.execute(
         "UPDATE routers SET ha_network_id = NULL, ha_vr_id = NULL"
