@@ -115,7 +115,9 @@ def test_every_object_can_be_changed_and_deleted(admin: Api) -> None:
         for each in admin.all(f"/{path}"):
             if each["name"] == "default" or (kind.startswith("firewall") and each["name"].startswith("default")):
                 continue
-            assert admin.change(kind, each["id"], name=f"new {each['name']}"[:40])["name"].startswith("new"), kind
+            assert admin.change(kind, each["id"], name=f"new {each['name']}"[:40].strip())["name"].startswith("new"), (
+                kind
+            )
     blue = next(each for each in admin.all("/networks") if each["name"] == "new blue")
     admin.port(blue, name="after the upgrade")
     for group in admin.all("/fwaas/firewall_groups"):
