@@ -6,7 +6,7 @@ import time
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0023"
+revision = "0021"
 down_revision = "0020"
 
 BINDINGS, SINCE = "port_bindings", "inactive_since"
