@@ -23,6 +23,7 @@ WITH_KEYSTONE = (
     "tests/functional/test_cloud.py",
     "tests/functional/test_keystone.py",
     "tests/functional/test_runtime_lock.py",
+    "tests/functional/test_slow_clients.py",
     "tests/functional/test_support_servers.py",
     "tests/functional/test_ui_login.py",
     "tests/functional/test_up.py",

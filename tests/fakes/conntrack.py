@@ -10,7 +10,6 @@ from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, Connection, Conntrack
 from tests.fakes import openflow_conntrack as fake_conntrack
 
 _IPV4 = 0x0800
-_ECHO = {ICMP: 8, ICMPV6: 128}
 
 
 class FakeOvsConntrack:
@@ -34,8 +33,8 @@ def connection_of(entry: fake_conntrack.Connection) -> Connection:
     address = IPv4Address if family == _IPV4 else IPv6Address
     ports = tuple(rest) if len(rest) == 2 else (0, 0)
     kind = -1
-    if protocol in _ECHO and len(rest) == 1:
-        kind = rest[0] - 1 if rest[0] else _ECHO[protocol]
+    if protocol in (ICMP, ICMPV6) and len(rest) == 1:
+        kind = rest[0]
     return Connection(
         zone=entry.zone,
         family=4 if family == _IPV4 else 6,

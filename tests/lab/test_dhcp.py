@@ -97,12 +97,11 @@ def test_traces_to_the_server(lab: Lab) -> None:
             assert found["agreement"], found["differences"]
 
 
-def test_options_of_a_port_are_changed_without_a_restart(lab: Lab) -> None:
-    blue = served(lab, "blue")
+def test_options_of_a_port_are_changed(lab: Lab) -> None:
+    """By a restart of dnsmasq: 2.90 may crash when it reads its files again after a request of such a client."""
+    served(lab, "blue")
     vm = lab.vm("a", network="blue", security_groups=["open"], dhcp=False)
     assert "boot_file" not in udhcpc(lab, "a")
-    there = home(lab, blue)
-    process = pid(lab, there, blue)
     options = [
         {"opt_name": "bootfile-name", "opt_value": "pxelinux.0"},
         {"opt_name": "ntp-server", "opt_value": "192.0.2.9"},
@@ -114,7 +113,10 @@ def test_options_of_a_port_are_changed_without_a_restart(lab: Lab) -> None:
         return (now.get("ntpsrv"), now.get("bootfile", now.get("boot_file"))) == ("192.0.2.9", "pxelinux.0")
 
     wait_until(has_options, 60, "the client does not get the port's options")
-    assert pid(lab, there, blue) == process
+    lab.api.update(
+        "port", vm.port_id, extra_dhcp_opts=[{"opt_name": name["opt_name"], "opt_value": None} for name in options]
+    )
+    wait_until(lambda: "ntpsrv" not in udhcpc(lab, "a", "-O", "ntpsrv"), 60, "the client still gets the options")
 
 
 def test_subnets_of_both_families_and_every_mode(lab: Lab) -> None:

@@ -132,14 +132,21 @@ def client() -> Any:
     return FeedClient(ClientOptions(Address(path="/nowhere"), "h1", "c"))
 
 
+def _sent(feed: FeedClient) -> list[Any]:
+    """The reports of the next frame."""
+    frame = feed._reports.take()
+    assert frame is not None
+    return m.read_from_host(frame)
+
+
 def test_answers_are_repeated_until_acknowledged_unless_their_time_is_over() -> None:
     async def test() -> None:
         feed = client()
         feed.answer("late", time.monotonic() - 1, b"1")
         feed.answer("open", time.monotonic() + 60, b"2")
-        assert [report.id for report in feed._reports.take()] == ["open"]
+        assert [report.id for report in _sent(feed)] == ["open"]
         feed._take(m.Welcome(cursor=m.Cursor("d", 1)))
-        (again,) = feed._reports.take()
+        (again,) = _sent(feed)
         assert (again.id, bytes(again.result)) == ("open", b"2")
         feed._take(m.Ack(serial=again.serial))
         assert feed.unacknowledged == 0
@@ -151,7 +158,7 @@ def test_a_client_without_a_handler_answers_with_an_error() -> None:
     async def test() -> None:
         feed = client()
         feed._take(query("q"))
-        (report,) = feed._reports.take()
+        (report,) = _sent(feed)
         assert report.id == "q"
         assert "answers no queries" in report.error
         taken: list[m.Query] = []

@@ -160,8 +160,12 @@ class Database:
         self._threads.committed = request_ids.get()
         if deferred.results and (ahead := self._read_ahead()) is not None:
             ahead.put(captured, deferred.results)
-        if tx.callbacks:  # called by the `retrying` that this transaction is in
-            self._threads.callbacks.extend(tx.callbacks)
+        pending = getattr(self._threads, "callbacks", None)
+        if pending is not None:  # called by the `retrying` that this transaction is in
+            pending.extend(tx.callbacks)
+        else:
+            for call in tx.callbacks:
+                call()
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """Run `attempt` until it has no conflict with another writer, then the callbacks of its transactions."""
