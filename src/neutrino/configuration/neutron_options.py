@@ -161,7 +161,7 @@ NOT_NEEDED_SECTIONS: dict[str, str] = {
     "profiler_otlp": "the profiler is not used",
 }
 
-# Those of the above whose function is not here: whoever has set them loses something.
+# Those of the above whose function is not here: an operator who has set them loses something.
 _MISSING: dict[str, str] = {
     "DEFAULT": "dhcp_load_type graceful_shutdown_timeout backdoor_port backdoor_socket api_paste_config "
     "ha_conntrackd_group ha_conntrackd_hashlimit ha_conntrackd_hashsize ha_conntrackd_ipv4_mcast_addr "

@@ -28,7 +28,7 @@ class Watch:
         while not self._stop.wait(INTERVAL):
             try:
                 self.check(time.monotonic())
-            except Exception:  # without this thread the worker would be defenceless, and nobody would know
+            except Exception:  # without this thread slow clients could fill the worker, and no log would say so
                 LOG.exception("the connections of clients could not be checked")
 
     def check(self, now: float) -> None:
