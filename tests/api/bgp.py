@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from neutrino.model.agents import BGP, AgentState
+from neutrino.model.objects import Object
 from neutrino.server.hosts.registry import Report
 from neutrino.server.main import Server
 from tests.api.client import Api, Response
 
 SPEAKERS, PEERS = "/bgp-speakers", "/bgp-peers"
-Object = dict[str, Any]
 
 
 def speaker(admin: Api, **values: Any) -> Object:

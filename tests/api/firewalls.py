@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from neutrino.model.objects import Object
 from tests.api.client import Api
 from tests.api.l3 import attach, inside
-
-Object = dict[str, Any]
 
 
 def policy_with(api: Api, *rules: Object, **values: Any) -> Object:

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from neutrino.model.agents import L3, AgentState
+from neutrino.model.objects import Object
 from neutrino.server.hosts.registry import Report
 from neutrino.server.main import Server
 from tests.api.client import Api, Response
 from tests.support.addresses import pool
-
-Object = dict[str, Any]
 
 
 def outside(admin: Api, cidr: str = "172.24.0.0/24", **values: Any) -> Object:

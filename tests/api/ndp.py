@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from neutrino.model.objects import Object
 from tests.api.client import Api
 from tests.api.l3 import attach, gateway
 
-Object = dict[str, Any]
 OUTSIDE, INSIDE = "2001:db8:0:1::/64", "2001:db8:0:2::/64"
 
 

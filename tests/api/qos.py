@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from neutrino.model.objects import Object
 from tests.api.client import Api, Response
 
 DEAD = "00000000-0000-0000-0000-00000000dead"
-Object = dict[str, Any]
 # A rule of each type that may be together with the others in one policy.
 RULES: dict[str, Object] = {
     "bandwidth_limit": {"max_kbps": 10_000, "max_burst_kbps": 800, "direction": "egress"},

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from neutrino.model.agents import BGP, AgentState
+from neutrino.model.objects import Object
 from neutrino.server.bgp import peers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.main import Server
@@ -18,7 +19,6 @@ from tests.api.l3 import attach, detach, gateway, l3_agent
 from tests.api.races import before_next_transaction
 
 NOBODY = "11111111-2222-3333-4444-555555555555"
-Object = dict[str, Any]
 
 
 # --- the objects ------------------------------------------------------------------------------------------------------

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
+from neutrino.model.objects import Object
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.l3 import attach, gateway, inside, outside, ports_of
 from tests.faults.integrity import check
-
-Object = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)

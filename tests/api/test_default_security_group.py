@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from neutrino.model.objects import Object
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.races import before_next_transaction
 
 RULES, STATEFULNESS = "/default-security-group-rules", "/security-groups-default-statefulness"
-Object = dict[str, Any]
 MATCH = ("direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix")
 SSH = {"direction": "ingress", "protocol": "tcp", "port_range_min": 22, "port_range_max": 22}
 

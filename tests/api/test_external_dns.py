@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server.config import configuration
 from neutrino.server.db import tables as t
 from neutrino.server.dns import build
@@ -27,7 +28,6 @@ from tests.fakes.dns import FakeDns
 from tests.faults.integrity import check
 from tests.support.databases import prepared_database
 
-Object = dict[str, Any]
 SETTINGS = {
     "DEFAULT": {"external_dns_driver": "fake"},
     "ml2_type_flat": {"flat_networks": "*"},

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.l3 import attach, detach, gateway, inside, outside
 from tests.faults.integrity import check
-
-Object = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)

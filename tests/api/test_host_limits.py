@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from neutrino.model.objects import Object
 from neutrino.server.host_limits import PER_OBJECT
 from neutrino.server.taas import taps
 from tests.api.client import Api
 from tests.api.test_local_ips import associate, associations
 from tests.api.test_taas import FLOWS, MIRRORS, SERVICES
-
-Object = dict[str, Any]
 
 
 @pytest.fixture

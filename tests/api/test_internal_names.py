@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from tests.api.client import Api
 
-Object = dict[str, Any]
 DOMAIN = "example.org."
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from neutrino.cli.database import verify
+from neutrino.model.objects import Object
 from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.server.main import Server
 from neutrino.server.scheduling.loads import Loads
@@ -15,8 +16,6 @@ from tests.api.agents import set_clock, switch
 from tests.api.client import Api
 from tests.api.l3 import agents_of, attach, detach, gateway, inside, l3_agent, outside, ports_of
 from tests.faults.integrity import check
-
-Object = dict[str, Any]
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from neutrino.model.agents import DHCP, L3, AgentState
+from neutrino.model.objects import Object
 from neutrino.server.api.stages.body import MAX_BULK
 from neutrino.server.api.stages.query_string import MAX_SORT_KEYS, MAX_TAGS, MAX_VALUES
 from neutrino.server.main import Server
@@ -22,7 +23,6 @@ from tests.api.client import PLURALS, Api
 from tests.api.l3 import gateway, outside
 from tests.support.resources import RESOURCES
 
-Object = dict[str, Any]
 UNBOUND = (
     *("network", "subnet", "port", "router", "floatingip", "subnetpool"),
     *("security_group", "security_group_rule", "router_route", "firewall_rule", "firewall_policy", "firewall_group"),

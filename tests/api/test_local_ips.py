@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from tests.api.client import Api
 
 DEAD = "00000000-0000-0000-0000-00000000dead"
-Object = dict[str, Any]
 
 
 def made_network(api: Api) -> Object:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from neutrino.model.objects import Object
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.races import before_next_transaction
 
 LABELS, RULES = "/metering/metering-labels", "/metering/metering-label-rules"
-Object = dict[str, Any]
 
 
 def test_a_label_has_neutrons_attributes(api: Api) -> None:

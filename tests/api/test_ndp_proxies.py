@@ -14,7 +14,6 @@ from tests.api.races import before_next_transaction
 
 PROXIES = "/ndp_proxies"
 MISSING = "6a4a5b0e-0000-4000-8000-000000000000"
-Object = dict[str, Any]
 
 
 # --- enable_ndp_proxy of routers --------------------------------------------------------------------------------------

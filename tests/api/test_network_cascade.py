@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from tests.api.agents import switch
@@ -18,7 +17,6 @@ from tests.api.test_taas import make_flow
 from tests.api.test_trunks import bind, trunk_on, vlan
 
 VM = {"device_owner": "compute:nova", "device_id": "vm"}
-Object = dict[str, Any]
 
 
 def cascade(api: Api, network: Object, value: str = "true", **headers: str) -> Response:

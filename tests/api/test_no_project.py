@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from neutrino.model.objects import Object
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.main import Server
 from tests.api.client import MEMBER, Api
 from tests.api.l3 import attach, gateway, inside, l3_agent, outside, ports_of
 
-Object = dict[str, Any]
 OURS = {"router_gateway", "router_centralized_snat", "router_ha_interface", "floatingip"}
 NOBODYS = {"X-Project-Id": "", "X-Tenant-Id": ""}
 

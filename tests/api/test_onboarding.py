@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
+from neutrino.model.objects import Object
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.races import before_next_transaction
-
-Object = dict[str, Any]
 
 
 def pool(api: Api, *prefixes: str, **values: Any) -> Object:

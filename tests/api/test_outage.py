@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.model.agents import DHCP
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from neutrino.server.scheduling.placements import Candidate, kept_of_surplus
@@ -23,7 +24,6 @@ from tests.api.l3 import agents_of, attach, gateway, inside, l3_agent, outside, 
 from tests.api.races import before_next_write
 from tests.faults.integrity import check
 
-Object = dict[str, Any]
 Placements = dict[str, list[str]]
 MINUTES = 60.0
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from neutrino.model.objects import Object
 from neutrino.server.main import Server
 from tests.api.client import Api, Response
 
-Object = dict[str, Any]
 Make = Callable[..., Api]
 
 

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 from oslo_policy import policy
 
+from neutrino.model.objects import Object
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.main import Server
 from neutrino.server.policy.authorizer import Authorizer
 from tests.api.client import Api
-
-Object = dict[str, Any]
 
 
 class NameCheck(policy.Check):

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
+from neutrino.model.objects import Object
 from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.server.main import Server
 from neutrino.server.quota.plugin import recount
 from tests.api.client import Api, Response
 from tests.api.l3 import attach, detach, gateway, inside, l3_agent, outside
 from tests.faults.integrity import check
-
-Object = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)

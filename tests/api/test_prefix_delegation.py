@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from neutrino.model.agents import DHCP
+from neutrino.model.objects import Object
 from neutrino.server.ipam.subnet_rules import eui64
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
@@ -17,7 +18,6 @@ from tests.api.client import Api
 from tests.api.l3 import attach, detach, gateway, l3_agent, outside, ports_of
 from tests.faults.integrity import check
 
-Object = dict[str, Any]
 SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 STATELESS = {"ipv6_ra_mode": "dhcpv6-stateless", "ipv6_address_mode": "dhcpv6-stateless"}
 STATEFUL = {"ipv6_ra_mode": "dhcpv6-stateful", "ipv6_address_mode": "dhcpv6-stateful"}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from neutrino.model.objects import Object
 from neutrino.server.main import Server
 from tests.api.client import Api, Response
 from tests.api.l3 import attach, gateway, inside, l3_agent, outside, ports_of
 from tests.faults.integrity import check
 
-Object = dict[str, Any]
 GATEWAY = "network:router_gateway"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.l3.routers.ha_networks import HaNetworks
@@ -18,7 +19,6 @@ from tests.api.l3 import agents_of, attach, detach, gateway, inside, l3_agent, o
 from tests.api.races import before_next_write
 from tests.faults.integrity import check
 
-Object = dict[str, Any]
 INTERFACE, GATEWAY = "network:router_interface", "network:router_gateway"
 REPLICATED, HA_PORT = "network:ha_router_replicated_interface", "network:router_ha_interface"
 DISTRIBUTED, SNAT = "network:router_interface_distributed", "network:router_centralized_snat"

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.feed.messages import Status
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.taps import read_taps
 from neutrino.server.feed.reports.tap_status import TapStatus
@@ -17,7 +18,6 @@ from tests.api.client import Api
 
 DEAD = "00000000-0000-0000-0000-00000000dead"
 SERVICES, FLOWS, MIRRORS = "/taas/tap_services", "/taas/tap_flows", "/taas/tap_mirrors"
-Object = dict[str, Any]
 
 
 @pytest.fixture

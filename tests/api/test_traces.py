@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.model.trace import Cause, Exit, HostAnswer, Point, PointKind, Question
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
@@ -27,7 +28,6 @@ from tests.api.firewalls import policy_with
 from tests.api.l3 import attach, gateway, inside, l3_agent, outside
 from tests.api.test_driver_contract import queries
 
-Object = dict[str, Any]
 AT_ONCE = 3
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from neutrino.feed.messages import Status
+from neutrino.model.objects import Object
 from neutrino.model.trunks import trunk_bridge
 from neutrino.server.feed.reports.reports import Reports
 from neutrino.server.feed.reports.trunk_status import TrunkStatus
@@ -19,7 +20,6 @@ from tests.api.races import before_next_write
 
 DEAD = "00000000-0000-0000-0000-00000000dead"
 VM = {"device_owner": "compute:nova", "device_id": "vm"}
-Object = dict[str, Any]
 
 
 def vlan(port: Object, number: Any, type_: str = "vlan") -> Object:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from neutrino.model.objects import Object
 from tests.api.client import Api
 from tests.api.l3 import attach, gateway, inside, outside
 
 CONNECTIONS, SERVICES, GROUPS = "/vpn/ipsec-site-connections", "/vpn/vpnservices", "/vpn/endpoint-groups"
 IKE, IPSEC = "/vpn/ikepolicies", "/vpn/ipsecpolicies"
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True)

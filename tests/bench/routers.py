@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from tests.bench.machine import busy, machine
 from tests.bench.memory import pss_kb, tree
 from tests.bench.timing import figures

@@ -21,6 +21,7 @@ import yaml
 
 from neutrino.model import agents
 from neutrino.model.agents import AgentState
+from neutrino.model.objects import Object
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
 from tests.conformance.reporting_hosts import reporting
@@ -28,7 +29,6 @@ from tests.conformance.serve import until_interrupted
 from tests.support.keystone import REGION, Keystone
 from tests.support.neutrino import Neutrino, with_keystone
 
-Object = dict[str, Any]
 HOSTS = ("compute1", "compute2")
 FAR = 4102444800.0  # the year 2100: agents report only once
 USERS = {"devstack": "demo", "devstack-alt": "alt_demo"}

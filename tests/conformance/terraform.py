@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from neutrino.model.objects import Object
 from tests.conformance.server import PROJECT, LiveServer
 
-Object = dict[str, Any]
 V2 = "/v2.0"
 
 

@@ -15,9 +15,10 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
+from neutrino.model.objects import Object
+
 TOKEN = "token-of-the-service"
 SERVICE_PROJECT = "service"
-Object = dict[str, Any]
 
 
 @dataclass

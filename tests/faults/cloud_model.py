@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
-Object = dict[str, Any]
+from neutrino.model.objects import Object
+
 OUTSIDE = "outside"  # the machine on the external network
 
 

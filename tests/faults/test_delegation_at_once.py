@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from neutrino.model.objects import Object
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
 from tests.api.client import Api, Response
@@ -13,7 +12,6 @@ from tests.api.l3 import attach, detach, gateway, l3_agent, outside
 from tests.faults import integrity
 from tests.faults.test_at_once import at_once
 
-Object = dict[str, Any]
 ASKING: Object = {
     "ip_version": 6,
     "subnetpool_id": "prefix_delegation",

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
+from neutrino.model.objects import Object
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.l3 import attach, detach, gateway, inside, l3_agent, outside, ports_of
 from tests.faults import integrity
 from tests.faults.test_at_once import at_once, statuses
-
-Object = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,7 @@ from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.model.agents import DHCP, DHCP_PORT_BY_SERVER, AgentState
 from neutrino.model.dhcp import DhcpPort
+from neutrino.model.objects import Object
 from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import switch as report_switch
@@ -32,8 +33,6 @@ from tests.support.dhcp import HOST
 from tests.support.dhcp_lab import Lab, run
 from tests.support.feed import serving, until
 from tests.support.openvswitch import OpenVSwitch
-
-Object = dict[str, Any]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 
 from neutrino.feed.address import Address
 from neutrino.model.agents import DATAPLANE, FEED_BEHIND, LAST_REPAIR, OVS, PROBLEMS, AgentState
+from neutrino.model.objects import Object
 from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
@@ -20,8 +21,6 @@ from tests.api.client import Api
 from tests.api.conftest import start
 from tests.support.databases import DATABASES, prepared_database
 from tests.support.feed import HostEnd, serving, until
-
-Object = dict[str, Any]
 
 
 @pytest.fixture

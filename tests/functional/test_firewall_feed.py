@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from neutrino.model.firewall import FirewallGroup, FirewallRule
+from neutrino.model.objects import Object
 from neutrino.model.routing import Router
 from neutrino.model.state import Port
 from neutrino.server.main import Server
@@ -22,7 +23,6 @@ from tests.support.databases import DATABASES, prepared_database
 from tests.support.feed import HostEnd, connected, until
 
 HOSTS = ("h1", "h2", "h3")
-Object = dict[str, Any]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from neutrino.model.objects import Object
 from neutrino.model.state import Port
 from neutrino.model.taps import Tap, TapMirror, TapOrigin, Taps
 from tests.api.agents import switch
@@ -16,7 +17,6 @@ from tests.support.databases import prepared_sqlite
 from tests.support.feed import HostEnd, connected, until
 
 HOSTS = ("h1", "h2", "h3")
-Object = dict[str, Any]
 
 
 async def doing(call: Callable[..., Any], *args: Any, **values: Any) -> Any:

@@ -26,12 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from neutrino.lab import build
-from neutrino.lab.api_client import ApiError, Object
+from neutrino.lab.api_client import ApiError
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
 from neutrino.lab.settings import NETDEV, LabSettings
 from neutrino.lab.timing import scaled
+from neutrino.model.objects import Object
 from tests.support.addresses import pool
 from tests.support.lab_control import Lab
 from tests.support.ports import free_port

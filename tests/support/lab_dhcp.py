@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from neutrino.lab.api_client import Object
+from neutrino.model.objects import Object
 from tests.support.lab import network, wait_until
 from tests.support.lab_control import Lab
 

@@ -21,10 +21,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from neutrino.feed.address import short_path
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
 from neutrino.lab.hosts.processes import read_members
+from neutrino.model.objects import Object
 from tests.support.lab import PING_INTERVAL, Pinging, network
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import (

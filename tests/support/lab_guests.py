@@ -22,13 +22,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.namespaces import in_network, vm_network
 from neutrino.lab.instances import plug
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import vm_namespace
 from neutrino.lab.timing import Deadline, scaled
+from neutrino.model.objects import Object
 from tests.support.lab import clean
 from tests.support.lab_control import Lab
 

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.timing import Deadline, scaled
+from neutrino.model.objects import Object
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import SOON, Guest
 

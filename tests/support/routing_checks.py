@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import Guest, Spec, make_guests
 from tests.support.routing_lab import (

@@ -18,10 +18,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.lab import NEUTRINO
 from neutrino.lab.timing import scaled
+from neutrino.model.objects import Object
 from tests.support.addresses import pool
 from tests.support.commands import loaded
 from tests.support.lab import clean, temporary_lab

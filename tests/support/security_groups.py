@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Resource
@@ -22,7 +23,6 @@ from neutrino.server.db.transaction import now
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 
-Object = dict[str, Any]
 ALICE, BOB, ADMIN = Context("alice"), Context("bob"), admin_context("ops")
 NOWHERE = "00000000-0000-4000-8000-00000000dead"
 

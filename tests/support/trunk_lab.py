@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from neutrino.model.trunks import trunk_bridge
 from tests.support import vlan_device
 from tests.support.lab import network, open_group, pings

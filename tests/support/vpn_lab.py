@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from tests.support.capture import Capture
 from tests.support.lab import address, open_group
 from tests.support.lab_control import Lab

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh, new_id
@@ -19,7 +20,6 @@ from neutrino.server.query import Query
 from tests.support.databases import prepared_sqlite
 
 ADMIN = admin_context("admin")
-Object = dict[str, Any]
 
 
 class Cloud:

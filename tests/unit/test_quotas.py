@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from neutrino.cli.database import database
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access.rbac import RbacPolicies
 from neutrino.server.api.pipeline import Reply, Request
@@ -27,7 +28,6 @@ from neutrino.server.quota.quotas import Quotas
 from tests.support.databases import prepared_sqlite
 
 DEFAULTS = {"network": 500, "subnet": 500, "subnetpool": -1, "port": 500, "rbac_policy": 10}
-Object = dict[str, Any]
 
 
 def member(project: str) -> Context:

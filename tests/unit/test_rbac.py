@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access.rbac import RbacPolicies
 from neutrino.server.api.resources.rbac_policy import RBAC_POLICY
@@ -23,7 +24,6 @@ from tests.support.databases import prepared_sqlite
 
 ALICE, BOB, ADMIN = Context("a"), Context("b"), admin_context("admin")
 SHARED, EXTERNAL = "access_as_shared", "access_as_external"
-Object = dict[str, Any]
 
 
 class RbacSetup:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.subnetpool import SUBNETPOOL
 from neutrino.server.api.stages.body import items_to_create
@@ -27,7 +28,6 @@ from neutrino.server.quota.quotas import Quotas
 from tests.support.databases import prepared_sqlite
 
 ALICE, BOB, ADMIN = Context("a"), Context("b"), admin_context("admin")
-Object = dict[str, Any]
 
 
 class Cloud:

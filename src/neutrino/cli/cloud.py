@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from neutrino.cli.errors import INVALID, CommandError
+from neutrino.model.objects import Object
 
-Object = dict[str, Any]
 SECONDS = 30.0
 PAGE = 1000  # objects in one response
 DEFAULT_ENDPOINT = "http://127.0.0.1:9696"  # of `neutrino up` and of a server without authentication

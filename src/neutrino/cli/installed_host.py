@@ -11,10 +11,11 @@ from typing import Any
 
 from neutrino import private
 from neutrino.cli import cloud
-from neutrino.lab.api_client import ApiClient, ApiError, Object
+from neutrino.lab.api_client import ApiClient, ApiError
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.namespaces import command
 from neutrino.lab.instances.instances import Instances, VmRecords
+from neutrino.model.objects import Object
 
 INIT = 1  # its namespaces are those of the machine
 

@@ -9,8 +9,8 @@ from urllib.parse import urlencode, urlsplit
 
 from neutrino.lab.errors import LabError
 from neutrino.lab.timing import scaled
+from neutrino.model.objects import Object
 
-Object = dict[str, Any]
 SECONDS = 90.0
 
 

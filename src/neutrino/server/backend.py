@@ -6,10 +6,10 @@ schedule networks and routers, bind ports and make them ACTIVE.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from oslo_config import cfg
 
+from neutrino.model.objects import Values
 from neutrino.server import config
 from neutrino.server.bgp.plugin import build_scheduler
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
@@ -30,8 +30,6 @@ from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.segments.placement import SegmentReporter, reporter_from_conf
 from neutrino.server.services import Services, load
 
-Object = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class Backend:
@@ -49,10 +47,10 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
     registry = Registry(db, conf.agent_down_time)
     nova_sink = nova.nova_notifier_from_conf(conf)  # its thread starts with the first event, not here
 
-    def port_changed(before: Object | None, after: Object | None) -> None:
+    def port_changed(before: Values | None, after: Values | None) -> None:
         nova_sink.send(nova.events_for_port(before, after))
 
-    def floating_ip_changed(before: Object | None, after: Object | None, ports: Mapping[str, Object]) -> None:
+    def floating_ip_changed(before: Values | None, after: Values | None, ports: Mapping[str, Values]) -> None:
         nova_sink.send(nova.events_for_floating_ip(before, after, ports))
 
     groups = SecurityGroups(db, quotas)

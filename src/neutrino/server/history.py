@@ -18,6 +18,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.resources.change import CHANGE
@@ -29,7 +30,6 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.policy.authorizer import Authorizer
 
-Object = dict[str, Any]
 MAX_ROWS: Final = 1000  # in one response
 MAX_KINDS: Final = 50
 MISSED: Final = 2**53  # above all positions and cursors

@@ -7,6 +7,7 @@ from typing import Any
 from oslo_config import cfg
 from stevedore import driver, exception
 
+from neutrino.model.objects import Object
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.pipeline import Notify
 from neutrino.server.context import Context
@@ -14,8 +15,6 @@ from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
-
-Object = dict[str, Any]
 
 
 def refuse(context: Context, rule: str, target: Mapping[str, Any]) -> bool:

@@ -6,13 +6,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server.context import Context
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.query import Query
-
-Object = dict[str, Any]
 
 
 @dataclass(eq=False)

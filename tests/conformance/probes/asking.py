@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from neutrino.model.objects import Object
 from tests.conformance.server import ROLES, LiveServer
 
-Object = dict[str, Any]
 Shown = dict[str, Object]
 Probe = Callable[[LiveServer, Shown], None]
 

@@ -8,18 +8,16 @@ to the next driver (Open vSwitch). When the last port of a network is deleted, t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.api.definition import Attribute, Extension, writable
 from neutrino.server.api.types import Integer, Text
 from neutrino.server.db import tables as t
 from neutrino.server.ml2.driver_api import Continue, DriverContext, PortToBind
-
-Object = Mapping[str, Any]
 
 
 class Rack:
@@ -38,10 +36,10 @@ class Rack:
             "subnet": (writable("rack_row", Text(16), default="a"),),
         }
 
-    def process_create_port(self, values: Object, port: Object, network: Object) -> Object:
+    def process_create_port(self, values: Values, port: Values, network: Values) -> Values:
         return {"rack": self._checked(port["rack"])}
 
-    def process_update_port(self, values: Object, port: Object, network: Object, before: Object) -> Object:
+    def process_update_port(self, values: Values, port: Values, network: Values, before: Values) -> Values:
         return {"rack": self._checked(port["rack"])} if "rack" in values else {}
 
     def _checked(self, rack: str) -> str:

@@ -8,12 +8,12 @@ import argparse
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from neutrino.cli import cloud
 from neutrino.cli.errors import INVALID, CommandError
+from neutrino.model.objects import Object
 
-Object = dict[str, Any]
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 PAGE: Final = 1000
 # Kinds of the change log with the collection in which an object is looked up by its name; empty: it has no name.

@@ -2,18 +2,17 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from neutrino.cli.tables import duration, printable, table
+from neutrino.model.objects import Values
 
-Object = Mapping[str, Any]
 MAX_HOSTS = 50  # without a problem; all of them with --all
 MAX_PROBLEMS = 20
 PROCESS_COLUMNS = ("SERVER", "PROCESS", "PID", "RELEASE", "STARTED", "LAST SEEN")
 HOST_COLUMNS = ("HOST", "ROLES", "ALIVE", "DATAPLANE", "BEHIND", "LAST REPORT", "LAST REPAIR", "PROBLEMS")
 
 
-def render(status: Object, width: int = 100, *, every_host: bool = False) -> list[str]:
+def render(status: Values, width: int = 100, *, every_host: bool = False) -> list[str]:
     """All sections, the most important first: a small terminal shows the beginning."""
     sections = [
         [headline(status)],
@@ -28,14 +27,14 @@ def render(status: Object, width: int = 100, *, every_host: bool = False) -> lis
     return [printable(line) for line in lines]
 
 
-def headline(status: Object) -> str:
+def headline(status: Values) -> str:
     total = status["problems_total"]
     problems = "no problems" if not total else f"{total} problem{'s' if total > 1 else ''}"
     hosts = f"{status['hosts_alive']} of {status['hosts_total']} hosts alive"
     return f"{status['verdict'].upper()}: {problems}; {hosts}; neutrino {status['release']}"
 
 
-def _problems(problems: Sequence[Object], total: int, width: int) -> list[str]:
+def _problems(problems: Sequence[Values], total: int, width: int) -> list[str]:
     lines = []
     for problem in problems[:MAX_PROBLEMS]:
         lines += _wrapped(f"{problem['severity'].upper()} {problem['what']}", width, "")
@@ -50,7 +49,7 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
     return textwrap.wrap(text, max(width, 20), initial_indent=indent, subsequent_indent=indent + "  ") or [""]
 
 
-def _hosts(status: Object, every_host: bool) -> list[str]:
+def _hosts(status: Values, every_host: bool) -> list[str]:
     hosts = sorted(status["hosts"], key=lambda host: (not host["problems"], host["name"]))
     troubled = sum(bool(host["problems"]) for host in hosts)
     shown = hosts if every_host else hosts[: troubled + MAX_HOSTS]
@@ -61,7 +60,7 @@ def _hosts(status: Object, every_host: bool) -> list[str]:
     return [*lines, f"… {left} more hosts (--all, --host NAME)"] if left else lines
 
 
-def _host(host: Object) -> tuple[str, ...]:
+def _host(host: Values) -> tuple[str, ...]:
     agents = host["agents"]
     alive = sum(agent["alive"] for agent in agents)
     roles = ",".join(
@@ -88,7 +87,7 @@ def _repair(found: object) -> str:
     return str(found.get("at") or ", ".join(f"{name} {value}" for name, value in list(found.items())[:2]))[:40]
 
 
-def _servers(status: Object) -> list[str]:
+def _servers(status: Values) -> list[str]:
     database, log, feed = status["database"], status["change_log"], status["feed"]
     rows = [
         (
@@ -112,7 +111,7 @@ def _servers(status: Object) -> list[str]:
     ]
 
 
-def _objects(status: Object) -> list[str]:
+def _objects(status: Values) -> list[str]:
     ports, routers = status["ports"], status["routers"]
     states = routers["ha_states"]
     lines = [
@@ -129,7 +128,7 @@ def _objects(status: Object) -> list[str]:
     return lines
 
 
-def _counts(counted: Object) -> str:
+def _counts(counted: Values) -> str:
     return f"{counted['total']}" + (f" ({_words(counted['by_status'])})" if counted["by_status"] else "")
 
 

@@ -7,10 +7,11 @@ import sys
 import uuid
 
 from neutrino.cli import cloud
-from neutrino.cli.cloud import ApiError, Cloud, Object
+from neutrino.cli.cloud import ApiError, Cloud
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.trace.arguments import EXTERNAL
 from neutrino.cli.trace.render import Style, render
+from neutrino.model.objects import Object
 
 MAX_CANDIDATES = 10
 UNKNOWN = 3

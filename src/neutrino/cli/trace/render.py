@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from neutrino.cli.trace.advice import ADVICE
+from neutrino.model.objects import Values
 
-Object = Mapping[str, Any]
 _COLOURS = {"pass": "32", "drop": "31;1", "change": "36", "info": "2"}
 _VERDICTS = {"delivered": "32;1", "dropped": "31;1", "unknown": "33;1"}
 WIDTH = 6  # of the column with the result of a step
@@ -23,7 +23,7 @@ class Style:
 PLAIN = Style()
 
 
-def render(trace: Object, style: Style = PLAIN, *, flows: bool = False) -> str:
+def render(trace: Values, style: Style = PLAIN, *, flows: bool = False) -> str:
     lines = [_title(trace), ""]
     lines += _steps(trace.get("steps") or (), style, flows)
     if trace.get("return_verdict"):
@@ -41,7 +41,7 @@ def printable(text: object) -> str:
     return "".join(c if c.isprintable() else "?" for c in str(text))
 
 
-def _title(trace: Object) -> str:
+def _title(trace: Values) -> str:
     names = _names(trace)
     source, destination = trace.get("source_port_id") or trace.get("source"), trace.get("destination_port_id")
     source = names.get(source, source) or "?"
@@ -53,13 +53,13 @@ def _title(trace: Object) -> str:
     return printable(f"{trace.get('protocol') or 'ip'} from {source}{address} to {destination}{to}{port}")
 
 
-def _names(trace: Object) -> Mapping[Any, str]:
+def _names(trace: Values) -> Mapping[Any, str]:
     """Names of the objects on the path, by id."""
     steps = [*(trace.get("steps") or ()), *(trace.get("return_steps") or ())]
     return {step["resource_id"]: step["resource_name"] for step in steps if step.get("resource_name")}
 
 
-def _steps(steps: Sequence[Object], style: Style, flows: bool) -> list[str]:
+def _steps(steps: Sequence[Values], style: Style, flows: bool) -> list[str]:
     lines, host = [], None
     shows_hosts = any(step.get("host") for step in steps)  # members do not see them
     for step in steps:
@@ -74,14 +74,14 @@ def _steps(steps: Sequence[Object], style: Style, flows: bool) -> list[str]:
     return lines
 
 
-def _object(step: Object) -> str:
+def _object(step: Values) -> str:
     name = step.get("resource_name") or step.get("resource_id")
     if not name:
         return ""
     return printable(f" [{str(step.get('resource_type') or '').replace('_', ' ')} {name}]")
 
 
-def _verdict(trace: Object, style: Style) -> list[str]:
+def _verdict(trace: Values, style: Style) -> list[str]:
     lines = [_sentence("verdict", trace["verdict"], trace.get("cause"), style)]
     if trace.get("summary"):
         lines.append(f"  {printable(trace['summary'])}")

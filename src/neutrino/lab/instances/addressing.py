@@ -13,18 +13,17 @@ import ipaddress
 import os
 import shutil
 import signal
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.namespaces import in_network, ip_batch
 from neutrino.lab.instances.plug import DEVICE
 from neutrino.lab.timing import scaled
+from neutrino.model.objects import Values
 
-Object = Mapping[str, Any]
 Run = Callable[[Sequence[str]], object]  # runs a command in the instance; raises LabError
 STATEFUL = "dhcpv6-stateful"
 DEFAULT_ROUTES = {4: "0.0.0.0/0", 6: "::/0"}
@@ -32,14 +31,14 @@ HERE = Path(__file__).parent
 LEASE_SECONDS = 10.0
 
 
-def dhcp_subnets(port: Object, subnets: Sequence[Object]) -> list[Object]:
+def dhcp_subnets(port: Values, subnets: Sequence[Values]) -> list[Values]:
     """The subnets of the port that are addressed by DHCP."""
     by_id = {subnet["id"]: subnet for subnet in subnets}
     own = [by_id[fixed["subnet_id"]] for fixed in port["fixed_ips"]]
     return [s for s in own if s["enable_dhcp"] and (s["ip_version"] == 4 or s["ipv6_address_mode"] == STATEFUL)]
 
 
-def render_static(port: Object, subnets: Sequence[Object], by_dhcp: Collection[str] = ()) -> list[str]:
+def render_static(port: Values, subnets: Sequence[Values], by_dhcp: Collection[str] = ()) -> list[str]:
     """`ip` commands in the instance that replace all addresses; subnets `by_dhcp` are left out."""
     by_id = {subnet["id"]: subnet for subnet in subnets}
     lines = [f"address flush dev {DEVICE} scope global"]
@@ -60,7 +59,7 @@ def render_static(port: Object, subnets: Sequence[Object], by_dhcp: Collection[s
     ]
 
 
-def apply_static(network: Path, port: Object, subnets: Sequence[Object], by_dhcp: Collection[str] = ()) -> None:
+def apply_static(network: Path, port: Values, subnets: Sequence[Values], by_dhcp: Collection[str] = ()) -> None:
     in_network(network, lambda: ip_batch(render_static(port, subnets, by_dhcp)))
 
 
@@ -71,7 +70,7 @@ class DhcpClient:
     directory: Path
     run: Run
 
-    def lease(self, subnets: Sequence[Object]) -> None:
+    def lease(self, subnets: Sequence[Values]) -> None:
         """Get new leases; the clients keep running and renew them. Without an answer from a server, LabError."""
         if shutil.which("dhclient") is None:
             raise LabError("DHCP in a VM needs dhclient: apt-get install isc-dhcp-client, or use --no-dhcp")

@@ -15,13 +15,14 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from neutrino.lab.api_client import ApiClient, ApiError, Object
+from neutrino.lab.api_client import ApiClient, ApiError
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.namespaces import run, vm_command, vm_network
 from neutrino.lab.instances import plug
 from neutrino.lab.instances.addressing import DhcpClient, apply_static, dhcp_subnets
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import VM_NAME, check_vm_name
+from neutrino.model.objects import Object
 from neutrino.model.trunks import BRIDGE_PREFIX
 
 DEVICE_OWNER = "compute:lab"

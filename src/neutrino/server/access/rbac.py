@@ -13,13 +13,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access.sharing import EVERYONE, EXTERNAL, SHARED
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.rbac_policy import ACTIONS, RBAC_POLICY
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, exists, new_id
+from neutrino.server.db.objects import as_row, exists, new_id
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import View

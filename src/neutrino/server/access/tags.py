@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access.sharing import EXTERNAL
 from neutrino.server.api.definition import Extension, Resource
@@ -29,7 +30,7 @@ from neutrino.server.api.stages.body import decode
 from neutrino.server.api.types import Invalid, ListOf, Text
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, update_row
+from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import shared_with_viewer, viewed_by
 from neutrino.server.policy.authorizer import Authorizer

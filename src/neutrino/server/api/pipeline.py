@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.cascade import DELETE, Removed
 from neutrino.server.api.catalog import Served
@@ -26,7 +27,6 @@ from neutrino.server.api.stages.query_string import Pairs, page_links, parse_cas
 from neutrino.server.context import Context
 from neutrino.server.policy.authorizer import RELATED_ATTRIBUTES, Authorizer, Visibility
 
-Object = dict[str, Any]
 IF_MATCH = re.compile(r"revision_number=([0-9]{1,18})")
 
 

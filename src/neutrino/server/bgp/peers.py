@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.bgp import MD5
 from neutrino.server.bgp.views import PEERS
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, new_id
+from neutrino.server.db.objects import as_row, new_id
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.view_collection import ViewCollection

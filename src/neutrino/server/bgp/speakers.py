@@ -10,13 +10,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api import types
 from neutrino.server.bgp.reading import read_routes
 from neutrino.server.bgp.views import PEERS, SPEAKERS
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, delete_row, exists, new_id, update_row
+from neutrino.server.db.objects import as_row, delete_row, exists, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.view_collection import ViewCollection
 

@@ -2,16 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.view import Added, View
 
-Object = dict[str, Any]
 BATCH = 1000
 
 

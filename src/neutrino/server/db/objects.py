@@ -9,11 +9,10 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.transaction import Transaction, now
-
-Object = dict[str, Any]
 
 
 def new_id() -> str:

@@ -16,6 +16,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
@@ -23,7 +24,6 @@ from neutrino.server.db.objects import check_revision
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.query import Query, Sort
 
-Object = dict[str, Any]
 Condition = sa.ColumnElement[bool]
 FilterRule = Callable[[tuple[Any, ...]], Condition]
 PROJECT = sa.bindparam("viewer_project", type_=sa.String)  # bound by `viewed_by`

@@ -21,6 +21,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.model.dhcp import device_id
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
@@ -38,7 +39,6 @@ from neutrino.server.ml2.segments import reading_segments
 from neutrino.server.ml2.views import PORTS, subnets_of
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
 RESERVED: Final = "reserved_dhcp_port"
 MACS = 8  # derived MAC addresses that are tried for a port
 _a, _b, _p = t.agents.c, t.network_dhcp_agents.c, t.ports.c

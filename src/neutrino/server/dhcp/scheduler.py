@@ -21,9 +21,10 @@ from oslo_config import cfg
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, encode, exists
+from neutrino.server.db.objects import encode, exists
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction

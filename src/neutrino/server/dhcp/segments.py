@@ -7,12 +7,12 @@ needs `dhcp_agents_per_network` agents for each. A host whose switch has not rep
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Values
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
 from neutrino.server.db.read_ahead import Read
@@ -20,7 +20,6 @@ from neutrino.server.ml2.ports.host_subnets import SWITCHES, reached_segments
 from neutrino.server.ml2.segments import read_segments
 from neutrino.server.scheduling.placements import Candidate, choose, lacking
 
-Object = Mapping[str, Any]
 _a, _s = t.agents.c, t.subnets.c
 _SWITCHES = sa.select(_a.host, _a.configurations).where(
     _a.agent_type.in_(SWITCHES), _a.host.in_(sa.bindparam("hosts", expanding=True))
@@ -75,7 +74,7 @@ class SegmentHosts:
         """Agents on hosts whose segment is not known yet: of a routed network they are the last choice."""
         return {c.id for c in candidates if c.host not in self.of_host} if self.segments else set()
 
-    def subnets_of(self, subnets: Sequence[Object], host: str) -> list[Object]:
+    def subnets_of(self, subnets: Sequence[Values], host: str) -> list[Values]:
         """The subnets that an agent on the host serves."""
         if not self.segments:
             return list(subnets)
@@ -107,7 +106,7 @@ def segment_hosts(
     if not segments:
         return NOT_ROUTED
     known = read_segments(connection, [network_id])[network_id]
-    reports: defaultdict[str, list[Object]] = defaultdict(list)
+    reports: defaultdict[str, list[Values]] = defaultdict(list)
     for host, configurations in connection.execute(_SWITCHES, {"hosts": sorted(hosts)}):
         reports[host].append(msgspec.json.decode(configurations))
     of_host: dict[str, str | None] = {}

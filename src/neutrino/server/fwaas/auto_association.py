@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, exists
+from neutrino.server.db.objects import exists
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.fwaas.default_groups import DefaultGroups
 from neutrino.server.fwaas.groups import add_ports, is_supported

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, exists, fresh
+from neutrino.server.db.objects import as_row, exists, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.fwaas.checks import PENDING_CREATE, POLICIES

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
+from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.fwaas.checks import PENDING_CREATE, PENDING_UPDATE, POLICIES, is_enforced, shown_status

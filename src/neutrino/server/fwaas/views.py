@@ -11,13 +11,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.view import PROJECT, Added, FilterRule, View, among, own_ids, viewed_by
 from neutrino.server.fwaas.checks import DOWN, INACTIVE
 
-Object = dict[str, Any]
 MAX_PARAMETERS = 10_000  # in one query; SQLite's limit is the lowest, at 32,766
 
 _r, _p, _g = t.firewall_rules.c, t.firewall_policies.c, t.firewall_groups.c

@@ -18,10 +18,11 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.model.agents import AgentState, AgentStatus
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
-from neutrino.server.db.objects import Object, encode, exists, new_id
+from neutrino.server.db.objects import encode, exists, new_id
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction

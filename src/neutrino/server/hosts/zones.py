@@ -5,12 +5,13 @@ enabled, alive or not: a zone is a place for objects, it does not show whether t
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.agent import AVAILABILITY_ZONE
@@ -19,7 +20,6 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.query import Query
 
-Object = dict[str, Any]
 RESOURCES: Final = {words.DHCP: "network", words.L3: "router"}
 _c = t.agents.c
 _ZONES = (

@@ -5,7 +5,7 @@ same address collide on the key, and the loser is decided again (`Database.retry
 """
 
 import ipaddress
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
@@ -21,7 +22,6 @@ from neutrino.server.db.read_ahead import Read
 from neutrino.server.ipam.ranges import LARGE, pick_free, random_number, size
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, usable
 
-Object = Mapping[str, Any]
 FixedIp = dict[str, Any]  # subnet_id and ip_address, as the API shows an address of a port
 ROUTER_OWNERS = (
     "network:router_interface",
@@ -53,7 +53,7 @@ def reading_allocated(subnet_id: str, addresses: Sequence[str]) -> Read:
 class _Wanted(NamedTuple):
     """An address to allocate: this one, or any of the first of these subnets that has a free one."""
 
-    subnets: Sequence[Object]
+    subnets: Sequence[Values]
     ip_address: str | None = None
 
 
@@ -66,7 +66,7 @@ class Allocator:
     _chosen: set[tuple[str, str]] = field(default_factory=set, init=False)
 
     def for_new_port(
-        self, port: Object, requested: Sequence[Object] | None, subnets: Sequence[Object]
+        self, port: Values, requested: Sequence[Values] | None, subnets: Sequence[Values]
     ) -> list[FixedIp]:
         """`subnets`: all of the port's network. Without a request: one address per IP version, and SLAAC's."""
         mac, owner = port["mac_address"], port["device_owner"]
@@ -77,7 +77,7 @@ class Allocator:
         return [self._allocate(one, port["network_id"]) for one in wanted]
 
     def for_updated_port(
-        self, before: Object, after: Object, requested: Sequence[Object] | None, subnets: Sequence[Object]
+        self, before: Values, after: Values, requested: Sequence[Values] | None, subnets: Sequence[Values]
     ) -> list[FixedIp]:
         """The port keeps addresses that are still asked for; SLAAC's follow the MAC. None: only the MAC has changed."""
         mac, owner = after["mac_address"], after["device_owner"]
@@ -90,7 +90,7 @@ class Allocator:
         wanted = self._wanted_by_request(_reuse(requested, kept), subnets, mac, owner, held)
         return [self._allocate(one, before["network_id"], before["fixed_ips"]) for one in wanted]
 
-    def any_of(self, subnet: Object) -> FixedIp:
+    def any_of(self, subnet: Values) -> FixedIp:
         """Any free address of a subnet."""
         return self._allocate(_Wanted((subnet,)), subnet["network_id"])
 
@@ -98,8 +98,8 @@ class Allocator:
 
     def _wanted_by_request(
         self,
-        fixed_ips: Sequence[Object],
-        subnets: Sequence[Object],
+        fixed_ips: Sequence[Values],
+        subnets: Sequence[Values],
         mac: str,
         device_owner: str,
         held: Collection[str] = (),
@@ -117,7 +117,7 @@ class Allocator:
         return wanted + _slaac(others, mac, device_owner)
 
     def _requested(
-        self, fixed: Object, subnets: Sequence[Object], allowed: Sequence[Object], mac: str, device_owner: str
+        self, fixed: Values, subnets: Sequence[Values], allowed: Sequence[Values], mac: str, device_owner: str
     ) -> _Wanted:
         """`allowed`: those of the network's subnets whose service types allow this port."""
         subnet_id, address = fixed.get("subnet_id"), fixed.get("ip_address")
@@ -170,7 +170,7 @@ class Allocator:
         rows = self.connection.execute(*reading_allocated(subnet_id, addresses))
         return {*rows.scalars(), *(a for a in addresses if (subnet_id, a) in self._chosen)}
 
-    def _free(self, subnet: Object) -> str | None:
+    def _free(self, subnet: Values) -> str | None:
         subnet_id = subnet["id"]
         pools = [(_number(pool["start"]), _number(pool["end"])) for pool in subnet["allocation_pools"]]
         make = ipaddress.IPv4Address if subnet["ip_version"] == 4 else ipaddress.IPv6Address
@@ -196,7 +196,7 @@ def _number(address: str) -> int:
     return int(ipaddress.ip_address(address))
 
 
-def _wanted_by_default(subnets: Sequence[Object], mac: str, device_owner: str) -> list[_Wanted]:
+def _wanted_by_default(subnets: Sequence[Values], mac: str, device_owner: str) -> list[_Wanted]:
     usable_here = _for_owner(subnets, device_owner)
     if subnets and not usable_here:
         raise errors.IpAddressGenerationFailure(net_id=subnets[0]["network_id"])
@@ -205,13 +205,13 @@ def _wanted_by_default(subnets: Sequence[Object], mac: str, device_owner: str) -
     return [_Wanted(some) for some in managed.values() if some] + _slaac(usable_here, mac, device_owner)
 
 
-def _slaac(subnets: Sequence[Object], mac: str, device_owner: str) -> list[_Wanted]:
+def _slaac(subnets: Sequence[Values], mac: str, device_owner: str) -> list[_Wanted]:
     if device_owner in ROUTER_OWNERS:  # addresses of a router are assigned, it does not form them
         return []
     return [_Wanted((s,), eui64(s["cidr"], mac)) for s in subnets if is_auto_address(s)]
 
 
-def _for_owner(subnets: Sequence[Object], device_owner: str) -> list[Object]:
+def _for_owner(subnets: Sequence[Values], device_owner: str) -> list[Values]:
     """Subnets that ports of this owner may use; those whose service_types name the owner come first."""
     if device_owner == DHCP_OWNER:  # it serves every subnet, whatever service types these are for
         return list(subnets)
@@ -219,7 +219,7 @@ def _for_owner(subnets: Sequence[Object], device_owner: str) -> list[Object]:
     return matching + [s for s in subnets if not s["service_types"]]
 
 
-def _is_host_address(address: str, subnet: Object) -> bool:
+def _is_host_address(address: str, subnet: Values) -> bool:
     ip, network = ipaddress.ip_address(address), ipaddress.ip_network(subnet["cidr"])
     if ip not in network:
         return False
@@ -228,10 +228,10 @@ def _is_host_address(address: str, subnet: Object) -> bool:
     return bool(first <= ip <= last or (network.version == 6 and ip == network.network_address))  # type: ignore[operator]
 
 
-def _reuse(requested: Sequence[Object], owned: Sequence[FixedIp]) -> list[Object]:
+def _reuse(requested: Sequence[Values], owned: Sequence[FixedIp]) -> list[Values]:
     """A request for any address of a subnet is met by one that the port already has there."""
     free = [fixed for fixed in owned if fixed not in requested]
-    out: list[Object] = []
+    out: list[Values] = []
     for fixed in requested:
         if "subnet_id" in fixed and "ip_address" not in fixed:
             same = next((f for f in free if f["subnet_id"] == fixed["subnet_id"]), None)

@@ -5,13 +5,12 @@ every address keeps its interface identifier, because guests form their addresse
 """
 
 import ipaddress
-from collections.abc import Mapping
 from typing import Any, Final
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.ipam.subnet_rules import SLAAC, STATELESS, default_pools
 
-Object = Mapping[str, Any]
 POOL: Final = "prefix_delegation"  # the subnetpool_id of such a subnet, as in Neutron
 PROVISIONAL: Final = "::/64"
 _PROVISIONAL: Final = ipaddress.IPv6Network(PROVISIONAL)
@@ -20,7 +19,7 @@ _MODES: Final = (SLAAC, STATELESS)
 _DERIVED: Final = ("gateway_ip", "allocation_pools")  # from the prefix
 
 
-def is_delegated(subnet: Object) -> bool:
+def is_delegated(subnet: Values) -> bool:
     return bool(subnet["subnetpool_id"] == POOL)
 
 
@@ -33,7 +32,7 @@ def in_provisional(address: str) -> bool:
     return address.startswith("::") and ipaddress.ip_address(address) in _PROVISIONAL
 
 
-def asks_for_delegation(values: Object, by_default: bool) -> bool:
+def asks_for_delegation(values: Values, by_default: bool) -> bool:
     """Whether a request asks for delegation: by pool, or (`by_default`) by asking for the default pool of IPv6."""
     if values.get("cidr"):
         return False
@@ -43,7 +42,7 @@ def asks_for_delegation(values: Object, by_default: bool) -> bool:
     return bool(pool == POOL)
 
 
-def check_request(values: Object) -> None:
+def check_request(values: Values) -> None:
     if values["ip_version"] != 6:
         raise _refused("ip_version", "only IPv6 prefixes are delegated")
     for name in ("ipv6_ra_mode", "ipv6_address_mode"):
@@ -56,7 +55,7 @@ def check_request(values: Object) -> None:
             raise _refused(name, "comes with the delegated prefix and cannot be given")
 
 
-def check_update(subnet: Object, values: Object) -> None:
+def check_update(subnet: Values, values: Values) -> None:
     for name in _DERIVED if is_delegated(subnet) else ():
         if name in values and values[name] != subnet[name]:
             raise _refused(name, "comes with the delegated prefix and cannot be changed")

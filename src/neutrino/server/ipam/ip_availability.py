@@ -14,11 +14,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.network import NETWORK_IP_AVAILABILITY
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, decode
+from neutrino.server.db.objects import decode
 from neutrino.server.db.session import Database
 from neutrino.server.db.view import View, one_of
 from neutrino.server.query import Query

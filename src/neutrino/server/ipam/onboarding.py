@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, update_row
+from neutrino.server.db.objects import update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import prefixes
 from neutrino.server.ml2.views import NETWORKS

@@ -9,24 +9,23 @@ On subnets of different segments a port reaches the others through the gateway o
 """
 
 import ipaddress
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 
-Object = Mapping[str, Any]
 Route = dict[str, str]  # destination and nexthop
 IMMEDIATE, DEFERRED, NONE = "immediate", "deferred", "none"  # values of a port's ip_allocation
 
 
-def is_routed(subnets: Sequence[Object]) -> bool:
+def is_routed(subnets: Sequence[Values]) -> bool:
     return any(subnet["segment_id"] is not None for subnet in subnets)
 
 
 # --- subnets of ports -------------------------------------------------------------------------------------------------
 
 
-def subnets_of_host(subnets: Sequence[Object], host: str, reached: Collection[str]) -> list[Object]:
+def subnets_of_host(subnets: Sequence[Values], host: str, reached: Collection[str]) -> list[Values]:
     """The subnets of the segment that the host is on; `reached`: the ids of all segments that it is connected to."""
     network_id = subnets[0]["network_id"]
     segments = {subnet["segment_id"] for subnet in subnets}.intersection(reached)
@@ -37,7 +36,7 @@ def subnets_of_host(subnets: Sequence[Object], host: str, reached: Collection[st
     return [subnet for subnet in subnets if subnet["segment_id"] in segments]
 
 
-def subnets_of_request(subnets: Sequence[Object], requested: Sequence[Object]) -> list[Object]:
+def subnets_of_request(subnets: Sequence[Values], requested: Sequence[Values]) -> list[Values]:
     """The subnets of the segment on which addresses are requested; all if none of them is a subnet of the network."""
     found = [subnet for fixed in requested if (subnet := _requested(subnets, fixed)) is not None]
     segments = {subnet["segment_id"] for subnet in found}
@@ -46,7 +45,7 @@ def subnets_of_request(subnets: Sequence[Object], requested: Sequence[Object]) -
     return [subnet for subnet in subnets if not segments or subnet["segment_id"] in segments]
 
 
-def _requested(subnets: Sequence[Object], fixed: Object) -> Object | None:
+def _requested(subnets: Sequence[Values], fixed: Values) -> Values | None:
     if fixed.get("subnet_id") is not None:
         return next((subnet for subnet in subnets if subnet["id"] == fixed["subnet_id"]), None)
     if fixed.get("ip_address") is None:
@@ -58,12 +57,12 @@ def _requested(subnets: Sequence[Object], fixed: Object) -> Object | None:
 # --- segments of subnets ----------------------------------------------------------------------------------------------
 
 
-def check_new_subnet(network_id: str, segment_id: str | None, siblings: Sequence[Object]) -> None:
+def check_new_subnet(network_id: str, segment_id: str | None, siblings: Sequence[Values]) -> None:
     if any((sibling["segment_id"] is None) != (segment_id is None) for sibling in siblings):
         raise errors.SubnetsNotAllAssociatedWithSegments(network_id=network_id)
 
 
-def check_segment_change(before: Object, segment_id: str | None, siblings: Sequence[Object], segments: int) -> None:
+def check_segment_change(before: Values, segment_id: str | None, siblings: Sequence[Values], segments: int) -> None:
     """Only a network with one subnet and one segment becomes a routed one; `segments`: how many the network has."""
     if segment_id == before["segment_id"]:
         return
@@ -79,7 +78,7 @@ def check_segment_change(before: Object, segment_id: str | None, siblings: Seque
 
 
 def with_peer_routes(
-    subnet: Object, siblings: Sequence[Object], *, old_gateway: str | None = None, gone: Object | None = None
+    subnet: Values, siblings: Sequence[Values], *, old_gateway: str | None = None, gone: Values | None = None
 ) -> list[Route]:
     """The host routes of a subnet, with one to each subnet of another segment that none of its routes covers.
 

@@ -13,6 +13,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
@@ -20,7 +21,7 @@ from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE, MAX_PREFIXES
 from neutrino.server.api.types import Uuid, parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
+from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import shareable_view, viewed_by

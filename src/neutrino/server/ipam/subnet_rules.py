@@ -3,22 +3,21 @@
 import ipaddress
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.errors import InvalidInput
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Pool = tuple[Address, Address]
-Object = Mapping[str, Any]
 
 SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
 # With DHCP on, a subnet needs room for its gateway, the DHCP server and a client.
 LONGEST_WITH_DHCP = {4: 30, 6: 126}
 
 
-def is_auto_address(subnet: Object) -> bool:
+def is_auto_address(subnet: Values) -> bool:
     """Whether guests form their addresses from the prefix and their MAC (SLAAC)."""
     return subnet["ip_version"] == 6 and (subnet["ipv6_address_mode"] or subnet["ipv6_ra_mode"]) in (SLAAC, STATELESS)
 
@@ -38,7 +37,7 @@ def check_prefix(cidr: str, ip_version: int, enable_dhcp: bool) -> Network:
     return network
 
 
-def check_ipv6_modes(subnet: Object) -> None:
+def check_ipv6_modes(subnet: Values) -> None:
     ra, address = subnet["ipv6_ra_mode"], subnet["ipv6_address_mode"]
     if ra is None and address is None:
         return
@@ -133,7 +132,7 @@ def check_gateway_outside_pools(gateway: str | None, pools: Sequence[Mapping[str
             raise errors.GatewayConflictWithAllocationPools(gateway=gateway, pool=f"{start}-{end}")
 
 
-def check_overlap(network: Network, others: Sequence[Object]) -> None:
+def check_overlap(network: Network, others: Sequence[Values]) -> None:
     for other in others:
         theirs = ipaddress.ip_network(other["cidr"])
         if theirs.version == network.version and theirs.overlaps(network):
@@ -142,7 +141,7 @@ def check_overlap(network: Network, others: Sequence[Object]) -> None:
             )
 
 
-def check_lists(values: Object, ip_version: int, name: str, max_nameservers: int, max_routes: int) -> None:
+def check_lists(values: Values, ip_version: int, name: str, max_nameservers: int, max_routes: int) -> None:
     servers = values.get("dns_nameservers") or ()
     if len(servers) > max_nameservers:
         raise errors.DNSNameServersExhausted(subnet=name, quota=max_nameservers)

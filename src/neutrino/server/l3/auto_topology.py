@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension, Resource
 from neutrino.server.api.pipeline import Reply, Request
@@ -29,7 +30,6 @@ from neutrino.server.l3.routers.interfaces import Interfaces
 from neutrino.server.l3.routers.routers import Routers
 from neutrino.server.policy.authorizer import Authorizer
 
-Object = dict[str, Any]
 DRY_RUN = "dry-run"
 _t, _n, _s = t.auto_allocated_topologies.c, t.networks.c, t.subnets.c
 

@@ -11,13 +11,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources import flavor as resources
 from neutrino.server.api.resources.flavor import L3_ROUTER_NAT, VPN
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, encode, exists, new_id
+from neutrino.server.db.objects import as_row, encode, exists, new_id
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.query import Query

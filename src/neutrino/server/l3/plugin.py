@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.pipeline import Notify
 from neutrino.server.api.resources.floatingip import FLOATINGIP, FLOATINGIP_POOL, PORT_FORWARDING
@@ -48,7 +49,6 @@ from neutrino.server.scheduling.scheduler import SchedulingOptions
 from neutrino.server.services import Services
 from neutrino.server.view_collection import RowUpdates, ViewCollection
 
-Object = dict[str, Any]
 SetStatus = Callable[[str, str, str], bool]  # reporting host, id, status → whether it changed
 _a, _b = t.agents.c, t.router_l3_agents.c
 EXTENSIONS = (

@@ -12,12 +12,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
-from neutrino.server.db.objects import Object, decode, exists, update_row
+from neutrino.server.db.objects import decode, exists, update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3.floating_ips import floating_ips
 from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED

@@ -5,10 +5,11 @@ Hosts get associations as a part of the port. Deleting the port deletes them by 
 
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, exists
+from neutrino.server.db.objects import exists
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.host_limits import check_number

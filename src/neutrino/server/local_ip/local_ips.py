@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.catalog import AlsoCreated
 from neutrino.server.api.resources.port import PORT
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
-from neutrino.server.db.objects import Object, as_row, delete_row, exists, fresh
+from neutrino.server.db.objects import as_row, delete_row, exists, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.ml2.networks import Networks

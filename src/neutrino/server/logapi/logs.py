@@ -9,12 +9,13 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.log import SECURITY_GROUP
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
-from neutrino.server.db.objects import Object, as_row, delete_row, exists, fresh
+from neutrino.server.db.objects import as_row, delete_row, exists, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View

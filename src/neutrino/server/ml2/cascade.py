@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.cascade import Permit, Removed
 from neutrino.server.api.definition import Resource
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import DriverContext

@@ -51,7 +51,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-Object = Mapping[str, Any]
+from neutrino.model.objects import Values
 
 VIF_UNBOUND, VIF_FAILED = "unbound", "binding_failed"
 VIF_OVS, VIF_VHOSTUSER, VIF_HW = "ovs", "vhostuser", "hw_veb"
@@ -139,7 +139,7 @@ class DynamicSegments(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class _WithDynamicSegments:
-    network: Object = field(default_factory=dict)
+    network: Values = field(default_factory=dict)
     tx: Any = None  # the transaction, in a precommit
     dynamic_segments: DynamicSegments | None = field(default=None, repr=False, compare=False)
 
@@ -162,22 +162,22 @@ class DriverContext(_WithDynamicSegments):
 
     operation: str  # create, update or delete; activate for a binding
     kind: str  # network, subnet, port or port_binding
-    current: Object  # as it is after the change; on a delete, as it was
-    original: Object | None = None  # before an update
+    current: Values  # as it is after the change; on a delete, as it was
+    original: Values | None = None  # before an update
     segments: Sequence[Segment] = ()  # of the network, in their order
-    port: Object | None = None  # of a port_binding
+    port: Values | None = None  # of a port_binding
 
 
 @dataclass(frozen=True)
 class PortToBind(_WithDynamicSegments):
     """Argument of bind_port: a port, and the host to bind it to."""
 
-    port: Object
+    port: Values
     host: str
     vnic_type: str
     profile: Mapping[str, Any]
     segments: Sequence[Segment]  # those to bind: of the network, or of the level above
-    agents: Sequence[Object]  # on the host, each with its configurations
+    agents: Sequence[Values]  # on the host, each with its configurations
 
 
 @dataclass(frozen=True)

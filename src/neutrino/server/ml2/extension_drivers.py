@@ -1,14 +1,11 @@
 """The included extension drivers: port security and DNS names of ports."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from oslo_config import cfg
 
 from neutrino.model.dns_names import address_name
+from neutrino.model.objects import Values
 from neutrino.server import errors
 
-Object = Mapping[str, Any]
 MAX_NAME = 255  # characters of a fully qualified name
 
 
@@ -18,7 +15,7 @@ class PortSecurity:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         pass
 
-    def process_create_port(self, values: Object, port: Object, network: Object) -> Object:
+    def process_create_port(self, values: Values, port: Values, network: Values) -> Values:
         service = port["device_owner"].startswith("network:")
         if values.get("port_security_enabled", network["port_security_enabled"] and not service):
             return {"port_security_enabled": True}
@@ -28,7 +25,7 @@ class PortSecurity:
             raise errors.AddressPairAndPortSecurityRequired()
         return {"port_security_enabled": False, "security_groups": []}  # the default group is not for it either
 
-    def process_update_port(self, values: Object, port: Object, network: Object, before: Object) -> Object:
+    def process_update_port(self, values: Values, port: Values, network: Values, before: Values) -> Values:
         if port["port_security_enabled"]:
             return {}
         if port["security_groups"]:
@@ -52,11 +49,11 @@ class Dns:
         domain = conf.dns_domain.strip(".")
         self._suffix = f".{domain}." if domain else "."
 
-    def process_create_port(self, values: Object, port: Object, network: Object) -> Object:
+    def process_create_port(self, values: Values, port: Values, network: Values) -> Values:
         self._check(port["dns_name"])
         return self._assignment(port)
 
-    def process_update_port(self, values: Object, port: Object, network: Object, before: Object) -> Object:
+    def process_update_port(self, values: Values, port: Values, network: Values, before: Values) -> Values:
         if port["dns_name"] != before["dns_name"]:  # an unchanged name is not checked: rules may be newer than it
             self._check(port["dns_name"])
         elif port["fixed_ips"] == before["fixed_ips"] and "dns_name" not in values:
@@ -82,7 +79,7 @@ class Dns:
         own = full_name.removesuffix(self._suffix.lower())
         return bool(own) and own != full_name and (len(self._suffix) > 1 or "." not in own)
 
-    def _assignment(self, port: Object) -> Object:
+    def _assignment(self, port: Values) -> Values:
         return {"dns_assignment": [self.name_for(port["dns_name"], f["ip_address"]) for f in port["fixed_ips"]]}
 
     def name_for(self, dns_name: str, address: str) -> dict[str, str]:

@@ -12,9 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 from msgspec import UNSET
 
+from neutrino.model.objects import Object
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, encode
+from neutrino.server.db.objects import encode
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.policy.rules import ADMIN

@@ -9,12 +9,12 @@ from typing import Any
 from oslo_config import cfg
 
 from neutrino.model.agents import INTEGRATION_BRIDGE, NIC_SWITCH, OVS, OVS_CAPABILITIES
+from neutrino.model.objects import Object
 from neutrino.model.trunks import SUBPORT_OWNER, trunk_bridge
 from neutrino.server.api.resources.qos import ANY, DSCP_MARKS, EGRESS, INGRESS
 from neutrino.server.api.types import DB_INTEGER_MAX
 from neutrino.server.ml2.driver_api import VIF_HW, VIF_OVS, VIF_VHOSTUSER, Bound, PortToBind, QosSupport, Segment
 
-Object = dict[str, Any]
 OVS_VNIC_TYPES = ("normal", "direct", "smart-nic", "vdpa")
 VHOSTUSER_CLIENT, VHOSTUSER_SERVER = "dpdkvhostuser", "dpdkvhostuserclient"
 SRIOV_VIF_TYPES = {"direct": VIF_HW, "macvtap": VIF_HW, "direct-physical": "hostdev_physical"}

@@ -12,10 +12,11 @@ import sqlalchemy as sa
 from msgspec import UNSET
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
-from neutrino.server.db.objects import Object, as_row, new_id
+from neutrino.server.db.objects import as_row, new_id
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction, now

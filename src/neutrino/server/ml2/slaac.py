@@ -12,9 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
-from neutrino.server.db.objects import Object, decode, update_row
+from neutrino.server.db.objects import decode, update_row
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction

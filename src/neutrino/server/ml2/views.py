@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.db import tables as t
@@ -17,7 +18,6 @@ from neutrino.server.ml2.driver_api import Segment
 from neutrino.server.ml2.segments import NAMES, provider_attributes
 from neutrino.server.ml2.vlan_tags import NAMES as VLAN_TAGS
 
-Object = dict[str, Any]
 Condition = sa.ColumnElement[bool]
 NO_SEGMENTS = b"null"
 MAX_PARTS = 32  # of ip_address_substr: each one is searched in every address

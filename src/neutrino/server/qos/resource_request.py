@@ -13,12 +13,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server.api.resources.qos import ANY, EGRESS, INGRESS
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode
 from neutrino.server.qos.rule_checks import MINIMUM_BANDWIDTH, MINIMUM_PACKET_RATE
 
-Object = dict[str, Any]
 Rules = Sequence[Mapping[str, Any]]
 NAME = "resource_request"
 NEEDS = ("id", "network_id", "binding:vnic_type", "qos_policy_id", "qos_network_policy_id")

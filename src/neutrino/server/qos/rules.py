@@ -10,11 +10,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.qos import QOS_RULES, RULE_PARAMETERS
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, new_id, update_row
+from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.qos.rule_checks import PLACED, check_rule

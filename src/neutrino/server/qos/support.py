@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.qos import QOS_RULES
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, QosSupport
 
-Object = dict[str, Any]
 Rule = Mapping[str, Any]
 _NOT_BOUND = ("", VIF_UNBOUND, VIF_FAILED, "distributed")
 

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
@@ -19,7 +20,6 @@ from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.view import shareable_view
 from neutrino.server.qos.support import RuleSupport
 
-Object = Mapping[str, Any]
 Rules = Sequence[Mapping[str, Any]]
 VIEW = shareable_view(t.qos_policies, errors.QosPolicyNotFound)
 _p, _n, _d = t.ports.c, t.networks.c, t.default_qos_policies.c
@@ -76,7 +76,7 @@ class PolicyUse:
 
     support: RuleSupport
 
-    def check_new_ports(self, connection: Connection, context: Context, ports: Iterable[Object]) -> None:
+    def check_new_ports(self, connection: Connection, context: Context, ports: Iterable[Values]) -> None:
         """Check the policies of new ports, their own or their network's; each policy is read once."""
         known: dict[tuple[str | None, str | None], Rules] = {}
         for port in ports:
@@ -85,11 +85,11 @@ class PolicyUse:
                 known[key] = check_policy(connection, context, own) if own else _rules_of(connection, inherited)
             self._check_port(port, known[key])
 
-    def check_port_update(self, connection: Connection, context: Context, before: Object, after: Object) -> None:
+    def check_port_update(self, connection: Connection, context: Context, before: Values, after: Values) -> None:
         self._check_port(after, check_policy(connection, context, after["qos_policy_id"], before["qos_policy_id"]))
 
     def check_network_update(
-        self, connection: Connection, context: Context, before: Object, policy: str | None
+        self, connection: Connection, context: Context, before: Values, policy: str | None
     ) -> None:
         """Every port without a policy of its own gets that of its network."""
         rules = check_policy(connection, context, policy, before["qos_policy_id"])
@@ -101,7 +101,7 @@ class PolicyUse:
         for conditions in _with_policy(policy_id):
             self._check_ports(connection, rules, *conditions)
 
-    def _check_port(self, port: Object, rules: Rules) -> None:
+    def _check_port(self, port: Values, rules: Rules) -> None:
         if rules:
             self.support.check_port(port["id"], port["binding:vnic_type"], port["binding:vif_type"], rules)
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.pipeline import Reply, Request
@@ -29,7 +30,6 @@ from neutrino.server.db.transaction import UNLIMITED, count_all
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.quotas import Quotas
 
-Object = dict[str, Any]
 _q, _u = t.quotas.c, t.quota_usages.c
 LIMIT = Integer(min=UNLIMITED)
 

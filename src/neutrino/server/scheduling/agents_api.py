@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.pipeline import Notify, Reply, Request
@@ -30,7 +31,6 @@ from neutrino.server.scheduling.placements import PlacementTable
 from neutrino.server.scheduling.scheduler import AgentScheduler
 from neutrino.server.view_collection import ViewCollection
 
-Object = dict[str, Any]
 NULL = msgspec.Raw(b"null")  # the body of Neutron's answer
 _c = t.agents.c
 

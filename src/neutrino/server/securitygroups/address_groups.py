@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from neutrino.model.addresses import parse_network
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import ADDRESS_GROUP, MAX_ADDRESSES
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
+from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import shareable_view
 from neutrino.server.quota.quotas import Quotas

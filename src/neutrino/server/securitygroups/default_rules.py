@@ -12,12 +12,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.default_security_group import DEFAULT_SECURITY_GROUP_RULE, PARENT_GROUP
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, exists, new_id
+from neutrino.server.db.objects import exists, new_id
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.securitygroups.checks import Rule, check_rule

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
@@ -11,7 +12,7 @@ from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURIT
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
-from neutrino.server.db.objects import Object, as_row, exists, fresh, update_row
+from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction

@@ -14,10 +14,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, fresh
+from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.query import Query

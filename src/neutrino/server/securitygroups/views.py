@@ -12,13 +12,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.view import PROJECT, Added, View, shareable_view, shared_with_viewer, viewed_by
 from neutrino.server.query import Query
 
-Object = dict[str, Any]
 RULES_FIELD = "security_group_rules"
 MAX_PARAMETERS = 10_000  # in one query; SQLite's limit is the lowest, at 32,766
 

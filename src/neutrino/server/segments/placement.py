@@ -6,12 +6,13 @@ nothing. Placement refuses an inventory that was changed meanwhile by its genera
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from oslo_config import cfg
 
+from neutrino.model.objects import Values
 from neutrino.server.db.session import Database
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
 from neutrino.server.events.keystone import is_configured, session_from_conf
@@ -24,7 +25,6 @@ LOG = logging.getLogger(__name__)
 RESOURCE_CLASS = "IPV4_ADDRESS"
 PLACEMENT_VERSION, NOVA_VERSION = "1.1", "2.41"  # the first with aggregates of providers, and with their UUIDs in Nova
 DELIVERY = DeliveryOptions(retry_for=300.0)
-Object = Mapping[str, Any]
 
 
 class Unavailable(Exception):
@@ -74,7 +74,7 @@ class SegmentReports:
         found = _accepted(self.nova("GET", "/os-aggregates", None), "listing aggregates")["aggregates"]
         return next((one for one in found if one["name"] == _name(segment_id)), None)
 
-    def _sync_hosts(self, aggregate: Object, wanted: frozenset[str]) -> None:
+    def _sync_hosts(self, aggregate: Values, wanted: frozenset[str]) -> None:
         current = set(aggregate.get("hosts") or ())
         for action, hosts in (("add_host", wanted - current), ("remove_host", current - wanted)):
             for host in sorted(hosts):
@@ -133,12 +133,12 @@ class SegmentReporter:
     def segment_changed(self, segment_id: str) -> None:
         self.queue.put(Changed("segment", segment_id))
 
-    def subnet_changed(self, network_id: str, before: Object | None, after: Object | None) -> None:
+    def subnet_changed(self, network_id: str, before: Values | None, after: Values | None) -> None:
         for subnet in (before, after):
             if subnet is not None and subnet["segment_id"] is not None and subnet["ip_version"] == 4:
                 self.segment_changed(subnet["segment_id"])
 
-    def port_changed(self, before: Object | None, after: Object | None) -> None:
+    def port_changed(self, before: Values | None, after: Values | None) -> None:
         for subnet_id in inventories.concerned_subnets(before, after):
             self.queue.put(Changed("subnet", subnet_id))
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from neutrino import __version__
 from neutrino.model import agents as words
+from neutrino.model.objects import Object
 from neutrino.server.status.facts import BINDING_FAILED, UNBOUND, Facts, dataplane
 from neutrino.server.status.problems import Problem, seconds_since
 from neutrino.server.status.processes import FEED, SILENT_AFTER
 
-Object = dict[str, Any]
 ROLES: Final = {words.OVS: "l2", words.DHCP: "dhcp", words.L3: "l3", words.METADATA: "metadata", words.BGP: "bgp"}
 MAX_PROBLEMS: Final = 200  # in one document; their number is always given
 

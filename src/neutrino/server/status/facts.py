@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import timestamp
 
-Object = dict[str, Any]
 NAMED: Final = 10  # objects of one kind that are listed by name; beyond that the number has to do
 UNBOUND: Final = "unbound"
 BINDING_FAILED: Final = "binding_failed"

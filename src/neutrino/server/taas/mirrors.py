@@ -8,12 +8,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.taas import TUNNEL_IDS
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
-from neutrino.server.db.objects import Object, as_row, delete_row
+from neutrino.server.db.objects import as_row, delete_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.feed.reports.rules import tunnel_address

@@ -4,7 +4,6 @@ A member's sender is a port of its own project; with `source: external`, the rec
 answered as one that does not exist.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Values
 from neutrino.model.state import FixedIp
 from neutrino.model.trace import Packet
 from neutrino.server import errors
@@ -30,7 +30,6 @@ _SIZE: Final = 84  # of a ping
 _OUTSIDE: Final = {4: "198.51.100.1", 6: "2001:db8:ffff::1"}  # a machine outside: addresses for documentation
 _p, _al, _n, _s, _f = t.ports.c, t.ip_allocations.c, t.networks.c, t.subnets.c, t.floatingips.c
 _r, _rp, _pf, _seg = t.routers.c, t.router_ports.c, t.port_forwardings.c, t.network_segments.c
-Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

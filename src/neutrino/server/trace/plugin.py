@@ -6,10 +6,11 @@ What makes traces is loaded with the first one: it takes more than a megabyte, a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from neutrino.model.objects import Values
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.trace import TRACE
 from neutrino.server.context import Context
@@ -20,7 +21,6 @@ from neutrino.server.services import ResourcePlugin
 if TYPE_CHECKING:
     from neutrino.server.trace.tracer import Tracer
 
-Values = Mapping[str, Any]
 
 EXTENSIONS = (Extension("trace", "Packet traces", "Why a packet arrives or not, in terms of API objects."),)
 

@@ -9,11 +9,12 @@ hosts, and other requests need one too.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from neutrino.model.objects import Object, Values
 from neutrino.model.trace import Cause, Point, PointKind, Verdict
 from neutrino.server import errors
 from neutrino.server.context import Context
@@ -32,8 +33,6 @@ from neutrino.server.trace.values import Hop, Path, Snapshot
 SECONDS: Final = 10.0  # for all hosts together
 ATTEMPTS: Final = 3
 LOG = logging.getLogger(__name__)
-Values = Mapping[str, Any]
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ project has. That the packet arrives, and its answer returns, is shown: a real p
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import msgspec
 
+from neutrino.model.objects import Object
 from neutrino.model.trace import Cause, Observation, Packet, Verdict
 from neutrino.server.context import Context
 from neutrino.server.trace.collect import Collected
@@ -19,7 +19,6 @@ from neutrino.server.trace.compare import DATAPLANE, Note, Result
 from neutrino.server.trace.steps.walk import contains, same
 from neutrino.server.trace.values import DROP, INFO, PASS, Path, Snapshot, Step, TracedPort
 
-Object = dict[str, Any]
 OTHERS = "other-project"
 LOCAL_IP = "local-ip"  # kind of the step at a local IP
 _OPEN = ("host", "next-hop", "physical-network", OTHERS)  # steps that leave the verdict open

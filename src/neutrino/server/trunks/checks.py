@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api import types as at
 from neutrino.server.api.resources.trunk import INHERIT, VLAN, VLANS, parse_subports
@@ -16,7 +17,6 @@ from neutrino.server.ml2.views import NETWORKS
 from neutrino.server.query import Query
 from neutrino.server.trunks.views import parents_among, subports_among
 
-Object = dict[str, Any]
 Allows = Callable[[Context, str, Mapping[str, Any]], bool]
 SEES_VLAN = "get_network:provider:segmentation_id"
 _n = t.networks.c

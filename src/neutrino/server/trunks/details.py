@@ -6,14 +6,13 @@ ports), so a port without a trunk costs no further query.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 
-Object = dict[str, Any]
 NAME, NEEDS = "trunk_details", "trunk_id"
 BATCH = 500
 _s, _p = t.trunk_subports.c, t.ports.c

@@ -10,18 +10,17 @@ A new trunk and the first binding of its parent exclude each other by the parent
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.model.trunks import SUBPORT_OWNER
 from neutrino.server.db import tables as t
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
 
-Object = dict[str, Any]
 _t, _s, _p = t.trunks.c, t.trunk_subports.c, t.ports.c
 _NEXT = (
     sa.update(t.trunks)

@@ -7,13 +7,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.cascade import Permit, Removed
 from neutrino.server.api.resources.trunk import DOWN, ERROR, TRUNK
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, fresh, update_row
+from neutrino.server.db.objects import as_row, fresh, update_row
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.cascade import Cascade, NetworkCascade, Release

@@ -11,11 +11,11 @@ A status that is stored would have to be written by everything that changes a po
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.trunk import ACTIVE, BUILD, DEGRADED, DOWN, ERROR
 from neutrino.server.db import tables as t
@@ -24,7 +24,6 @@ from neutrino.server.db.view import Added, View
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.ports import provisioning
 
-Object = dict[str, Any]
 SUBPORT_NAMES = ("port_id", "segmentation_type", "segmentation_id")
 BATCH = 1000
 _t, _s = t.trunks.c, t.trunk_subports.c

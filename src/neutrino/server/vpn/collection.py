@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server.context import Context
-from neutrino.server.db.objects import Object, as_row, delete_row, new_id, update_row
+from neutrino.server.db.objects import as_row, delete_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View

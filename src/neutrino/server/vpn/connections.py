@@ -7,12 +7,12 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api import types
 from neutrino.server.api.resources.vpn import CIDR, SUBNET
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.quota.quotas import Quotas

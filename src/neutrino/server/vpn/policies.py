@@ -2,10 +2,11 @@
 
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, exists
+from neutrino.server.db.objects import exists
 from neutrino.server.db.session import Database
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.vpn.collection import VpnCollection

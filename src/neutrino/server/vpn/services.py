@@ -6,11 +6,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.flavor import VPN
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, exists
+from neutrino.server.db.objects import exists
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3.flavors import check_flavor

@@ -8,15 +8,14 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
+from neutrino.model.objects import Object
 from neutrino.server.api.definition import Resource
 from neutrino.server.policy.authorizer import Visibility
 from neutrino.server.query import Query
 
-Object = dict[str, Any]
 BATCH = 100  # objects in memory at once; with 500, a list of 5,000 ports leaves 5 MB more in a worker
 # Filters that have another name than the attribute that they look at.
 FILTERED_ATTRIBUTES = {"tags-any": "tags", "not-tags": "tags", "not-tags-any": "tags", "changed_since": "updated_at"}

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.router import GATEWAYS
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
-from neutrino.server.db.objects import Object
 from neutrino.server.db.session import Database, retried
 from neutrino.server.l3.routers import gateways
 from neutrino.server.l3.routers import view as router_view

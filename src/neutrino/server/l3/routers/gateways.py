@@ -11,11 +11,12 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.router import MAX_GATEWAYS
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, exists
+from neutrino.server.db.objects import exists
 from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
 from neutrino.server.l3.routers.router_ports import RouterPorts
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse

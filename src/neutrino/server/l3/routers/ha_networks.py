@@ -17,11 +17,12 @@ import sqlalchemy as sa
 from msgspec import UNSET
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, exists
+from neutrino.server.db.objects import exists
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.networks import Networks

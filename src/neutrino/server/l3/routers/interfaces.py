@@ -7,13 +7,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access.sharing import SHARED
 from neutrino.server.api.cascade import Permit, Removed
 from neutrino.server.api.resources.router import ROUTER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, exists, update_row
+from neutrino.server.db.objects import exists, update_row
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules

@@ -4,17 +4,16 @@ It needs an external gateway with an IPv6 address on a network with an IPv6 addr
 untranslated within one scope. A router without gateway has it off.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
 
-Object = Mapping[str, Any]
 _n, _s, _x, _a = t.networks.c, t.subnets.c, t.ndp_proxies.c, t.ip_allocations.c
 _INVALID = "The router has no external gateway or the external gateway port has no IPv6 address or IPv6 address scope"
 
@@ -41,10 +40,10 @@ def is_enabled_on_create(
 
 def is_enabled_on_update(
     connection: Connection,
-    before: Object,
-    after: Object,
-    gateway_ips: Sequence[Object],
-    values: Object,
+    before: Values,
+    after: Values,
+    gateway_ips: Sequence[Values],
+    values: Values,
     *,
     default: bool,
 ) -> bool:
@@ -89,5 +88,5 @@ def _is_supported(connection: Connection, network_id: str) -> bool:
     return has_ipv6 and ipv6_scope(connection, network_id) is not None
 
 
-def _has_ipv6(fixed_ips: Iterable[Object]) -> bool:
+def _has_ipv6(fixed_ips: Iterable[Values]) -> bool:
     return any(":" in fixed["ip_address"] for fixed in fixed_ips)

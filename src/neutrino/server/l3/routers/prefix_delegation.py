@@ -16,9 +16,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, changed, update_row
+from neutrino.server.db.objects import changed, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.delegated import PROVISIONAL, addressing, is_delegated, is_on, renumbered, usable_prefix

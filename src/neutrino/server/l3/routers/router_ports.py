@@ -12,6 +12,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
@@ -27,7 +28,6 @@ from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.values import service_port
 from neutrino.server.ml2.views import reading_subnets_of, subnets_of
 
-Object = dict[str, Any]
 VIF_DISTRIBUTED: Final = "distributed"
 _p, _rp, _a, _s, _b, _g = t.ports.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.router_l3_agents.c, t.agents.c
 _PORTS = kept(

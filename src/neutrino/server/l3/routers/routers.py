@@ -13,13 +13,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.types import is_uuid, parse_attribute
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, changed, exists, fresh, new_id, update_row
+from neutrino.server.db.objects import as_row, changed, exists, fresh, new_id, update_row
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints

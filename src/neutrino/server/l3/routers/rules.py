@@ -4,12 +4,12 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.api.types import Uuid, comparable
 from neutrino.server.ipam.delegated import is_provisional
 from neutrino.server.l3.routers.port_layout import DVR_INTERFACE, INTERFACES, SNAT, RouterPort
 
-Object = Mapping[str, Any]
 _UUID = Uuid()
 DEVICE_OWNERS = ("compute:", "baremetal:", "manila:", "network:", "trunk:")
 
@@ -34,7 +34,7 @@ def interface_of(body: Any, *, removal: bool = False) -> tuple[str | None, str |
     return named.get("port_id"), named.get("subnet_id")
 
 
-def check_adoptable(port: Object, *, in_use: bool) -> None:
+def check_adoptable(port: Values, *, in_use: bool) -> None:
     """Refuse a port of a device as interface: the firewall trusts interfaces, so an instance could send anything.
 
     device_id alone does not show it: a project may clear it while the port stays plugged into an instance on a host.
@@ -51,13 +51,13 @@ def check_adoptable(port: Object, *, in_use: bool) -> None:
         raise errors.PortInUse(port_id=port["id"], device_id=owner)
 
 
-def check_modes(subnet: Object) -> None:
+def check_modes(subnet: Values) -> None:
     """Refuse a subnet whose router advertisements come from a router outside of the service."""
     if subnet["ip_version"] == 6 and subnet["ipv6_ra_mode"] is None and subnet["ipv6_address_mode"] is not None:
         raise refuse(f"subnet {subnet['id']} gets its router advertisements from elsewhere (ipv6_ra_mode is not set)")
 
 
-def check_overlap(ports: Sequence[RouterPort], new: Sequence[Object], others: Iterable[Object] = ()) -> None:
+def check_overlap(ports: Sequence[RouterPort], new: Sequence[Values], others: Iterable[Values] = ()) -> None:
     """Refuse subnets that overlap with those of the router's ports or with `others`, as of its external network."""
     taken = {address.subnet_id: address.cidr for port in ports for address in port.addresses}
     for subnet in new:
@@ -73,7 +73,7 @@ def check_overlap(ports: Sequence[RouterPort], new: Sequence[Object], others: It
                 raise refuse(f"{prefix} of subnet {subnet['id']} overlaps with {cidr} of subnet {other_id}")
 
 
-def check_one_ipv6_port(ports: Sequence[RouterPort], port: Object) -> None:
+def check_one_ipv6_port(ports: Sequence[RouterPort], port: Values) -> None:
     """Refuse a second IPv6 port on a network: one port announces all its prefixes."""
     if not any(":" in fixed["ip_address"] for fixed in port["fixed_ips"]):
         return
@@ -86,7 +86,7 @@ def has_ipv6(port: RouterPort) -> bool:
     return any(":" in address.ip_address for address in port.addresses)
 
 
-def check_within_pools(port: Object, subnets: Sequence[Object], project_id: str | None) -> None:
+def check_within_pools(port: Values, subnets: Sequence[Values], project_id: str | None) -> None:
     """Refuse an address outside of the allocation pools of another project's subnet: its owner reserved it."""
     by_id = {subnet["id"]: subnet for subnet in subnets}
     for fixed in port["fixed_ips"]:

@@ -11,6 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
@@ -20,7 +21,6 @@ from neutrino.server.db.view import BATCH, Added, View
 from neutrino.server.l3.scheduling.candidates import STATUS
 from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
 
-Object = dict[str, Any]
 _c, _p = t.routers.c, t.ports.c
 _GATEWAY_IPS = sa.select(_p.fixed_ips).where(_p.id == _c.gw_port_id).scalar_subquery()
 _COMPUTED: dict[str, sa.ColumnElement[Any]] = {

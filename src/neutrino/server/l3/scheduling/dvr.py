@@ -12,13 +12,14 @@ import logging
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.objects import Object
 from neutrino.model.trunks import SUBPORT_OWNER
 from neutrino.server import errors
 from neutrino.server.context import admin_context
@@ -33,7 +34,6 @@ from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.values import new_mac, service_port
 from neutrino.server.ml2.views import PORTS, subnets_of
 
-Object = dict[str, Any]
 # Never changed: servers of two releases must derive the same id, or a host gets two ports.
 _PORT_NAMESPACE: Final = uuid.UUID("b5b0fb2a-6c37-4f0e-9d3c-0d9b1b9f6a11")
 EXTERNAL_MODES: Final = frozenset({"dvr", "dvr_snat"})  # agent modes of hosts that reach external networks themselves

@@ -16,9 +16,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, update_row
+from neutrino.server.db.objects import update_row
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import retried
 from neutrino.server.db.transaction import Transaction

@@ -13,8 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row
+from neutrino.server.db.objects import as_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.ipam.allocation import DHCP_OWNER

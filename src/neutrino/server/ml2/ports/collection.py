@@ -17,12 +17,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, as_row, changed, delete_row, exists, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction

@@ -11,9 +11,9 @@ the card's next user can have it.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api import types as t
-from neutrino.server.db.objects import Object
 
 NAMES = ("numa_affinity_policy", "device_profile", "hints", "trusted", "hardware_offload_type")
 PROFILE, VNIC_TYPE = "binding:profile", "binding:vnic_type"

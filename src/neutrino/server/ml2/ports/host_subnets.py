@@ -5,24 +5,23 @@ counts too: what a host is connected to does not depend on whether it is up.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.ipam import routed
 from neutrino.server.ml2.driver_api import Segment
 from neutrino.server.ml2.segments import read_segments
 
-Object = Mapping[str, Any]
 # What agents report of the physical networks of their hosts.
 MAPPINGS = ("bridge_mappings", "interface_mappings", "device_mappings")
 SWITCHES = (words.OVS, words.NIC_SWITCH)
 
 
-def reached_segments(segments: Sequence[Segment], configurations: Sequence[Object]) -> frozenset[str]:
+def reached_segments(segments: Sequence[Segment], configurations: Sequence[Values]) -> frozenset[str]:
     """The ids of the segments that a host is connected to, by its agents' configurations. Pure."""
     mappings = (one.get(name) for one in configurations for name in MAPPINGS)
     reached = {name for mapping in mappings if isinstance(mapping, Mapping) for name in mapping}
@@ -39,12 +38,12 @@ def reached_by_host(connection: Connection, registry: Registry, network_id: str,
 def usable_subnets(
     connection: Connection,
     registry: Registry,
-    subnets: Sequence[Object],
+    subnets: Sequence[Values],
     host: str,
-    requested: Sequence[Object] | None,
+    requested: Sequence[Values] | None,
     *,
     lenient: bool = False,
-) -> Sequence[Object] | None:
+) -> Sequence[Values] | None:
     """The subnets for the addresses of a port, of all those of its network; None if its addresses are deferred.
 
     `lenient`: a port of a service, whose host is chosen by the server. Requested addresses are given wherever the host is,
@@ -62,7 +61,7 @@ def usable_subnets(
     return routed.subnets_of_request(subnets, requested) if requested else None
 
 
-def check_host(connection: Connection, registry: Registry, port: Object, subnets: Sequence[Object], host: str) -> None:
+def check_host(connection: Connection, registry: Registry, port: Values, subnets: Sequence[Values], host: str) -> None:
     """Refuse another host for a port with addresses of a segment that the host is not on."""
     if not routed.is_routed(subnets):
         return

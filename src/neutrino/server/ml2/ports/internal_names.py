@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model.dns_names import first_label, is_of_another_address
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import Object, decode
+from neutrino.server.db.objects import decode
 
 NameFor = Callable[[str, str], dict[str, str]]  # (dns_name, address): the address's entry in a port's dns_assignment
 _p = t.ports.c

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction, now
@@ -24,7 +25,6 @@ from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.ports.lease_providers import WaitingPort, is_provider, without_live_provider
 from neutrino.server.ml2.views import NETWORKS, PORTS
 
-Object = dict[str, Any]
 L2, DHCP = "L2", "DHCP"
 ACTIVE, DOWN = "ACTIVE", "DOWN"
 BATCH = 100  # ports that one transaction changes: hosts report all of theirs after a start

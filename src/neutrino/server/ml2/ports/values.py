@@ -4,9 +4,9 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.types import comparable, first_duplicate
-from neutrino.server.db.objects import Object
 from neutrino.server.ml2.ports import hardware
 
 
