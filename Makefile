@@ -22,7 +22,7 @@ demo: ## demonstrate it with real packets: two hosts, a router, a floating IP, t
 
 test: ## install what is missing, check the code, run the whole test suite
 	@scripts/setup test
-	@.venv/bin/python -m compileall -q src tests
+	@.venv/bin/python -m compileall -q src tests qa
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory -j 2 types suite
 
@@ -31,11 +31,11 @@ fresh: ## follow the README on a bare Debian, in separate namespaces (DEBIAN=12|
 
 kernel: ## test the kernel datapath of Open vSwitch in a QEMU guest: all flows, packets, and a whole cloud of two hosts (one to two hours without KVM)
 	@scripts/setup kernel
-	@.venv/bin/python -m tests.kernel.run $(PYTEST_ARGS)
+	@.venv/bin/python -m qa.kernel.run $(PYTEST_ARGS)
 
 openstack: ## run Nova, Keystone, Placement and Glance with libvirt on this networking service, and check it (one hour; ARGS="--only boot")
 	@scripts/setup openstack
-	@.venv/bin/python -m tests.openstack.run $(ARGS)
+	@.venv/bin/python -m qa.openstack.run $(ARGS)
 
 package: ## build the wheel and the Debian packages into dist/ (PACKAGE_VERSION=…)
 	@scripts/setup package
@@ -56,7 +56,7 @@ lint:
 	.venv/bin/lint-imports
 
 # A minute of one core: beside the tests, which are not stopped, as they would leave switches and daemons behind.
-TYPED = src/neutrino tests/bench tests/faults tests/kernel tests/openstack packaging/debs
+TYPED = src/neutrino qa tests/faults packaging/debs
 .PHONY: types
 types:
 	@MYPYPATH=packaging .venv/bin/mypy $(TYPED) || { echo "types: mypy has failed, see above: make fails at the end of the tests"; exit 1; }
@@ -67,18 +67,18 @@ suite:
 
 bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with 5,000 hosts, and a host
 	@scripts/setup test
-	.venv/bin/python -m tests.bench.run
-	.venv/bin/python -m tests.bench.hosts
-	.venv/bin/python -m tests.bench.wiring
+	.venv/bin/python -m qa.bench.run
+	.venv/bin/python -m qa.bench.hosts
+	.venv/bin/python -m qa.bench.wiring
 	@$(MAKE) --no-print-directory curves
 
 bench-neutron: ## benchmark OpenStack Neutron (from PyPI) and this project on this machine in one run (gives up after three hours; ARGS="--ports 5000")
 	@scripts/setup neutron
-	.venv/bin/python -m tests.bench.neutron $(ARGS)
+	.venv/bin/python -m qa.bench.neutron $(ARGS)
 
 curves: ## measure and plot the cost of operations against the size of a cloud (docs/images/growth-*.svg)
 	@scripts/setup test
-	.venv/bin/python -m tests.bench.curves --images docs/images --out docs/benchmarks-growth.json
+	.venv/bin/python -m qa.bench.curves --images docs/images --out docs/benchmarks-growth.json
 
 format: ## format the code, and fix what the linter can
 	@scripts/setup test
@@ -88,4 +88,4 @@ format: ## format the code, and fix what the linter can
 clean: ## remove .venv and all generated files
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src -maxdepth 1 -name '*.egg-info' -exec rm -rf {} +
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests qa -name __pycache__ -type d -prune -exec rm -rf {} +

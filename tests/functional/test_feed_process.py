@@ -28,10 +28,10 @@ from neutrino.model.agents import OVS, AgentState
 from neutrino.server.config import OPTIONS
 from neutrino.server.feed.server import RETRY_SECONDS
 from neutrino.tls import ClientContext
-from tests.bench.memory import alive, tree
 from tests.support.commands import loaded
 from tests.support.feed import until
 from tests.support.feed_raw import Raw
+from tests.support.memory import alive, tree
 from tests.support.neutrino import Caller, Neutrino, configuration
 from tests.support.ports import free_port
 from tests.support.process import wait_until

@@ -13,8 +13,8 @@ import pytest
 
 from neutrino.metrics import catalog  # noqa: F401  (declares the metrics)
 from neutrino.metrics.instruments import Instrument
-from tests.bench.memory import tree
 from tests.support.agent import Agent, wait_for_status
+from tests.support.memory import tree
 from tests.support.metrics import scrape, wait_for
 from tests.support.neutrino import Caller, Neutrino
 from tests.support.openvswitch import OpenVSwitch

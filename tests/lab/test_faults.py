@@ -1,7 +1,7 @@
 """Whatever is killed, cut, restarted or meddled with: packets go on, and everything is put right.
 
 Each under fifty pings a second on four paths: on one host and between hosts, by a tunnel and by a VLAN. Where it is
-not said otherwise, not one of them may be lost. `python -m tests.faults.outage` is the long form for the server.
+not said otherwise, not one of them may be lost. `python -m qa.faults.outage` is the long form for the server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.ovs import DATABASE
-from tests.faults.outage import without_server
+from qa.faults.outage import without_server
 from tests.support.lab import temporary_lab
 from tests.support.lab_control import Lab, end
 from tests.support.lab_faults import (

@@ -20,7 +20,6 @@ from neutrino.cli.main import main
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.lab import SERVER
-from tests.bench.memory import tree
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import (
     EVERYTHING,
@@ -34,6 +33,7 @@ from tests.support.lab_guests import (
     wait_until_reachable,
 )
 from tests.support.lab_trace import SOON, Case, check, in_groups, pings, trace_once
+from tests.support.memory import tree
 from tests.support.neutrino import PROGRAM
 
 

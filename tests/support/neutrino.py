@@ -11,9 +11,9 @@ from typing import Any
 
 import requests
 
-from tests.bench.memory import alive, tree
 from tests.support.databases import prepared_sqlite
 from tests.support.keystone import Keystone
+from tests.support.memory import alive, tree
 from tests.support.ports import free_port
 from tests.support.process import TemporaryServer, wait_until
 

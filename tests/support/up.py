@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.memory import alive, tree
 from tests.support.machine import Machine
+from tests.support.memory import alive, tree
 from tests.support.neutrino import PROGRAM
 from tests.support.ports import free_port
 from tests.support.process import wait_until

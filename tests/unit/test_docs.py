@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
-REFERENCE = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
+REFERENCE = re.compile(r"((?:tests|qa)/[\w/]+\.py)(?:::(\w+))?")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
@@ -35,11 +35,11 @@ def test_files_that_features_name_exist() -> None:
     missing = []
     for row in (ROOT / "docs/features.md").read_text().splitlines():
         folder = ""
-        for name in re.findall(r"`((?:tests/)?[\w/*.{},]+)`", row):
-            if name.startswith("tests/"):
+        for name in re.findall(r"`((?:(?:tests|qa)/)?[\w/*.{},]+)`", row):
+            if name.startswith(("tests/", "qa/")):
                 folder = str(Path(name).parent)
             path = name if "/" in name else f"{folder}/{name}"
-            if name.startswith(("tests/", "test_")) and not list(ROOT.glob(path.removesuffix("/"))):
+            if name.startswith(("tests/", "qa/", "test_")) and not list(ROOT.glob(path.removesuffix("/"))):
                 missing.append(name)
             elif re.match(r"(server|agent|model|feed|dataplane|cli|lab|configuration)/", name):
                 missing += [] if list(ROOT.glob(f"src/neutrino/{name}".removesuffix("/"))) else [name]
@@ -65,7 +65,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 # --- modules, and the names that pages claim to be in them --------------------------------------------------------------
 
-SOURCES = sorted(path for folder in ("src", "tests", "packaging") for path in (ROOT / folder).rglob("*.py"))
+SOURCES = sorted(path for folder in ("src", "tests", "qa", "packaging") for path in (ROOT / folder).rglob("*.py"))
 IDENTIFIER = re.compile(r"`([A-Za-z_][\w.]*)`")
 
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tests.faults.failover import galera, standby
-from tests.faults.failover.ledger import Answer, Entry, Found, Outcome, figures, violations
-from tests.faults.failover.proxy import PAGE, documented
+from qa.faults.failover import galera, standby
+from qa.faults.failover.ledger import Answer, Entry, Found, Outcome, figures, violations
+from qa.faults.failover.proxy import PAGE, documented
 
 DONE, REFUSED, UNKNOWN = Outcome.ACKNOWLEDGED, Outcome.REFUSED, Outcome.UNKNOWN
 

@@ -1,10 +1,10 @@
 """Pure functions of `make openstack` for further services: stacks, forms, outcomes of Tempest, the order of services."""
 
-from tests.openstack.services import EVERYTHING, NETWORKING
-from tests.openstack.services_more.catalog import ALL_CHECKS, NEEDS, services_for
-from tests.openstack.services_more.heat_stacks import CASES, NOT_IN_STACK, template, uncovered
-from tests.openstack.services_more.horizon import Form
-from tests.openstack.services_more.tempest import Outcome, parse
+from qa.openstack.services import EVERYTHING, NETWORKING
+from qa.openstack.services_more.catalog import ALL_CHECKS, NEEDS, services_for
+from qa.openstack.services_more.heat_stacks import CASES, NOT_IN_STACK, template, uncovered
+from qa.openstack.services_more.horizon import Form
+from qa.openstack.services_more.tempest import Outcome, parse
 
 PAGE = """
 <form action="/search"><input name="q" value="x"></form>

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.openstack.checks import CHECKS
-from tests.openstack.checks.expect import CheckError
-from tests.openstack.checks.migration import Gap, activation, longest_gap, shares
-from tests.openstack.checks.remains import State
-from tests.openstack.cloud import ini
-from tests.openstack.hosts import management_address, render_hosts_file, render_management
-from tests.openstack.results import FAILED, PASSED, Result, markdown, table, write
-from tests.openstack.services import NETWORKING, SERVICES
+from qa.openstack.checks import CHECKS
+from qa.openstack.checks.expect import CheckError
+from qa.openstack.checks.migration import Gap, activation, longest_gap, shares
+from qa.openstack.checks.remains import State
+from qa.openstack.cloud import ini
+from qa.openstack.hosts import management_address, render_hosts_file, render_management
+from qa.openstack.results import FAILED, PASSED, Result, markdown, table, write
+from qa.openstack.services import NETWORKING, SERVICES
 
 
 def test_the_longest_gap_is_between_answers_that_follow_each_other() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.soak import Sample, grown, percentiles, quarters
+from qa.faults.soak import Sample, grown, percentiles, quarters
 
 
 def samples(name: str, *values: float) -> list[Sample]:

@@ -1,0 +1,1 @@
+"""Long runs with faults: killed servers, agents and switches, failovers of databases, a soak."""

@@ -1,0 +1,78 @@
+"""A lab of two hosts on the kernel datapath, which all tests of `qa.kernel` that need a whole cloud share: it takes
+minutes to build where the guest is emulated. A plugin of pytest, as conftest files are not read there.
+
+Tests of `tests.lab` run there too: `session_lab` is for those that need it. Without a guest, pytest runs the same tests
+on the userspace datapath: `pytest --noconftest -p qa.kernel.cloud FILE`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.lab import temporary_lab, wait_until
+from tests.support.lab_control import Lab
+from tests.support.lab_guests import (
+    EVERYTHING,
+    Guest,
+    Spec,
+    cleaned,
+    make_group,
+    make_guests,
+    make_network,
+    wait_until_reachable,
+)
+
+AGENTS = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
+START_SECONDS = 30.0
+LOGGED_LINES = 40
+_logs: list[Path] = []  # the directory of the lab's logs
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print a failure at once, with the ends of the lab's logs: pytest's own summary follows only after the last test, an
+    hour later, and the guest's files are gone with it.
+    """
+    if not report.failed:
+        return
+    print(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}", flush=True)
+    for path in (path for directory in _logs for path in sorted(directory.glob("*.log"))):
+        lines = path.read_text(errors="replace").splitlines()
+        print(f"--- {path.name}", *lines[-LOGGED_LINES:], sep="\n", flush=True)
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    with temporary_lab(hosts=2) as made:
+        _logs.append(made.paths.logs)
+        wait_until(lambda: _alive(made) == AGENTS, START_SECONDS, "not all agents are alive on both hosts")
+        yield made
+
+
+@pytest.fixture(scope="session")
+def session_lab() -> Iterator[Lab]:
+    """As that of `tests.lab`: three hosts with the L2 role."""
+    with temporary_lab(hosts=3, roles=("l2",)) as made:
+        _logs.append(made.paths.logs)
+        yield made
+
+
+def _alive(lab: Lab) -> set[str]:
+    """The types of agents that are alive on every host."""
+    found = [agent for agent in lab.api.list("agent") if agent["alive"]]
+    return set.intersection(*({agent["agent_type"] for agent in found if agent["host"] == host} for host in lab.hosts))
+
+
+@contextlib.contextmanager
+def instances_on_both_hosts(lab: Lab, **network: Any) -> Iterator[tuple[Guest, Guest]]:
+    """Two instances of one network that reach each other, on h1 and on h2."""
+    with cleaned(lab):
+        group, _ = make_group(lab, "open", *EVERYTHING)
+        net = make_network(lab, "blue", **network)
+        here, there = make_guests(lab, Spec("here", net, "h1", [group]), Spec("there", net, "h2", [group]))
+        wait_until_reachable(here, there)
+        yield here, there

@@ -1,0 +1,257 @@
+"""The guest of the instances: Debian's kernel and an initramfs of busybox that does DHCP, metadata, HTTP and SSH.
+
+Its console (the log of Nova) has a line `GUEST <seconds>s: …` for each step, which the checks read:
+
+    lease eth0 10.0.0.7/24 mtu=1450 routes=…    udhcpc has configured an interface
+    instance-id i-…, hostname …                  Nova's metadata service has answered through neutrino
+    READY                                        port 8080 serves the instance's id, port 22 accepts its key
+    attached eth1, detached eth1                 interfaces that come and go later
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import re
+import stat
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from qa.kernel.guest import Archive, KernelFiles, kernel_files, processor
+from qa.openstack.cloud import ROOT, WORK, Say
+
+# With their dependencies; what is part of the kernel is left out.
+MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net")
+DISK_BYTES = 16 << 20
+WEB_PORT = 8080  # not 80: Tempest listens there itself
+# Programs of this machine: the SSH server; a ping that can forbid fragmentation and a netcat with UDP, unlike busybox's; a
+# shell, because busybox's prefers its own programs to those on the path.
+PROGRAMS = (Path("/usr/sbin/dropbear"), Path("/usr/bin/ping"), Path("/bin/nc.traditional"), Path("/bin/bash"))
+CURL = """#!/bin/sh
+data= url=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --data | -d) data=$2; shift ;;
+    -X | -H) shift ;;
+    http*) url=$1 ;;
+    esac
+    shift
+done
+exec wget -q -O - ${data:+--post-data "$data"} "$url"
+"""
+# CirrOS's nc by Debian's: -k goes on listening, -e takes a program with arguments, and a client waits for the answer.
+NETCAT = """#!/bin/sh
+options= stays= waits='-q 1'
+while [ $# -gt 0 ]; do
+    case $1 in
+    -lk) options="$options -l" stays=1 waits= ;;
+    -lp) options="$options -l -p $2" waits=; shift ;;
+    -p | -w) options="$options $1 $2"; shift ;;
+    -e)
+        shift
+        printf '#!/bin/sh\\nexec %s\\n' "$*" >/tmp/nc.$$
+        chmod +x /tmp/nc.$$
+        options="$options -e /tmp/nc.$$"
+        break
+        ;;
+    -*) options="$options $1" ;;
+    *) break ;;
+    esac
+    shift
+done
+run() { nc.traditional $options $waits "$@" <&3 & wait $!; }
+trap 'killall nc.traditional; exit' TERM
+exec 3<&0
+[ -z "$stays" ] && { run "$@"; exit; }
+while run; do :; done  # until another one has the port
+"""
+# What test suites expect of a guest beside busybox.
+SCRIPTS = {
+    "nc": NETCAT,
+    "sudo": '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n',
+    "curl": CURL,
+}
+
+# A static busybox loads no modules of the C library for names, which has files and DNS built in (its wget crashes with -T).
+ETC = {
+    "passwd": "root:x:0:0::/root:/bin/sh\n",
+    "group": "root:x:0:\n",
+    "shells": "/bin/sh\n",
+    "nsswitch.conf": "hosts: files dns\n"
+    + "".join(f"{name}: files\n" for name in ("passwd", "services", "networks", "protocols")),
+    "services": "http 80/tcp\n",
+    "hosts": "127.0.0.1 localhost\n",
+}
+UDHCPC = """#!/bin/sh
+# Address, MTU, and routes: option 121 instead of option 3
+case $1 in
+deconfig) ip link set "$interface" up ;;
+bound | renew)
+    ip addr flush dev "$interface" scope global
+    [ -n "$mtu" ] && ip link set "$interface" mtu "$mtu"
+    ip addr add "$ip/$mask" dev "$interface"
+    if [ -n "$staticroutes" ]; then
+        routes=$staticroutes
+        set -- $staticroutes
+        while [ $# -ge 2 ]; do
+            [ "$2" = 0.0.0.0 ] && via= || via="via $2"
+            ip route replace "$1" $via dev "$interface"
+            shift 2
+        done
+    elif [ -n "$router" ]; then
+        routes="0.0.0.0/0 $router"
+        ip route replace default via "${router%% *}" dev "$interface"
+    fi
+    {
+        [ -n "${search:-$domain}" ] && echo "search ${search:-$domain}"
+        for server in $dns; do echo "nameserver $server"; done
+    } >/etc/resolv.conf
+    lease="$interface $ip/$mask mtu=$mtu routes=[$routes]"
+    [ -e "/tmp/lease.$interface" ] || echo "GUEST $(cut -d' ' -f1 /proc/uptime)s: lease $lease"
+    touch "/tmp/lease.$interface"
+    ;;
+esac
+"""
+INIT = """#!/bin/sh
+export PATH=/bin
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
+exec </dev/console >/dev/console 2>&1
+while read -r module; do
+    case "$module $(cat /proc/cmdline)" in
+    virtio_net.ko\\ *nocsum*) insmod "/modules/$module" csum=0 gso=0 ;;
+    *) insmod "/modules/$module" ;;
+    esac
+done </order
+say() { echo "GUEST $(cut -d' ' -f1 /proc/uptime)s: $*"; }
+serve() {
+    ip link set "$1" up
+    udhcpc -i "$1" -p "/var/run/udhcpc.$1.pid" -s /udhcpc -O staticroutes -O mtu -t 30 -T 2 -A 3 -f &
+}
+get() {
+    n=0
+    while [ $n -lt 20 ]; do
+        timeout 20 wget -q -O - "http://169.254.169.254$1" && return
+        n=$((n + 1)); sleep 1
+    done
+    echo "none"
+}
+ip link set lo up
+say booted
+n=0; while [ ! -e /sys/class/net/eth0 ] && [ $n -lt 100 ]; do sleep 0.1; n=$((n + 1)); done
+if [ -e /sys/class/net/eth0 ]; then
+    serve eth0
+    n=0; while [ ! -e /tmp/lease.eth0 ] && [ $n -lt 1200 ]; do sleep 0.1; n=$((n + 1)); done
+fi
+mkdir -p /tmp/www
+id=$(get /latest/meta-data/instance-id)
+echo "$id" >/tmp/www/index.html
+httpd -p @WEB_PORT@ -h /tmp/www
+mount -t devpts devpts /dev/pts 2>/dev/null || { mkdir -p /dev/pts; mount -t devpts devpts /dev/pts; }
+# Once: a server without a key has none, and the metadata service has answered before
+wget -q -O /root/.ssh/authorized_keys http://169.254.169.254/latest/meta-data/public-keys/0/openssh-key
+chmod 600 /root/.ssh/authorized_keys
+dropbear -R -s -p 22
+name=$(get /latest/meta-data/local-hostname)
+hostname "$name"
+say "instance-id $id, hostname $name, address $(get /latest/meta-data/local-ipv4)"
+say READY
+echo "$name login:"  # by which Tempest's plugin knows a guest that has booted
+known=eth0
+while :; do
+    now=
+    for i in /sys/class/net/eth*; do [ -e "$i" ] && now="$now ${i##*/}"; done
+    for i in $now; do case " $known " in *" $i "*) ;; *) say "attached $i"; serve "$i" ;; esac; done
+    for i in $known; do case " $now " in *" $i "*) ;; *) say "detached $i"; rm -f "/tmp/lease.$i" ;; esac; done
+    known=$now
+    sleep 1
+done
+"""
+
+
+@dataclass(frozen=True)
+class GuestFiles:
+    kernel: Path
+    initramfs: Path
+    disk: Path
+
+    @property
+    def all(self) -> tuple[Path, Path, Path]:
+        return self.kernel, self.initramfs, self.disk
+
+
+def guest_files(say: Say) -> GuestFiles:
+    """Build the guest's files; the Debian packages that they are made of are kept, as for `make kernel`."""
+    files = kernel_files(ROOT / "build" / "kernel", say)
+    work = WORK / "guest"
+    work.mkdir(parents=True, exist_ok=True)
+    guest = GuestFiles(work / "vmlinuz", work / "initramfs.gz", work / "disk.raw")
+    guest.kernel.write_bytes(files.image.read_bytes())
+    guest.initramfs.write_bytes(initramfs(files))
+    with guest.disk.open("wb") as disk:
+        disk.truncate(DISK_BYTES)
+    return guest
+
+
+def initramfs(files: KernelFiles) -> bytes:
+    archive = Archive()
+    for name in ("bin", "modules", "proc", "sys", "dev", "tmp", "etc", "etc/dropbear", "var", "var/run"):
+        archive.add(name, b"", stat.S_IFDIR | 0o755)
+    for name in ("root", "root/.ssh"):  # of its owner alone, as the SSH server demands
+        archive.add(name, b"", stat.S_IFDIR | 0o700)
+    for program in PROGRAMS:
+        for target, loaded in with_libraries(program):
+            _add(archive, target, loaded)
+    for script, text in SCRIPTS.items():
+        archive.add(f"bin/{script}", text.encode(), stat.S_IFREG | 0o755)
+    archive.add("bin/sh", b"bash", stat.S_IFLNK | 0o777)
+    archive.add("sbin", b"bin", stat.S_IFLNK | 0o777)  # /sbin/ip, for test suites
+    archive.add("bin/busybox", files.busybox.read_bytes(), stat.S_IFREG | 0o755)
+    for name in _run([str(files.busybox), "--list"]).split():
+        if name not in ("busybox", "sh", "ping", "nc"):
+            archive.add(f"bin/{name}", b"busybox", stat.S_IFLNK | 0o777)
+    order: list[str] = []
+    for module in MODULES:
+        show = ["modprobe", "-d", str(files.root), "-S", files.release, "--show-depends", module]
+        for line in _run(show).splitlines():
+            path = Path(line.split()[1]) if line.startswith("insmod") else None
+            if path is not None and (name := path.name.removesuffix(".xz")) not in order:
+                order.append(name)
+                content = path.read_bytes()
+                content = lzma.decompress(content) if path.suffix == ".xz" else content
+                archive.add(f"modules/{name}", content, stat.S_IFREG | 0o644)
+    archive.add("order", "".join(f"{name}\n" for name in order).encode(), stat.S_IFREG | 0o644)
+    for name, text in ETC.items():
+        archive.add(f"etc/{name}", text.encode(), stat.S_IFREG | 0o644)
+    archive.add("udhcpc", UDHCPC.encode(), stat.S_IFREG | 0o755)
+    archive.add("init", INIT.replace("@WEB_PORT@", str(WEB_PORT)).encode(), stat.S_IFREG | 0o755)
+    return gzip.compress(archive.finish(), 6)
+
+
+def with_libraries(program: Path) -> list[tuple[str, bytes]]:
+    """The program as `bin/NAME`, and the shared libraries that it loads, at their paths."""
+    found = re.findall(r"(/\S+) \(0x", _run(["ldd", str(program)]))
+    return [
+        (f"bin/{program.name}", program.read_bytes()),
+        *((path.lstrip("/"), Path(path).read_bytes()) for path in found),
+    ]
+
+
+def _add(archive: Archive, path: str, content: bytes) -> None:
+    """A program with the directories above it."""
+    for parent in reversed(Path(path).parents[:-1]):
+        archive.add(str(parent), b"", stat.S_IFDIR | 0o755)
+    archive.add(path, content, stat.S_IFREG | 0o755)
+
+
+def kernel_command_line(*, offloads: bool) -> str:
+    """`offloads`: the guest leaves the checksums of TCP to virtio, as is the default of every system.
+
+    On the userspace datapath of Open vSwitch, which reads a tap before anything has computed them, its conntrack drops such
+    packets as invalid: the native firewall there needs guests that compute checksums themselves.
+    """
+    return f"console={processor().console} rdinit=/init quiet panic=5{'' if offloads else ' nocsum'}"
+
+
+def _run(argv: list[str]) -> str:
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
