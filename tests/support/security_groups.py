@@ -57,7 +57,7 @@ def shown(plugin: SecurityGroups, key: str, context: Context = ALICE) -> Object:
 
 def used(db: Database, resource: str, project: str = "alice") -> int:
     """The project's counter, or the number of its objects if there is no counter yet."""
-    c, table = t.quota_usages.c, t.COUNTED[resource]
+    c, table = t.quota_usages.c, t.counted_rows()[resource]
     with db.read() as connection:
         statement = sa.select(c.used).where(c.project_id == project, c.resource == resource)
         found = connection.execute(statement).scalar()

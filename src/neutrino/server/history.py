@@ -34,7 +34,6 @@ MAX_ROWS: Final = 1000  # in one response
 MAX_KINDS: Final = 50
 MISSED: Final = 2**53  # above all positions and cursors
 RULE: Final = "get_change"
-_KINDS: Final = frozenset({*t.HISTORY.values(), "agent"})  # the log also has rows that are no objects of the API
 _PARAMETERS: Final = frozenset({"after", "limit", "object_id", "kind", "fields"})
 _c, _h = t.changes.c, t.change_head.c
 _COLUMNS = (_c.position, _c.at, _c.kind, _c.object_id, _c.created, _c.deleted, _c.project_id, _c.request_id)
@@ -125,9 +124,11 @@ def _of_project(asked: _Asked, after: int, position: int, project_id: str) -> sa
     """
     where = _where(asked, after, position)
     owned = [
-        sa.and_(_c.kind == kind, _c.object_id.in_(sa.select(table.c.id).where(table.c.project_id == project_id)))
-        for table, kind in t.LOGGED.items()
-        if kind in asked.kinds
+        sa.and_(
+            _c.kind == history.kind, _c.object_id.in_(sa.select(table.c.id).where(table.c.project_id == project_id))
+        )
+        for table, history in t.histories().items()
+        if history.feed and history.kind in asked.kinds
     ]
     halves = [[*where, _c.project_id == project_id], [*where, _c.project_id.is_(None), sa.or_(sa.false(), *owned)]]
     both = sa.union_all(*(sa.select(_sorted(half, asked.limit).subquery()) for half in halves)).subquery()
@@ -150,12 +151,14 @@ def _parse(pairs: Pairs) -> _Asked:
             raise errors.HTTPBadRequest(f"Invalid input for {name!r}: a character in it cannot be stored.")
         values.setdefault(name, []).append(value)
     kinds = set(values.get("kind", ()))
+    # The log also has rows that are no objects of the API.
+    known = {"agent", *(history.kind for history in t.histories().values())}
     if len(kinds) > MAX_KINDS:
         raise errors.HTTPBadRequest(f"Invalid input for kind: a filter has at most {MAX_KINDS} values.")
     return _Asked(
         after=_number("after", values) if "after" in values else None,
         object_id=values["object_id"][-1].lower() if "object_id" in values else None,
-        kinds=sorted(_KINDS & kinds if kinds else _KINDS),
+        kinds=sorted(known & kinds if kinds else known),
         limit=min(_number("limit", values), MAX_ROWS) or MAX_ROWS if "limit" in values else MAX_ROWS,
     )
 

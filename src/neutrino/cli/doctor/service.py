@@ -140,7 +140,7 @@ def _wrong_counters(connection: sa.Connection) -> set[tuple[str, str, int, int]]
     stored = {(row.project_id, row.resource): int(row.used) for row in connection.execute(sa.select(t.quota_usages))}
     actual = {
         (row.project_id, resource): int(row.number)
-        for resource, table in t.COUNTED.items()
+        for resource, table in t.counted_rows().items()
         if any(key[1] == resource for key in stored)
         for row in connection.execute(
             sa.select(table.c.project_id, sa.func.count().label("number")).group_by(table.c.project_id)
@@ -149,7 +149,7 @@ def _wrong_counters(connection: sa.Connection) -> set[tuple[str, str, int, int]]
     return {
         (*key, used, actual.get(key, 0))
         for key, used in stored.items()
-        if key[1] in t.COUNTED and used != actual.get(key, 0)
+        if key[1] in t.counted_rows() and used != actual.get(key, 0)
     }
 
 

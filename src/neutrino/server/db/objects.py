@@ -107,8 +107,8 @@ def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> N
     """Delete an object if it has not changed since `before` was read; it does not count against a quota any more."""
     tx.change(_delete(table), {"as_read": before["id"], "revision_as_read": before["revision_number"]})
     tx.log(table, before, deleted=True)
-    if table in t.QUOTAS:
-        tx.use(t.QUOTAS[table], before["project_id"], -1)
+    if quota := t.quota_of(table):
+        tx.use(quota, before["project_id"], -1)
 
 
 def _as_read(table: sa.Table) -> sa.ColumnElement[bool]:

@@ -56,6 +56,7 @@ class Transaction:
         self._batch = batch
         self._is_repeated = is_repeated
         self._changes: dict[tuple[str, str], Change] = {}  # by kind and id of the object
+        self._is_for_feed = False  # hosts get some of the changed objects
         self._usage: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], int] = {}
         self.callbacks: list[Callable[[], object]] = []  # after the commit
@@ -107,25 +108,34 @@ class Transaction:
             self._batch.add(_insert(table), rows[0] if len(rows) == 1 else list(rows))
         if limits is not None:
             for row in rows:
-                self.use(t.QUOTAS[table], row["project_id"], 1, limits.get(row["project_id"], UNLIMITED))
-        kind = t.HISTORY.get(table)
-        if kind is not None:
+                self.use(t.quota_of(table), row["project_id"], 1, limits.get(row["project_id"], UNLIMITED))
+        history = t.history_of(table)
+        if history is not None:
+            self._is_for_feed |= history.feed
             for row in rows:
-                self._changes[kind, row["id"]] = Change(True, False, row.get("project_id"))
+                self._changes[history.kind, row["id"]] = Change(True, False, row.get("project_id"))
 
     def log(self, table: sa.Table, row: Mapping[str, Any], *, deleted: bool = False) -> None:
         """Log a change of a row, given with its id and, if known, its project, unless its table has no history.
 
         Called by `update_row` and `delete_row`, so that no write can forget it; `insert` does the same.
         """
-        kind = t.HISTORY.get(table)
-        if kind is not None:
-            self.record(kind, row["id"], row.get("project_id"), deleted=deleted)
+        history = t.history_of(table)
+        if history is not None:
+            self.record(history.kind, row["id"], row.get("project_id"), deleted=deleted, feed=history.feed)
 
     def record(
-        self, kind: str, object_id: str, project_id: str | None = None, *, created: bool = False, deleted: bool = False
+        self,
+        kind: str,
+        object_id: str,
+        project_id: str | None = None,
+        *,
+        created: bool = False,
+        deleted: bool = False,
+        feed: bool = True,
     ) -> None:
-        """Log a change of an object, once per transaction: the feed reads it, and the object's history shows it."""
+        """Log a change of an object, once per transaction: its history shows it and, with `feed`, the feed reads it."""
+        self._is_for_feed |= feed
         before = self._changes.get((kind, object_id))
         if before is None:
             self._changes[kind, object_id] = Change(created, deleted, project_id)
@@ -174,7 +184,7 @@ class Transaction:
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
         self._batch.commit(reads)
-        return any(kind not in t.HISTORY_ONLY for kind, _ in self._changes)
+        return self._is_for_feed
 
     def _assign_positions(self, rows: Sequence[dict[str, Any]]) -> None:
         """SQLite has one writer, so the order of commits is known here, and the feed need not assign the positions."""
@@ -205,7 +215,7 @@ class Transaction:
                 return
             raise errors.OverQuota(overs=[resource])
         # The first use under a limit: count all objects of the project, those of this transaction included.
-        table = t.COUNTED.get(resource)
+        table = t.counted_rows().get(resource)
         used = amount if table is None else self.connection.execute(count_all(table), {"p": project_id}).scalar_one()
         if used > limit:
             raise errors.OverQuota(overs=[resource])

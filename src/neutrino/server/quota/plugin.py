@@ -146,7 +146,7 @@ class QuotaPlugin:
 def _usage(connection: Connection, project_id: str) -> dict[str, int]:
     rows = connection.execute(sa.select(_u.resource, _u.used).where(_u.project_id == project_id)).all()
     used = {row.resource: int(row.used) for row in rows}
-    for name, table in t.COUNTED.items():
+    for name, table in t.counted_rows().items():
         if name not in used:  # no counter: unlimited, or not used under a limit yet
             used[name] = connection.execute(count_all(table), {"p": project_id}).scalar_one()
     return used
@@ -168,13 +168,14 @@ class Correction(NamedTuple):
     now: int
 
 
-def recount(db: Database, counted: Mapping[str, sa.FromClause] = t.COUNTED) -> list[Correction]:
+def recount(db: Database) -> list[Correction]:
     """Set every existing counter to the number of objects; returns the corrected ones.
 
     The server may run meanwhile: the counters are locked before the objects are counted, so a writer whose object is not
     counted waits and then increments the correct counter. A project without a counter is counted by its first use under a
     limit.
     """
+    counted = t.counted_rows()
 
     def attempt() -> list[Correction]:
         with db.transaction() as tx:

@@ -14,8 +14,7 @@ from neutrino.server.db.tables.bgp import (
     bgp_speakers,
 )
 from neutrino.server.db.tables.changes import change_head, changes
-from neutrino.server.db.tables.columns import Json, alias, metadata
-from neutrino.server.db.tables.counted import COUNTED, QUOTAS
+from neutrino.server.db.tables.columns import Json, alias, counted_rows, histories, history_of, metadata, quota_of
 from neutrino.server.db.tables.dns import dns_callers, dns_records
 from neutrino.server.db.tables.drivers import journal, network_attributes, port_attributes, subnet_attributes
 from neutrino.server.db.tables.firewalls import (
@@ -29,7 +28,6 @@ from neutrino.server.db.tables.firewalls import (
 )
 from neutrino.server.db.tables.hosts import agents, host_credentials, host_queries, server_processes
 from neutrino.server.db.tables.local_ips import local_ip_associations, local_ips
-from neutrino.server.db.tables.logged import HISTORY, HISTORY_ONLY, LOGGED
 from neutrino.server.db.tables.logs import logs
 from neutrino.server.db.tables.metering import metering_label_rules, metering_labels, metering_totals
 from neutrino.server.db.tables.networks import (

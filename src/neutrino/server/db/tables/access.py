@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import integers, optional_ids, primary_id, table, text
+from neutrino.server.db.tables.columns import History, integers, optional_ids, primary_id, table, text
 
 rbac_policies = table(
     "rbac_policies",
@@ -13,6 +13,8 @@ rbac_policies = table(
     text(32, "action"),
     text(255, "target_project", index=True),
     sa.UniqueConstraint("object_id", "action", "target_project", "object_type"),
+    history=History("rbac_policy"),
+    quota="rbac_policy",
 )
 
 quotas = table(

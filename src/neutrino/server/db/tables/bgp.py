@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import flags, integers, owner, primary_id, reference, table, text
+from neutrino.server.db.tables.columns import History, flags, integers, owner, primary_id, reference, table, text
 
 # `revision_number` is not shown: it grows with every change of a speaker's peers, networks and agents, which exclude each
 # other by it.
@@ -15,6 +15,7 @@ bgp_speakers = table(
     integers("ip_version"),
     flags("advertise_floating_ip_host_routes", "advertise_tenant_networks", default=True),
     integers("revision_number", default=0),
+    history=History("bgp_speaker", feed=True),
 )
 
 bgp_peers = table(
@@ -26,6 +27,7 @@ bgp_peers = table(
     sa.Column("remote_as", sa.BigInteger, nullable=False),
     text(16, "auth_type"),
     text(255, "password", nullable=True),
+    history=History("bgp_peer"),
 )
 
 # The address is that of the peer, which never changes: a speaker has one session with an address.

@@ -1,6 +1,7 @@
 """How tables are declared: each of these functions makes a table, or a column for each name."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,9 +20,46 @@ Json = sa.Text().with_variant(sa.Text(length=2**24 - 1), "mysql", "mariadb")  # 
 Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows only in an INTEGER
 
 
-def table(name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem) -> sa.Table:
+@dataclass(frozen=True)
+class History:
+    """How changes of a table's rows are written to the change log."""
+
+    kind: str  # of the change-log rows
+    feed: bool = False  # hosts get these objects: the feed reads the changes
+
+
+def table(
+    name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem, history: History | None = None, quota: str = ""
+) -> sa.Table:
+    """A table; with a history, changes of its rows are logged; with a quota, its rows count against it."""
     items = [item for part in parts for item in (part if isinstance(part, list) else [part])]
-    return sa.Table(name, metadata, *items)
+    return sa.Table(name, metadata, *items, info={"history": history, "quota": quota})
+
+
+def history_of(changed: sa.Table) -> History | None:
+    history: History | None = changed.info.get("history")
+    return history
+
+
+def quota_of(counted: sa.Table) -> str:
+    """The quota that rows of the table count against; empty: none."""
+    return str(counted.info.get("quota", ""))
+
+
+def histories() -> dict[sa.Table, History]:
+    """The tables whose changes are logged, of the core and of all features that are imported."""
+    return {each: history for each in metadata.tables.values() if (history := history_of(each)) is not None}
+
+
+def count_through(counted: sa.Table, owner_id: sa.Column[str], owners: sa.Table) -> None:
+    """Count rows of a table against the project of the object that they belong to."""
+    rows = sa.select(counted.c.id, owners.c.project_id).join(owners, owners.c.id == owner_id)
+    counted.info["counted"] = rows.subquery(f"counted_{counted.name}")
+
+
+def counted_rows() -> dict[str, sa.FromClause]:
+    """The rows with their projects that count against each quota."""
+    return {name: each.info.get("counted", each) for each in metadata.tables.values() if (name := quota_of(each))}
 
 
 def alias(original: sa.Table, *names: str, name: str | None = None) -> sa.FromClause:
@@ -81,7 +119,9 @@ def owner(name: str, table_name: str) -> sa.Column[str]:
     return reference(name, table_name, cascade=True, primary_key=True, index=False)
 
 
-def object_table(name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem) -> sa.Table:
+def object_table(
+    name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem, history: History | None = None, quota: str = ""
+) -> sa.Table:
     """A table of top-level objects, with the columns that all of these have."""
     standard = [
         primary_id(),
@@ -92,4 +132,4 @@ def object_table(name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaI
         *integers("revision_number", default=0),
         *json("tags"),
     ]
-    return table(name, standard, *parts)
+    return table(name, standard, *parts, history=history, quota=quota)

@@ -1,6 +1,16 @@
 """Firewall groups, policies and rules (FWaaS v2)."""
 
-from neutrino.server.db.tables.columns import flags, integers, json, object_table, owner, reference, table, text
+from neutrino.server.db.tables.columns import (
+    History,
+    flags,
+    integers,
+    json,
+    object_table,
+    owner,
+    reference,
+    table,
+    text,
+)
 
 firewall_rules = object_table(
     "firewall_rules",
@@ -11,6 +21,8 @@ firewall_rules = object_table(
     text(64, "source_ip_address", "destination_ip_address", nullable=True),
     text(16, "source_port", "destination_port", nullable=True),  # a port, or a range as 80:90
     text(16, "action", default="deny"),
+    history=History("firewall_rule", feed=True),
+    quota="firewall_rule",
 )
 
 firewall_policies = object_table(
@@ -18,6 +30,8 @@ firewall_policies = object_table(
     flags("shared", default=False, index=True),
     flags("audited", default=False),
     json("firewall_rules"),
+    history=History("firewall_policy", feed=True),
+    quota="firewall_policy",
 )
 
 # The same rules as rows: a rule that a policy has cannot be deleted, and the policies of a rule are found.
@@ -37,6 +51,8 @@ firewall_groups = object_table(
     text(16, "status"),
     reference("ingress_firewall_policy_id", "firewall_policies", nullable=True),
     reference("egress_firewall_policy_id", "firewall_policies", nullable=True),
+    history=History("firewall_group", feed=True),
+    quota="firewall_group",
 )
 
 # A port is in at most one group. The row is deleted with the port, so the deletion of ports costs nothing more.

@@ -1,6 +1,6 @@
 """Local IPs and their associations."""
 
-from neutrino.server.db.tables.columns import flags, object_table, reference, table, text
+from neutrino.server.db.tables.columns import History, flags, object_table, reference, table, text
 
 local_ips = object_table(
     "local_ips",
@@ -8,7 +8,8 @@ local_ips = object_table(
     reference("network_id", "networks"),
     text(64, "local_ip_address"),
     text(16, "ip_mode"),
-    flags("owns_port"),  # the port was created with the local IP, and is deleted with it
+    flags("owns_port"),  # the port was created with the local IP, and is deleted with it,
+    history=History("local_ip"),
 )
 
 local_ip_associations = table(

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import flags, integers, optional_ids, primary_id, reference, table, text
+from neutrino.server.db.tables.columns import History, flags, integers, optional_ids, primary_id, reference, table, text
 
 metering_labels = table(
     "metering_labels",
@@ -13,6 +13,7 @@ metering_labels = table(
     flags("shared", default=False, index=True),
     # Grows with every change of the label's rules: of two requests that each add a rule, one is repeated.
     integers("revision_number", default=0),
+    history=History("metering_label", feed=True),
 )
 
 metering_label_rules = table(

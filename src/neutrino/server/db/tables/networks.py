@@ -3,6 +3,7 @@
 import sqlalchemy as sa
 
 from neutrino.server.db.tables.columns import (
+    History,
     flags,
     integers,
     json,
@@ -33,6 +34,8 @@ networks = object_table(
     text(64, "physical_network", nullable=True),
     integers("segmentation_id", nullable=True),
     json("segments", empty="null"),
+    history=History("network", feed=True),
+    quota="network",
 )
 
 # One row per segment of a network. A VLAN or tunnel id is taken if its row exists; no table lists the free ones.
@@ -85,6 +88,8 @@ subnets = object_table(
     reference("segment_id", "network_segments", nullable=True),  # of a routed network
     flags("dns_publish_fixed_ip", default=False),
     json("allocation_pools", "dns_nameservers", "host_routes", "service_types"),
+    history=History("subnet", feed=True),
+    quota="subnet",
 )
 
 # The DHCP agents that serve a network.
@@ -95,7 +100,11 @@ network_dhcp_agents = table(
     flags("requested", default=False),  # by the operator, however many agents the network has
 )
 
-address_scopes = object_table("address_scopes", integers("ip_version"))
+address_scopes = object_table(
+    "address_scopes",
+    integers("ip_version"),
+    history=History("address_scope"),
+)
 
 subnetpools = object_table(
     "subnetpools",
@@ -106,4 +115,6 @@ subnetpools = object_table(
     json("prefixes"),
     # Incremented by every allocation: of two writers that read the same free space, the second one is stale.
     integers("allocation_version", default=0),
+    history=History("subnetpool"),
+    quota="subnetpool",
 )

@@ -2,7 +2,17 @@
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import flags, json, object_table, optional_ids, owner, reference, table, text
+from neutrino.server.db.tables.columns import (
+    History,
+    flags,
+    json,
+    object_table,
+    optional_ids,
+    owner,
+    reference,
+    table,
+    text,
+)
 
 ports = object_table(
     "ports",
@@ -30,6 +40,8 @@ ports = object_table(
     # Operators look ports up by name and by MAC; with the id, also a page sorted by name is read in order.
     sa.Index("ix_ports_name", "name", "id"),
     sa.Index("ix_ports_mac_address", "mac_address"),
+    history=History("port", feed=True),
+    quota="port",
 )
 
 # An address is taken if its row exists.

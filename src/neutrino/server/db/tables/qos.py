@@ -2,10 +2,26 @@
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import flags, integers, json, object_table, primary_id, reference, table, text
+from neutrino.server.db.tables.columns import (
+    History,
+    flags,
+    integers,
+    json,
+    object_table,
+    primary_id,
+    reference,
+    table,
+    text,
+)
 
 # With the rules as the API shows them. Every change of a rule updates this row, on a condition on its revision.
-qos_policies = object_table("qos_policies", flags("is_default", default=False), json("rules"))
+qos_policies = object_table(
+    "qos_policies",
+    flags("is_default", default=False),
+    json("rules"),
+    history=History("qos_policy", feed=True),
+    quota="qos_policy",
+)
 
 # The policy that new networks of a project get: at most one per project, by the primary key.
 default_qos_policies = table(

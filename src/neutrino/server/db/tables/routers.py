@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 
 from neutrino.server.db.tables.columns import (
+    History,
+    count_through,
     flags,
     integers,
     json,
@@ -36,6 +38,8 @@ routers = object_table(
     integers("ha_vr_id", nullable=True),
     json("availability_zone_hints", "routes", "conntrack_helpers"),
     sa.UniqueConstraint("ha_network_id", "ha_vr_id"),
+    history=History("router", feed=True),
+    quota="router",
 )
 
 # The ports of a router. A port belongs to a router by its row here, not by its device_owner, which clients set.
@@ -74,6 +78,8 @@ floatingips = object_table(
     json("port_forwardings"),
     # A port's address has at most one floating IP per external network.
     sa.UniqueConstraint("port_id", "fixed_ip_address", "floating_network_id"),
+    history=History("floatingip"),
+    quota="floatingip",
 )
 
 port_forwardings = table(
@@ -90,7 +96,10 @@ port_forwardings = table(
         *("internal_port_id", "internal_ip_address", "protocol", "internal_port_range"),
         name="uq_port_forwardings_inside",  # the conventional name is too long for the databases
     ),
+    history=History("port_forwarding"),
+    quota="port_forwarding",
 )
+count_through(port_forwardings, port_forwardings.c.floatingip_id, floatingips)
 
 conntrack_helpers = table(
     "conntrack_helpers",

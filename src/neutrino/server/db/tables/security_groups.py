@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from neutrino.server.db.tables.columns import (
+    History,
     flags,
     integers,
     json,
@@ -17,7 +18,13 @@ from neutrino.server.db.tables.columns import (
     text,
 )
 
-security_groups = object_table("security_groups", flags("stateful", default=True), flags("is_default", default=False))
+security_groups = object_table(
+    "security_groups",
+    flags("stateful", default=True),
+    flags("is_default", default=False),
+    history=History("security_group", feed=True),
+    quota="security_group",
+)
 
 # At most one default group per project: of two requests that both find none, one fails on the primary key.
 default_security_groups = table(
@@ -38,6 +45,8 @@ security_group_rules = object_table(
     # Uniqueness key of a rule: what it matches, as text. The constraint refuses an equal rule in the same group.
     text(255, "identity"),
     sa.UniqueConstraint("security_group_id", "identity"),
+    history=History("security_group_rule"),
+    quota="security_group_rule",
 )
 
 # Templates of the rules of new groups. They belong to no project, and have the attributes of Neutron's, no others.
@@ -65,7 +74,12 @@ security_groups_default_statefulness = table(
     flags("stateful", default=True),
 )
 
-address_groups = object_table("address_groups", json("addresses"))
+address_groups = object_table(
+    "address_groups",
+    json("addresses"),
+    history=History("address_group", feed=True),
+    quota="address_group",
+)
 
 
 def initial_default_rules() -> list[dict[str, Any]]:

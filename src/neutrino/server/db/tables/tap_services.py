@@ -4,13 +4,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import Columns, integers, json, primary_id, reference, table, text
+from neutrino.server.db.tables.columns import Columns, History, integers, json, primary_id, reference, table, text
 
 
-def _tap_table(name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem) -> sa.Table:
-    """Without timestamps and tags, which Neutron's do not have either."""
+def _tap_table(name: str, kind: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem) -> sa.Table:
+    """A table without timestamps and tags, which Neutron's do not have either."""
     own = [primary_id(), *text(255, "project_id", index=True), *text(255, "name"), *text(1024, "description")]
-    return table(name, own, integers("revision_number", default=0), *parts)
+    return table(name, own, integers("revision_number", default=0), *parts, history=History(kind), quota=kind)
 
 
 def _reported() -> Columns:
@@ -19,10 +19,11 @@ def _reported() -> Columns:
 
 
 # Deleted with their port, explicitly and not by a cascade: quotas count them, and the host at the other end learns of it.
-tap_services = _tap_table("tap_services", reference("port_id", "ports"), _reported())
+tap_services = _tap_table("tap_services", "tap_service", reference("port_id", "ports"), _reported())
 
 tap_flows = _tap_table(
     "tap_flows",
+    "tap_flow",
     reference("tap_service_id", "tap_services"),
     reference("source_port", "ports"),
     text(4, "direction"),
@@ -33,6 +34,7 @@ tap_flows = _tap_table(
 
 tap_mirrors = _tap_table(
     "tap_mirrors",
+    "tap_mirror",
     reference("port_id", "ports"),
     json("directions", empty="{}"),
     text(64, "remote_ip"),

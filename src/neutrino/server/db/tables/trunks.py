@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import flags, integers, object_table, reference, table, text
+from neutrino.server.db.tables.columns import History, flags, integers, object_table, reference, table, text
 
 # `generation` counts the changes of subports and of the parent's host, which exclude each other by it; the API shows
 # neither it nor a stored status: the status follows from the ports.
@@ -11,7 +11,9 @@ trunks = object_table(
     flags("admin_state_up", default=True),
     reference("port_id", "ports", index=False, unique=True),
     integers("generation", default=0),
-    text(255, "failed_host", default=""),  # the host that could not wire all its ports, as reported last
+    text(255, "failed_host", default=""),  # the host that could not wire all its ports, as reported last,
+    history=History("trunk"),
+    quota="trunk",
 )
 
 # A port is a subport of one trunk at most. Without CASCADE on it: a port that is in use cannot be deleted.

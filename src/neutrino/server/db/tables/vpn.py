@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from neutrino.server.db.tables.columns import (
+    History,
     flags,
     integers,
     json,
@@ -21,7 +22,7 @@ from neutrino.server.db.tables.columns import (
 )
 
 
-def _object(name: str, *parts: Any) -> sa.Table:
+def _object(name: str, kind: str, *parts: Any) -> sa.Table:
     return table(
         name,
         primary_id(),
@@ -29,22 +30,26 @@ def _object(name: str, *parts: Any) -> sa.Table:
         text(255, "name", "description", default=""),
         integers("revision_number", default=0),
         *parts,
+        history=History(kind),
+        quota=kind,
     )
 
 
 ikepolicies = _object(
     "ikepolicies",
+    "ikepolicy",
     text(32, "auth_algorithm", "encryption_algorithm", "phase1_negotiation_mode", "ike_version", "pfs"),
     json("lifetime", empty="{}"),
 )
 
 ipsecpolicies = _object(
     "ipsecpolicies",
+    "ipsecpolicy",
     text(32, "transform_protocol", "auth_algorithm", "encryption_algorithm", "encapsulation_mode", "pfs"),
     json("lifetime", empty="{}"),
 )
 
-vpn_endpoint_groups = _object("vpn_endpoint_groups", text(16, "type"), json("endpoints"))
+vpn_endpoint_groups = _object("vpn_endpoint_groups", "endpoint_group", text(16, "type"), json("endpoints"))
 
 # The same endpoints as rows, for those that are subnets: a subnet of a group cannot be deleted.
 vpn_endpoint_subnets = table(
@@ -55,6 +60,7 @@ vpn_endpoint_subnets = table(
 
 vpnservices = _object(
     "vpnservices",
+    "vpnservice",
     reference("router_id", "routers"),
     reference("subnet_id", "subnets", nullable=True),
     optional_ids("flavor_id"),
@@ -64,6 +70,7 @@ vpnservices = _object(
 
 ipsec_site_connections = _object(
     "ipsec_site_connections",
+    "ipsec_site_connection",
     reference("vpnservice_id", "vpnservices"),
     reference("ikepolicy_id", "ikepolicies"),
     reference("ipsecpolicy_id", "ipsecpolicies"),
