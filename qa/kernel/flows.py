@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
 from neutrino.agent.l2.plan import plan
-from neutrino.dataplane.openflow.api import DatapathFeatures, FlowsRejected, flow
+from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, DatapathFeatures, FlowsRejected, flow
 from neutrino.dataplane.openflow.real import OvsOfctl
 from qa.kernel.switch import KernelSwitch, ip
 from tests.support.every_flow import VARIANTS, hosts

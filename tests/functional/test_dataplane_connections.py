@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
+from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.model import state
 from tests.support.l2 import OUT, Cloud, FakeHost, group, mac, network, port, rule

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.service_namespaces import plan_table
+from neutrino.agent.runtime.service_namespaces import plan_table
 from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetSysctl, SetVeth
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from neutrino.agent.l2.desired import HostState
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, LEARNED_COOKIE
 from neutrino.agent.l2.plan import plan
 from neutrino.dataplane.openflow.api import (
+    COOKIE,
+    COOKIE_MASK,
+    LEARNED_COOKIE,
     DatapathFeatures,
     FlowsRejected,
     Meter,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.agent.supervisor import Service, Supervisor
+from neutrino.agent.runtime.supervisor import Service, Supervisor
 from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetVeth
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address

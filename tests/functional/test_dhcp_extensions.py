@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from oslo_config import cfg
 
-from neutrino.agent.supervisor import Action
+from neutrino.agent.runtime.supervisor import Action
 from tests.support.dhcp import option
 from tests.support.dhcp_lab import Lab
 from tests.support.documented import python_of

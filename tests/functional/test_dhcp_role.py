@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from neutrino import daemon_files
-from neutrino.agent import loop
 from neutrino.agent.dhcp.role import DhcpRole
-from neutrino.agent.loop import Reporter
-from neutrino.agent.supervisor import EXIT, DaemonExited
+from neutrino.agent.runtime import loop
+from neutrino.agent.runtime.loop import Reporter
+from neutrino.agent.runtime.supervisor import EXIT, DaemonExited
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.model.agents import DHCP, DHCP_PORT_BY_SERVER, AgentState

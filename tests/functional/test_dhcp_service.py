@@ -14,8 +14,8 @@ import pytest
 
 from neutrino.agent.dhcp.network import NAMESPACE_KIND, ServedNetwork
 from neutrino.agent.leftovers.host import Leftovers
-from neutrino.agent.namespaces import DesiredDevice, DesiredNamespace, Plug
-from neutrino.agent.supervisor import Action
+from neutrino.agent.runtime.namespaces import DesiredDevice, DesiredNamespace, Plug
+from neutrino.agent.runtime.supervisor import Action
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.values import address

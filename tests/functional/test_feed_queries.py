@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from neutrino.agent.queries import Queries
+from neutrino.agent.runtime.queries import Queries
 from neutrino.feed.address import Address
 from neutrino.feed.messages import Ack, Answer, Hello, Problem, Query
 from neutrino.server.db import tables as t

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from neutrino.agent.l2.desired import L2Options
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
-from neutrino.dataplane.openflow.api import Flow, Meter
+from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, Flow, Meter
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.ovsdb.api import SetBridge, SetPort
 from neutrino.dataplane.ovsdb.real import RealOvsdb

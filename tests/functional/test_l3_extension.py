@@ -15,7 +15,7 @@ from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import EXTERNAL, device, router_namespace
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
-from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.api import DeleteItem, Netlink
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.tc import tbf

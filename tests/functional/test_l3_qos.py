@@ -19,7 +19,7 @@ from neutrino.agent.l3.names import EXTERNAL, INTERNAL, device, router_namespace
 from neutrino.agent.l3.parts.qos import POLICY
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
-from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.api import Netlink
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink

@@ -19,8 +19,8 @@ from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.leftovers.host import Leftovers
-from neutrino.agent.service_namespaces import ServiceNamespaces
-from neutrino.agent.supervisor import Supervisor
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.nft.real import RealNft

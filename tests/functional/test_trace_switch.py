@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, LEARNED_COOKIE
-from neutrino.dataplane.openflow.api import flow
+from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, LEARNED_COOKIE, flow
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.model.trace import Cause, HostAnswer, Point, PointKind, Question
 from tests.fakes import packet

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.agent.l2.extension_api import LEARNED_COOKIE
+from neutrino.dataplane.openflow.api import LEARNED_COOKIE
 from neutrino.lab.errors import wait_until
 from tests.support.lab import Pinging, log_sizes, temporary_lab
 from tests.support.lab_control import Lab

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.extension_api import COOKIE, LEARNED_COOKIE, cookie_of
+from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
+from neutrino.dataplane.openflow.api import COOKIE, LEARNED_COOKIE
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.namespaces import in_host

@@ -12,7 +12,7 @@ from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.render import LEASES
 from neutrino.agent.dhcp.role import DhcpRole
-from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import StateChange

@@ -19,8 +19,8 @@ from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.network import ServedNetwork
 from neutrino.agent.dhcp.reconcile import Reconciler
-from neutrino.agent.service_namespaces import ServiceNamespaces
-from neutrino.agent.supervisor import Action, apply_service
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.supervisor import Action, apply_service
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.ovsdb.real import RealOvsdb

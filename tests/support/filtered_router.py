@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.service_namespaces import plan_tables
+from neutrino.agent.runtime.service_namespaces import plan_tables
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.model.firewall import FirewallGroup
 from neutrino.model.routing import Router, RouterInterface

@@ -21,20 +21,12 @@ from neutrino.agent.l2.desired import (
     resolve,
     wanted_segments,
 )
-from neutrino.agent.l2.extension_api import (
-    COOKIE,
-    COOKIE_MASK,
-    Contribution,
-    L2Extension,
-    Unit,
-    port_owner,
-    with_tables,
-)
+from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, with_tables
 from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.local_vlans import SegmentKey, allocate
 from neutrino.agent.l2.pipeline import DEAD_VLAN, REG_PORT
 from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
-from neutrino.dataplane.openflow.api import DatapathFeatures, OpenFlow
+from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, DatapathFeatures, OpenFlow
 from neutrino.model import state
 from neutrino.model.firewall import FirewallGroup
 from neutrino.model.packet_log import PacketLog

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from neutrino.agent.l2.desired import L2Options
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, L2Extension
+from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
-from neutrino.agent.role import Drift
-from neutrino.dataplane.openflow.api import Meter, OpenFlow
+from neutrino.agent.runtime.role import Drift
+from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, Meter, OpenFlow
 from neutrino.dataplane.ovsdb.api import DeletePort, Ovsdb, Port, SetPort
 from neutrino.model import state
 from tests.support.switch_host import Connections, host_state

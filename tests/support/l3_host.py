@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.bfd import BfdSessions
 from neutrino.agent.l3.config import L3Options, refusal
 from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
@@ -16,8 +15,9 @@ from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNam
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import BUILT_IN, DesiredRouters
 from neutrino.agent.l3.routers import Routers
-from neutrino.agent.service_namespaces import ServiceNamespaces
-from neutrino.agent.supervisor import Supervisor
+from neutrino.agent.runtime.context import PortHolds
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.dataplane.conntrack.api import Connection, ConntrackFlush, translated_elsewhere
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import State, StateChange

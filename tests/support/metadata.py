@@ -20,7 +20,7 @@ from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.metadata.messages import ProxySettings, RateLimit, Timeouts
 from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.metadata.sockets import NamespaceSockets
-from neutrino.agent.supervisor import Supervisor
+from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetVeth
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 
-from neutrino.agent.namespaces import (
+from neutrino.agent.runtime.namespaces import (
     DesiredDevice,
     DesiredNamespace,
     NamespacePlan,

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from neutrino.agent import main
-from neutrino.agent.context import RoleContext
+from neutrino.agent.runtime.context import RoleContext
 from neutrino.agent.trace.build import build
 from neutrino.model.trace import HostAnswer, Packet, Point, PointKind, Question
 from tests.support.lab_control import Lab

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from neutrino.agent.queue import WorkQueue
+from neutrino.agent.runtime.queue import WorkQueue
 
 
 def files_below(directory: Path) -> dict[Path, str]:

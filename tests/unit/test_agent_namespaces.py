@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from neutrino.agent.namespaces import (
+from neutrino.agent.runtime.namespaces import (
     IPV6_OFF,
     PROMOTE,
     DesiredDevice,

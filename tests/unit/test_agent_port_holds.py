@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from neutrino.agent.context import PortHolds
+from neutrino.agent.runtime.context import PortHolds
 
 
 def test_a_port_is_waited_for_until_it_is_wired() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from neutrino.agent.queries import MAX_ANSWER, MAX_WAITING, Queries
+from neutrino.agent.runtime.queries import MAX_ANSWER, MAX_WAITING, Queries
 from neutrino.feed import messages as m
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient

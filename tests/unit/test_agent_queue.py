@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from neutrino.agent.queue import WorkQueue
+from neutrino.agent.runtime.queue import WorkQueue
 
 
 def run(coroutine: object) -> object:

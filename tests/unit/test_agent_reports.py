@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from neutrino.agent.loop import Reporter
+from neutrino.agent.runtime.loop import Reporter
 from neutrino.model.agents import AgentState
 
 LONG = 1000.0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.agent.supervisor import Action, DaemonExited, Delays, ProcessEvent, Service, Supervisor
+from neutrino.agent.runtime.supervisor import Action, DaemonExited, Delays, ProcessEvent, Service, Supervisor
 from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError
 from tests.fakes.process import FakeProcesses
 

@@ -12,7 +12,7 @@ import pytest
 import neutrino.agent
 import neutrino.dataplane
 from neutrino import caches
-from neutrino.agent import loop
+from neutrino.agent.runtime import loop
 from neutrino.caches import cached
 
 

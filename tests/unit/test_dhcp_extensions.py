@@ -11,7 +11,7 @@ from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.extension_api import Contribution, DhcpExtension, Line
 from neutrino.agent.dhcp.network import ServedNetwork
 from neutrino.agent.dhcp.render import PARTS, DesiredDhcp, render
-from neutrino.agent.namespaces import DesiredDevice
+from neutrino.agent.runtime.namespaces import DesiredDevice
 from neutrino.model.dhcp import DhcpNetwork
 from tests.support.dhcp import NETWORK, dhcp_port, network, port, settings, subnet
 from tests.support.dhcp_fakes import DhcpHost

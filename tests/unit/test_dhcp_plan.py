@@ -10,7 +10,7 @@ import pytest
 from neutrino.agent.dhcp.leases import Lease, read_leases, render_release, stale_leases
 from neutrino.agent.dhcp.network import ServedNetwork
 from neutrino.agent.dhcp.render import DesiredDhcp, render
-from neutrino.agent.supervisor import Action, Service, apply_service
+from neutrino.agent.runtime.supervisor import Action, Service, apply_service
 from neutrino.model.dhcp import DhcpPort
 from tests.fakes.process import FakeProcesses
 from tests.support.dhcp import dhcp_port, network, option, port, settings, subnet

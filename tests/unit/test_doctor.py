@@ -21,7 +21,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from neutrino.agent.role import Drift
+from neutrino.agent.runtime.role import Drift
 from neutrino.cli.doctor import agent, checks, configuration, files, kinds, openvswitch, run, service, underlay
 from neutrino.cli.doctor import host as host_checks
 from neutrino.cli.doctor.command import as_json, render

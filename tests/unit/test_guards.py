@@ -17,8 +17,8 @@ from neutrino.agent.guard.decide import (
     parse_cookies,
     plugged_ports,
 )
-from neutrino.agent.l2.extension_api import LEARNED_COOKIE, cookie_of
-from neutrino.dataplane.openflow.api import flow
+from neutrino.agent.l2.extension_api import cookie_of
+from neutrino.dataplane.openflow.api import LEARNED_COOKIE, flow
 from neutrino.dataplane.ovsdb.api import Bridge, Interface, Port, Snapshot
 from neutrino.model.database_identity import new_identity, renewed
 from tests.support.neutron_flows import BRIDGES, COOKIE, neutron_flows

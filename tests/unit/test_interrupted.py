@@ -20,7 +20,7 @@ from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
-from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.api import Change as NetlinkChange
 from neutrino.dataplane.netlink.api import DeleteDevice, MoveDevice, SetVeth
 from neutrino.dataplane.netlink.values import HOST

@@ -6,7 +6,7 @@ import pytest
 
 from neutrino.agent.l2.flows.firewall_groups import FirewallGroups, generation, group_owner
 from neutrino.agent.l2.pipeline import EXTENSION_TABLES, INGRESS_TABLES
-from neutrino.agent.role import ObjectStatus
+from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.model import state
 from neutrino.model.qos import BandwidthLimit, QosPolicy
 from tests.fakes import packet

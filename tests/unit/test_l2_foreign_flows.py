@@ -8,9 +8,8 @@ import pytest
 
 from neutrino.agent.guard.decide import FOREIGN_FLOWS, CookieRange
 from neutrino.agent.guard.gate import Bridges, GuardOptions
-from neutrino.agent.l2.extension_api import LEARNED_COOKIE
 from neutrino.agent.l2.reconciler import Reconciler
-from neutrino.dataplane.openflow.api import Flow, OpenFlowError, flow
+from neutrino.dataplane.openflow.api import LEARNED_COOKIE, Flow, OpenFlowError, flow
 from tests.fakes.openflow import FakeSwitch
 from tests.fakes.packet import tcp
 from tests.support.l2 import OPEN, group, mac, network, port, rule

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neutrino.agent.delta import Delta, diff
 from neutrino.agent.l2 import plan as plan_module
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, cookie_of
+from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.flows.firewall import cover_ports as cover
 from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
-from neutrino.dataplane.openflow.api import Flow, flow
+from neutrino.agent.runtime.delta import Delta, diff
+from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, Flow, flow
 from neutrino.model.state import AddressGroup, GroupMembers, Member
 from tests.support.l2 import OPEN, OUT, Cloud, group, mac, network, port, rule
 

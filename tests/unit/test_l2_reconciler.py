@@ -8,10 +8,18 @@ import msgspec
 import pytest
 
 from neutrino.agent.l2.desired import L2Options
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, cookie_of
+from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.reconciler import HYBRID
-from neutrino.dataplane.openflow.api import DatapathFeatures, Flow, FlowsRejected, OpenFlowError, flow
+from neutrino.dataplane.openflow.api import (
+    COOKIE,
+    COOKIE_MASK,
+    DatapathFeatures,
+    Flow,
+    FlowsRejected,
+    OpenFlowError,
+    flow,
+)
 from neutrino.dataplane.ovsdb.api import SetBridge, SetPort
 from neutrino.model import state
 from tests.support.l2 import OPEN, group, network, port, rule

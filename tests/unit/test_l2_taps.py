@@ -10,7 +10,7 @@ from msgspec import structs
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.flows.taps import vlan_matches
 from neutrino.agent.l2.tap_tunnels import TapTunnels
-from neutrino.agent.role import ObjectStatus
+from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.ovsdb.api import SetPort
 from neutrino.model import state
 from neutrino.model.taps import RESERVED_KEYS, Tap, TapMirror, TapOrigin, Taps

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import Delegations
 from neutrino.agent.l3.parts.delegation import NOTIFY, asked_here, parse_prefix, render_client, source_address
 from neutrino.agent.l3.parts.ra import render_radvd
-from neutrino.agent.supervisor import Supervisor
+from neutrino.agent.runtime.context import PortHolds
+from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.model.routing import Delegation, Router
 from tests.fakes.process import FakeProcesses
 from tests.support import routing

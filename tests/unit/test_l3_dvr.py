@@ -12,7 +12,7 @@ from neutrino.agent.l3.fip import LinkLocals, render_fip
 from neutrino.agent.l3.parts.distributed import FLOATING_PRIORITY, FLOATING_TABLE, DistributedRouting, snat_table
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
-from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.values import neighbour, route, rule
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import StateChange

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.bfd import BfdSessions
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
@@ -20,8 +19,9 @@ from neutrino.agent.l3.parts.ha import primary_address, render_keepalived
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
-from neutrino.agent.service_namespaces import ServiceNamespaces
-from neutrino.agent.supervisor import Supervisor
+from neutrino.agent.runtime.context import PortHolds
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.dataplane.netlink.api import SetItem
 from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.dataplane.ovsdb.api import SetBridge

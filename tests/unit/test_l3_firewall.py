@@ -12,7 +12,7 @@ import pytest
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.parts.firewall import BASE, GROUP, FirewallGroups
 from neutrino.agent.reply_mac import REPLY_MAC
-from neutrino.agent.role import ObjectStatus, StatusReports
+from neutrino.agent.runtime.role import ObjectStatus, StatusReports
 from neutrino.dataplane.nft.api import Table
 from neutrino.feed.state import StateChange
 from neutrino.model.firewall import FirewallGroup

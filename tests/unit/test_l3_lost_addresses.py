@@ -12,7 +12,7 @@ import pytest
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
-from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.conntrack.api import TCP, Connection, ConntrackError
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.model.routing import PortForwarding, Router

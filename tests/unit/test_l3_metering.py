@@ -12,7 +12,7 @@ from neutrino.agent.l3 import meters
 from neutrino.agent.l3.config import L3Options, MeterOptions
 from neutrino.agent.l3.meters import MeterReports, Meters
 from neutrino.agent.l3.parts.metering import PATH, counter, label_of
-from neutrino.agent.service_namespaces import plan_tables
+from neutrino.agent.runtime.service_namespaces import plan_tables
 from neutrino.dataplane.nft.api import Table
 from neutrino.model.metering import MeteredTraffic
 from neutrino.model.routing import MeteringLabel, MeteringRule, Router

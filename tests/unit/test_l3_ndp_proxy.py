@@ -6,7 +6,7 @@ import msgspec
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.router import render, router_namespaces
-from neutrino.agent.namespaces import DesiredNamespace, plan_namespace
+from neutrino.agent.runtime.namespaces import DesiredNamespace, plan_namespace
 from neutrino.dataplane.netlink.api import DeleteItem, SetItem
 from neutrino.dataplane.netlink.values import Device, NamespaceState, ProxyNeighbour, proxy_neighbour
 from neutrino.model.routing import NdpProxy, Router

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from neutrino.agent.leftovers.host import ignored
-from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.api import Change as NetlinkChange
 from neutrino.dataplane.netlink.api import DeleteDevice, NetlinkError, SetVeth
 from neutrino.dataplane.ovsdb.api import MARK, Change, DeletePort, OvsdbError, SetPort

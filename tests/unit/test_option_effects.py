@@ -11,10 +11,8 @@ import msgspec
 import pytest
 from oslo_config import cfg
 
-from neutrino.agent import loop
 from neutrino.agent.bgp.build import describe as describe_bgp
 from neutrino.agent.config import configuration
-from neutrino.agent.context import RoleContext
 from neutrino.agent.dhcp.build import describe as describe_dhcp
 from neutrino.agent.l2.bridges import plan_bridges, plan_tunnels, read_plugged
 from neutrino.agent.l2.build import describe as describe_l2
@@ -24,7 +22,9 @@ from neutrino.agent.l3.config import describe as describe_l3
 from neutrino.agent.l3.config import l3_options, refusal
 from neutrino.agent.l3.parts.ha import render_keepalived
 from neutrino.agent.metadata.build import describe as describe_metadata
-from neutrino.agent.switch import Switch
+from neutrino.agent.runtime import loop
+from neutrino.agent.runtime.context import RoleContext
+from neutrino.agent.runtime.switch import Switch
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.model.agents import AgentState
 from neutrino.model.routing import Router

@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from neutrino.agent.role import MAX_PROBLEMS, described
+from neutrino.agent.runtime.role import MAX_PROBLEMS, described
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import HostReport, PortDown, Problem, Report, Status, read_from_host

@@ -12,7 +12,7 @@ from oslo_config import cfg
 from oslo_log import formatters, log
 
 from neutrino import request_ids
-from neutrino.agent.queue import WorkQueue
+from neutrino.agent.runtime.queue import WorkQueue
 from neutrino.feed.messages import Cursor, Gone, Put, Synced, Welcome, encode_one, read_from_server
 from neutrino.feed.state import State
 from neutrino.logs import ContextRecord

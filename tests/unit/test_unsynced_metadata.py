@@ -26,7 +26,7 @@ from neutrino.agent.metadata.messages import (
     UpdatePorts,
 )
 from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
-from neutrino.agent.supervisor import Supervisor
+from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.dataplane.process.api import Daemon
 from neutrino.feed.state import StateChange
 from neutrino.model.agents import METADATA, AgentState

@@ -13,7 +13,7 @@ import pytest
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.vpn import tunnels as module
 from neutrino.agent.l3.vpn.tunnels import Tunnels
-from neutrino.agent.supervisor import Supervisor
+from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.dataplane.process.api import Daemon, Process
 from neutrino.model.routing import Router
 from tests.fakes.charon import FakeCharon

@@ -16,8 +16,8 @@ from neutrino.agent.guard.decide import CAUSES, CookieRange, parse_cookies
 from neutrino.agent.l3 import config as l3
 from neutrino.agent.metadata import config as metadata
 from neutrino.agent.metadata.messages import RateLimit, Timeouts
-from neutrino.agent.options import options_of
-from neutrino.agent.supervisor import EXIT, RESPAWN
+from neutrino.agent.runtime.options import options_of
+from neutrino.agent.runtime.supervisor import EXIT, RESPAWN
 from neutrino.configuration import findings
 from neutrino.configuration.neutron_values import list_type, name_type
 from neutrino.errors import RefusedToStart

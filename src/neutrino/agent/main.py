@@ -15,18 +15,19 @@ from oslo_config import cfg
 from prometheus_client import generate_latest
 
 from neutrino import __version__, daemon_files, logs, private
-from neutrino.agent import config, loop, measures
+from neutrino.agent import config
 from neutrino.agent.bgp import build as bgp
-from neutrino.agent.context import Intervals, RoleContext
 from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.guard.decide import Facts, judge
 from neutrino.agent.guard.gate import Bridges, Gate, GuardOptions, of_feed
 from neutrino.agent.l2 import build as l2
 from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
-from neutrino.agent.queries import Handler, Queries, typed
-from neutrino.agent.role import START, Drift, Role
-from neutrino.agent.switch import Switch
+from neutrino.agent.runtime import loop, measures
+from neutrino.agent.runtime.context import Intervals, RoleContext
+from neutrino.agent.runtime.queries import Handler, Queries, typed
+from neutrino.agent.runtime.role import START, Drift, Role
+from neutrino.agent.runtime.switch import Switch
 from neutrino.agent.trace import build as trace
 from neutrino.configuration import findings
 from neutrino.errors import RefusedToStart

@@ -17,7 +17,7 @@ from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
 from neutrino.agent.l3 import bfd, fip, routers
 from neutrino.agent.l3.names import fip_namespace, router_namespace, snat_namespace
 from neutrino.agent.l3.vpn import tunnels
-from neutrino.agent.supervisor import list_directory
+from neutrino.agent.runtime.supervisor import list_directory
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.real import RealProcesses
 

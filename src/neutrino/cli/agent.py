@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from neutrino.agent import config, main
 from neutrino.agent.programs import programs_of
-from neutrino.agent.role import START
+from neutrino.agent.runtime.role import START
 from neutrino.cli import preflight
 from neutrino.cli.errors import CommandError
 from neutrino.cli.installed import AGENT_FILE, default_files

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from neutrino import daemon_files
 from neutrino.agent.bgp.render import Config, as_file, changes, parse
-from neutrino.agent.supervisor import Service, list_directory
+from neutrino.agent.runtime.supervisor import Service, list_directory
 from neutrino.dataplane.process.api import Daemon
 from neutrino.dataplane.program import ProgramError, run_as, run_program
 

@@ -12,7 +12,7 @@ from neutrino.agent.bgp.bgpd import Bgpd
 from neutrino.agent.bgp.config import router_id
 from neutrino.agent.bgp.render import Settings
 from neutrino.agent.bgp.role import BgpRole
-from neutrino.agent.context import RoleContext
+from neutrino.agent.runtime.context import RoleContext
 from neutrino.dataplane.process.real import RealProcesses
 from neutrino.errors import RefusedToStart
 from neutrino.model import agents

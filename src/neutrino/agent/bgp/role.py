@@ -12,10 +12,10 @@ from typing import Literal
 
 from neutrino.agent.bgp.bgpd import Bgpd, daemon_name
 from neutrino.agent.bgp.render import Settings, render
-from neutrino.agent.measures import Measure, of_daemons
-from neutrino.agent.reconcile_loop import ReconcileLoop
-from neutrino.agent.role import Drift, RoleFeed, described
-from neutrino.agent.supervisor import RESPAWN, Action, Supervisor
+from neutrino.agent.runtime.measures import Measure, of_daemons
+from neutrino.agent.runtime.reconcile_loop import ReconcileLoop
+from neutrino.agent.runtime.role import Drift, RoleFeed, described
+from neutrino.agent.runtime.supervisor import RESPAWN, Action, Supervisor
 from neutrino.dataplane.process.api import ProcessError, Processes
 from neutrino.dataplane.program import ProgramError
 from neutrino.feed.state import StateChange

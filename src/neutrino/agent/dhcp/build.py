@@ -8,15 +8,15 @@ from pathlib import Path
 from oslo_config import cfg
 
 from neutrino.agent.config import load_extensions
-from neutrino.agent.context import RoleContext
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import GROUP
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
 from neutrino.agent.leftovers.build import leftovers
-from neutrino.agent.options import read_settings
-from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.context import RoleContext
+from neutrino.agent.runtime.options import read_settings
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from oslo_config import cfg
 
-from neutrino.agent.options import option, options_of
+from neutrino.agent.runtime.options import option, options_of
 
 INFINITE = -1
 

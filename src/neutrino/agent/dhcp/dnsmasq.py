@@ -11,7 +11,7 @@ from pathlib import Path
 
 from neutrino import daemon_files, private
 from neutrino.agent.dhcp.render import PID
-from neutrino.agent.supervisor import list_directory
+from neutrino.agent.runtime.supervisor import list_directory
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process import foreign
 from neutrino.dataplane.program import run_program

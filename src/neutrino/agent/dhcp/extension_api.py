@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.network import ServedNetwork
-from neutrino.agent.namespaces import DesiredDevice
+from neutrino.agent.runtime.namespaces import DesiredDevice
 from neutrino.dataplane.netlink.values import Address, Route
 
 GROUP: Final = "neutrino.agent.dhcp_extensions"

@@ -19,8 +19,8 @@ from neutrino.agent.dhcp.leases import read_leases, render_leases, render_releas
 from neutrino.agent.dhcp.network import NAMESPACE_KIND, NAMESPACE_PREFIX, ServedNetwork
 from neutrino.agent.dhcp.render import HOSTS, LEASES, MARK_KIND, PID, DesiredDhcp, daemon_name, directory, render
 from neutrino.agent.leftovers.host import Leftovers, ignored
-from neutrino.agent.service_namespaces import ServiceNamespaces
-from neutrino.agent.supervisor import Action, Service, plan_service
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.supervisor import Action, Service, plan_service
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
 from neutrino.dataplane.netlink.api import Change, DeleteItem
 from neutrino.dataplane.netlink.values import Address

@@ -30,7 +30,7 @@ from neutrino.agent.dhcp.extension_api import (
     subnet_tag,
 )
 from neutrino.agent.dhcp.network import SLAAC, STATEFUL, STATELESS, ServedNetwork
-from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, DesiredNamespace, Plug
+from neutrino.agent.runtime.namespaces import LOOPBACK, DesiredDevice, DesiredNamespace, Plug
 from neutrino.dataplane.netlink.values import Route, address, route
 from neutrino.dataplane.process.api import Daemon
 from neutrino.model.state import Subnet

@@ -17,12 +17,12 @@ from typing import Literal
 from neutrino.agent.dhcp.network import PortsByNetwork, ServedNetwork, served_network
 from neutrino.agent.dhcp.reconcile import Reconciler, marked_network
 from neutrino.agent.dhcp.render import daemon_name
-from neutrino.agent.measures import Measure, of_daemons
-from neutrino.agent.queue import WorkQueue
-from neutrino.agent.reconcile_loop import ReconcileLoop
-from neutrino.agent.role import Drift, RoleFeed, described
-from neutrino.agent.supervisor import RESPAWN, Action, ProcessEvent, Supervisor
-from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
+from neutrino.agent.runtime.measures import Measure, of_daemons
+from neutrino.agent.runtime.queue import WorkQueue
+from neutrino.agent.runtime.reconcile_loop import ReconcileLoop
+from neutrino.agent.runtime.role import Drift, RoleFeed, described
+from neutrino.agent.runtime.supervisor import RESPAWN, Action, ProcessEvent, Supervisor
+from neutrino.agent.runtime.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import OvsdbError
 from neutrino.dataplane.process.api import ProcessError

@@ -15,8 +15,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, LEARNED_COOKIE
-from neutrino.dataplane.openflow.api import Flow
+from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, LEARNED_COOKIE, Flow
 from neutrino.dataplane.ovsdb.api import Bridge, Snapshot
 from neutrino.model.database_identity import is_same_cloud
 

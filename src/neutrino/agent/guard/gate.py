@@ -27,8 +27,8 @@ from neutrino.agent.guard.decide import (
     judge,
     plugged_ports,
 )
-from neutrino.agent.measures import Measure
-from neutrino.agent.role import START
+from neutrino.agent.runtime.measures import Measure
+from neutrino.agent.runtime.role import START
 from neutrino.dataplane.openflow.api import Flow, OpenFlow, OpenFlowError
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.feed.client import FeedClient

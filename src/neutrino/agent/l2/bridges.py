@@ -12,10 +12,10 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, ip_address
 
-from neutrino.agent.delta import unmet
 from neutrino.agent.l2.desired import VXLAN_PORT, Desired, L2Options, Plugged, TunnelPort, Uplink, UplinkPort
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.plan import Rendered
+from neutrino.agent.runtime.delta import unmet
 from neutrino.dataplane.ovsdb.api import (
     EXTENSION,
     MARK,

@@ -7,7 +7,6 @@ from ipaddress import ip_address
 from oslo_config import cfg
 
 from neutrino.agent.config import bridge_mappings, load_extensions, permitted_ethertypes, uplink_rates
-from neutrino.agent.context import RoleContext
 from neutrino.agent.guard.gate import Bridges
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
@@ -19,6 +18,7 @@ from neutrino.agent.l2.hybrid.render import NFLOG_GROUP
 from neutrino.agent.l2.packet_logger import PacketLogger
 from neutrino.agent.l2.reconciler import Reconciler
 from neutrino.agent.l2.role import L2Role
+from neutrino.agent.runtime.context import RoleContext
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.iptables.real import RealIptables

@@ -18,17 +18,11 @@ from typing import Any, ClassVar, NamedTuple
 
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, HostState, L2Options, LocalNetwork, LocalPort
-from neutrino.agent.role import ObjectStatus
-from neutrino.dataplane.openflow.api import Flow, Meter
+from neutrino.agent.runtime.role import ObjectStatus
+from neutrino.dataplane.openflow.api import COOKIE, LEARNED_COOKIE, Flow, Meter
 from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
 from neutrino.dataplane.tc.api import Item
 
-# The upper half of a cookie marks a flow as ours, the lower half is a checksum of its owner's name: an agent without
-# memory recognises its own flows, and an operator can tell for which object a flow is. Other cookies are never touched.
-COOKIE = 0x6E74726E << 32
-# Flows that the switch learns carry another mark: they are neither compared nor deleted by a plan.
-LEARNED_COOKIE = 0x6E74726C << 32
-COOKIE_MASK = 0xFFFFFFFF << 32
 # Meters carry no mark, so a range of ids is ours.
 METER_IDS = range(32768, 65536)
 

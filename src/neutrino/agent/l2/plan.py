@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from neutrino.agent.delta import Delta, diff
 from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.extension_api import METER_IDS, Contribution, L2Extension, Unit, cookie_of, stable_numbers
+from neutrino.agent.runtime.delta import Delta, diff
 from neutrino.dataplane.openflow.api import Flow, FlowKey, Meter
 from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
 from neutrino.dataplane.tc.api import Item

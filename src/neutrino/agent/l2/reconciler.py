@@ -20,19 +20,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
-from neutrino.agent.delta import Delta
 from neutrino.agent.l2 import bridges, pipeline
 from neutrino.agent.l2.connections import HeldAddress, applied_addresses, plan_address_flushes, plan_flushes
 from neutrino.agent.l2.desired import Desired, HostState, L2Options, resolve, wanted_segments
-from neutrino.agent.l2.extension_api import (
-    COOKIE,
-    COOKIE_MASK,
-    METER_IDS,
-    L2Extension,
-    cookie_of,
-    port_owner,
-    with_tables,
-)
+from neutrino.agent.l2.extension_api import METER_IDS, L2Extension, cookie_of, port_owner, with_tables
 from neutrino.agent.l2.filters import FilterPlan, Filters
 from neutrino.agent.l2.flows import BUILT_IN
 from neutrino.agent.l2.flows.firewall import REMOTES
@@ -42,9 +33,12 @@ from neutrino.agent.l2.local_vlans import SegmentKey, allocate, merged, restore
 from neutrino.agent.l2.plan import BridgePlan, Rendered, Renderer, plan
 from neutrino.agent.l2.rejected import Rejections, apply_others, describe, without
 from neutrino.agent.l2.trunks import parents, plan_trunks
-from neutrino.agent.role import Drift
+from neutrino.agent.runtime.delta import Delta
+from neutrino.agent.runtime.role import Drift
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
 from neutrino.dataplane.openflow.api import (
+    COOKIE,
+    COOKIE_MASK,
     DatapathFeatures,
     Flow,
     FlowKey,

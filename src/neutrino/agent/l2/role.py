@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from neutrino import request_ids
-from neutrino.agent.context import Intervals, PortHolds
 from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.extension_api import cookie_of, port_owner
 from neutrino.agent.l2.migrations import Migrations
@@ -23,11 +22,12 @@ from neutrino.agent.l2.packet_counts import PacketCounts
 from neutrino.agent.l2.packet_logger import PacketLogger
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
 from neutrino.agent.l2.statistics import statistics
-from neutrino.agent.measures import Measure, of_loop
-from neutrino.agent.queue import WorkQueue
-from neutrino.agent.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
-from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, SwitchStarts, subscribe, wait_connected
-from neutrino.agent.thread_lock import ThreadLock
+from neutrino.agent.runtime.context import Intervals, PortHolds
+from neutrino.agent.runtime.measures import Measure, of_loop
+from neutrino.agent.runtime.queue import WorkQueue
+from neutrino.agent.runtime.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
+from neutrino.agent.runtime.switch import FIRST_RETRY, LONGEST_RETRY, SwitchStarts, subscribe, wait_connected
+from neutrino.agent.runtime.thread_lock import ThreadLock
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.packet_in import PacketIn
 from neutrino.dataplane.openflow.watch import OvsWatch

@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from neutrino.agent.l2.desired import Desired, HostState, L2Options
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit
 from neutrino.agent.l2.pipeline import LOCAL_SWITCHING
-from neutrino.agent.role import ObjectStatus
+from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.ovsdb.api import SetPort
 from neutrino.model.state import Host
 from neutrino.model.taps import BOTH, IN, NO_TAPS, OUT, TapMirror, Taps, tunnel_key

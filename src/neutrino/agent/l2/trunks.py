@@ -13,11 +13,11 @@ Our patch ports and the bridges that have them carry a mark. A bridge that the i
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from neutrino.agent.delta import unmet
 from neutrino.agent.l2.bridges import ConfigurationPlan
 from neutrino.agent.l2.desired import Desired, HostState, L2Options
 from neutrino.agent.l2.extension_api import L2Extension, Unit
-from neutrino.agent.role import ObjectStatus
+from neutrino.agent.runtime.delta import unmet
+from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.ovsdb.api import (
     MARK,
     Bridge,

@@ -19,7 +19,7 @@ from neutrino.agent.bfd.files import SessionState, WantedSessions
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import Fifo
 from neutrino.agent.l3.parts.bfd import is_supervised, wanted_sessions
-from neutrino.agent.supervisor import Service, Supervisor, list_directory
+from neutrino.agent.runtime.supervisor import Service, Supervisor, list_directory
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.model.routing import Router
 

@@ -4,7 +4,6 @@ import time
 from functools import partial
 
 from neutrino.agent.config import load_extensions
-from neutrino.agent.context import RoleContext
 from neutrino.agent.l3.bfd import BfdSessions
 from neutrino.agent.l3.config import MeterOptions, describe, l3_options, refusal
 from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
@@ -15,9 +14,10 @@ from neutrino.agent.l3.router import BUILT_IN, DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.l3.vpn.tunnels import Tunnels
 from neutrino.agent.leftovers.build import leftovers
-from neutrino.agent.options import read_settings
-from neutrino.agent.service_namespaces import ServiceNamespaces
-from neutrino.agent.supervisor import Supervisor
+from neutrino.agent.runtime.context import RoleContext
+from neutrino.agent.runtime.options import read_settings
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink

@@ -5,7 +5,7 @@ import ipaddress
 
 from oslo_config import cfg
 
-from neutrino.agent.options import option, options_of, read_settings
+from neutrino.agent.runtime.options import option, options_of, read_settings
 from neutrino.dataplane.xfrm import has_esp
 from neutrino.model import agents
 from neutrino.model.routing import Router

@@ -23,13 +23,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from neutrino import daemon_files, private
-from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import gateway_namespace, router_namespace
 from neutrino.agent.l3.parts import delegation as pd
 from neutrino.agent.l3.parts.ha import Failover, advertisement_interval, render_keepalived
 from neutrino.agent.l3.parts.ra import render_radvd
-from neutrino.agent.supervisor import Service, Supervisor, list_directory
+from neutrino.agent.runtime.context import PortHolds
+from neutrino.agent.runtime.supervisor import Service, Supervisor, list_directory
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.model.routing import Delegation, Router
 

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import EXTERNAL, device
-from neutrino.agent.namespaces import DesiredDevice, Plug
-from neutrino.agent.role import ObjectStatus
+from neutrino.agent.runtime.namespaces import DesiredDevice, Plug
+from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.netlink.tc import TcItem
 from neutrino.dataplane.netlink.values import Address, Neighbour, ProxyNeighbour, Route, Rule

@@ -25,9 +25,9 @@ from neutrino.agent.l3.parts.devices import SYSCTLS, default_routes, render_devi
 from neutrino.agent.l3.parts.distributed import asymmetric
 from neutrino.agent.l3.router import DesiredRouters, is_direct, local_floating_ips
 from neutrino.agent.leftovers.host import Leftovers
-from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, DesiredNamespace
-from neutrino.agent.service_namespaces import ServiceNamespaces
-from neutrino.agent.supervisor import list_directory
+from neutrino.agent.runtime.namespaces import LOOPBACK, DesiredDevice, DesiredNamespace
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.supervisor import list_directory
 from neutrino.dataplane.netlink.api import SetItem
 from neutrino.dataplane.netlink.values import Address, Route, address, route
 from neutrino.model.routing import Router, RouterInterface

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from neutrino.agent.role import RoleFeed
+from neutrino.agent.runtime.role import RoleFeed
 from neutrino.model.routing import FloatingIp, Router
 
 FLOATING_IP = "floatingip"

@@ -23,7 +23,7 @@ from neutrino import daemon_files
 from neutrino.agent.l3.config import MeterOptions
 from neutrino.agent.l3.names import ROUTER, SNAT, router_namespace, snat_namespace
 from neutrino.agent.l3.parts.metering import PATH, label_of
-from neutrino.agent.role import RoleFeed
+from neutrino.agent.runtime.role import RoleFeed
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import Count, Nft, NftError
 from neutrino.model.metering import MeteredTraffic

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 
-from neutrino.agent.context import PortHolds
 from neutrino.agent.l3.bfd import BfdSessions
 from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
 from neutrino.agent.l3.extension_api import RouterResult
@@ -21,12 +20,13 @@ from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.router import BUILT_IN, ROUTER, RenderError
 from neutrino.agent.l3.routers import Applied, Routers
 from neutrino.agent.l3.vpn.tunnels import Tunnels
-from neutrino.agent.measures import Measure, of_daemons
-from neutrino.agent.namespaces import SERVICE
-from neutrino.agent.queue import URGENT, USUAL
-from neutrino.agent.reconcile_loop import ReconcileLoop
-from neutrino.agent.role import Drift, ObjectStatus, StatusReports, described
-from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
+from neutrino.agent.runtime.context import PortHolds
+from neutrino.agent.runtime.measures import Measure, of_daemons
+from neutrino.agent.runtime.namespaces import SERVICE
+from neutrino.agent.runtime.queue import URGENT, USUAL
+from neutrino.agent.runtime.reconcile_loop import ReconcileLoop
+from neutrino.agent.runtime.role import Drift, ObjectStatus, StatusReports, described
+from neutrino.agent.runtime.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
 from neutrino.dataplane.ovsdb.api import MARK, OvsdbError

@@ -37,8 +37,8 @@ from neutrino.agent.l3.parts.qos import RouterQos
 from neutrino.agent.l3.parts.ra import RouterAdvertisements
 from neutrino.agent.l3.parts.scopes import AddressScopes
 from neutrino.agent.l3.parts.vpn import Vpn
-from neutrino.agent.namespaces import DesiredNamespace
-from neutrino.agent.role import RoleFeed
+from neutrino.agent.runtime.namespaces import DesiredNamespace
+from neutrino.agent.runtime.role import RoleFeed
 from neutrino.dataplane.nft.api import Chain, Table
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 

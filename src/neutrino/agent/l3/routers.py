@@ -29,9 +29,9 @@ from neutrino.agent.l3.parts.ha import Failover, has_primary
 from neutrino.agent.l3.parts.nat import own_addresses
 from neutrino.agent.l3.router import BUILT_IN, DesiredRouterNamespace, DesiredRouters, render, router_namespaces
 from neutrino.agent.leftovers.host import Leftovers, ignored
-from neutrino.agent.namespaces import SERVICE
-from neutrino.agent.service_namespaces import ServiceNamespaces, Tables
-from neutrino.agent.supervisor import list_directory
+from neutrino.agent.runtime.namespaces import SERVICE
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces, Tables
+from neutrino.agent.runtime.supervisor import list_directory
 from neutrino.dataplane.conntrack.api import ConntrackError, NatConntrack
 from neutrino.dataplane.netlink.api import DeleteItem, NetlinkError, SetItem
 from neutrino.dataplane.netlink.values import Address, ProxyNeighbour, address

@@ -5,7 +5,7 @@ from functools import partial
 from oslo_config import cfg
 
 from neutrino.agent.leftovers.host import Leftovers
-from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.iptables.real import remove_neutron_rules
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.foreign import RealForeignProcesses

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 
 from neutrino.agent.leftovers.recognise import Kind, file_arguments, is_daemon, obstacle, stale_ports
-from neutrino.agent.service_namespaces import ServiceNamespaces
+from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.iptables.api import IptablesError
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import Interface

@@ -9,13 +9,13 @@ from pathlib import Path
 from oslo_config import cfg
 
 from neutrino import private
-from neutrino.agent.context import RoleContext
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.metadata.messages import ProxySettings, RateLimit, Timeouts
 from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.metadata.sockets import NamespaceSockets
-from neutrino.agent.options import read_settings
-from neutrino.agent.supervisor import Supervisor
+from neutrino.agent.runtime.context import RoleContext
+from neutrino.agent.runtime.options import read_settings
+from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import Daemon
 from neutrino.dataplane.process.real import RealProcesses

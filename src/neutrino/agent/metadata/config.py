@@ -3,7 +3,7 @@
 from oslo_config import cfg
 
 from neutrino.agent.metadata.messages import ProxySettings
-from neutrino.agent.options import options_of
+from neutrino.agent.runtime.options import options_of
 
 OPTIONS: list[cfg.Opt] = [
     *options_of(ProxySettings),

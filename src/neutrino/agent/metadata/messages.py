@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from neutrino.agent.options import option
+from neutrino.agent.runtime.options import option
 
 METADATA_IPV4: Final = "169.254.169.254"
 METADATA_IPV6: Final = "fe80::a9fe:a9fe"

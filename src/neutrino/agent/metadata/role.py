@@ -15,7 +15,6 @@ import msgspec
 from neutrino import __version__
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
-from neutrino.agent.measures import Measure, of_daemons, of_loop
 from neutrino.agent.metadata import counts
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, connect
 from neutrino.agent.metadata.desired import NETWORK, DesiredMetadata, ListenerPlan, plan_listeners
@@ -29,8 +28,9 @@ from neutrino.agent.metadata.messages import (
     UpdatePorts,
 )
 from neutrino.agent.metadata.sockets import REFUSALS, NamespaceSockets
-from neutrino.agent.role import Drift, RoleFeed, described
-from neutrino.agent.supervisor import Service, Supervisor
+from neutrino.agent.runtime.measures import Measure, of_daemons, of_loop
+from neutrino.agent.runtime.role import Drift, RoleFeed, described
+from neutrino.agent.runtime.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.feed.state import StateChange
 from neutrino.metrics.catalog import METADATA_REQUESTS

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from neutrino.agent.context import RoleContext
 from neutrino.agent.l2.build import DATAPATHS
 from neutrino.agent.l2.role import L2Role
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.role import Role
+from neutrino.agent.runtime.context import RoleContext
+from neutrino.agent.runtime.role import Role
 from neutrino.agent.trace.drift import ObjectDrift
 from neutrino.agent.trace.host_objects import HostObjects
 from neutrino.agent.trace.hybrid import HybridFilter

@@ -8,8 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, LEARNED_COOKIE
-from neutrino.dataplane.openflow.api import Flow, FlowKey
+from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, LEARNED_COOKIE, Flow, FlowKey
 from neutrino.dataplane.openflow.text import canonical_match, match_fields
 from neutrino.dataplane.openflow.trace import Lookup
 

@@ -6,11 +6,10 @@ from typing import Final
 
 import msgspec
 
-from neutrino.agent.l2.extension_api import COOKIE_MASK
 from neutrino.agent.trace.owners import parse_owner
 from neutrino.agent.trace.switch import SwitchState
 from neutrino.agent.trace.trail import MAX_DRIFT, Trail
-from neutrino.dataplane.openflow.api import Flow
+from neutrino.dataplane.openflow.api import COOKIE_MASK, Flow
 from neutrino.model.trace import Cause
 
 # Words of planned changes in a namespace that explain a drop there.

@@ -9,7 +9,7 @@ from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
 from neutrino.agent.l3.names import AGENT_GATEWAY, HA, device, fip_namespace, gateway_namespace
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import router_namespaces
-from neutrino.agent.role import RoleFeed
+from neutrino.agent.runtime.role import RoleFeed
 from neutrino.agent.trace.owners import NOBODY, Owner
 from neutrino.dataplane.netlink.api import Netlink
 from neutrino.dataplane.netlink.values import HOST

@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 from neutrino.agent.l2.desired import TUNNEL_TYPES
 from neutrino.agent.l2.reconciler import View
-from neutrino.agent.role import Role
-from neutrino.agent.thread_lock import ThreadLock
+from neutrino.agent.runtime.role import Role
+from neutrino.agent.runtime.thread_lock import ThreadLock
 from neutrino.agent.trace.drift import ObjectDrift
 from neutrino.agent.trace.local import LocalPorts
 from neutrino.agent.trace.namespaces import NamespaceWalk

@@ -18,7 +18,7 @@ import msgspec
 
 from neutrino.agent.dhcp.network import NAMESPACE_KIND
 from neutrino.agent.l3.names import FIP_KIND, ROUTER_KIND, SNAT_KIND
-from neutrino.agent.role import START
+from neutrino.agent.runtime.role import START
 from neutrino.cli.doctor import kinds
 from neutrino.cli.doctor.files import expires_soon
 from neutrino.cli.doctor.finding import Finding

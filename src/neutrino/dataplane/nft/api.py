@@ -2,7 +2,7 @@
 
 A table is rendered whole and replaces the actual one in one transaction. What changes often (floating IPs, members of
 groups) are elements of sets and maps, which are also added and removed one by one. `plan_tables` of
-`agent/service_namespaces.py` compares a rendered table with the actual one.
+`agent/runtime/service_namespaces.py` compares a rendered table with the actual one.
 """
 
 import dataclasses

@@ -12,6 +12,12 @@ from typing import Literal, NamedTuple, Protocol
 from neutrino.dataplane.openflow.text import canonical_actions, canonical_match
 
 FlowKey = tuple[int, int, str]
+# The upper half of a cookie marks a flow as ours, the lower half is a checksum of its owner's name: an agent without
+# memory recognises its own flows, and an operator can tell for which object a flow is. Other cookies are never touched.
+COOKIE = 0x6E74726E << 32
+# Flows that the switch learns carry another mark: they are neither compared nor deleted by a plan.
+LEARNED_COOKIE = 0x6E74726C << 32
+COOKIE_MASK = 0xFFFFFFFF << 32
 
 
 class OpenFlowError(Exception):

@@ -33,7 +33,7 @@ from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, por
 from neutrino.agent.l2.flows.firewall import NEIGHBOUR_IN, NEIGHBOUR_OUT, cover_ports
 from neutrino.agent.l2.flows.integration import DHCP_REPLIES, DHCP_REQUESTS
 from neutrino.agent.l2.pipeline import REG_PORT, Table
-from neutrino.agent.role import ObjectStatus
+from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.conntrack.api import SCTP, TCP, UDP
 from neutrino.dataplane.openflow.api import Flow
 from neutrino.model.firewall import FirewallGroup, FirewallRule

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, L2Options, LocalNetwork, TunnelPort
-from neutrino.agent.l2.extension_api import LEARNED_COOKIE, Contribution, L2Extension, Unit, network_owner
+from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, network_owner
 from neutrino.agent.l2.flows.integration import LEARNED_SECONDS, MULTICAST, UNICAST, push_tag
 from neutrino.agent.l2.pipeline import Bridge
+from neutrino.dataplane.openflow.api import LEARNED_COOKIE
 from neutrino.model import state
 
 _LEARN_SENDER = (

@@ -13,7 +13,7 @@ from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
 from neutrino.agent.l3.names import AGENT_GATEWAY, EXTERNAL, INTERNAL, device, plugged
 from neutrino.agent.l3.parts import gateways
-from neutrino.agent.namespaces import LOOPBACK, DesiredDevice, Plug
+from neutrino.agent.runtime.namespaces import LOOPBACK, DesiredDevice, Plug
 from neutrino.dataplane.netlink.values import Address, Route, address, route
 from neutrino.model.routing import RouterInterface
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
 from neutrino.agent.l3.names import INTERNAL, SNAT_PORT, TO_FIP, TO_ROUTER, device, fip_namespace
-from neutrino.agent.namespaces import DesiredDevice
+from neutrino.agent.runtime.namespaces import DesiredDevice
 from neutrino.dataplane.netlink.values import Neighbour, address, neighbour, route, rule
 from neutrino.feed.state import StateChange
 from neutrino.model.dhcp import DhcpPort

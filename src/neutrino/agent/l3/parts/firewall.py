@@ -43,7 +43,7 @@ from typing import Final
 
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
 from neutrino.agent.reply_mac import REPLY_MAC
-from neutrino.agent.role import ObjectStatus
+from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.nft.api import Chain, Hook, Table
 from neutrino.feed.state import StateChange
 from neutrino.model.firewall import FirewallGroup, FirewallRule

@@ -33,8 +33,8 @@ from neutrino.agent.l3.vpn.plan import (
     to_initiate,
 )
 from neutrino.agent.l3.vpn.render import SOCKET, Loaded, connection_id, connections, render_charon, served
-from neutrino.agent.role import RoleFeed
-from neutrino.agent.supervisor import Service, Supervisor
+from neutrino.agent.runtime.role import RoleFeed
+from neutrino.agent.runtime.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.dataplane.vici.client import Vici
 from neutrino.dataplane.vici.protocol import Message, Refused, ViciError

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, dataclass, field
 
-from neutrino.agent.measures import Measure, of_loop
-from neutrino.agent.queue import RESYNC, USUAL, WorkQueue
-from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.runtime.measures import Measure, of_loop
+from neutrino.agent.runtime.queue import RESYNC, USUAL, WorkQueue
+from neutrino.agent.runtime.role import Drift, RoleFeed
 from neutrino.metrics.catalog import DONE, FAILED, RECONCILE_SECONDS
 
 LOG = logging.getLogger(__name__)

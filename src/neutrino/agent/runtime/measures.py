@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from neutrino.agent.supervisor import Supervisor
+from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.feed.client import FeedClient
 from neutrino.metrics import catalog
 from neutrino.metrics.instruments import Instrument, Labels, Values

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from neutrino import caches, request_ids
 from neutrino.agent.guard.gate import Gate
-from neutrino.agent.role import Drift, Role, held
+from neutrino.agent.runtime.role import Drift, Role, held
 from neutrino.feed.client import FeedClient
 
 LOG = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from neutrino.agent.measures import Measure
+from neutrino.agent.runtime.measures import Measure
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import DATAPLANE, HELD, PROBLEMS, AgentState, shortened
 from neutrino.model.metering import MeteredTraffic

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from oslo_config import cfg
 
 from neutrino.agent.guard.gate import GuardOptions
-from neutrino.agent.role import RoleFeed
-from neutrino.agent.switch import Switch
+from neutrino.agent.runtime.role import RoleFeed
+from neutrino.agent.runtime.switch import Switch
 
 
 @dataclass

@@ -14,8 +14,8 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from neutrino.agent.delta import unmet
-from neutrino.agent.namespaces import (
+from neutrino.agent.runtime.delta import unmet
+from neutrino.agent.runtime.namespaces import (
     SERVICE,
     DesiredNamespace,
     NamespacePlan,
