@@ -4,6 +4,7 @@ Each process that runs tests has network and mount namespaces of its own (`tests
 """
 
 import gc
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from tests.support.rabbitmq import RabbitMQ
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts background jobs with SIGINT ignored, which all programs of the tests would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     hands_tests_to_workers = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
     if not hands_tests_to_workers:  # a worker leaves the machine's namespaces itself, and has to know the way back
         isolate()

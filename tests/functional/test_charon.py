@@ -19,6 +19,7 @@ from neutrino.agent.l3.vpn.plan import installed
 from neutrino.agent.l3.vpn.render import Loaded, connections, render_charon
 from neutrino.dataplane.vici.client import Vici
 from neutrino.dataplane.vici.protocol import Refused, ViciError
+from neutrino.lab.timing import Deadline
 from neutrino.model.routing import Router
 from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection, VpnService
 from neutrino.server.api.resources.vpn import AUTH_ALGORITHMS, ENCRYPTION_ALGORITHMS, PFS_GROUPS
@@ -27,6 +28,7 @@ from tests.support.routing import GATEWAY, address, router
 CHARON = "/usr/sbin/charon-systemd"
 SECRET = b"0123456789abcdef"
 INITIATE_MS = "25000"  # the largest groups need seconds of processor time; the client waits for 30 s
+INSTALLED_SECONDS = 30
 GATEWAYS, SUBNETS = ("192.0.2.1", "192.0.2.2"), ("10.1.0.0/24", "10.2.0.0/24")
 
 
@@ -141,8 +143,13 @@ async def tunnel(sides: list[Side], vicis: list[Vici], **values: Any) -> bool:
             await vicis[0].command("initiate", {"ike": name, "child": found.children[0], "timeout": INITIATE_MS})
         except Refused:
             return False
-        both = [installed(await vici.stream("list-sas", "list-sa")) for vici in vicis]
-        return both == [{name}, {other}]
+        # With IKEv1 the initiator is done when it has sent the last message, which the other side has yet to receive.
+        deadline = Deadline(INSTALLED_SECONDS)
+        while True:
+            both = [installed(await vici.stream("list-sas", "list-sa")) for vici in vicis]
+            if both == [{name}, {other}] or deadline.has_passed():
+                return both == [{name}, {other}]
+            await asyncio.sleep(0.05)
 
 
 def policies() -> Iterator[tuple[IkePolicy, IpsecPolicy]]:

@@ -162,15 +162,19 @@ def test_the_feed_and_its_hosts(server: Neutrino, api: Caller, agent: Agent) -> 
     )
 
 
-def test_the_agent_and_a_repaired_flow(agent: Agent, switch: OpenVSwitch) -> None:
+def test_the_agent_and_a_repaired_flow(api: Caller, agent: Agent, switch: OpenVSwitch) -> None:
+    api.create("network", name="logged")
     before = wait_for(
         metrics_of(agent),
-        lambda now: now.value("neutrino_agent_dataplane_up") == 1 and now.value("neutrino_agent_feed_synced") == 1,
-        "the agent is synced",
+        lambda now: (
+            now.value("neutrino_agent_dataplane_up") == 1
+            and now.value("neutrino_agent_feed_synced") == 1
+            and now.value("neutrino_agent_feed_position") > 0
+        ),
+        "the agent is synced, and has received the change",
     )
     assert before.value("neutrino_agent_flows", bridge="br-int") > 20
     assert before.value("neutrino_agent_reconcile_duration_seconds_count", role="l2", result="done") > 0
-    assert before.value("neutrino_agent_feed_position") > 0
     assert before.value("neutrino_agent_dhcp_requests_total", ip_version="4") == 0
     assert before.value("neutrino_build_info", component="agent") == 1
     repaired = before.value("neutrino_agent_drift_repaired_total", role="l2")

@@ -1,7 +1,6 @@
 """The servers of tests/support start, respond, and leave nothing behind."""
 
 import socket
-from pathlib import Path
 
 import kombu
 import pytest
@@ -10,6 +9,7 @@ import sqlalchemy as sa
 
 from tests.support.keystone import Keystone
 from tests.support.mariadb import MariaDB
+from tests.support.memory import alive, tree
 from tests.support.postgres import Postgres
 from tests.support.process import TemporaryServer
 from tests.support.rabbitmq import RabbitMQ
@@ -97,10 +97,10 @@ def test_keystone_tokens_and_catalog(keystone: Keystone) -> None:
 def test_nothing_is_left_behind(kind: type[Postgres | MariaDB | RabbitMQ | Keystone]) -> None:
     with kind() as server:
         port, directory, pids = server.port, server.directory, server.pids
-        children = {child for pid in pids for child in _descendants(pid)}
+        processes = {process for pid in pids for process in tree(pid)}
         assert pids
     assert not directory.exists()
-    assert [pid for pid in (*pids, *children) if _is_running(pid)] == []
+    assert [pid for pid in processes if alive(pid)] == []
     with socket.socket() as sock:
         assert sock.connect_ex(("127.0.0.1", port)) != 0
 
@@ -116,20 +116,3 @@ def test_failure_to_start_shows_the_output() -> None:
     with pytest.raises(RuntimeError, match="no such luck"):
         broken.__enter__()
     assert not broken.directory.exists()
-
-
-def _descendants(pid: int) -> list[int]:
-    found = []
-    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, listing.read_text().split()):
-            found += [child, *_descendants(child)]
-    return found
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    # A zombie, not yet reaped by init, has ended.
-    return status.rpartition(")")[2].split()[0] != "Z"
