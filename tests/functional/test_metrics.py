@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from neutrino.metrics import catalog  # noqa: F401  (declares the metrics)
-from neutrino.metrics.instruments import Instrument
+from neutrino.metrics import catalog
 from tests.support.agent import Agent, wait_for_status
-from tests.support.memory import tree
+from tests.support.memory import command, tree
 from tests.support.metrics import scrape, wait_for
 from tests.support.neutrino import Caller, Neutrino
 from tests.support.openvswitch import OpenVSwitch
@@ -93,11 +92,7 @@ def test_requests_of_all_workers_are_summed_up(server: Neutrino, api: Caller) ->
 def test_a_worker_that_dies_keeps_its_counts(server: Neutrino, api: Caller) -> None:
     name = "neutrino_api_request_duration_seconds_count"
     before = scrape(metrics_of(server))
-    victims = [
-        pid
-        for pid in tree(server.pids[0])[1:]
-        if any(f"_{pid}.db" in path.name for path in (server.directory / "metrics").glob("*.db"))
-    ]
+    victims = [pid for pid in tree(server.pids[0]) if "worker" in command(pid)]
     os.kill(victims[0], signal.SIGKILL)
     after = wait_for(
         metrics_of(server),
@@ -215,7 +210,7 @@ def _answers(address: str) -> bool:
 def test_every_declared_metric_exists(server: Neutrino, api: Caller, agent: Agent) -> None:
     """The dashboard and the alert rules name declared metrics only (tests/unit/test_metrics.py)."""
     found = {**scrape(metrics_of(server)).types, **scrape(metrics_of(agent)).types}
-    declared = {name: one.type for name, one in Instrument.every.items()}
+    declared = {one.name: one.type for one in catalog.ALL}
     assert {name: type_ for name, type_ in found.items() if name.startswith("neutrino_")} == declared
 
 

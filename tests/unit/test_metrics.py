@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import math
@@ -11,20 +10,21 @@ import re
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from oslo_config import cfg
+from prometheus_client import CollectorRegistry, generate_latest
 
 from neutrino.errors import RefusedToStart
-from neutrino.metrics import catalog, exposition, files, instruments, listener
+from neutrino.metrics import catalog, listener, process
 from neutrino.metrics.instruments import Instrument
+from neutrino.metrics.server import ServerMetrics, prepare
 from neutrino.server.api.app import resource_of
 from tests.support import promql
-from tests.support.metrics import parse, scrape
+from tests.support.metrics import Scrape, parse, scrape
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -33,21 +33,21 @@ DASHBOARD = ROOT / "contrib/grafana/neutrino.json"
 SUFFIXES = {"counter": ("",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
 TARGET_LABELS = {"instance", "job"}  # that Prometheus itself adds
 # Name of a metric as it is queried → what is declared
-QUERIED = {f"{name}{suffix}": one for name, one in Instrument.every.items() for suffix in SUFFIXES[one.type]}
+DECLARED = {one.name: one for one in catalog.ALL}
+QUERIED = {f"{name}{suffix}": one for name, one in DECLARED.items() for suffix in SUFFIXES[one.type]}
 
 
 @pytest.fixture(autouse=True)
 def ended() -> Iterator[None]:
     """Other tests of this process count nothing."""
     yield
-    for one in Instrument.every.values():
-        one.end()
+    process.end()
 
 
 # --- declarations -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("one", Instrument.every.values(), ids=lambda one: one.name)
+@pytest.mark.parametrize("one", catalog.ALL, ids=lambda one: one.name)
 def test_names_follow_the_conventions(one: Instrument) -> None:
     assert re.fullmatch(r"neutrino_[a-z_]+", one.name)
     assert one.name.endswith("_total") == (one.type == "counter")
@@ -60,7 +60,7 @@ def test_names_follow_the_conventions(one: Instrument) -> None:
 def test_the_design_page_has_all_metrics() -> None:
     text = (ROOT / "docs/design/observability.md").read_text()
     rows = dict(re.findall(r"^\| `(neutrino_\w+)` \| ([^|]*) \|", text, re.MULTILINE))
-    assert rows == {name: f"{one.type}; {', '.join(sorted(one.components))}" for name, one in Instrument.every.items()}
+    assert rows == {name: f"{one.type}; {', '.join(sorted(one.components))}" for name, one in DECLARED.items()}
 
 
 # --- dashboard and rules ----------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_the_dashboard() -> None:
     # What nobody looks at is not worth collecting; these are for other questions.
     unused = {"neutrino_api_workers", "neutrino_feed_full_reads_total", "neutrino_agent_feed_position"}
     unused |= {"neutrino_agent_applied_position", "neutrino_agent_unacknowledged_reports", "neutrino_agent_objects"}
-    assert Instrument.every.keys() - used == unused | {"neutrino_agent_processes"}
+    assert DECLARED.keys() - used == unused | {"neutrino_agent_processes"}
 
 
 @pytest.mark.parametrize(
@@ -149,19 +149,19 @@ def test_wrong_expressions_are_found(text: str) -> None:
 def test_nothing_is_counted_before_the_start() -> None:
     catalog.RETRIES.inc("stale")
     catalog.REQUESTS.observe(1.0, "ports", "GET", "2xx")
-    registry = instruments.start("feed", "1.0")
-    found = parse(exposition.merged(registry.collect()).decode())
+    registry = process.start("feed", "1.0")
+    found = parse(generate_latest(registry).decode())
     assert found.value("neutrino_database_retries_total", process="feed", reason="stale") == 0
     assert found.value("neutrino_build_info", version="1.0", component="feed") == 1
     assert "neutrino_api_request_duration_seconds" not in found.types
     catalog.RETRIES.inc("stale")
-    found = parse(exposition.merged(registry.collect()).decode())
+    found = parse(generate_latest(registry).decode())
     assert found.value("neutrino_database_retries_total", process="feed", reason="stale") == 1
 
 
 def test_a_metric_that_gets_its_function_during_a_scrape_is_there_once() -> None:
     """As in a feed that is read while it starts."""
-    families = instruments.start("feed", "1.0").collect()
+    families = process.start("feed", "1.0").collect()
     found = [next(families).name]
     catalog.POSITION.watch(lambda: 7.0)
     found += [family.name for family in families]
@@ -169,59 +169,16 @@ def test_a_metric_that_gets_its_function_during_a_scrape_is_there_once() -> None
 
 
 def test_a_function_that_fails_leaves_the_others() -> None:
-    registry = instruments.start("agent", "1.0")
+    registry = process.start("agent", "1.0")
 
     def fail() -> float:
         raise OSError("the switch is away")
 
     catalog.DATAPLANE_UP.watch(fail)
     catalog.FLOWS.watch(lambda: {("br-int",): 7.0})
-    found = parse(exposition.merged(registry.collect()).decode())
+    found = parse(generate_latest(registry).decode())
     assert found.value("neutrino_agent_flows", bridge="br-int") == 7
     assert math.isnan(found.value("neutrino_agent_dataplane_up"))
-
-
-def _work(directory: Path, number: int) -> None:
-    """Count as an API worker, in a child process."""
-    stop = threading.Event()
-    instruments.FLUSH_SECONDS = 0.01  # type: ignore[misc]
-    instruments.start_shared("api", str(directory), stop)
-    for _ in range(number):
-        catalog.REQUESTS.observe(0.004, "ports", "POST", "2xx")
-    catalog.RETRIES.inc("deadlock", by=2)
-    catalog.CONNECTIONS.watch(lambda: {("read", "used"): 3.0})
-    path = directory / f"gauge_livesum_{os.getpid()}.db"
-    while not (path.exists() and b"used" in path.read_bytes()):  # written after the counts
-        threading.Event().wait(0.01)
-
-
-def count_in_child(directory: Path, number: int) -> None:
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _work(directory, number)
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-
-
-def test_counts_of_ended_workers_stay_and_their_gauges_go(tmp_path: Path) -> None:
-    exposition.prepare(tmp_path)
-    registry = instruments.start("server", "1.0")
-    for number in range(exposition.MAX_ENDED + 3):  # more than are kept as files
-        count_in_child(tmp_path, number)
-        found = parse(exposition.server_text(tmp_path, registry).decode())
-    count = sum(range(exposition.MAX_ENDED + 3))
-    name = "neutrino_api_request_duration_seconds"
-    assert found.value(f"{name}_count", resource="ports", method="POST", status="2xx") == count
-    assert found.value(f"{name}_bucket", le="0.005") == count
-    assert found.value(f"{name}_bucket", le="0.0025") == 0
-    assert found.value(f"{name}_sum") == pytest.approx(0.004 * count)
-    assert found.value("neutrino_database_retries_total", reason="deadlock") == 2 * (exposition.MAX_ENDED + 3)
-    assert math.isnan(found.value("neutrino_database_connections"))
-    assert len(list(tmp_path.glob("histogram_*.db"))) <= exposition.MAX_ENDED + 1
-    exposition.prepare(tmp_path)
-    assert not list(tmp_path.glob("*.db"))
 
 
 def in_child(function: Callable[[], None]) -> None:
@@ -237,104 +194,101 @@ def in_child(function: Callable[[], None]) -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def full(*args: Any) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def count(directory: Path, number: int) -> None:
+    """Count as an API worker."""
+    process.WRITE_SECONDS = 0.01  # type: ignore[misc]
+    process.start_worker(directory, threading.Event())
+    for _ in range(number):
+        catalog.REQUESTS.observe(0.004, "ports", "POST", "2xx")
+    catalog.RETRIES.inc("deadlock", by=2)
+    catalog.CONNECTIONS.watch(lambda: {("read", "used"): 3.0})
+    while not any(b"used" in path.read_bytes() for path in directory.glob("gauge_*.db")):
+        threading.Event().wait(0.01)
+
+
+def scrape_server(directory: Path) -> Scrape:
+    return parse(generate_latest(ServerMetrics(CollectorRegistry(), directory)).decode())
+
+
+REQUESTS = "neutrino_api_request_duration_seconds"
+
+
+def test_counts_of_ended_workers_stay_and_their_gauges_go(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    for number in range(5):
+        in_child(lambda number=number: count(tmp_path, number))  # type: ignore[misc]
+        assert math.isnan(scrape_server(tmp_path).value("neutrino_database_connections"))
+    found = scrape_server(tmp_path)
+    assert found.value(f"{REQUESTS}_count", resource="ports", method="POST", status="2xx") == 10
+    assert found.value(f"{REQUESTS}_bucket", le="0.005") == 10
+    assert found.value(f"{REQUESTS}_bucket", le="0.0025") == 0
+    assert found.value(f"{REQUESTS}_sum") == pytest.approx(0.004 * 10)
+    assert found.value("neutrino_database_retries_total", reason="deadlock") == 10
+    assert len(list(tmp_path.glob("histogram_*.db"))) == 1  # each has taken over the files of the one before
+    prepare(tmp_path)
+    assert math.isnan(scrape_server(tmp_path).value(f"{REQUESTS}_count"))
+
+
+def test_workers_that_run_at_once_are_summed_up(tmp_path: Path) -> None:
+    """As during a reload, when new workers start before the old ones end."""
+    prepare(tmp_path)
+
+    def work() -> None:
+        count(tmp_path, 1)
+        in_child(lambda: count(tmp_path, 2))
+        assert scrape_server(tmp_path).value("neutrino_database_connections", pool="read", state="used") == 3
+
+    in_child(work)
+    assert scrape_server(tmp_path).value(f"{REQUESTS}_count") == 3
+    assert len(list(tmp_path.glob("histogram_*.db"))) == 2
 
 
 def test_no_metrics_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write to a mapped file without space would end the worker."""
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OSError, match="No space left"):
-        instruments.start_shared("api", str(tmp_path), threading.Event())
-    assert not list(tmp_path.iterdir())
-    catalog.REQUESTS.observe(0.1, "ports", "GET", "2xx")
-    catalog.RETRIES.inc("deadlock")
-    assert not list(tmp_path.iterdir())
+
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def work() -> None:
+        monkeypatch.setattr(os, "posix_fallocate", full)
+        with pytest.raises(OSError, match="No space left"):
+            process.start_worker(tmp_path, threading.Event())
+        catalog.REQUESTS.observe(0.1, "ports", "GET", "2xx")
+        catalog.RETRIES.inc("deadlock")
+
+    in_child(work)
+    assert {path.name for path in tmp_path.iterdir()} == {"0.lock"}
 
 
 def test_the_space_of_a_file_is_allocated(tmp_path: Path) -> None:
     def work() -> None:
-        instruments.start_shared("api", str(tmp_path), threading.Event())
-        for number in range(400):  # more than a new file holds
+        process.start_worker(tmp_path, threading.Event())
+        for number in range(800):
             catalog.REQUESTS.observe(0.1, f"resource{number}", "GET", "2xx")
 
     in_child(work)
     sizes = {path.stem.rpartition("_")[0]: path.stat() for path in tmp_path.glob("*.db")}
-    assert set(sizes) == {"counter", "histogram", "gauge_livesum"}
-    assert sizes["histogram"].st_size > files.SIZE
+    assert {name: found.st_size for name, found in sizes.items()} == process.SIZES
     assert all(found.st_blocks * 512 >= found.st_size for found in sizes.values())
 
 
-def test_requests_go_on_when_the_disk_fills_up(tmp_path: Path) -> None:
-    def work() -> None:
-        instruments.start_shared("api", str(tmp_path), threading.Event())
-        os.posix_fallocate = full
-        for number in range(400):
-            catalog.REQUESTS.observe(0.1, f"resource{number}", "GET", "2xx")
-        catalog.REQUESTS.observe(0.1, "resource0", "GET", "2xx")
-        instruments.flush()
+def test_a_gauge_that_cannot_be_written_is_written_later(tmp_path: Path) -> None:
+    failures = [OSError("the database is away")]
 
-    in_child(work)
-    (path,) = tmp_path.glob("histogram_*.db")
-    assert path.stat().st_size == files.SIZE
-    found = parse(exposition.server_text(tmp_path, instruments.start("server", "1.0")).decode())
-    name = "neutrino_api_request_duration_seconds_count"
-    assert found.value(name, resource="resource0") == 2
-    assert math.isnan(found.value(name, resource="resource399"))
-
-
-def test_ended_workers_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    exposition.prepare(tmp_path)
-    registry = instruments.start("server", "1.0")
-    for _ in range(exposition.MAX_ENDED + 1):
-        count_in_child(tmp_path, 1)
-    with monkeypatch.context() as disk:
-        disk.setattr(os, "posix_fallocate", full)
-        before = parse(exposition.server_text(tmp_path, registry).decode())
-    after = parse(exposition.server_text(tmp_path, registry).decode())
-    name = "neutrino_api_request_duration_seconds_count"
-    assert before.value(name) == after.value(name) == exposition.MAX_ENDED + 1
-
-
-def test_what_cannot_be_written_leaves_the_others(tmp_path: Path) -> None:
-    """And what was counted before the end is written at the end."""
-
-    def fail() -> float:
-        raise OSError("the database is away")
+    def connections() -> dict[tuple[str, ...], float]:
+        if failures:
+            raise failures.pop()
+        return {("write", "used"): 3.0}
 
     def work() -> None:
-        stop = threading.Event()
-        instruments.start_shared("api", str(tmp_path), stop)  # with a second between two rounds
-        (writer,) = [thread for thread in threading.enumerate() if thread.name == "metrics"]
-        catalog.CONNECTIONS.watch(fail)
-        instruments.flush()
-        catalog.REQUESTS.observe(0.1, "ports", "GET", "2xx")
-        stop.set()
-        writer.join(10)
-        assert not writer.is_alive()
+        process.start_worker(tmp_path, threading.Event())
+        catalog.CONNECTIONS.watch(connections)
+        catalog.CONNECTIONS.write()
+        assert math.isnan(scrape_server(tmp_path).value("neutrino_database_connections"))
+        catalog.CONNECTIONS.write()
+        assert scrape_server(tmp_path).value("neutrino_database_connections", process="api", pool="write") == 3
 
     in_child(work)
-    found = parse(exposition.server_text(tmp_path, instruments.start("server", "1.0")).decode())
-    assert found.value("neutrino_api_request_duration_seconds_count") == 1
-
-
-def test_scrapes_at_once_count_ended_workers_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    exposition.prepare(tmp_path)
-    registry = instruments.start("server", "1.0")
-    for _ in range(exposition.MAX_ENDED + 1):
-        count_in_child(tmp_path, 1)
-    add_up, together = exposition._add_up, threading.Barrier(2)
-
-    def slow(*args: Any) -> None:
-        with contextlib.suppress(threading.BrokenBarrierError):
-            together.wait(0.2)  # for the other scrape, if it gets here
-        add_up(*args)
-
-    monkeypatch.setattr(exposition, "_add_up", slow)
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(lambda _: exposition.server_text(tmp_path, registry), range(2)))
-    found = parse(exposition.server_text(tmp_path, registry).decode())
-    assert found.value("neutrino_api_request_duration_seconds_count") == exposition.MAX_ENDED + 1
 
 
 @pytest.mark.parametrize(
@@ -393,12 +347,12 @@ def test_addresses() -> None:
 
 def test_the_listener_serves_one_path(tmp_path: Path) -> None:
     conf = configuration(bind=f"127.0.0.1:{free_port()}")
-    registry = instruments.start("agent", "1.0")
-    with listener.serving(conf, lambda: exposition.merged(registry.collect())):
+    registry = process.start("agent", "1.0")
+    with listener.serving(conf, registry):
         assert scrape(conf.metrics.bind).value("neutrino_build_info") == 1
         with pytest.raises(OSError, match="404"):
             scrape(f"{conf.metrics.bind}/other")
-        with listener.serving(conf, lambda: b""):  # the address is in use: a warning, and no failure
+        with listener.serving(conf, CollectorRegistry()):  # the address is in use: a warning, and no failure
             assert scrape(conf.metrics.bind).value("neutrino_build_info") == 1
     with pytest.raises(OSError, match="refused"):
         scrape(conf.metrics.bind)

@@ -9,9 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 from oslo_config import cfg
+from prometheus_client.core import GaugeMetricFamily
 
 from neutrino.metrics import listener
 from tests.support.ports import free_port
+
+
+class Up:
+    def collect(self) -> list[GaugeMetricFamily]:
+        return [GaugeMetricFamily("up", "Collected.", 1)]
 
 
 def configuration(bind: str) -> cfg.ConfigOpts:
@@ -24,7 +30,7 @@ def configuration(bind: str) -> cfg.ConfigOpts:
 @pytest.fixture
 def served() -> Iterator[tuple[str, int]]:
     conf = configuration(f"127.0.0.1:{free_port()}")
-    with listener.serving(conf, lambda: b"up 1\n"):
+    with listener.serving(conf, Up()):
         host, _, port = conf.metrics.bind.rpartition(":")
         yield host, int(port)
 
@@ -92,6 +98,6 @@ def test_on_loopback_only_names_of_loopback_are_answered(served: tuple[str, int]
 def test_on_other_addresses_any_name_is_answered() -> None:
     conf = configuration(f"0.0.0.0:{free_port()}")
     conf.set_override("allow_plain_beyond_loopback", True, "metrics")
-    with listener.serving(conf, lambda: b"up 1\n"):
+    with listener.serving(conf, Up()):
         port = int(conf.metrics.bind.rpartition(":")[2])
         assert b"up 1" in answer(("127.0.0.1", port), "Host: server1.example.org")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from oslo_config import cfg
-from prometheus_client import generate_latest
 
 from neutrino import __version__, daemon_files, logs, private
 from neutrino.agent import config
@@ -35,8 +34,8 @@ from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.credential_file import CredentialFile, reason_of
 from neutrino.feed.state import State
-from neutrino.metrics.instruments import start
 from neutrino.metrics.listener import serving
+from neutrino.metrics.process import start
 from neutrino.model.trace import QUERY, Question
 from neutrino.notify import notify
 from neutrino.tls import ClientContext
@@ -55,7 +54,7 @@ def run(files: Sequence[str], server_options: Callable[[], findings.Groups] = tu
     logs.setup(conf)
     _log_options(conf)
     registry = start("agent", __version__)  # before the roles, which count from their start
-    with _own_state(Path(conf.state_path)), serving(conf, lambda: generate_latest(registry)):
+    with _own_state(Path(conf.state_path)), serving(conf, registry):
         asyncio.run(_run(conf, files, server_options))
 
 

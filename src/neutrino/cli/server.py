@@ -22,9 +22,11 @@ from neutrino.cli.installed import SERVER_FILE, default_files
 from neutrino.configuration import findings
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import Address
-from neutrino.metrics import catalog, exposition
-from neutrino.metrics.instruments import start
+from neutrino.metrics import catalog
 from neutrino.metrics.listener import serving
+from neutrino.metrics.process import start
+from neutrino.metrics.server import ServerMetrics
+from neutrino.metrics.server import prepare as prepare_metrics
 from neutrino.notify import notify
 from neutrino.server import config, tls
 from neutrino.server.feed.connections.listeners import addresses, server_tls
@@ -140,14 +142,14 @@ def _start_metrics(conf: cfg.ConfigOpts, api: Any, stack: contextlib.ExitStack) 
         return
     directory = config.metrics_directory(conf)
     try:
-        exposition.prepare(directory)
+        prepare_metrics(directory)
     except OSError as error:
         LOG.warning("metrics are not served, as %s cannot be written: %s", directory, error.strerror or error)
         return
     registry = start("server", __version__)
     catalog.WORKERS.watch(lambda: float(sum(worker.is_alive() for worker in tuple(api.wrks))))
     catalog.WORKER_RESPAWNS.watch(lambda: float(api.deaths))
-    stack.enter_context(serving(conf, lambda: exposition.server_text(directory, registry)))
+    stack.enter_context(serving(conf, ServerMetrics(registry, directory)))
 
 
 def _reload(files: Sequence[str]) -> None:

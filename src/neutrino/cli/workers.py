@@ -26,7 +26,6 @@ from neutrino.cli.slow_clients.front import Front
 from neutrino.cli.slow_clients.rules import Limits
 from neutrino.cli.slow_clients.watch import Watch
 from neutrino.configuration.findings import Groups
-from neutrino.metrics.instruments import flush as flush_metrics
 from neutrino.notify import notify
 from neutrino.server import config
 from neutrino.server.main import Server, assemble
@@ -176,7 +175,6 @@ def application() -> Any:
     assert _server is not None
     # Granian's workers are multiprocessing's, which run finalizers at a regular end, and no atexit handlers.
     Finalize(None, _server.process.stop, exitpriority=0)
-    Finalize(None, flush_metrics, exitpriority=0)
     built = _front(_server, application_of(_server))
     if _ready is not None:
         os.write(_ready[1], b".")

@@ -6,7 +6,7 @@ Labels are bounded: resources, methods, roles, kinds and states are fixed sets, 
 
 from typing import Final
 
-from neutrino.metrics.instruments import Counter, Gauge, Histogram
+from neutrino.metrics.instruments import Counter, Gauge, Histogram, Instrument
 
 API, FEED, AGENT, SUPERVISOR = "api", "feed", "agent", "server"  # components: processes with metrics
 _SERVER = (API, FEED)
@@ -152,3 +152,5 @@ METADATA_REQUESTS: Final = Counter(
     (AGENT,),
     ("status",),
 )
+
+ALL: Final = tuple(value for value in tuple(globals().values()) if isinstance(value, Instrument))

@@ -15,24 +15,22 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from http.server import ThreadingHTTPServer
 from typing import Any, Final
 
 from oslo_config import cfg
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CollectorRegistry, MetricsHandler
+from prometheus_client.registry import Collector
 
 from neutrino.errors import RefusedToStart
-from neutrino.feed.address import short_path
 from neutrino.tls import ReloadingContext, reloading_context
 
 LOG = logging.getLogger(__name__)
 CLIENT_SECONDS: Final = 10.0  # for a whole request
 MAX_CONNECTIONS: Final = 16  # each has a thread; Prometheus uses one
 PORT: Final = re.compile(r":\d*$")
-Text = Callable[[], bytes]
 
 
 def options(default: str) -> Sequence[cfg.Opt]:
@@ -94,14 +92,15 @@ class _Server(ThreadingHTTPServer):
     # Of several servers of a machine one listens. Without it, the kernel would refuse a restart for a minute.
     allow_reuse_address = True
 
-    def __init__(self, where: tuple[str, int], conf: cfg.ConfigOpts, text: Text) -> None:
+    def __init__(self, where: tuple[str, int], conf: cfg.ConfigOpts, collector: Collector) -> None:
         self.address_family = socket.AF_INET6 if ":" in where[0] else socket.AF_INET
         self._context = _context(conf)
-        self.text = text
         self._bound = where[0].lower()
         self._lock = threading.Lock()
         self._ends: dict[Any, float] = {}  # open connections, until when each may last
-        super().__init__(where, _Handler)
+        registry = CollectorRegistry(support_collectors_without_names=True)
+        registry.register(collector)
+        super().__init__(where, _Handler.factory(registry))
 
     def get_request(self) -> tuple[Any, Any]:
         connection, client = super().get_request()
@@ -152,7 +151,9 @@ def _shut_down(request: Any) -> None:
         socket.socket.shutdown(request, socket.SHUT_RDWR)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(MetricsHandler):
+    """prometheus_client's handler, for one path and the names of this machine."""
+
     server: _Server
     server_version = "neutrino"
     sys_version = ""
@@ -160,30 +161,24 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if not all(map(self.server.is_served, self.headers.get_all("Host", ()))):
             self.send_error(HTTPStatus.FORBIDDEN, explain="Host is not a name of this machine's loopback interface.")
-            return
-        if self.path.partition("?")[0] != "/metrics":
+        elif self.path.partition("?")[0] != "/metrics":
             self.send_error(HTTPStatus.NOT_FOUND, explain="Metrics are at /metrics.")
-            return
-        body = self.server.text()
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", CONTENT_TYPE_LATEST)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        else:
+            super().do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:
         LOG.debug(format, *args)
 
 
 @contextlib.contextmanager
-def serving(conf: cfg.ConfigOpts, text: Text) -> Iterator[None]:
+def serving(conf: cfg.ConfigOpts, collector: Collector) -> Iterator[None]:
     """Serve metrics in a thread until the end of the block; without them if the address is in use."""
     where = address(conf)
     if where is None:
         yield
         return
     try:
-        server = _Server(where, conf, text)
+        server = _Server(where, conf, collector)
     except OSError as error:
         LOG.warning(
             "metrics are not served on %s: %s; [metrics] bind sets another address", conf.metrics.bind,
@@ -194,43 +189,13 @@ def serving(conf: cfg.ConfigOpts, text: Text) -> Iterator[None]:
     LOG.info(
         "metrics are served on %s://%s/metrics", "https" if conf.metrics.tls_cert_file else "http", conf.metrics.bind
     )
-    with _running(server):
+    with running(server):
         yield
 
 
 @contextlib.contextmanager
-def on_socket(path: Path, text: Text) -> Iterator[None]:
-    """Serve the text to each connection to a socket, for other processes of this user."""
-
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            self.request.settimeout(CLIENT_SECONDS)
-            self.request.sendall(text())
-
-    class Server(socketserver.ThreadingUnixStreamServer):
-        daemon_threads = True
-
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            LOG.debug("metrics could not be written to the socket", exc_info=True)
-
-    try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        path.unlink(missing_ok=True)  # of a process that was killed
-        with short_path(str(path)) as short:
-            server = Server(short, Handler)
-    except OSError as error:
-        LOG.warning("metrics are not served on %s: %s", path, error.strerror or error)
-        yield
-        return
-    try:
-        with _running(server):
-            yield
-    finally:
-        path.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _running(server: socketserver.BaseServer) -> Iterator[None]:
+def running(server: socketserver.BaseServer) -> Iterator[None]:
+    """Serve in a thread until the end of the block."""
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.5}, daemon=True, name="metrics").start()
     try:
         yield

@@ -19,7 +19,7 @@ from oslo_config import cfg
 from neutrino import logs, private
 from neutrino.configuration import findings
 from neutrino.metrics.catalog import CONNECTIONS
-from neutrino.metrics.instruments import start_shared
+from neutrino.metrics.process import start_worker
 from neutrino.server import config
 from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
@@ -202,7 +202,7 @@ def _start_metrics(server: Server) -> None:
     directory = config.metrics_directory(conf)
     try:
         private.make_directory(directory)  # there already, unless another WSGI server than ours runs the application
-        start_shared("api", str(directory), server.stop)
+        start_worker(directory, server.stop)
     except OSError as error:
         LOG.warning("no metrics of this process, as %s cannot be written: %s", directory, error.strerror or error)
     CONNECTIONS.watch(server.db.connections)

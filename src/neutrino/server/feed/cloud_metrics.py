@@ -8,14 +8,11 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 from oslo_config import cfg
-from prometheus_client import generate_latest
 
 from neutrino import __version__
-from neutrino.metrics import catalog
-from neutrino.metrics.exposition import FEED_SOCKET, server_text
-from neutrino.metrics.instruments import start
-from neutrino.metrics.listener import on_socket
-from neutrino.metrics.listener import serving as listening
+from neutrino.metrics import catalog, feed_socket, listener
+from neutrino.metrics.process import start
+from neutrino.metrics.server import ServerMetrics
 from neutrino.server import config
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
@@ -42,8 +39,8 @@ def serving(conf: cfg.ConfigOpts, db: Database, *, alone: bool) -> Iterator[None
     catalog.AGENTS.watch(Cached(lambda: _agents(db, conf.agent_down_time)))
     with contextlib.ExitStack() as stack:
         if alone:  # with what workers of another WSGI server share
-            stack.enter_context(listening(conf, lambda: server_text(directory, registry, feed=False)))
-        stack.enter_context(on_socket(directory / FEED_SOCKET, lambda: generate_latest(registry)))
+            stack.enter_context(listener.serving(conf, ServerMetrics(registry, directory, feed=False)))
+        stack.enter_context(feed_socket.serving(directory, registry))
         yield
 
 
