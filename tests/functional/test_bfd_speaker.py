@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.agent.bfd import files
-from neutrino.agent.bfd.files import SessionState, WantedSession, WantedSessions
-from neutrino.agent.bfd.packet import Packet, State, encode
-from neutrino.agent.bfd.session import ESTABLISH_SECONDS
-from neutrino.agent.bfd.sockets import PORT, LinkSockets, open_sockets
-from neutrino.agent.bfd.speaker import SCAN_SECONDS, Link, Speaker
+from neutrino.agent.l3.services.bfd import files
+from neutrino.agent.l3.services.bfd.files import SessionState, WantedSession, WantedSessions
+from neutrino.agent.l3.services.bfd.packet import Packet, State, encode
+from neutrino.agent.l3.services.bfd.session import ESTABLISH_SECONDS
+from neutrino.agent.l3.services.bfd.sockets import PORT, LinkSockets, open_sockets
+from neutrino.agent.l3.services.bfd.speaker import SCAN_SECONDS, Link, Speaker
 from neutrino.dataplane.netlink.namespaces import Namespaces
 
 ROUTER = "r1"

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from neutrino.agent.l3.vpn.plan import installed
-from neutrino.agent.l3.vpn.render import Loaded, connections, render_charon
+from neutrino.agent.l3.services.charon.plan import installed
+from neutrino.agent.l3.services.charon.render import Loaded, connections, render_charon
 from neutrino.dataplane.vici.client import Vici
 from neutrino.dataplane.vici.protocol import Refused, ViciError
 from neutrino.lab.timing import Deadline

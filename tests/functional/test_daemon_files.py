@@ -17,10 +17,10 @@ import pytest
 
 from neutrino import daemon_files
 from neutrino.agent import main
-from neutrino.agent.bfd import files as bfd
 from neutrino.agent.bgp.bgpd import Bgpd
 from neutrino.agent.bgp.render import Settings, render
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
+from neutrino.agent.l3.services.bfd import files as bfd
 from neutrino.agent.metadata.proxy import process as metadata_proxy
 from neutrino.agent.runtime.daemon_logs import MAX_LOG, bound_log
 from neutrino.agent.runtime.supervisor import Service, apply_service, plan_service

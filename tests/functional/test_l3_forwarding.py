@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from neutrino.agent.l3.parts.nat import FORWARDING_RULES, SAME, SINGLE, TO_ONE, forwarding_maps
+from neutrino.agent.l3.extensions.nat import FORWARDING_RULES, SAME, SINGLE, TO_ONE, forwarding_maps
 from neutrino.agent.runtime.service_namespaces import plan_table
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.nft.api import Chain, Hook, Table, TablePlan

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.extensions.qos import POLICY
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, device, router_namespace
-from neutrino.agent.l3.parts.qos import POLICY
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces

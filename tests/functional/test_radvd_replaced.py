@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
+from neutrino.agent.l3.services.daemons import RouterDaemons
 from neutrino.agent.leftovers.host import Leftovers
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.agent.runtime.supervisor import Supervisor

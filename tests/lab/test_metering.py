@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.agent.l3.meters import FILE
+from neutrino.agent.l3.services.meters import FILE
 from neutrino.lab.api_client import Object
 from tests.support.dvr_lab import distributed_lab
 from tests.support.lab import wait_until

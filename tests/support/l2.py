@@ -22,7 +22,7 @@ from neutrino.agent.l2.desired import (
     wanted_segments,
 )
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, with_tables
-from neutrino.agent.l2.flows import BUILT_IN
+from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.local_vlans import SegmentKey, allocate
 from neutrino.agent.l2.pipeline import DEAD_VLAN, REG_PORT
 from neutrino.agent.l2.plan import BridgePlan, Renderer, plan

@@ -10,7 +10,7 @@ from typing import Any
 
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
-from neutrino.agent.l2.flows import BUILT_IN
+from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.agent.runtime.role import Drift
 from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, Meter, OpenFlow

@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from neutrino.agent.l3.bfd import BfdSessions
 from neutrino.agent.l3.config import L3Options, refusal
-from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, RouterResult
+from neutrino.agent.l3.extensions import BUILT_IN
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.l3.router import BUILT_IN, DesiredRouters
+from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
+from neutrino.agent.l3.services.bfd.supervision import BfdSessions
+from neutrino.agent.l3.services.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.runtime.context import PortHolds
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.agent.runtime.supervisor import Supervisor

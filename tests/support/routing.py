@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import L3Extension, Objects, Position
-from neutrino.agent.l3.parts.ha import Failover
+from neutrino.agent.l3.extensions.ha import Failover
 from neutrino.agent.l3.router import DesiredRouterNamespace, render, router_namespaces
 from neutrino.dataplane.nft.api import Table
 from neutrino.model.dhcp import DhcpPort

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neutrino.agent.bfd.packet import Invalid, Packet, State, decode, encode
+from neutrino.agent.l3.services.bfd.packet import Invalid, Packet, State, decode, encode
 
 PACKET = Packet(State.UP, 0x01020304, 0x0A0B0C0D, 5, 300_000, 200_000, 3, poll=True)
 BYTES = bytes.fromhex("23 e0 05 18 01020304 0a0b0c0d 000493e0 00030d40 00000000")

@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from neutrino.agent.bfd.packet import Diagnostic, Packet, State
-from neutrino.agent.bfd.session import ESTABLISH_SECONDS, Session, Timing
+from neutrino.agent.l3.services.bfd.packet import Diagnostic, Packet, State
+from neutrino.agent.l3.services.bfd.session import ESTABLISH_SECONDS, Session, Timing
 
 FAST = Timing(200_000, 3)
 

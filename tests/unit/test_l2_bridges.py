@@ -16,7 +16,7 @@ from neutrino.agent.l2.bridges import (
 )
 from neutrino.agent.l2.build import l2_options
 from neutrino.agent.l2.desired import HostState, L2Options, TunnelPort, Uplink, resolve, wanted_segments
-from neutrino.agent.l2.flows import BUILT_IN
+from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.local_vlans import allocate, restore
 from neutrino.agent.l2.plan import Renderer, plan
 from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK

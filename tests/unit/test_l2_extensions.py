@@ -12,7 +12,7 @@ from neutrino.agent.config import configuration
 from neutrino.agent.l2.build import ENTRY_POINTS, load
 from neutrino.agent.l2.desired import Desired, LocalPort
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers, use_meter
-from neutrino.agent.l2.flows import BUILT_IN
+from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.pipeline import TRANSIENT
 from neutrino.dataplane.openflow.api import Flow, Meter, flow
 from neutrino.dataplane.ovsdb.api import PortSettings, Qos, SetBridge, SetPort

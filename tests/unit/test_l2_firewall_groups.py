@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neutrino.agent.l2.flows.firewall_groups import FirewallGroups, generation, group_owner
+from neutrino.agent.l2.extensions.firewall_groups import FirewallGroups, generation, group_owner
 from neutrino.agent.l2.pipeline import EXTENSION_TABLES, INGRESS_TABLES
 from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.model import state

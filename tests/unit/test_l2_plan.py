@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from neutrino.agent.l2 import plan as plan_module
 from neutrino.agent.l2.extension_api import cookie_of
-from neutrino.agent.l2.flows import BUILT_IN
-from neutrino.agent.l2.flows.firewall import cover_ports as cover
+from neutrino.agent.l2.extensions import BUILT_IN
+from neutrino.agent.l2.extensions.firewall import cover_ports as cover
 from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
 from neutrino.agent.runtime.delta import Delta, diff
 from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, Flow, flow

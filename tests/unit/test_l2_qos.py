@@ -11,7 +11,7 @@ from msgspec import structs
 from neutrino.agent.config import configuration
 from neutrino.agent.l2.build import describe, load
 from neutrino.agent.l2.extension_api import METER_IDS
-from neutrino.agent.l2.flows import BUILT_IN
+from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.dataplane.openflow.api import Meter, MetersRejected
 from neutrino.dataplane.ovsdb.api import PortSettings, Qos, Queue, SetPort
 from neutrino.model import state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from neutrino.agent.l2.desired import L2Options
-from neutrino.agent.l2.flows.routed_replies import ZONES
+from neutrino.agent.l2.extensions.routed_replies import ZONES
 from neutrino.agent.reply_mac import REPLY_MAC, UNKNOWN_MAC
 from neutrino.model import state
 from neutrino.model.routing import Router, RouterInterface

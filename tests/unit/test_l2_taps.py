@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from neutrino.agent.l2.desired import L2Options
-from neutrino.agent.l2.flows.taps import vlan_matches
-from neutrino.agent.l2.tap_tunnels import TapTunnels
+from neutrino.agent.l2.extensions.tap_tunnels import TapTunnels
+from neutrino.agent.l2.extensions.taps import vlan_matches
 from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.ovsdb.api import SetPort
 from neutrino.model import state

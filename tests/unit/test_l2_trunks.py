@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from neutrino.agent.l2.desired import HostState, L2Options
-from neutrino.agent.l2.trunks import TrunkStatuses, parents, plan_trunks
+from neutrino.agent.l2.extensions.trunks import TrunkStatuses
+from neutrino.agent.l2.trunks import parents, plan_trunks
 from neutrino.dataplane.ovsdb.api import DeleteBridge, DeletePort, Interface, SetBridge, SetPort
 from neutrino.model.state import Port
 from neutrino.model.trunks import parent_patch, subport_patch, trunk_bridge

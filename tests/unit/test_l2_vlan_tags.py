@@ -10,7 +10,7 @@ from msgspec import structs
 
 from neutrino.agent.l2 import bridges, pipeline
 from neutrino.agent.l2.desired import L2Options
-from neutrino.agent.l2.flows.hints import TX_STEERING
+from neutrino.agent.l2.extensions.hints import TX_STEERING
 from neutrino.agent.l2.pipeline import Table
 from neutrino.agent.l2.plan import Renderer
 from neutrino.dataplane.openflow.api import Flow

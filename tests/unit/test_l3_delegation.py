@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.daemons import Delegations
-from neutrino.agent.l3.parts.delegation import NOTIFY, asked_here, parse_prefix, render_client, source_address
-from neutrino.agent.l3.parts.ra import render_radvd
+from neutrino.agent.l3.extensions.delegation import NOTIFY, asked_here, parse_prefix, render_client, source_address
+from neutrino.agent.l3.extensions.ra import render_radvd
+from neutrino.agent.l3.services.daemons import Delegations
 from neutrino.agent.runtime.context import PortHolds
 from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.model.routing import Delegation, Router

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.extensions.distributed import FLOATING_PRIORITY, FLOATING_TABLE, DistributedRouting, snat_table
 from neutrino.agent.l3.fip import LinkLocals, render_fip
-from neutrino.agent.l3.parts.distributed import FLOATING_PRIORITY, FLOATING_TABLE, DistributedRouting, snat_table
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces

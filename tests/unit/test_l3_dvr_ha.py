@@ -11,14 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.l3.bfd import BfdSessions
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
-from neutrino.agent.l3.parts.distributed import render_neighbours
-from neutrino.agent.l3.parts.ha import primary_address, render_keepalived
+from neutrino.agent.l3.extensions.distributed import render_neighbours
+from neutrino.agent.l3.extensions.ha import primary_address, render_keepalived
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
+from neutrino.agent.l3.services.bfd.supervision import BfdSessions
+from neutrino.agent.l3.services.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.runtime.context import PortHolds
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.agent.runtime.supervisor import Supervisor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neutrino.agent.l3.parts.nat import SAME, SINGLE, TO_ONE, forwarding_maps, stale_forwardings
+from neutrino.agent.l3.extensions.nat import SAME, SINGLE, TO_ONE, forwarding_maps, stale_forwardings
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
 from neutrino.model.routing import PortForwarding
 

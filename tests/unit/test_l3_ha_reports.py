@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.l3.parts.ha import Disagreement, HaConflicts, primary_address
+from neutrino.agent.l3.extensions.ha import Disagreement, HaConflicts, primary_address
 from neutrino.dataplane.netlink.api import DeleteItem, SetItem
 from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.model.routing import Router

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.l3 import meters
 from neutrino.agent.l3.config import L3Options, MeterOptions
-from neutrino.agent.l3.meters import MeterReports, Meters
-from neutrino.agent.l3.parts.metering import PATH, counter, label_of
+from neutrino.agent.l3.extensions.metering import PATH, counter, label_of
+from neutrino.agent.l3.services import meters
+from neutrino.agent.l3.services.meters import MeterReports, Meters
 from neutrino.agent.runtime.service_namespaces import plan_tables
 from neutrino.dataplane.nft.api import Table
 from neutrino.model.metering import MeteredTraffic

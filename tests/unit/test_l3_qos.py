@@ -9,7 +9,7 @@ import pytest
 
 from neutrino.agent.config import configuration
 from neutrino.agent.l3.config import L3Options, describe
-from neutrino.agent.l3.parts.qos import RouterQos
+from neutrino.agent.l3.extensions.qos import RouterQos
 from neutrino.agent.runtime.service_namespaces import plan_table
 from neutrino.configuration.neutron_values import INCLUDED, TABLE
 from neutrino.dataplane.nft.api import ChainState, TableState

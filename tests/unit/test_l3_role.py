@@ -14,8 +14,8 @@ import pytest
 
 from neutrino.agent import config as agent_config
 from neutrino.agent.l3.config import L3Options, l3_options
-from neutrino.agent.l3.daemons import READY, RouterDaemons
-from neutrino.agent.l3.parts.nat import PATH, Nat
+from neutrino.agent.l3.extensions.nat import PATH, Nat
+from neutrino.agent.l3.services.daemons import READY, RouterDaemons
 from neutrino.agent.runtime.context import PortHolds
 from neutrino.agent.runtime.supervisor import Supervisor, wait_reloadable
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush

@@ -9,9 +9,9 @@ import pytest
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import SNAT
-from neutrino.agent.l3.parts.distributed import snat_table
-from neutrino.agent.l3.vpn.plan import installed, plan, statuses, to_initiate
-from neutrino.agent.l3.vpn.render import connections, ike_proposal, ipsec_proposal, render_charon, served
+from neutrino.agent.l3.extensions.distributed import snat_table
+from neutrino.agent.l3.services.charon.plan import installed, plan, statuses, to_initiate
+from neutrino.agent.l3.services.charon.render import connections, ike_proposal, ipsec_proposal, render_charon, served
 from neutrino.dataplane.nft.api import Table
 from neutrino.dataplane.vici.protocol import Packet, Type, ViciError, decode, encode
 from neutrino.model.routing import Router

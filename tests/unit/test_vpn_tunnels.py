@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.vpn import tunnels as module
-from neutrino.agent.l3.vpn.tunnels import Tunnels
+from neutrino.agent.l3.services.charon import tunnels as module
+from neutrino.agent.l3.services.charon.tunnels import Tunnels
 from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.dataplane.process.api import Daemon, Process
 from neutrino.model.routing import Router

@@ -14,9 +14,10 @@ from oslo_config import cfg
 from neutrino.agent.bgp import build as bgp
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
-from neutrino.agent.l3 import bfd, fip, routers
+from neutrino.agent.l3 import fip, routers
 from neutrino.agent.l3.names import fip_namespace, router_namespace, snat_namespace
-from neutrino.agent.l3.vpn import tunnels
+from neutrino.agent.l3.services.bfd import supervision as bfd
+from neutrino.agent.l3.services.charon import tunnels
 from neutrino.agent.runtime.supervisor import list_directory
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.real import RealProcesses

@@ -186,7 +186,7 @@ def metadata_proxy(args: argparse.Namespace) -> None:
 
 def bfd_speaker(args: argparse.Namespace) -> None:
     """The BFD process of the L3 role. Here for the same reason."""
-    from neutrino.agent.bfd.process import run
+    from neutrino.agent.l3.services.bfd.process import run
 
     run(args.directory)
 

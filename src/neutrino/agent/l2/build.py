@@ -10,9 +10,9 @@ from neutrino.agent.config import bridge_mappings, load_extensions, permitted_et
 from neutrino.agent.guard.gate import Bridges
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
-from neutrino.agent.l2.flows import BUILT_IN
-from neutrino.agent.l2.flows.packet_log import CONTROLLER_ID, COPIED_BYTES
-from neutrino.agent.l2.flows.qos import Bandwidth
+from neutrino.agent.l2.extensions import BUILT_IN
+from neutrino.agent.l2.extensions.packet_log import CONTROLLER_ID, COPIED_BYTES
+from neutrino.agent.l2.extensions.qos import Bandwidth
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.hybrid.render import NFLOG_GROUP
 from neutrino.agent.l2.packet_logger import PacketLogger

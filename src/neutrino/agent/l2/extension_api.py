@@ -1,6 +1,6 @@
 """The contract of the L2 role's extensions: desired state in, contributions out.
 
-Every feature of the L2 role is an extension, the built-in ones (`flows.BUILT_IN`) and those of third parties alike. An
+Every feature of the L2 role is an extension, the built-in ones (`extensions.BUILT_IN`) and those of third parties alike. An
 extension divides its work into units, one for each port, network or host-wide concern. A unit renders a `Contribution`:
 flows, meters, OVSDB rows, and settings of ports. Rendering is pure; nothing here touches the host. The role plans the
 contributions of all units against the actual state, applies and verifies the difference, repairs drift, and removes what no

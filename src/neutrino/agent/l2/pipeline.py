@@ -9,7 +9,7 @@ ACCEPT_OR_INGRESS, the receiver's after it), REG_NET the local VLAN, which is al
 the sender's firewall tracks the connection, REG_GUARDED whether a fragment was checked as part of its reassembled packet,
 REG_COPIES whether the packet is one of several copies (see `enter_ingress`), REG_LOGGED whether the packet was logged as
 accepted, from its sender (bit 0) and to its receiver (bit 1), REG_TAG the VLAN tag of an instance while ONE_TAG looks for
-a second one. `flows.firewall_groups` has reg10 and reg11.
+a second one. `extensions.firewall_groups` has reg10 and reg11.
 """
 
 from __future__ import annotations

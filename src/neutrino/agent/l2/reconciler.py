@@ -24,10 +24,10 @@ from neutrino.agent.l2 import bridges, pipeline
 from neutrino.agent.l2.connections import HeldAddress, applied_addresses, plan_address_flushes, plan_flushes
 from neutrino.agent.l2.desired import Desired, HostState, L2Options, resolve, wanted_segments
 from neutrino.agent.l2.extension_api import METER_IDS, L2Extension, cookie_of, port_owner, with_tables
+from neutrino.agent.l2.extensions import BUILT_IN
+from neutrino.agent.l2.extensions.firewall import REMOTES
+from neutrino.agent.l2.extensions.integration import DHCP_REQUESTS
 from neutrino.agent.l2.filters import FilterPlan, Filters
-from neutrino.agent.l2.flows import BUILT_IN
-from neutrino.agent.l2.flows.firewall import REMOTES
-from neutrino.agent.l2.flows.integration import DHCP_REQUESTS
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
 from neutrino.agent.l2.local_vlans import SegmentKey, allocate, merged, restore
 from neutrino.agent.l2.plan import BridgePlan, Rendered, Renderer, plan

@@ -11,13 +11,11 @@ needs no flows: it forwards by VLAN and MAC on its own, also while the agent is 
 Our patch ports and the bridges that have them carry a mark. A bridge that the instance has left is deleted.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from neutrino.agent.l2.bridges import ConfigurationPlan
-from neutrino.agent.l2.desired import Desired, HostState, L2Options
-from neutrino.agent.l2.extension_api import L2Extension, Unit
+from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.runtime.delta import unmet
-from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.ovsdb.api import (
     MARK,
     Bridge,
@@ -102,21 +100,3 @@ def _stale(wanted: Iterable[SetBridge | SetPort], snapshot: Snapshot) -> Iterato
 
 def _interfaces(bridge: Bridge) -> Iterator[Interface]:
     return (interface for port in bridge.ports.values() for interface in port.interfaces)
-
-
-class TrunkStatuses(L2Extension):
-    """Reports a trunk with a port that could not be wired: the API shows it as degraded. It contributes no flows."""
-
-    name = "trunks"
-
-    def units(self, desired: Desired) -> Iterable[Unit]:
-        return ()
-
-    def statuses(
-        self, host_state: HostState, wired: Collection[str], failed: Mapping[str, str]
-    ) -> Iterator[ObjectStatus]:
-        members = [port for port in host_state.ports.values() if port.trunk_id and port.active]
-        broken = {port.trunk_id: failed[port.id] for port in members if port.id in failed}
-        for trunk_id in sorted({port.trunk_id for port in members if port.id in wired or port.id in failed}):
-            status = "ERROR" if trunk_id in broken else "ACTIVE"
-            yield ObjectStatus(TRUNK, trunk_id, status, reason=broken.get(trunk_id, ""))

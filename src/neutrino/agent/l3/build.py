@@ -4,15 +4,16 @@ import time
 from functools import partial
 
 from neutrino.agent.config import load_extensions
-from neutrino.agent.l3.bfd import BfdSessions
 from neutrino.agent.l3.config import MeterOptions, describe, l3_options, refusal
-from neutrino.agent.l3.daemons import SUBNET, Delegations, RouterDaemons
 from neutrino.agent.l3.extension_api import GROUP
-from neutrino.agent.l3.meters import MeterReports, Meters
+from neutrino.agent.l3.extensions import BUILT_IN
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.l3.router import BUILT_IN, DesiredRouters
+from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
-from neutrino.agent.l3.vpn.tunnels import Tunnels
+from neutrino.agent.l3.services.bfd.supervision import BfdSessions
+from neutrino.agent.l3.services.charon.tunnels import Tunnels
+from neutrino.agent.l3.services.daemons import SUBNET, Delegations, RouterDaemons
+from neutrino.agent.l3.services.meters import MeterReports, Meters
 from neutrino.agent.leftovers.build import leftovers
 from neutrino.agent.runtime.context import RoleContext
 from neutrino.agent.runtime.options import read_settings

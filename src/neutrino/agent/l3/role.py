@@ -11,15 +11,16 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 
-from neutrino.agent.l3.bfd import BfdSessions
-from neutrino.agent.l3.daemons import Delegations, Fifo, RouterDaemons
 from neutrino.agent.l3.extension_api import RouterResult
+from neutrino.agent.l3.extensions import BUILT_IN
+from neutrino.agent.l3.extensions.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.floating_ip_reports import FloatingIpReports
-from neutrino.agent.l3.meters import MeterReports
-from neutrino.agent.l3.parts.ha import ACTIVE, STANDBY, HaConflicts, last_state
-from neutrino.agent.l3.router import BUILT_IN, ROUTER, RenderError
+from neutrino.agent.l3.router import ROUTER, RenderError
 from neutrino.agent.l3.routers import Applied, Routers
-from neutrino.agent.l3.vpn.tunnels import Tunnels
+from neutrino.agent.l3.services.bfd.supervision import BfdSessions
+from neutrino.agent.l3.services.charon.tunnels import Tunnels
+from neutrino.agent.l3.services.daemons import Delegations, Fifo, RouterDaemons
+from neutrino.agent.l3.services.meters import MeterReports
 from neutrino.agent.runtime.context import PortHolds
 from neutrino.agent.runtime.measures import Measure, of_daemons
 from neutrino.agent.runtime.namespaces import SERVICE

@@ -9,7 +9,7 @@ A router that is not distributed has one namespace, `qrouter-…`. A distributed
   the instance directly. Floating IPs of ports whose host does not reach the outside itself, and port forwardings, are
   translated there too. With HA, several hosts have it, and keepalived sets its addresses on the active one.
 
-The path of a floating IP: the feed's `Router` → `role.L3Role` → here → `parts.nat.Nat` (an element of two nft maps) →
+The path of a floating IP: the feed's `Router` → `role.L3Role` → here → `extensions.nat.Nat` (an element of two nft maps) →
 `ServiceNamespaces` (read, plan, apply) → `dataplane.nft.real`.
 """
 
@@ -21,46 +21,15 @@ import msgspec
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
+from neutrino.agent.l3.extensions import BUILT_IN
+from neutrino.agent.l3.extensions.ha import Failover
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, SNAT_PORT, TO_FIP, device, router_namespace, snat_namespace
-from neutrino.agent.l3.parts.bfd import BfdPackets
-from neutrino.agent.l3.parts.delegation import PrefixDelegation
-from neutrino.agent.l3.parts.devices import Devices
-from neutrino.agent.l3.parts.distributed import DistributedRouting
-from neutrino.agent.l3.parts.firewall import FirewallGroups
-from neutrino.agent.l3.parts.gateways import FurtherGateways
-from neutrino.agent.l3.parts.ha import Failover, HighAvailability
-from neutrino.agent.l3.parts.metadata import Metadata
-from neutrino.agent.l3.parts.metering import Metering
-from neutrino.agent.l3.parts.nat import Nat
-from neutrino.agent.l3.parts.ndp_proxy import NdpProxies
-from neutrino.agent.l3.parts.qos import RouterQos
-from neutrino.agent.l3.parts.ra import RouterAdvertisements
-from neutrino.agent.l3.parts.scopes import AddressScopes
-from neutrino.agent.l3.parts.vpn import Vpn
 from neutrino.agent.runtime.namespaces import DesiredNamespace
 from neutrino.agent.runtime.role import RoleFeed
 from neutrino.dataplane.nft.api import Chain, Table
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 
 ROUTER = "router"  # the feed's kind of object
-BUILT_IN: tuple[L3Extension, ...] = (
-    Devices(),
-    RouterAdvertisements(),
-    FurtherGateways(),
-    BfdPackets(),
-    Vpn(),  # before `Nat`: its packets are not translated
-    Nat(),
-    RouterQos(),
-    Metadata(),
-    AddressScopes(),
-    FirewallGroups(),
-    NdpProxies(),
-    Metering(),
-    HighAvailability(),
-    PrefixDelegation(),
-    DistributedRouting(),
-)
-"""The order of contributions: of rules at one position, and of sysctls (the last one wins). Third-party ones follow."""
 
 
 @dataclasses.dataclass(frozen=True)

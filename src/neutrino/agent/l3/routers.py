@@ -15,6 +15,9 @@ from pathlib import Path
 from neutrino import private
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import L3Extension
+from neutrino.agent.l3.extensions import BUILT_IN
+from neutrino.agent.l3.extensions.ha import Failover, has_primary
+from neutrino.agent.l3.extensions.nat import own_addresses
 from neutrino.agent.l3.fip import FipNamespaces
 from neutrino.agent.l3.names import (
     EXTERNAL,
@@ -25,9 +28,7 @@ from neutrino.agent.l3.names import (
     router_namespace,
     snat_namespace,
 )
-from neutrino.agent.l3.parts.ha import Failover, has_primary
-from neutrino.agent.l3.parts.nat import own_addresses
-from neutrino.agent.l3.router import BUILT_IN, DesiredRouterNamespace, DesiredRouters, render, router_namespaces
+from neutrino.agent.l3.router import DesiredRouterNamespace, DesiredRouters, render, router_namespaces
 from neutrino.agent.leftovers.host import Leftovers, ignored
 from neutrino.agent.runtime.namespaces import SERVICE
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces, Tables

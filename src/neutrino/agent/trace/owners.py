@@ -5,7 +5,7 @@ from typing import Final
 
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, L2Options, why_silent
-from neutrino.agent.l2.flows.firewall_groups import FirewallGroups
+from neutrino.agent.l2.extensions.firewall_groups import FirewallGroups
 from neutrino.agent.l2.pipeline import Bridge
 from neutrino.dataplane.conntrack.api import ICMPV6
 from neutrino.dataplane.openflow.trace import Lookup

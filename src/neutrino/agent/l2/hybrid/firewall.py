@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from neutrino.agent.l2.connections import ended_connections
 from neutrino.agent.l2.desired import Desired, LocalPort, Remotes
-from neutrino.agent.l2.flows.packet_log import logs_by_port
+from neutrino.agent.l2.extensions.packet_log import logs_by_port
 from neutrino.agent.l2.hybrid import render
 from neutrino.agent.l2.local_vlans import allocate
 from neutrino.dataplane.conntrack.api import ConntrackError, ConntrackFlush, MarkingConntrack

@@ -1,0 +1,1 @@
+"""Daemons and processes of routers on this host, and the counters that the kernel keeps for them."""
