@@ -35,7 +35,6 @@ EVERY_DATABASE = frozenset(
         "test_sharing",  # the condition of visibility that each query has
         "test_tags",
         "test_transactions",
-        "test_upgrade",
     }
 )
 SETTINGS: dict[str, dict[str, str]] = {

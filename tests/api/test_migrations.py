@@ -1,4 +1,4 @@
-"""The schema: new and upgraded databases have the tables of the code, upgrades keep data, one process upgrades."""
+"""The schema: migrations create exactly the tables of the code, one process at a time; other schemas are refused."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from neutrino.server.db import collation, schema
+from neutrino.server.db import schema
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
+from neutrino.server.securitygroups.checks import check_rule
 from tests.api.conftest import configuration_text
-from tests.support import schema_0001
 from tests.support.databases import new_database
 
 VERSIONS = Path(schema.__file__).parent / "migrations" / "versions"
@@ -56,51 +54,57 @@ def revisions() -> list[str]:
     return out
 
 
-def create_first_schema(db: Database) -> None:
-    with db.engine().begin() as connection:
-        schema_0001.create(connection)
-        command.stamp(schema.alembic_config(connection), schema_0001.REVISION)
-
-
-def upgrade(db: Database, revision: str) -> None:
-    with db.engine().begin() as connection:
-        command.upgrade(schema.alembic_config(connection), revision)
-
-
 def _differs(context: Any, inspected_column: Any, column: Any, inspected: Any, wanted: Any) -> bool | None:
     """MariaDB has several names for long texts and takes the one that is long enough; else Alembic compares."""
     both_texts = type(inspected).__name__.endswith("TEXT") and isinstance(wanted, sa.Text)
     return False if both_texts else None
 
 
-def test_head_is_the_newest_revision() -> None:
-    assert revisions()[-1] == schema.HEAD
-
-
-@pytest.mark.parametrize("is_new", [True, False], ids=["new", "upgraded"])
-def test_new_and_upgraded_databases_have_the_tables_of_the_code(db: Database, is_new: bool) -> None:
-    if not is_new:
-        create_first_schema(db)
-    schema.ensure(db)
-    assert schema.version(db) == schema.HEAD
+def differences(db: Database) -> list[Any]:
     with db.engine().connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": _differs})
-        assert compare_metadata(context, t.metadata) == []
-        found = set(sa.inspect(connection).get_table_names())
-    assert found == {*t.metadata.tables, "alembic_version"}
+        found: list[Any] = compare_metadata(context, t.metadata)
+    return found
+
+
+def test_first_and_head_are_the_ends_of_the_revisions() -> None:
+    assert (revisions()[0], revisions()[-1]) == (schema.FIRST, schema.HEAD)
+
+
+def test_migrations_create_the_tables_of_the_code(db: Database) -> None:
+    schema.ensure(db)
+    assert schema.version(db) == schema.HEAD
+    assert differences(db) == []
+    with db.engine().connect() as connection:
+        inspector = sa.inspect(connection)
+        assert set(inspector.get_table_names()) == {*t.metadata.tables, "alembic_version"}
+        for table in t.metadata.tables.values():
+            # Not compared by Alembic: the order of columns, primary keys, ON DELETE.
+            assert [column["name"] for column in inspector.get_columns(table.name)] == table.columns.keys()
+            key = inspector.get_pk_constraint(table.name)["constrained_columns"]
+            assert key == table.primary_key.columns.keys()
+            rules = {each["constrained_columns"][0]: each["options"] for each in inspector.get_foreign_keys(table.name)}
+            wanted = {each.parent.name: each.ondelete for each in table.foreign_keys}
+            assert {name: options.get("ondelete") for name, options in rules.items()} == wanted
     schema.ensure(db)
 
 
-@pytest.mark.parametrize("is_new", [True, False], ids=["new", "upgraded"])
-def test_new_and_upgraded_databases_have_the_initial_rows(db: Database, is_new: bool) -> None:
-    if not is_new:
-        create_first_schema(db)
+def test_a_new_database_has_the_templates_of_rules(db: Database) -> None:
+    """They are unique by the identities of their rules."""
     schema.ensure(db)
+    templates = t.default_security_group_rules
     with db.read() as connection:
-        found = [dict(row) for row in connection.execute(sa.select(t.default_security_group_rules)).mappings()]
-    wanted = [{**dict.fromkeys(found[0]), **row} for row in t.initial_default_rules()]
-    by_identity = [sorted(({**row, "id": ""} for row in rows), key=str) for rows in (found, wanted)]
-    assert by_identity[0] == by_identity[1]
+        rows = connection.execute(sa.select(templates).order_by(templates.c.direction, templates.c.ethertype))
+        found = [dict(row) for row in rows.mappings()]
+    assert [(row["direction"], row["ethertype"], row["remote_group_id"]) for row in found] == [
+        ("egress", "IPv4", None),
+        ("egress", "IPv6", None),
+        ("ingress", "IPv4", "PARENT"),
+        ("ingress", "IPv6", "PARENT"),
+    ]
+    identities = [check_rule(row).identity for row in found]
+    assert [row["in_default"] for row in found] == identities
+    assert [row["in_others"] for row in found] == [*identities[:2], None, None]
 
 
 def test_names_are_compared_byte_for_byte(db: Database) -> None:
@@ -113,107 +117,23 @@ def test_names_are_compared_byte_for_byte(db: Database) -> None:
     assert found == ["A"]
 
 
-@pytest.mark.parametrize("since", ["0001", "0020"])
-def test_an_upgrade_converts_tables_that_ignore_case(db: Database, since: str) -> None:
-    """On MariaDB; on the others there is nothing to convert."""
-    create_first_schema(db)
-    upgrade(db, since)
-    with db.engine().connect() as connection:
-        collation.convert(connection, "utf8mb4_general_ci")
-    with db.engine().begin() as connection:
-        connection.execute(sa.text("INSERT INTO tags (object_id, tag) VALUES ('x', 'a')"))
+def test_the_dialect_of_mariadb_compares_byte_for_byte(url: str) -> None:
+    db = Database(url.replace("mysql+pymysql", "mariadb+pymysql"))
     schema.ensure(db)
+    assert differences(db) == []
     with db.transaction() as tx:
-        for tag in ("A", "á", "a "):
-            tx.execute(sa.insert(t.tags).values(object_id="x", tag=tag))
-    with db.engine().connect() as connection:
-        assert connection.execute(sa.select(t.tags.c.tag).where(t.tags.c.tag == "a")).scalars().all() == ["a"]
-        assert collation.convert(connection) == []
-        context = MigrationContext.configure(connection, opts={"compare_type": _differs})
-        assert compare_metadata(context, t.metadata) == []
-        with pytest.raises(sa.exc.IntegrityError):
-            connection.execute(sa.insert(t.tags), {"object_id": "x", "tag": "a"})
+        tx.execute(sa.insert(t.tags), [{"object_id": "x", "tag": tag} for tag in ("a", "A", "a ")])
+    db.close()
 
 
-def test_an_interrupted_conversion_is_completed(db: Database) -> None:
-    """After any of its statements, which MariaDB commits at once; on the others there is nothing to convert."""
-    schema.ensure(db)
-    with db.engine().connect() as connection:
-        for completed in (20, 200):
-            is_converted = bool(collation.convert(connection, "utf8mb4_general_ci"))
-            left = iter(range(completed))
-
-            def interrupt(_: Any, __: Any, statement: str, *___: Any, left: Iterator[int] = left) -> None:
-                if statement.startswith("ALTER TABLE") and next(left, None) is None:
-                    raise InterruptedError
-
-            sa.event.listen(connection, "before_cursor_execute", interrupt)
-            with pytest.raises(InterruptedError) if is_converted else nullcontext():
-                collation.convert(connection)
-            sa.event.remove(connection, "before_cursor_execute", interrupt)
-            connection.rollback()
-            collation.convert(connection)
-            context = MigrationContext.configure(connection, opts={"compare_type": _differs})
-            assert compare_metadata(context, t.metadata) == []
-
-
-def test_the_dialect_of_mariadb_has_the_same_tables(url: str) -> None:
-    made = Database(url.replace("mysql+pymysql", "mariadb+pymysql"))
-    create_first_schema(made)
-    schema.ensure(made)
-    with made.engine().connect() as connection:
-        assert collation.convert(connection) == []
-    made.close()
-
-
-def test_a_router_that_lost_its_ha_network_references_none(db: Database) -> None:
-    create_first_schema(db)
-    upgrade(db, "0020")
-    old = sa.MetaData()
-    with db.engine().begin() as connection:
-        old.reflect(connection, only=["routers", "networks"])
-        common = {"project_id": "p", "name": "", "created_at": "", "updated_at": "", "revision_number": 0, "tags": "[]"}
-        _insert_row(connection, old.tables["networks"], {**common, "id": "n"})
-        for number, network in enumerate(("n", "gone")):
-            row = {**common, "id": f"r{number}", "ha": True, "ha_network_id": network, "ha_vr_id": 1}
-            _insert_row(connection, old.tables["routers"], row)
-    schema.ensure(db)
-    with db.read() as connection:
-        assert [tuple(row) for row in connection.execute(sa.select(t.ha_router_networks))] == [("r0", "n")]
-        found = sa.select(t.routers.c.ha_network_id, t.routers.c.ha_vr_id).order_by(t.routers.c.id)
-        assert [tuple(row) for row in connection.execute(found)] == [("n", 1), (None, None)]
-
-
-def _insert_row(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:
-    """With a value for each column that must have one."""
-    empty = {sa.Integer: 0, sa.Boolean: False}
-    needed = [c for c in table.c if not c.nullable and c.name not in row]
-    fill = {c.name: next((v for k, v in empty.items() if isinstance(c.type, k)), "") for c in needed}
-    connection.execute(sa.insert(table).values({**fill, **row}))
-
-
-def test_every_upgrade_keeps_the_rows(db: Database) -> None:
-    create_first_schema(db)
-    for previous, revision in itertools.pairwise(revisions()):
-        assert schema.version(db) == previous
-        _insert(db, previous)
-        upgrade(db, revision)
-        assert _found(db, previous)
-    schema.ensure(db)
-    assert all(_found(db, previous) for previous in revisions()[:-1])
-
-
-def test_an_interrupted_upgrade_is_repeated(db: Database) -> None:
+def test_an_interrupted_creation_is_repeated(db: Database) -> None:
     """MariaDB commits every statement: an attempt finds what those before it did. The others roll all of it back."""
-    create_first_schema(db)
     commits_each = db.engine().dialect.name == "mysql"
-    numbers = itertools.count(1) if commits_each else (3**power for power in itertools.count())
+    numbers = itertools.count(1, 7) if commits_each else (3**power for power in itertools.count())
     attempts = next(attempt for attempt, number in enumerate(numbers) if _upgrade_interrupted_after(db, number))
     assert attempts > 3
     assert schema.version(db) == schema.HEAD
-    with db.engine().connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": _differs})
-        assert compare_metadata(context, t.metadata) == []
+    assert differences(db) == []
 
 
 class _Interrupted(Exception):
@@ -238,21 +158,23 @@ def _upgrade_interrupted_after(db: Database, statements: int) -> bool:
     return True
 
 
-# As it is in every revision: the code's own table may have columns that an older database has not.
-_TAGS = sa.table("tags", sa.column("object_id"), sa.column("tag"))
-
-
-def _insert(db: Database, key: str) -> None:
+@pytest.mark.parametrize("upgrade", [True, False])
+@pytest.mark.parametrize("revision", ["0001", "0022"])
+def test_a_database_of_a_development_version_is_refused(db: Database, revision: str, upgrade: bool) -> None:
+    """It is named, and nothing in the database is changed."""
     with db.engine().begin() as connection:
-        connection.execute(sa.insert(_TAGS).values(object_id=key, tag="kept"))
+        connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        connection.execute(sa.text(f"INSERT INTO alembic_version VALUES ('{revision}')"))
+    with pytest.raises(
+        schema.WrongSchema, match=rf"development version \(schema {revision}\), .*create a new database"
+    ):
+        schema.ensure(db, upgrade=upgrade)
+    with db.engine().connect() as connection:
+        assert sa.inspect(connection).get_table_names() == ["alembic_version"]
+    assert schema.version(db) == revision
 
 
-def _found(db: Database, key: str) -> bool:
-    with db.read() as connection:
-        return connection.execute(sa.select(_TAGS).where(_TAGS.c.object_id == key)).first() is not None
-
-
-def test_an_old_database_is_refused_when_it_must_not_be_changed(db: Database) -> None:
+def test_an_empty_database_is_refused_when_it_must_not_be_changed(db: Database) -> None:
     with pytest.raises(schema.WrongSchema, match="none"):
         schema.ensure(db, upgrade=False)
 

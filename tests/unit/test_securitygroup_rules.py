@@ -10,7 +10,6 @@ from neutrino.server import errors
 from neutrino.server.api.resources.security_group import SECURITY_GROUP_RULE
 from neutrino.server.api.stages.body import items_to_create
 from neutrino.server.context import Context
-from neutrino.server.db.tables import initial_default_rules
 from neutrino.server.securitygroups.checks import Rule, check_bulk, check_rule, refuse_repeated
 from neutrino.server.securitygroups.default_rules import first_rules
 
@@ -209,18 +208,12 @@ def test_bulk_is_for_one_group_and_one_project() -> None:
 
 
 def test_first_rules() -> None:
-    """Of the initial templates, which must be unique by the identities of their rules."""
-    templates = [{**EMPTY, **row} for row in initial_default_rules()]
-    made = first_rules(templates, GROUP)
-    assert [(r.direction, r.ethertype, r.remote_group_id) for r in made] == [
-        ("egress", "IPv4", None),
-        ("egress", "IPv6", None),
-        ("ingress", "IPv4", GROUP),
-        ("ingress", "IPv6", GROUP),
+    templates = [
+        {**EMPTY, "direction": direction, "ethertype": "IPv4", "remote_group_id": remote, "description": ""}
+        for direction, remote in (("egress", None), ("ingress", "PARENT"))
     ]
-    identities = [check_rule(template).identity for template in templates]
-    assert [template["in_default"] for template in templates] == identities
-    assert [template["in_others"] for template in templates] == [*identities[:2], None, None]
+    made = first_rules(templates, GROUP)
+    assert [(r.direction, r.remote_group_id) for r in made] == [("egress", None), ("ingress", GROUP)]
 
 
 def test_identity_fits_its_column() -> None:

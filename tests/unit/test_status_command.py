@@ -55,7 +55,7 @@ def document(**more: Any) -> dict[str, Any]:
         "release": "1.0",
         "servers": [{"name": "server-1", "processes": [process]}],
         "feed": {"processes": [process], "connected_hosts": 2},
-        "database": {"dialect": "sqlite", "server_version": "3.40", "round_trip_ms": 0.1, "schema_version": "0020"},
+        "database": {"dialect": "sqlite", "server_version": "3.40", "round_trip_ms": 0.1, "schema_version": "0100"},
         "change_log": {"position": 9, "removed": 2, "kept": 7, "pending": 0},
         "hosts": [host("h1")],
         "hosts_total": 1,

@@ -14,7 +14,7 @@ from qa.faults.failover.galera import Cluster, Node, cluster
 from qa.faults.failover.proxy import GaleraProxy
 
 SCENARIOS = {
-    "galera-schema": "the schema is created and upgraded by three servers on three nodes at once",
+    "galera-schema": "the schema is created by three servers on three nodes at once",
     "galera-calm": "no fault: writes to all nodes at once, which conflict",
     "galera-kill": "one node is killed and rejoins by incremental state transfer",
     "galera-sst": "one node is killed, loses its data and rejoins by a full state transfer",

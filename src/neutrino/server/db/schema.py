@@ -1,6 +1,6 @@
 """The schema version: created or upgraded at the start of a server, by one process while the others wait.
 
-A new database is created from `db/tables/`; migrations are for databases that exist already.
+Migrations create a new database and upgrade one that exists. Alembic's table `alembic_version` has the version.
 """
 
 import logging
@@ -15,13 +15,11 @@ from sqlalchemy.engine import Connection
 
 from neutrino import private
 from neutrino.errors import OperatorError
-from neutrino.server.db import collation
 from neutrino.server.db.connection_options import GALERA
 from neutrino.server.db.session import Database
-from neutrino.server.db.tables import insert_initial_rows, metadata
 
 LOG = logging.getLogger(__name__)
-HEAD = "0022"  # the newest file in migrations/versions (a test compares)
+FIRST, HEAD = "0100", "0100"  # the oldest and the newest file in migrations/versions (a test compares)
 OTHER_NODE_SECONDS = 120.0
 _PG_LOCK = ("SELECT pg_advisory_lock(:key)", "SELECT pg_advisory_unlock(:key)", 0x6E6575747269)  # "neutri"
 _MYSQL_LOCK = ("SELECT GET_LOCK(:key, 120)", "SELECT RELEASE_LOCK(:key)", "neutrino-schema")
@@ -44,6 +42,11 @@ def ensure(db: Database, *, upgrade: bool = True) -> None:
             f"the database was written by a newer release (schema {found}, this release has {HEAD}): "
             "run that release, or restore a backup from before its upgrade"
         )
+    if found is not None and found < FIRST:
+        raise WrongSchema(
+            f"the database was written by a development version (schema {found}), which cannot be upgraded: "
+            f"the first schema that can is {FIRST}; create a new database"
+        )
     if not upgrade:
         raise WrongSchema(
             f"the database has schema version {found or 'none'}, this server needs {HEAD}: run neutrino db upgrade"
@@ -54,7 +57,7 @@ def ensure(db: Database, *, upgrade: bool = True) -> None:
         if found != HEAD:
             LOG.info("upgrading the database schema from version %s to %s", found or "none", HEAD)
             try:
-                _create_or_upgrade(db, found)
+                _upgrade(db)
             except sa.exc.DBAPIError as error:
                 if not _is_upgraded_by_another_node(db):
                     raise
@@ -87,20 +90,11 @@ def version(db: Database) -> str | None:
         return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
 
 
-def _create_or_upgrade(db: Database, found: str | None) -> None:
+def _upgrade(db: Database) -> None:
     from alembic import command
 
-    if found is not None:
-        with db.engine().connect() as connection:
-            collation.convert(connection)
     with db.engine().begin() as connection:
-        if found is None:
-            # Only missing tables: MariaDB keeps those of an attempt that was interrupted.
-            metadata.create_all(connection)
-            insert_initial_rows(metadata, connection)
-            command.stamp(alembic_config(connection), HEAD)
-        else:
-            command.upgrade(alembic_config(connection), HEAD)
+        command.upgrade(alembic_config(connection), HEAD)
 
 
 def alembic_config(connection: Connection) -> Any:

@@ -2,13 +2,6 @@
 
 from alembic import context
 
-from neutrino.server.db.tables import metadata
-
-context.configure(
-    connection=context.config.attributes["connection"],
-    target_metadata=metadata,
-    render_as_batch=True,
-    transaction_per_migration=False,
-)
+context.configure(connection=context.config.attributes["connection"], transaction_per_migration=False)
 with context.begin_transaction():
     context.run_migrations()

@@ -69,8 +69,6 @@ from neutrino.server.db.tables.security_groups import (
     address_groups,
     default_security_group_rules,
     default_security_groups,
-    initial_default_rules,
-    insert_initial_rows,
     security_group_rules,
     security_groups,
     security_groups_default_statefulness,

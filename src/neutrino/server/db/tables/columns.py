@@ -67,18 +67,6 @@ def alias(original: sa.Table, *names: str, name: str | None = None) -> sa.FromCl
     return sa.table(original.name, *(sa.column(each, original.c[each].type) for each in names)).alias(name)
 
 
-@sa.event.listens_for(metadata, "before_create")
-def _set_collation(_target: sa.MetaData, connection: sa.Connection, **_: Any) -> None:
-    """MariaDB compares without case and trailing spaces by default; names are equal byte for byte on all databases.
-
-    Not an argument of the tables: SQLAlchemy would load its dialect of MySQL for it, which takes 2 MB, on all databases.
-    """
-    dialect = connection.dialect.name
-    if dialect in ("mysql", "mariadb"):
-        for each in metadata.tables.values():
-            each.dialect_kwargs.update({f"{dialect}_charset": "utf8mb4", f"{dialect}_collate": "utf8mb4_nopad_bin"})
-
-
 def _columns(type_: Any, names: Iterable[str], options: dict[str, Any]) -> Columns:
     return [sa.Column(name, type_, **({"nullable": False} | options)) for name in names]
 

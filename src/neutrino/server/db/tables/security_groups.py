@@ -1,8 +1,5 @@
 """Security groups, their rules, the templates of rules, and address groups."""
 
-import uuid
-from typing import Any
-
 import sqlalchemy as sa
 
 from neutrino.server.db.tables.columns import (
@@ -80,31 +77,3 @@ address_groups = object_table(
     history=History("address_group", feed=True),
     quota="address_group",
 )
-
-
-def initial_default_rules() -> list[dict[str, Any]]:
-    """Neutron's templates: every new group sends everything, and a default group receives from its own members."""
-    return [
-        {
-            "id": str(uuid.uuid4()),
-            "direction": direction,
-            "ethertype": ethertype,
-            "remote_group_id": parent,
-            "description": f"Legacy default SG rule for {direction} traffic",
-            "used_in_default_sg": True,
-            "used_in_non_default_sg": parent is None,
-            "in_default": f"{direction} {ethertype} any - {remote}",
-            "in_others": f"{direction} {ethertype} any - {remote}" if parent is None else None,
-        }
-        for direction, parent, remote in (("egress", None, "anywhere"), ("ingress", "PARENT", "group:PARENT"))
-        for ethertype in ("IPv4", "IPv6")
-    ]
-
-
-def insert_initial_rows(_target: object, connection: sa.Connection, **_: object) -> None:
-    """Called with every creation of the table, and again until a new schema is complete: MariaDB commits in between."""
-    if connection.execute(sa.select(default_security_group_rules.c.id).limit(1)).first() is None:
-        connection.execute(sa.insert(default_security_group_rules), initial_default_rules())
-
-
-sa.event.listen(default_security_group_rules, "after_create", insert_initial_rows)
