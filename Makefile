@@ -5,6 +5,8 @@
 PYTEST_ARGS ?=
 # Compiled modules are kept: the tests start over a thousand Python processes. Some environments forbid to write them.
 unexport PYTHONDONTWRITEBYTECODE
+# A killed make leaves nothing behind; one that gets SIGTERM passes it on.
+ENDS_WITH_MAKE = setpriv --pdeathsig TERM --
 # Three for each of two cores, as tests mostly wait for other processes: with four, a quarter of the machine was idle. Tests of
 # one file run in one worker.
 TEST_WORKERS ?= 6
@@ -24,7 +26,7 @@ test: ## install what is missing, check the code, run the whole test suite
 	@scripts/setup test
 	@.venv/bin/python -m compileall -q src tests qa
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory -j 2 types suite
+	@$(ENDS_WITH_MAKE) $(MAKE) --no-print-directory -j 2 types suite
 
 fresh: ## follow the README on a bare Debian, in separate namespaces (DEBIAN=12|13, TESTS=some|all, KEEP=1)
 	@DEBIAN="$(DEBIAN)" TESTS="$(TESTS)" KEEP="$(KEEP)" scripts/fresh
@@ -55,7 +57,7 @@ lint:
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports
 
-# A minute of one core: beside the tests, which are not stopped, as they would leave switches and daemons behind.
+# A minute of one core, some seconds with the cache of an earlier run: beside the tests.
 TYPED = src/neutrino qa tests/faults packaging/debs
 .PHONY: types
 types:
@@ -63,7 +65,7 @@ types:
 
 .PHONY: suite
 suite:
-	@WORKERS=$(TEST_WORKERS) scripts/suite $(PYTEST_ARGS)
+	@WORKERS=$(TEST_WORKERS) $(ENDS_WITH_MAKE) scripts/suite $(PYTEST_ARGS)
 
 bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with 5,000 hosts, and a host
 	@scripts/setup test
