@@ -20,7 +20,6 @@ import sqlalchemy as sa
 from granian.server import Server as Granian
 from oslo_config import cfg
 
-from neutrino.cli import heap
 from neutrino.cli.child_process import end_with_parent
 from neutrino.cli.slow_clients.front import Front
 from neutrino.cli.slow_clients.rules import Limits
@@ -46,7 +45,6 @@ _ready: tuple[int, int] | None = None  # a pipe, to which each worker writes onc
 def load(files: Sequence[str]) -> None:
     """Assemble the server with the current configuration, for the processes that are forked from now on."""
     global _server  # granian passes nothing to a forked worker
-    is_first = _server is None
     conf = config.configuration(files)
     # Import here what each process would import for itself, unshared: the database driver and the feed.
     sa.make_url(config.database_url(conf)).get_dialect().import_dbapi()
@@ -57,10 +55,6 @@ def load(files: Sequence[str]) -> None:
     gc.unfreeze()  # after a reload: the replaced server can be collected
     gc.collect()
     gc.freeze()  # the collector of a child would write to these objects, and so copy their pages
-    if is_first:  # later what is filled would add up
-        heap.set_up()
-        heap.fill_holes()
-    heap.return_free_pages()
 
 
 def loaded() -> cfg.ConfigOpts:

@@ -45,7 +45,7 @@ _GATEWAYS = (
     )
     .order_by(_rp.router_id, _p.network_id, _al.ip_address)
 )
-_gateway_port = t.alias(t.ports, "id", "network_id", name="bgp_gateway")
+_gateway_port = t.ports.alias("bgp_gateway")
 _router_gateway = t.router_ports.alias("bgp_router_gateway")
 _WITH_GATEWAY = (
     sa.select(_router_gateway.c.router_id)

@@ -390,9 +390,7 @@ def among(table: sa.Table, *ids: sa.Select[Any]) -> Condition:
 
 
 def own_ids(table: sa.Table) -> sa.Select[Any]:
-    own = t.alias(
-        table, "id", "project_id"
-    )  # an alias, so that SQLAlchemy does not correlate it with the outer statement
+    own = table.alias()  # an alias, so that SQLAlchemy does not correlate it with the outer statement
     return sa.select(own.c.id).where(own.c.project_id == PROJECT)
 
 

@@ -24,9 +24,7 @@ _a, _s = t.agents.c, t.subnets.c
 _SWITCHES = sa.select(_a.host, _a.configurations).where(
     _a.agent_type.in_(SWITCHES), _a.host.in_(sa.bindparam("hosts", expanding=True))
 )
-_other = t.alias(
-    t.subnets, "network_id", "segment_id", "enable_dhcp"
-).c  # an alias, so that SQLAlchemy does not correlate it with the outer statement
+_other = t.subnets.alias().c  # an alias, so that SQLAlchemy does not correlate it with the outer statement
 _DHCP_SEGMENTS = kept(
     sa.select(_other.segment_id).where(
         _other.network_id == sa.bindparam("network"), _other.enable_dhcp, _other.segment_id.is_not(None)

@@ -25,7 +25,7 @@ _pr, _gp = t.firewall_policy_rules.c, t.firewall_group_ports.c
 
 
 def _view(table: sa.Table, not_found: type[errors.ApiError], **more: Any) -> View:
-    shared = t.alias(table, "id", "shared")
+    shared = table.alias()
     return View(
         table,
         scope=sa.or_(table.c.project_id == PROJECT, table.c.shared),

@@ -53,7 +53,7 @@ def _by_segment(name: str) -> FilterRule:
 
 _SHARED = shared_with_viewer(_n.id)
 # Aliases, so that SQLAlchemy does not correlate them with the outer statement.
-_other_subnet = t.alias(t.subnets, "id", "network_id", "segment_id").c
+_other_subnet = t.subnets.alias().c
 # A network whose subnets belong to segments is routed: its ports do not all reach each other on layer 2.
 _IS_ROUTED = sa.exists(
     sa.select(_other_subnet.id).where(_other_subnet.network_id == _n.id, _other_subnet.segment_id.is_not(None))
@@ -92,7 +92,7 @@ def api_network(network: Object, segments: Sequence[Segment]) -> Object:
 
 
 def _on_networks(network_ids: sa.Select[Any]) -> sa.Select[Any]:
-    subnet = t.alias(t.subnets, "id", "network_id")
+    subnet = t.subnets.alias()
     return sa.select(subnet.c.id).where(subnet.c.network_id.in_(network_ids))
 
 
@@ -193,7 +193,7 @@ def _by_fixed_ip(values: tuple[Any, ...]) -> Condition:
     return _p.id.in_(sa.select(a.port_id).where(*where)) if where else sa.true()
 
 
-_other = t.alias(t.ports, "id", "network_id", "host").c
+_other = t.ports.alias().c
 
 
 def _by_host(values: tuple[Any, ...]) -> Condition:

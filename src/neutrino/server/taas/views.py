@@ -16,7 +16,7 @@ from neutrino.server.db.view import View
 ACTIVE, DOWN, ERROR = "ACTIVE", "DOWN", "ERROR"
 _HIDDEN = ("revision_number", "reported_host", "reported_status", "tunnel_id")
 _s, _f = t.tap_services.c, t.tap_flows.c
-_source, _sink = (t.alias(t.ports, "id", "host", "status", name=name) for name in ("tap_source", "tap_sink"))
+_source, _sink = t.ports.alias("tap_source"), t.ports.alias("tap_sink")
 _service = t.tap_services.alias("tap_service_of_flow")
 
 

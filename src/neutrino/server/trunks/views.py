@@ -27,8 +27,7 @@ from neutrino.server.ml2.ports import provisioning
 SUBPORT_NAMES = ("port_id", "segmentation_type", "segmentation_id")
 BATCH = 1000
 _t, _s = t.trunks.c, t.trunk_subports.c
-_NAMES = ("id", "host", "vif_type", "status", "admin_state_up")
-_parent, _sub = t.alias(t.ports, *_NAMES, name="trunk_parent"), t.alias(t.ports, *_NAMES, name="trunk_subport")
+_parent, _sub = t.ports.alias("trunk_parent"), t.ports.alias("trunk_subport")
 _SUBPORTS = sa.select(_s.trunk_id, *(_s[name] for name in SUBPORT_NAMES)).order_by(_s.segmentation_id)
 _PORT = sa.bindparam("port", type_=sa.String)
 # The trunk of a port, of which it is the parent or a subport.

@@ -14,7 +14,7 @@ from neutrino.server.db.tables.bgp import (
     bgp_speakers,
 )
 from neutrino.server.db.tables.changes import change_head, changes
-from neutrino.server.db.tables.columns import Json, alias, counted_rows, histories, history_of, metadata, quota_of
+from neutrino.server.db.tables.columns import Json, counted_rows, histories, history_of, metadata, quota_of
 from neutrino.server.db.tables.dns import dns_callers, dns_records
 from neutrino.server.db.tables.drivers import journal, network_attributes, port_attributes, subnet_attributes
 from neutrino.server.db.tables.firewalls import (

@@ -62,11 +62,6 @@ def counted_rows() -> dict[str, sa.FromClause]:
     return {name: each.info.get("counted", each) for each in metadata.tables.values() if (name := quota_of(each))}
 
 
-def alias(original: sa.Table, *names: str, name: str | None = None) -> sa.FromClause:
-    """An alias with these columns of a table. `Table.alias` copies all of them, which takes 70 kB for ports."""
-    return sa.table(original.name, *(sa.column(each, original.c[each].type) for each in names)).alias(name)
-
-
 def _columns(type_: Any, names: Iterable[str], options: dict[str, Any]) -> Columns:
     return [sa.Column(name, type_, **({"nullable": False} | options)) for name in names]
 

@@ -34,7 +34,7 @@ _a, _f, _p, _r, _rp, _sn = (
 _GATEWAY_NETWORKS = (
     sa.select(_p.network_id).distinct().join(t.router_ports, _rp.port_id == _p.id).where(_rp.port_type == GATEWAY)
 )
-_inner, _inner_port = t.router_ports.alias("bgp_inner"), t.alias(t.ports, "id", "network_id", name="bgp_inner_port")
+_inner, _inner_port = t.router_ports.alias("bgp_inner"), t.ports.alias("bgp_inner_port")
 _DISTRIBUTED_ON_NETWORKS = (
     sa.select(_r.id)
     .join(_inner, _inner.c.router_id == _r.id)

@@ -15,7 +15,7 @@ from neutrino.server.db.compiled import kept
 from neutrino.server.feed.readers.rows import Ids, read_ids, read_rows
 
 _s, _f, _m = t.tap_services.c, t.tap_flows.c, t.tap_mirrors.c
-_source, _sink = (t.alias(t.ports, "id", "host", name=name) for name in ("source", "sink"))
+_source, _sink = t.ports.alias("source"), t.ports.alias("sink")
 _SERVICES = kept(sa.select(_s.port_id, _s.id).order_by(_s.id))
 _PAIRS = t.tap_flows.join(t.tap_services, _s.id == _f.tap_service_id)
 _FLOWS = kept(

@@ -25,7 +25,7 @@ from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, Done, Provision
 BATCH = 200  # ports per transaction
 _w, _rp, _ra = t.distributed_port_hosts.c, t.router_ports.c, t.router_l3_agents.c
 _a, _b = t.agents.c, t.port_bindings.c
-_port = t.alias(t.ports, "id", "status", "vif_type", "revision_number", name="port")
+_port = t.ports.alias("port")
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
 _DISTRIBUTED = sa.select(_port.c.id, _port.c.status, _port.c.revision_number).where(
     _port.c.id.in_(_AMONG), _port.c.vif_type == VIF_DISTRIBUTED

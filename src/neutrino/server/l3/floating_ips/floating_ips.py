@@ -43,7 +43,7 @@ NOT_ASSOCIATED: Final[Object] = {"port_id": None, "fixed_ip_address": None, "rou
 _f, _fw, _p, _r = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c
 _rp, _a, _s, _n = t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.networks.c
 _b, _g = t.router_l3_agents.c, t.agents.c
-_gateways, _gateway_ports = t.router_ports.alias("gateways"), t.alias(t.ports, "id", "network_id", name="gateway_ports")
+_gateways, _gateway_ports = t.router_ports.alias("gateways"), t.ports.alias("gateway_ports")
 _ROUTERS_BETWEEN = (
     sa.select(_r.id, _r.revision_number, _r.distributed, _a.ip_address, _s.gateway_ip)
     .select_from(
