@@ -11,11 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino import __version__
+from neutrino.diagnosis.facts import FEED_PROCESS
 from neutrino.model.agents import DHCP, HA_VRRP_ADVERT_INT, HELD, L3, OVS, AgentState
 from neutrino.server.db import schema
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
-from neutrino.server.status.processes import FEED, ProcessSweep, ServerProcess
+from neutrino.server.status.processes import ProcessSweep, ServerProcess
 from tests.api.agents import report, set_clock, switch
 from tests.api.client import Api
 
@@ -56,7 +57,7 @@ def queries(server: Server) -> Iterator[list[str]]:
 
 
 def feed_process(server: Server, host: str = "server-1", **details: Any) -> ServerProcess:
-    made = ServerProcess(server.db, host, FEED, lambda: details)
+    made = ServerProcess(server.db, host, FEED_PROCESS, lambda: details)
     made.id = f"feed-{host}"
     made.write()
     return made
@@ -177,7 +178,7 @@ def test_rows_of_processes_that_ended_on_this_machine_are_removed_at_a_start(fre
     reused = {**row, "id": "reused", "pid": os.getpid()}  # the pid is another process's now
     with server.db.transaction() as tx:
         tx.execute(sa.insert(t.server_processes).values([row, elsewhere, reused]))
-    ServerProcess(server.db, "server-1", FEED).remove_ended()
+    ServerProcess(server.db, "server-1", FEED_PROCESS).remove_ended()
     assert [each["id"] for each in shown(admin)["feed"]["processes"]] == ["elsewhere"]
 
 
@@ -186,7 +187,7 @@ def test_servers_of_different_releases(fresh: tuple[Server, Api]) -> None:
     server.process.write()
     feed_process(server)
     with server.db.transaction() as tx:
-        tx.execute(sa.update(t.server_processes).where(t.server_processes.c.kind == FEED).values(release="9.9"))
+        tx.execute(sa.update(t.server_processes).where(t.server_processes.c.kind == FEED_PROCESS).values(release="9.9"))
     status = shown(admin)
     assert texts(status) == [f"the servers run different releases: {__version__}, 9.9"]
     assert status["verdict"] == "ok", "expected during an upgrade"

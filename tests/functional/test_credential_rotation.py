@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from neutrino.diagnosis.facts import FEED_PROCESS
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.credential_file import CredentialFile
 from neutrino.server.feed.connections import admission
 from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
-from neutrino.server.status.processes import FEED, ServerProcess
+from neutrino.server.status.processes import ServerProcess
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
 from tests.api.conftest import start
@@ -156,7 +157,7 @@ def problems(server: Server) -> list[dict[str, Any]]:
 def test_status_names_hosts_that_are_refused(server: Server, address: Address, file: Path) -> None:
     async def test() -> None:
         async with serving(server, address) as feed:
-            process = ServerProcess(server.db, "server-1", FEED, feed.describe)
+            process = ServerProcess(server.db, "server-1", FEED_PROCESS, feed.describe)
             process.id = "feed-1"
             assert await Raw(address, "h1", "wrong").refused() == 401
             assert await Raw(address, "unknown", "wrong").refused() == 401

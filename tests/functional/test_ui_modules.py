@@ -156,27 +156,26 @@ def test_health_of_agents(page: Page) -> None:
         assert page.module("js/data/hosts.js", "agentHealth", agent(**values)) == expected, values
 
 
-def test_findings_name_the_problem(page: Page) -> None:
-    agents = [
-        {"id": "1", "agent_type": "L3 agent", "host": "h1", "alive": False, "heartbeat_timestamp": "2026-01-01 00:00:00"},
-        {"id": "2", "agent_type": "Open vSwitch agent", "host": "h2", "alive": True,
-         "configurations": {"dataplane": "down: no socket", "feed_behind": 7, "problems": {"router r": "nft failed"}}},
-    ]  # fmt: skip
-    status = {"problems": [{"severity": "error", "resource_type": "agent", "resource_id": "1", "host": "h1",
-                            "what": "L3 agent on h1: no report for 90 s", "meaning": "m", "fix": "f"}]}  # fmt: skip
+def test_findings_are_those_of_the_server(page: Page) -> None:
+    error = {"severity": "error", "resource_type": "agent", "resource_id": "1", "host": "h1", "kind": "host-down",
+             "what": "L3 agent on h1: no report for 90 s", "meaning": "m", "fix": "f"}  # fmt: skip
+    note = {"severity": "note", "resource_type": "port", "resource_id": "2", "host": "h1", "kind": "port-not-wired",
+            "what": "port web (2) (host h1): its host has not reported it as up", "meaning": "m", "fix": "f"}  # fmt: skip
+    routers = "new Map([['r', {id: 'r', name: 'edge', status: 'ERROR'}], ['s', {id: 's', status: 'ACTIVE'}]])"
     code = (
-        "import('/ui/js/data/health.js').then((m) => m.findings({}, {{port: new Map(), router: new Map(),"
-        " floatingip: new Map()}}, {}))"
-    )
-    alone = page.evaluate(code.format(_js(agents), "null"))
-    assert [(each["severity"], each["title"]) for each in alone] == [
-        ("bad", "Agent late"),
-        ("bad", "Dataplane down"),
-        ("warn", "7 changes behind"),
-        ("warn", "Problem: router r"),
+        "import('/ui/js/data/health.js').then((m) => m.findings({port: new Map(), router: ROUTERS,"
+        " floatingip: new Map()}, STATUS))"
+    ).replace("ROUTERS", routers)
+    status = {"problems": [error], "notes": [note]}
+    found = page.evaluate(code.replace("STATUS", _js(status)))
+    assert [(each["severity"], each["title"], each["subject"], each["fix"]) for each in found] == [
+        ("bad", "No report for 90 s", "L3 agent on h1", "f"),
+        ("warn", "Its host has not reported it as up", "web (host h1)", "f"),
     ]
-    first = page.evaluate(code.format(_js(agents), _js(status)))[0]
-    assert (first["title"], first["subject"], first["fix"]) == ("No report for 90 s", "L3 agent on h1", "f")
+    found = page.evaluate(code.replace("STATUS", "null"))
+    assert [(each["severity"], each["title"], each["subject"], each["kind"], each["id"]) for each in found] == [
+        ("bad", "Its status is ERROR", "edge", "router", "r")
+    ], "members see the status of their objects"
 
 
 def test_the_path_of_a_trace(page: Page) -> None:

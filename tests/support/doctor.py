@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from neutrino.cli.doctor.finding import HOST, SERVER
 from neutrino.cli.doctor.machine import Done
-from neutrino.cli.doctor.subject import Subject
+from neutrino.cli.doctor.subject import HOST, SERVER, Subject
 from tests.support.certificates import USAGES
 from tests.support.neutrino import Settings, configuration
 

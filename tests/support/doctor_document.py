@@ -1,11 +1,12 @@
-"""docs/doctor.md: the checks and all kinds of findings of `neutrino doctor`. `python -m` this module writes it."""
+"""docs/doctor.md: the checks of `neutrino doctor`, and the catalogue of problems. `python -m` this module writes it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from neutrino.cli.doctor import kinds
 from neutrino.cli.doctor.checks import CHECKS
+from neutrino.diagnosis import host_problems, machine_problems, object_problems, server_problems
+from neutrino.diagnosis.problems import Problem
 
 PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
 HEAD = """# Findings of `neutrino doctor`
@@ -29,18 +30,31 @@ Written by `python -m tests.support.doctor_document` from the source.
 MIDDLE = """
 ## Findings
 
+`neutrino status`, the health view of the page and, as causes of a drop, `neutrino trace` have the same problems with the
+same ids (`kind` in JSON). Of a server, `neutrino doctor` gives those of `neutrino status` as `service-problem`.
+"""
+TABLE = """
+### {}
+
 | finding | severity | meaning | fix |
 |---|---|---|---|
 """
+AREAS = {
+    "Any machine": machine_problems.PROBLEMS,
+    "Servers": server_problems.PROBLEMS,
+    "Hosts": host_problems.PROBLEMS,
+    "Objects and packets": object_problems.PROBLEMS,
+}
 
 
 def render_page() -> str:
     checks = "".join(f"| `{each.name}` | {', '.join(each.applies_to)} | {each.text} |\n" for each in CHECKS)
-    rows = "".join(
-        f"| `{each.name}` | {each.severity} | {_cell(each.meaning)} | {_cell(each.fix)} |\n"
-        for each in kinds.KINDS.values()
-    )
-    return f"{HEAD}{checks}{MIDDLE}{rows}"
+    tables = "".join(TABLE.format(title) + "".join(map(_row, problems)) for title, problems in AREAS.items())
+    return f"{HEAD}{checks}{MIDDLE}{tables}"
+
+
+def _row(problem: Problem) -> str:
+    return f"| `{problem.id}` | {problem.severity} | {_cell(problem.meaning)} | {_cell(problem.fix)} |\n"
 
 
 def _cell(text: str) -> str:

@@ -11,8 +11,8 @@ from neutrino.cli.cloud import ApiError, Cloud
 from neutrino.cli.errors import CommandError
 from neutrino.cli.main import main
 from neutrino.cli.trace import arguments, command
-from neutrino.cli.trace.advice import ADVICE
 from neutrino.cli.trace.render import Style, render
+from neutrino.diagnosis.catalogue import CATALOGUE
 from neutrino.model.trace import Cause
 
 ID = "5c0fd3b1-1111-4444-8888-00000000000"
@@ -208,7 +208,7 @@ def test_the_text_names_steps_verdict_cause_and_what_to_do() -> None:
         "  drop   security-group-ingress [security group d?[31mb]: No rule.",
         "verdict: dropped (security-group-ingress)",
         "  No ingress rule of security group db allows TCP port 5432.",
-        "  to do: add an ingress rule to a security group of the receiving port",
+        "  to do: Add an ingress rule to a security group of the receiving port.",
         "  h2: flow missing",
         "  h2 is 3 changes behind",
         "  h2: timeout",
@@ -235,7 +235,7 @@ def test_the_text_of_a_reply() -> None:
         {**TRACE, "return_verdict": "dropped", "return_cause": "no-route", "return_steps": TRACE["steps"][:1]}
     )
     assert "reply: dropped (no-route)" in text
-    assert "to do: add an interface, a gateway or an extra route to the router" in text
+    assert "to do: Add an interface, a gateway or an extra route to the router." in text
 
 
 def test_colours_are_ours_alone() -> None:
@@ -245,5 +245,5 @@ def test_colours_are_ours_alone() -> None:
     assert "d?[31mb" in coloured
 
 
-def test_every_cause_has_advice() -> None:
-    assert set(ADVICE) == set(Cause) - {Cause.NONE, Cause.OTHER}
+def test_every_cause_is_a_known_problem() -> None:
+    assert set(Cause) - set(CATALOGUE) == {Cause.NONE, Cause.OTHER}

@@ -22,12 +22,14 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.agent.runtime.role import Drift
-from neutrino.cli.doctor import agent, checks, configuration, files, kinds, openvswitch, run, service, underlay
+from neutrino.cli.doctor import agent, checks, configuration, files, openvswitch, run, service, underlay
 from neutrino.cli.doctor import host as host_checks
 from neutrino.cli.doctor.command import as_json, render
-from neutrino.cli.doctor.finding import HOST, NOTE, SERVER, Finding
 from neutrino.cli.doctor.ovsdb_client import NotReachable, plain, select
-from neutrino.cli.doctor.subject import Subject, detect, subjects
+from neutrino.cli.doctor.subject import HOST, SERVER, Subject, detect, subjects
+from neutrino.diagnosis import host_problems, machine_problems, server_problems
+from neutrino.diagnosis.catalogue import CATALOGUE
+from neutrino.diagnosis.problems import NOTE, Finding, Problem, combine
 from neutrino.feed.state import State
 from neutrino.model.state import Host, Network, Port, Segment
 from neutrino.server.config import configuration as server_configuration
@@ -179,7 +181,7 @@ def failing(subject: Subject) -> Iterator[Finding]:
 
 
 def hanging(subject: Subject) -> Iterator[Finding]:
-    yield kinds.DRIFT("found before it hung")
+    yield host_problems.DRIFT("found before it hung")
     time.sleep(60)
 
 
@@ -320,158 +322,177 @@ MAPPED = {"ovs": {"bridge_mappings": "physnet1:br-ex"}}
 NETDEV_BRIDGE = [{"name": "br-int", "datapath_type": "netdev", "ports": []}]
 BROKEN_PORT = [{**switch()["Interface"][0], "error": "could not open network device tap1", "ofport": -1}]
 
-PROVOKED: dict[kinds.Kind, Provoke] = {
-    kinds.CHECK_FAILED: lambda path, patch: of_run("failing", 5, path),
-    kinds.CHECK_TIMED_OUT: lambda path, patch: of_run("hanging", 0.3, path),
-    kinds.OTHER_USER: lambda path, patch: of_other_user(path, patch)[1].findings,
-    kinds.CONFIGURATION_INVALID: lambda path, patch: configuration.configuration(
+PROVOKED: dict[Problem, Provoke] = {
+    machine_problems.CHECK_FAILED: lambda path, patch: of_run("failing", 5, path),
+    machine_problems.CHECK_TIMED_OUT: lambda path, patch: of_run("hanging", 0.3, path),
+    machine_problems.OTHER_USER: lambda path, patch: of_other_user(path, patch)[1].findings,
+    machine_problems.CONFIGURATION_INVALID: lambda path, patch: configuration.configuration(
         support.host(path, {"agent": {"report_interval": "soon"}})
     ),
-    kinds.OPTION_UNKNOWN: lambda path, patch: configuration.configuration(
+    machine_problems.OPTION_UNKNOWN: lambda path, patch: configuration.configuration(
         support.host(path, {"ovs": {"lokal_ip": "x"}})
     ),
-    kinds.OPTION_WITHOUT_EFFECT: lambda path, patch: configuration.configuration(
+    machine_problems.OPTION_WITHOUT_EFFECT: lambda path, patch: configuration.configuration(
         support.host(path, {"DEFAULT": {"rpc_response_timeout": 60}})
     ),
-    kinds.OPTIONS_CONTRADICT: lambda path, patch: configuration.configuration(
+    machine_problems.OPTIONS_CONTRADICT: lambda path, patch: configuration.configuration(
         support.host(path, {"agent": {"arp_responder": True, "l2_population": False}})
     ),
-    kinds.POLICY_INVALID: lambda path, patch: with_policy(path, '"get_network": "role:reader'),
-    kinds.POLICY_WITHOUT_EFFECT: lambda path, patch: with_policy(path, '"get_netwrok": "role:reader"'),
-    kinds.FILE_UNREADABLE: lambda path, patch: files.files(
+    machine_problems.POLICY_INVALID: lambda path, patch: with_policy(path, '"get_network": "role:reader'),
+    machine_problems.POLICY_WITHOUT_EFFECT: lambda path, patch: with_policy(path, '"get_netwrok": "role:reader"'),
+    machine_problems.FILE_UNREADABLE: lambda path, patch: files.files(
         support.host(path, {"feed": {"credential_file": path / "none"}})
     ),
-    kinds.SECRET_READABLE: readable_secret,
-    kinds.STATE_UNUSABLE: state_is_a_file,
-    kinds.DISK_FULL: lambda path, patch: files.disk(
+    machine_problems.SECRET_READABLE: readable_secret,
+    machine_problems.STATE_UNUSABLE: state_is_a_file,
+    machine_problems.DISK_FULL: lambda path, patch: files.disk(
         support.host(path, machine=with_machine(space=(100 * 2**30, 2**20)))
     ),
-    kinds.DISK_LOW: lambda path, patch: files.disk(
+    machine_problems.DISK_LOW: lambda path, patch: files.disk(
         support.server(path, machine=with_machine(space=(2**30, 30 * 2**20)))
     ),
-    kinds.CERTIFICATE_UNUSABLE: lambda path, patch: files.certificates(
+    machine_problems.CERTIFICATE_UNUSABLE: lambda path, patch: files.certificates(
         support.host(path, {"feed": {"ca_file": path / "none.pem"}})
     ),
-    kinds.CERTIFICATE_EXPIRED: lambda path, patch: with_certificate(path, -10, -1),
-    kinds.CERTIFICATE_EXPIRES: lambda path, patch: with_certificate(path, -10, 29),
-    kinds.CERTIFICATE_EARLY: lambda path, patch: with_certificate(path, 1, 90),
-    kinds.DATABASE_UNREACHABLE: lambda path, patch: service.database(
+    machine_problems.CERTIFICATE_EXPIRED: lambda path, patch: with_certificate(path, -10, -1),
+    machine_problems.CERTIFICATE_EXPIRES: lambda path, patch: with_certificate(path, -10, 29),
+    machine_problems.CERTIFICATE_EARLY: lambda path, patch: with_certificate(path, 1, 90),
+    server_problems.DATABASE_UNREACHABLE: lambda path, patch: service.database(
         support.server(path, {"database": {"connection": "mysql+pymysql://n:secret@127.0.0.1:1/n"}})
     ),
-    kinds.SCHEMA_OLD: lambda path, patch: service.database(
+    server_problems.SCHEMA_OLD: lambda path, patch: service.database(
         migrated(support.server(path), "UPDATE alembic_version SET version_num = '0001'")
     ),
-    kinds.SCHEMA_NEW: lambda path, patch: service.database(
+    server_problems.SCHEMA_NEW: lambda path, patch: service.database(
         migrated(support.server(path), "UPDATE alembic_version SET version_num = '9999'")
     ),
-    kinds.DATABASE_READ_ONLY: read_only,
-    kinds.DATABASE_DAMAGED: damaged,
-    kinds.QUOTA_WRONG: wrong_counter,
-    kinds.ADDRESS_DUPLICATE: two_allocations,
-    kinds.CLOCK_DATABASE: lambda path, patch: service.clock_finding(-60.0),
-    kinds.SERVICE_PROBLEM: service_problem,
-    kinds.API_SILENT: lambda path, patch: service.listeners(support.server(path)),
-    kinds.FEED_SILENT: lambda path, patch: service.listeners(support.server(path)),
-    kinds.KEYSTONE_UNREACHABLE: keystone_gone,
-    kinds.PRIVILEGES: lambda path, patch: host_checks.privileges(
+    server_problems.DATABASE_READ_ONLY: read_only,
+    server_problems.DATABASE_DAMAGED: damaged,
+    server_problems.QUOTA_WRONG: wrong_counter,
+    server_problems.ADDRESS_DUPLICATE: two_allocations,
+    server_problems.CLOCK_DATABASE: lambda path, patch: service.clock_finding(-60.0),
+    server_problems.SERVICE_PROBLEM: service_problem,
+    server_problems.API_SILENT: lambda path, patch: service.listeners(support.server(path)),
+    server_problems.FEED_SILENT: lambda path, patch: service.listeners(support.server(path)),
+    server_problems.KEYSTONE_UNREACHABLE: keystone_gone,
+    host_problems.PRIVILEGES: lambda path, patch: host_checks.privileges(
         support.host(path, machine=sysctl("/proc/self/status", "CapEff:\t0000000000000000\n"))
     ),
-    kinds.PROGRAM_MISSING: lambda path, patch: host_checks.programs(support.host(path, machine=without("dnsmasq"))),
-    kinds.PROGRAM_OPTIONAL: lambda path, patch: host_checks.programs(support.host(path, machine=without("keepalived"))),
-    kinds.PROGRAM_OLD: lambda path, patch: host_checks.programs(
+    host_problems.PROGRAM_MISSING: lambda path, patch: host_checks.programs(
+        support.host(path, machine=without("dnsmasq"))
+    ),
+    host_problems.PROGRAM_OPTIONAL: lambda path, patch: host_checks.programs(
+        support.host(path, machine=without("keepalived"))
+    ),
+    host_problems.PROGRAM_OLD: lambda path, patch: host_checks.programs(
         support.host(
             path, machine=with_machine(installed={**FakeMachine().installed, "dnsmasq": "Dnsmasq version 2.76"})
         )
     ),
-    kinds.KERNEL_MODULE: lambda path, patch: host_checks.kernel(
+    host_problems.KERNEL_MODULE: lambda path, patch: host_checks.kernel(
         support.host(path, machine=with_machine(modules={"openvswitch", "nf_conntrack"}))
     ),
-    kinds.NFTABLES_UNUSABLE: lambda path, patch: host_checks.kernel(
+    host_problems.NFTABLES_UNUSABLE: lambda path, patch: host_checks.kernel(
         support.host(path, machine=with_machine(failing={"nft": "Operation not supported"}))
     ),
-    kinds.IPV6_OFF: lambda path, patch: host_checks.kernel(
+    host_problems.IPV6_OFF: lambda path, patch: host_checks.kernel(
         support.host(path, machine=sysctl("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"))
     ),
-    kinds.BRIDGE_NETFILTER: lambda path, patch: host_checks.kernel(
+    host_problems.BRIDGE_NETFILTER: lambda path, patch: host_checks.kernel(
         support.host(path, HYBRID, sysctl("/proc/sys/net/bridge/bridge-nf-call-iptables", "0"))
     ),
-    kinds.CONNTRACK_FULL: lambda path, patch: host_checks.kernel(
+    host_problems.CONNTRACK_FULL: lambda path, patch: host_checks.kernel(
         support.host(path, machine=sysctl("/proc/sys/net/netfilter/nf_conntrack_count", "950"))
     ),
-    kinds.OVSDB_UNREACHABLE: lambda path, patch: openvswitch.openvswitch(support.host(path)),
-    kinds.VSWITCHD_DOWN: vswitchd_down,
-    kinds.OVS_OLD: lambda path, patch: of_switch(
+    host_problems.OVSDB_UNREACHABLE: lambda path, patch: openvswitch.openvswitch(support.host(path)),
+    host_problems.VSWITCHD_DOWN: vswitchd_down,
+    host_problems.OVS_OLD: lambda path, patch: of_switch(
         openvswitch.openvswitch, patch, support.host(path), Open_vSwitch=[{"ovs_version": "2.9.2"}]
     ),
-    kinds.DATAPATH_MISSING: unknown_datapath,
-    kinds.DATAPATH_DIFFERS: lambda path, patch: of_switch(
+    host_problems.DATAPATH_MISSING: unknown_datapath,
+    host_problems.DATAPATH_DIFFERS: lambda path, patch: of_switch(
         openvswitch.openvswitch, patch, support.host(path), Bridge=NETDEV_BRIDGE
     ),
-    kinds.BRIDGE_MISSING: lambda path, patch: of_switch(openvswitch.openvswitch, patch, support.host(path, MAPPED)),
-    kinds.INTERFACE_ERROR: lambda path, patch: of_switch(
+    host_problems.BRIDGE_MISSING: lambda path, patch: of_switch(
+        openvswitch.openvswitch, patch, support.host(path, MAPPED)
+    ),
+    host_problems.INTERFACE_ERROR: lambda path, patch: of_switch(
         openvswitch.openvswitch, patch, support.host(path), Interface=BROKEN_PORT
     ),
-    kinds.CHECKSUM_OFFLOAD: lambda path, patch: of_switch(
+    host_problems.CHECKSUM_OFFLOAD: lambda path, patch: of_switch(
         openvswitch.openvswitch,
         patch,
         support.host(path, {"ovs": {"datapath_type": "netdev"}}, sysctl("/sys/class/net/tap1/tun_flags", "0x5102\n")),
         Bridge=NETDEV_BRIDGE,
         Interface=[{**switch()["Interface"][0], "type": "", "external_ids": {"iface-id": "p1"}}],
     ),
-    kinds.LOCAL_IP_MISSING: lambda path, patch: underlay.underlay(
+    host_problems.LOCAL_IP_MISSING: lambda path, patch: underlay.underlay(
         support.host(path, machine=with_machine(addresses=("127.0.0.1",)))
     ),
-    kinds.TUNNEL_ADDRESS_DUPLICATE: lambda path, patch: underlay.underlay(
+    host_problems.TUNNEL_ADDRESS_DUPLICATE: lambda path, patch: underlay.underlay(
         cached(support.host(path), *peers("192.0.2.1"))
     ),
-    kinds.PEER_UNREACHABLE: unreachable_peer,
-    kinds.UNDERLAY_MTU: low_mtu,
-    kinds.MTU_UNKNOWN: lambda path, patch: underlay.underlay(
+    host_problems.PEER_UNREACHABLE: unreachable_peer,
+    host_problems.UNDERLAY_MTU: low_mtu,
+    host_problems.MTU_UNKNOWN: lambda path, patch: underlay.underlay(
         cached(support.host(path, machine=without("ping")), *peers("192.0.2.2"))
     ),
-    kinds.TUNNEL_ERROR: lambda path, patch: of_switch(
+    host_problems.TUNNEL_ERROR: lambda path, patch: of_switch(
         openvswitch.tunnels, patch, support.host(path), Interface=[tunnel(error="Address already in use")]
     ),
-    kinds.TUNNEL_ONE_WAY: lambda path, patch: of_switch(
+    host_problems.TUNNEL_ONE_WAY: lambda path, patch: of_switch(
         openvswitch.tunnels,
         patch,
         support.host(path),
         Interface=[tunnel(statistics={"tx_packets": 500, "rx_packets": 0})],
     ),
-    kinds.TUNNEL_DROPS: lambda path, patch: of_tunnel(
+    host_problems.TUNNEL_DROPS: lambda path, patch: of_tunnel(
         patch, path, {"tx_packets": 500, "tx_errors": 3}, {"tx_packets": 510, "tx_errors": 4}
     ),
-    kinds.FEED_UNREACHABLE: lambda path, patch: agent.feed(support.host(path)),
-    kinds.FEED_UNTRUSTED: untrusted,
-    kinds.FEED_REFUSED: lambda path, patch: of_feed(support.host(path), http("401 Unauthorized", "no such host"), path),
-    kinds.CLOCK_SERVER: lambda path, patch: of_feed(
+    host_problems.FEED_UNREACHABLE: lambda path, patch: agent.feed(support.host(path)),
+    host_problems.FEED_UNTRUSTED: untrusted,
+    host_problems.FEED_REFUSED: lambda path, patch: of_feed(
+        support.host(path), http("401 Unauthorized", "no such host"), path
+    ),
+    host_problems.CLOCK_SERVER: lambda path, patch: of_feed(
         support.host(path), http("401 Unauthorized", date="Fri, 15 Jan 2027 08:01:00 GMT"), path
     ),
-    kinds.AGENT_DOWN: lambda path, patch: agent.agent(cached(support.host(path))),
-    kinds.NEVER_SYNCED: lambda path, patch: agent.agent(support.host(path)),
-    kinds.CACHE_DAMAGED: damaged_cache,
-    kinds.DRIFT: lambda path, patch: found_drift(patch, path, [Drift("l2", "add flow 1\nadd flow 2\n")]),
-    kinds.NOT_APPLIED: lambda path, patch: found_drift(patch, path, [Drift("l3", "", {"router x": "no such device"})]),
-    kinds.AGENT_HELD: lambda path, patch: found_drift(
+    host_problems.AGENT_DOWN: lambda path, patch: agent.agent(cached(support.host(path))),
+    host_problems.NEVER_SYNCED: lambda path, patch: agent.agent(support.host(path)),
+    host_problems.CACHE_DAMAGED: damaged_cache,
+    host_problems.DRIFT: lambda path, patch: found_drift(patch, path, [Drift("l2", "add flow 1\nadd flow 2\n")]),
+    host_problems.NOT_APPLIED: lambda path, patch: found_drift(
+        patch, path, [Drift("l3", "", {"router x": "no such device"})]
+    ),
+    host_problems.AGENT_HELD: lambda path, patch: found_drift(
         patch, path, [Drift("start", "", {"foreign_flows": "br-int has 21. To proceed: [agent] start_despite"})]
     ),
-    kinds.DRIFT_UNKNOWN: lambda path, patch: found_drift(patch, path, [], synced=False),
-    kinds.ORPHAN_NAMESPACE: foreign_namespace,
-    kinds.ORPHAN_PORT: orphan_port,
+    host_problems.DRIFT_UNKNOWN: lambda path, patch: found_drift(patch, path, [], synced=False),
+    host_problems.ORPHAN_NAMESPACE: foreign_namespace,
+    host_problems.ORPHAN_PORT: orphan_port,
 }
 
 
-# --- the kinds --------------------------------------------------------------------------------------------------------
+# --- the problems -------------------------------------------------------------------------------------------------------
 
 
-def test_every_kind_is_provoked_by_a_test() -> None:
-    assert {kind.name for kind in PROVOKED} == set(kinds.KINDS)
+BY_THE_SERVER = {  # from its database: test_status_document.py provokes them
+    *(server_problems.SCHEMA_DIFFERS, server_problems.DATABASE_SLOW, server_problems.PROCESS_SILENT),
+    *(server_problems.FEED_STOPPED, server_problems.RELEASES_DIFFER, host_problems.HOST_DOWN, host_problems.LAG),
+    *(host_problems.DATAPLANE_DOWN, host_problems.HOST_TIMEOUT, host_problems.DAEMON_RESPAWNED),
+    host_problems.VRRP_INTERVALS_DIFFER,
+}
 
 
-@pytest.mark.parametrize("kind", PROVOKED, ids=lambda kind: kind.name)
-def test_a_kind_of_finding(kind: kinds.Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [each for each in PROVOKED[kind](tmp_path, monkeypatch) if each.kind == kind.name]
-    assert found, f"nothing of kind {kind.name}"
+def test_every_problem_of_a_machine_is_provoked_by_a_test() -> None:
+    known = {*machine_problems.PROBLEMS, *server_problems.PROBLEMS, *host_problems.PROBLEMS}
+    assert known - set(PROVOKED) == BY_THE_SERVER
+
+
+@pytest.mark.parametrize("problem", PROVOKED, ids=lambda problem: problem.id)
+def test_a_finding_of_each_problem(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [each for each in PROVOKED[problem](tmp_path, monkeypatch) if each.kind == problem.id]
+    assert found, f"nothing of kind {problem.id}"
     for each in found:
         assert each.what
         assert "\n" not in each.what
@@ -481,14 +502,21 @@ def test_a_kind_of_finding(kind: kinds.Kind, tmp_path: Path, monkeypatch: pytest
         assert "{" not in each.fix
 
 
-def test_the_document_has_every_kind() -> None:
+def test_the_document_has_every_problem() -> None:
     assert PAGE.read_text() == render_page(), "run python -m tests.support.doctor_document"
 
 
-def test_texts_of_all_kinds_are_sentences() -> None:
-    for kind in kinds.KINDS.values():
-        assert kind.meaning[0].isupper(), kind.name
-        assert kind.meaning.endswith("."), kind.name
+def test_meanings_are_sentences() -> None:
+    for problem in CATALOGUE.values():
+        assert problem.meaning[0].isupper(), problem.id
+        assert problem.meaning.endswith("."), problem.id
+
+
+def test_a_problem_is_declared_once() -> None:
+    area = (Problem("a", "A.", "Fix a."), Problem("b", "B.", "Fix b."))
+    assert list(combine(area, [Problem("c", "C.", "Fix c.")])) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match=r"twice: b$"):
+        combine(area, [Problem("b", "Another.", "Fix it.")])
 
 
 # --- a healthy machine ------------------------------------------------------------------------------------------------
@@ -516,7 +544,7 @@ def test_a_healthy_server_lacks_its_listeners_only(tmp_path: Path) -> None:
     subject = migrated(support.server(tmp_path))
     results = run.run_all([subject], checks.CHECKS)
     kinds_found = {each.kind for result in results for each in result.findings}
-    assert kinds_found == {kinds.API_SILENT.name, kinds.FEED_SILENT.name}
+    assert kinds_found == {server_problems.API_SILENT.id, server_problems.FEED_SILENT.id}
 
 
 def test_doctor_creates_nothing(tmp_path: Path) -> None:
@@ -553,7 +581,7 @@ def test_a_check_that_hangs_keeps_what_it_found(tmp_path: Path) -> None:
 
 
 def test_the_output_names_meaning_and_fix(tmp_path: Path) -> None:
-    results = [run.Result(HOST, "programs", tuple(PROVOKED[kinds.PROGRAM_MISSING](tmp_path, None)))]  # type: ignore[arg-type]
+    results = [run.Result(HOST, "programs", tuple(PROVOKED[host_problems.PROGRAM_MISSING](tmp_path, None)))]  # type: ignore[arg-type]
     lines = render(results, 100)
     assert lines[0] == "ERROR dnsmasq is not installed"
     assert lines[2] == "  Fix: apt-get install dnsmasq-base  [programs]"
@@ -563,10 +591,10 @@ def test_the_output_names_meaning_and_fix(tmp_path: Path) -> None:
 
 
 def test_notes_are_no_findings() -> None:
-    assert render([run.Result(HOST, "x", (kinds.ORPHAN_PORT("port", name="tap1"),))], 80)[-1].endswith(
+    assert render([run.Result(HOST, "x", (host_problems.ORPHAN_PORT("port", name="tap1"),))], 80)[-1].endswith(
         "no findings, 1 notes"
     )
-    assert kinds.ORPHAN_PORT.severity == NOTE
+    assert host_problems.ORPHAN_PORT.severity == NOTE
 
 
 # --- what is examined -------------------------------------------------------------------------------------------------

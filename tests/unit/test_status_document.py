@@ -1,60 +1,143 @@
-"""The document of GET /v2.0/status: pages of hosts."""
+"""Findings on the service from the server's facts; the document of GET /v2.0/status: problems, pages of hosts."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from neutrino.model.agents import DHCP, OVS
-from neutrino.server.status.document import Page, document
-from neutrino.server.status.facts import Facts
+import pytest
+
+from neutrino.diagnosis.facts import (
+    BINDING_FAILED,
+    FEED_PROCESS,
+    NAMED,
+    AgentRow,
+    Disk,
+    Facts,
+    NamedObject,
+    ObjectsWithProblems,
+    ProcessRow,
+)
+from neutrino.diagnosis.findings import find
+from neutrino.diagnosis.status import Page, document
+from neutrino.model.agents import DHCP, HELD, L3, OVS
+
+AT = "2026-01-01T00:00:00Z"
+NOW = 1767225610.0  # ten seconds later
+PORT = NamedObject("p", "web", "h1")
+ROUTER = NamedObject("r", "edge")
 
 
-def agent(host: str, kind: str) -> dict[str, Any]:
-    at = "2026-01-01T00:00:00Z"
-    row = {
-        "id": f"{host}-{kind}",
-        "agent_type": kind,
-        "host": host,
-        "availability_zone": "nova",
-        "admin_state_up": True,
-    }
-    return {**row, "started_at": at, "heartbeat_timestamp": at, "configurations": {}}
+def agent(host: str, kind: str = OVS, **configurations: Any) -> AgentRow:
+    return AgentRow(f"{host}-{kind}", kind, host, "nova", True, AT, AT, configurations)
 
 
-def facts(agents: list[dict[str, Any]]) -> Facts:
-    return Facts(
-        now=0.0,
+def process(release: str = "1", seen_at: str = AT, **details: Any) -> ProcessRow:
+    return ProcessRow(f"f{release}", "server-1", FEED_PROCESS, 7, release, AT, seen_at, details)
+
+
+def facts(**values: Any) -> Facts:
+    """A healthy service without objects, except for what is given."""
+    healthy = Facts(
+        now=NOW,
+        down_time=75.0,
         dialect="mysql",
         server_version="",
         round_trip=0.0,
         schema="1",
+        schema_needed="1",
         position=0,
         removed=0,
         pending=0,
-        processes=[],
-        agents=agents,
+        processes=[process()],
+        agents=[],
         ports=[],
         networks={},
         subnets=0,
         routers=[],
         ha_routers={},
         floatingips={},
-        named={},
+        named=ObjectsWithProblems(),
     )
+    return replace(healthy, **values)
+
+
+def named(**values: Any) -> Facts:
+    return facts(named=ObjectsWithProblems(**values))
+
+
+REFUSED = {"refused_hosts": {"h1": {"at": NOW - 3, "address": "192.0.2.7"}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (facts(), []),
+        (facts(agents=[agent("h1", dataplane="up", feed_behind=100, tunneling_ip="192.0.2.1")]), []),
+        (facts(schema="0"), [("schema-differs", "error")]),
+        (facts(round_trip=0.2), [("database-slow", "warning")]),
+        (facts(disk=Disk("/db", 2**20 - 1, False)), [("disk-full", "error")]),
+        (facts(disk=Disk("/db", 2**40, True)), [("disk-full", "error")]),
+        (facts(disk=Disk("/db", 2**20, False)), [("disk-low", "warning")]),
+        (facts(processes=[process(seen_at="2025-12-31T23:59:00Z")]), [("server-process-silent", "error")]),
+        (facts(processes=[process(), process("2")]), [("releases-differ", "warning")]),
+        (facts(processes=[], agents=[agent("h1")]), [("feed-not-running", "error")]),
+        (facts(agents=[agent("h1", problems={"x": "old"})], down_time=5.0), [("host-down", "error")]),
+        (facts(agents=[agent("h1", dataplane="down: no socket")]), [("dataplane-down", "error")]),
+        (facts(agents=[agent("h1", feed_behind=101)]), [("lag", "warning")]),
+        (facts(agents=[agent("h1", respawned={"dnsmasq": "killed"})]), [("daemon-respawned", "warning")]),
+        (facts(agents=[agent("h1", problems={"router r": "nft failed"})]), [("object-not-applied", "error")]),
+        (facts(agents=[agent("h1", dataplane=f"down: {HELD}", problems={HELD: "x"})]), [("agent-held", "error")]),
+        (facts(processes=[process(**REFUSED)]), [("feed-credential-refused", "error")]),
+        (facts(processes=[process(**REFUSED)], agents=[agent("h1")]), [("feed-credential-refused", "warning")]),
+        (
+            facts(agents=[agent(host, tunneling_ip="192.0.2.1") for host in "ab"]),
+            [("tunnel-address-duplicate", "error")],
+        ),
+        (
+            facts(agents=[agent(f"h{n}", L3, ha_vrrp_advert_int=n) for n in (1, 2)]),
+            [("vrrp-intervals-differ", "error")],
+        ),
+        (named(ports_with_failed_binding=[PORT]), [("binding-failed", "error")]),
+        (facts(ports=[("DOWN", BINDING_FAILED, 3)]), [("binding-failed", "error")]),
+        (named(networks_without_dhcp=[NamedObject("n", "")]), [("network-without-dhcp", "error")]),
+        (named(routers_not_scheduled=[ROUTER]), [("router-not-scheduled", "error")]),
+        (named(ha_routers=[ROUTER]), [("router-not-active", "error")]),
+        (named(ha_routers=[replace(ROUTER, active_instances=2)]), [("router-active-twice", "error")]),
+        (named(routers_in_error=[ROUTER]), [("object-error", "error")]),
+        (named(ports_not_wired=[PORT]), [("port-not-wired", "note")]),
+        (named(ports_not_wired=[PORT] * NAMED), [("port-not-wired", "note")] * (NAMED + 1)),
+    ],
+)
+def test_findings(given: Facts, expected: list[tuple[str, str]]) -> None:
+    findings = find(given)
+    assert [(finding.kind, finding.severity) for finding in findings] == expected
+    assert not [finding for finding in findings if "{" in finding.fix]
+
+
+def test_notes_are_no_problems() -> None:
+    """Ports of instances that are stopped are not wired: the page shows them, and the service is well."""
+    given = replace(named(ports_not_wired=[PORT]), agents=[agent("h1", feed_behind=101)])
+    shown = document(given, find(given), Page(limit=1))
+    assert (shown["verdict"], shown["problems_total"]) == ("ok", 1)
+    assert [problem["kind"] for problem in shown["problems"]] == ["lag"]
+    (note,) = shown["notes"]
+    assert (note["resource_type"], note["resource_id"], note["host"]) == ("port", "p", "h1")
+    assert note["what"] == "port web (p) (host h1): its host has not reported it as up"
 
 
 def test_pages_have_each_host_once_whatever_the_collation_of_the_database() -> None:
     """A collation that ignores case sorts "a", "B", "c", and rows of "H1" and "h1" by their second column."""
-    rows = [agent(host, OVS) for host in ("a", "B", "c", "D")]
-    rows += [agent("h1", DHCP), agent("H1", DHCP), agent("h1", OVS), agent("H1", OVS)]
-    found: list[str] = []
+    rows = [agent(host) for host in ("a", "B", "c", "D")]
+    rows += [agent("h1", DHCP), agent("H1", DHCP), agent("h1"), agent("H1")]
+    listed: list[str] = []
     marker = ""
     for _ in range(len(rows)):
-        shown = document(facts(rows), [], 75.0, "1", Page(limit=2, marker=marker))
+        shown = document(facts(agents=rows), [], Page(limit=2, marker=marker))
         assert shown["hosts_total"] == 6
-        found += [host["name"] for host in shown["hosts"]]
-        assert shown["hosts_left"] == 6 - len(found)
+        listed += [host["name"] for host in shown["hosts"]]
+        assert shown["hosts_left"] == 6 - len(listed)
         if not shown["hosts_left"]:
             break
-        marker = found[-1]
-    assert found == ["B", "D", "H1", "a", "c", "h1"]
+        marker = listed[-1]
+    assert listed == ["B", "D", "H1", "a", "c", "h1"]

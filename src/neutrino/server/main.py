@@ -18,6 +18,7 @@ from oslo_config import cfg
 
 from neutrino import logs, private
 from neutrino.configuration import findings
+from neutrino.diagnosis.facts import API_PROCESS
 from neutrino.metrics.catalog import CONNECTIONS
 from neutrino.metrics.process import start_worker
 from neutrino.server import config
@@ -54,7 +55,7 @@ from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.securitygroups.default_rules import DefaultRules
 from neutrino.server.securitygroups.default_statefulness import DefaultStatefulness
 from neutrino.server.services import Services, ignore, load
-from neutrino.server.status.processes import API, ProcessSweep, ServerProcess
+from neutrino.server.status.processes import ProcessSweep, ServerProcess
 from neutrino.server.status.routes import Status
 from neutrino.server.trace import plugin as traces
 
@@ -117,7 +118,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     max_body, noauth = conf.oslo_middleware.max_request_body_size, conf.auth_strategy == "noauth"
     app = build_app(routes, authentication, max_body=max_body, typed=noauth, public=public)
     stop = threading.Event()
-    process = ServerProcess(db, conf.host, API, lambda: {"threads": config.api_threads(conf)})
+    process = ServerProcess(db, conf.host, API_PROCESS, lambda: {"threads": config.api_threads(conf)})
 
     def close() -> None:
         stop.set()

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from neutrino.cli.doctor.finding import SERVER
-from neutrino.cli.doctor.subject import Subject
+from neutrino.cli.doctor.subject import SERVER, Subject
 
 READ: Final = ("-r",)
 USE: Final = ("-r", "-w", "-x")  # of a directory

@@ -19,15 +19,15 @@ import msgspec
 from neutrino.agent.dhcp.network import NAMESPACE_KIND
 from neutrino.agent.l3.names import FIP_KIND, ROUTER_KIND, SNAT_KIND
 from neutrino.agent.runtime.role import START
-from neutrino.cli.doctor import kinds
 from neutrino.cli.doctor.files import expires_soon
-from neutrino.cli.doctor.finding import Finding
 from neutrino.cli.doctor.host import has_net_admin
 from neutrino.cli.doctor.openvswitch import read as read_switch
 from neutrino.cli.doctor.ovsdb_client import NotReachable, several
 from neutrino.cli.doctor.subject import CACHE, Subject
 from neutrino.cli.errors import one_line
 from neutrino.dataplane.ovsdb.api import OvsdbError
+from neutrino.diagnosis import host_problems
+from neutrino.diagnosis.problems import Finding
 from neutrino.errors import OperatorError
 from neutrino.feed.address import Address, parse, short_path
 from neutrino.feed.credential_file import CredentialFile
@@ -52,27 +52,27 @@ def feed(subject: Subject) -> Iterator[Finding]:
     except OSError:  # the check of files states it
         return
     except ValueError as error:
-        yield kinds.FEED_REFUSED(f"[feed] credential_file = {conf.feed.credential_file}: {error}")
+        yield host_problems.FEED_REFUSED(f"[feed] credential_file = {conf.feed.credential_file}: {error}")
         return
     for text in conf.feed.server:
         address = parse(text, tls=True)
         try:
             answer = _upgrade(address, conf, credential)
         except ssl.SSLCertVerificationError as error:
-            yield kinds.FEED_UNTRUSTED(f"{address}: {error.verify_message}")
+            yield host_problems.FEED_UNTRUSTED(f"{address}: {error.verify_message}")
             continue
         except (OSError, http.client.HTTPException) as error:
-            yield kinds.FEED_UNREACHABLE(
+            yield host_problems.FEED_UNREACHABLE(
                 f"{address}: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
             )
             continue
         if answer.status in (401, 403):
-            yield kinds.FEED_REFUSED(
+            yield host_problems.FEED_REFUSED(
                 f"{address} refuses host {conf.host} with the credential in {conf.feed.credential_file}: "
                 f"{answer.body or answer.status}"
             )
         elif answer.status != http.client.SWITCHING_PROTOCOLS:
-            yield kinds.FEED_UNREACHABLE(
+            yield host_problems.FEED_UNREACHABLE(
                 f"{address} responds with {answer.status}: {answer.body or 'it is not the feed'}"
             )
         now = subject.machine.now()
@@ -132,7 +132,9 @@ def clock_finding(address: object, date: str, now: float) -> Iterator[Finding]:
         return
     if abs(skew) > SKEW_SECONDS:
         ahead = "ahead of" if skew > 0 else "behind"
-        yield kinds.CLOCK_SERVER(f"the clock of the server at {address} is {abs(skew):.0f} s {ahead} this machine's")
+        yield host_problems.CLOCK_SERVER(
+            f"the clock of the server at {address} is {abs(skew):.0f} s {ahead} this machine's"
+        )
 
 
 # --- the agent's state ------------------------------------------------------------------------------------------------
@@ -142,15 +144,15 @@ def agent(subject: Subject) -> Iterator[Finding]:
     cache = subject.state_path / CACHE
     since = ""
     if not cache.exists():
-        yield kinds.NEVER_SYNCED(f"there is no {cache}")
+        yield host_problems.NEVER_SYNCED(f"there is no {cache}")
     elif subject.state is None:
-        yield kinds.CACHE_DAMAGED(f"{cache} cannot be read")
+        yield host_problems.CACHE_DAMAGED(f"{cache} cannot be read")
     else:
         since = time.strftime(
             ", the last change was received at %Y-%m-%d %H:%M UTC", time.gmtime(cache.stat().st_mtime)
         )
     if not is_running(subject.state_path):
-        yield kinds.AGENT_DOWN(f"no agent runs with state_path = {subject.state_path}{since}")
+        yield host_problems.AGENT_DOWN(f"no agent runs with state_path = {subject.state_path}{since}")
 
 
 def is_running(state: Path) -> bool:
@@ -178,22 +180,22 @@ def drift(subject: Subject) -> Iterator[Finding]:
             time.sleep(SETTLE_SECONDS)
             found, synced = _find(subject)
     except (OvsdbError, OperatorError) as error:
-        yield kinds.DRIFT_UNKNOWN(f"the host could not be compared: {one_line(error)}")
+        yield host_problems.DRIFT_UNKNOWN(f"the host could not be compared: {one_line(error)}")
         return
     if not synced:
-        yield kinds.DRIFT_UNKNOWN("the server did not give the desired state of this host")
+        yield host_problems.DRIFT_UNKNOWN("the server did not give the desired state of this host")
         return
     for each in found:
         lines = each.plan.splitlines()
         if lines:
             more = f"; … {len(lines) - MAX_LISTED} more" if len(lines) > MAX_LISTED else ""
             shown = "; ".join(line.strip() for line in lines[:MAX_LISTED])
-            yield kinds.DRIFT(f"role {each.role}: {len(lines)} differences: {shown}{more}")
+            yield host_problems.DRIFT(f"role {each.role}: {len(lines)} differences: {shown}{more}")
         for name, reason in sorted(each.problems.items())[:MAX_LISTED]:
             if each.role == START:
-                yield kinds.AGENT_HELD(f"{name}: {reason}")
+                yield host_problems.AGENT_HELD(f"{name}: {reason}")
             else:
-                yield kinds.NOT_APPLIED(f"role {each.role}: {name}: {reason}")
+                yield host_problems.NOT_APPLIED(f"role {each.role}: {name}: {reason}")
 
 
 def _find(subject: Subject) -> tuple[Any, bool]:
@@ -224,7 +226,7 @@ def orphans(subject: Subject) -> Iterator[Finding]:
     for name in sorted(os.listdir(NAMESPACES)) if os.path.isdir(NAMESPACES) else ():
         for kind, known in served.items():
             if (key := kind.object_id(name)) and key not in known:
-                yield kinds.ORPHAN_NAMESPACE(f"namespace {name}: this host does not serve {key}", name=name)
+                yield host_problems.ORPHAN_NAMESPACE(f"namespace {name}: this host does not serve {key}", name=name)
     try:
         rows = read_switch(subject)
     except NotReachable:  # the check of Open vSwitch states it
@@ -241,7 +243,7 @@ def orphans(subject: Subject) -> Iterator[Finding]:
             port_id = (row.get("external_ids") or {}).get("iface-id")
             if port_id and port_id not in state.objects["port"]:
                 text = f"port {row['name']} of {bridge['name']} is for API port {port_id}"
-                yield kinds.ORPHAN_PORT(f"{text}, which is not on this host", name=row["name"])
+                yield host_problems.ORPHAN_PORT(f"{text}, which is not on this host", name=row["name"])
 
 
 def _networks_of(routers: Any) -> set[str]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from neutrino.cli.doctor.finding import HOST, SERVER, Finding
-from neutrino.cli.doctor.subject import Subject
+from neutrino.cli.doctor.subject import HOST, SERVER, Subject
+from neutrino.diagnosis.problems import Finding
 
 Run = Callable[[Subject], Iterable[Finding]]
 SECONDS: Final = 30.0

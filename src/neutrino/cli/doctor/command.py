@@ -9,21 +9,20 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import msgspec
 
 from neutrino.cli import preflight
 from neutrino.cli.doctor.checks import CHECKS, Check
-from neutrino.cli.doctor.finding import ERROR, HOST, NOTE, SERVER, WARNING, Finding, Severity
 from neutrino.cli.doctor.run import Result, run_all
-from neutrino.cli.doctor.subject import Subject, subjects
+from neutrino.cli.doctor.subject import HOST, SERVER, Subject, subjects
 from neutrino.cli.errors import INVALID, CommandError, flush_output
 from neutrino.cli.installed import AGENT_FILE, SERVER_FILE
 from neutrino.cli.tables import printable, table
+from neutrino.diagnosis.problems import NOTE, SEVERITIES, Finding
 
 _CLEAR = "\r\x1b[K"
-_ORDER: Sequence[Severity] = (ERROR, WARNING, NOTE)
+_SHOWN = ("kind", "severity", "what", "meaning", "fix")
 
 
 def doctor(args: argparse.Namespace) -> int:
@@ -75,7 +74,7 @@ def _width() -> int:
 def render(results: Sequence[Result], width: int) -> list[str]:
     lines = []
     pairs = [(result, each) for result in results for each in result.findings]
-    for severity in _ORDER:
+    for severity in SEVERITIES:
         for result, finding in pairs:
             if finding.severity == severity:
                 lines += [*_finding(result, finding, width), ""]
@@ -102,7 +101,7 @@ def _summary(results: Sequence[Result]) -> str:
     if not any(each != NOTE for each in found):
         notes = f", {found.count(NOTE)} notes" if found else ""
         return f"{len(ran)} checks of this {roles}: no findings{notes}"
-    counts = ", ".join(f"{found.count(each)} {each}s" for each in _ORDER if found.count(each))
+    counts = ", ".join(f"{found.count(each)} {each}s" for each in SEVERITIES if found.count(each))
     return f"{len(ran)} checks of this {roles}: {counts}"
 
 
@@ -110,5 +109,9 @@ def as_json(results: Sequence[Result]) -> str:
     checks = [
         {"subject": r.subject, "check": r.check, "skipped": r.skipped, "findings": len(r.findings)} for r in results
     ]
-    findings = [{"subject": r.subject, "check": r.check, **asdict(each)} for r in results for each in r.findings]
+    findings = [
+        {"subject": result.subject, "check": result.check} | {name: getattr(finding, name) for name in _SHOWN}
+        for result in results
+        for finding in result.findings
+    ]
     return msgspec.json.format(msgspec.json.encode({"findings": findings, "checks": checks})).decode()

@@ -5,12 +5,12 @@ from typing import Any
 
 from oslo_config import cfg
 
-from neutrino.cli.doctor import kinds
-from neutrino.cli.doctor.finding import SERVER, Finding
-from neutrino.cli.doctor.subject import Subject
+from neutrino.cli.doctor.subject import SERVER, Subject
 from neutrino.cli.errors import one_line
 from neutrino.cli.quiet import quiet
 from neutrino.configuration import findings
+from neutrino.diagnosis import machine_problems
+from neutrino.diagnosis.problems import Finding
 from neutrino.errors import OperatorError
 
 REPORTS_PER_DOWN_TIME = 2  # an agent may lose one report, and is still alive
@@ -24,25 +24,27 @@ def configuration(subject: Subject) -> Iterator[Finding]:
         with quiet():
             faults = _load_server(conf) if is_server else _load_agent(conf)
     except (OperatorError, cfg.Error, ValueError, OSError, ImportError) as error:
-        yield kinds.CONFIGURATION_INVALID(f"{', '.join(subject.files)}: {one_line(error)}")
+        yield machine_problems.CONFIGURATION_INVALID(f"{', '.join(subject.files)}: {one_line(error)}")
         return
     for fault in faults:
-        yield (kinds.POLICY_INVALID if fault.refuses else kinds.POLICY_WITHOUT_EFFECT)(str(fault))
+        yield (machine_problems.POLICY_INVALID if fault.refuses else machine_problems.POLICY_WITHOUT_EFFECT)(str(fault))
     if any(fault.refuses and not fault.rule for fault in faults):
         return  # the server is not assembled, so options of its plugins are not known
     program = findings.SERVER if is_server else findings.AGENT
     values, known = findings.given(conf), findings.registered(conf)
     found = findings.compare(values, known, findings.names_of(_others(subject)), program)
     for (section, name), hint in sorted(found.unknown.items()):
-        yield kinds.OPTION_UNKNOWN(f"[{section}] {name} is not an option of the {program}{f': {hint}' if hint else ''}")
+        yield machine_problems.OPTION_UNKNOWN(
+            f"[{section}] {name} is not an option of the {program}{f': {hint}' if hint else ''}"
+        )
     for (section, name), reason in sorted(found.without_effect.items()):
-        yield kinds.OPTION_WITHOUT_EFFECT(f"[{section}] {name}: {reason}")
+        yield machine_problems.OPTION_WITHOUT_EFFECT(f"[{section}] {name}: {reason}")
     for section, name in found.overridden:
-        yield kinds.OPTIONS_CONTRADICT(
+        yield machine_problems.OPTIONS_CONTRADICT(
             f"[{section}] {name} is in several files with different values: the last is used"
         )
     for text in (server_contradictions if is_server else agent_contradictions)(conf):
-        yield kinds.OPTIONS_CONTRADICT(text)
+        yield machine_problems.OPTIONS_CONTRADICT(text)
 
 
 def _load_server(conf: Any) -> tuple[Any, ...]:

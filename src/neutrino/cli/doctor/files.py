@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from neutrino.cli.doctor import kinds
 from neutrino.cli.doctor.accounts import READ, USE, Account, program_account
-from neutrino.cli.doctor.finding import SERVER, Finding
-from neutrino.cli.doctor.subject import Subject
+from neutrino.cli.doctor.subject import SERVER, Subject
+from neutrino.diagnosis import machine_problems
+from neutrino.diagnosis.problems import Finding
 
 DAYS: Final = 30  # before the end of a certificate
 LOW_SHARE, FULL_SHARE = 0.05, 0.01  # of a file system
@@ -28,9 +28,9 @@ def files(subject: Subject) -> Iterator[Finding]:
     for option, path in secret_files(subject):
         reason = _unreadable(path, account)
         if reason:
-            yield kinds.FILE_UNREADABLE(f"{option} = {path}: {reason}")
+            yield machine_problems.FILE_UNREADABLE(f"{option} = {path}: {reason}")
         elif os.stat(path).st_mode & (stat.S_IROTH | stat.S_IWOTH):
-            yield kinds.SECRET_READABLE(f"{option} = {path} can be accessed by every user", path=path)
+            yield machine_problems.SECRET_READABLE(f"{option} = {path} can be accessed by every user", path=path)
 
 
 def secret_files(subject: Subject) -> list[tuple[str, str]]:
@@ -78,13 +78,15 @@ def _state(path: Path, account: Account | None) -> Iterator[Finding]:
     if not path.exists():
         parent = next((each for each in path.parents if each.exists()), Path("/"))
         if not os.access(parent, os.W_OK):
-            yield kinds.STATE_UNUSABLE(f"state_path = {path} does not exist and cannot be created in {parent}")
+            yield machine_problems.STATE_UNUSABLE(
+                f"state_path = {path} does not exist and cannot be created in {parent}"
+            )
     elif not path.is_dir():
-        yield kinds.STATE_UNUSABLE(f"state_path = {path} is not a directory")
+        yield machine_problems.STATE_UNUSABLE(f"state_path = {path} is not a directory")
     elif not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        yield kinds.STATE_UNUSABLE(f"state_path = {path} cannot be written by this user")
+        yield machine_problems.STATE_UNUSABLE(f"state_path = {path} cannot be written by this user")
     elif account is not None and not account.may(str(path), USE):
-        yield kinds.STATE_UNUSABLE(f"state_path = {path} cannot be used by its owner, user {account.name}")
+        yield machine_problems.STATE_UNUSABLE(f"state_path = {path} cannot be used by its owner, user {account.name}")
 
 
 # --- disk space -------------------------------------------------------------------------------------------------------
@@ -103,9 +105,9 @@ def disk(subject: Subject) -> Iterator[Finding]:
         size, free = subject.machine.free(str(place))
         text = f"{what} in {path}: {free / 2**20:.0f} MiB of {size / 2**30:.1f} GiB are free"
         if free < min(FULL_BYTES, size * FULL_SHARE):
-            yield kinds.DISK_FULL(text)
+            yield machine_problems.DISK_FULL(text)
         elif free < min(LOW_BYTES, size * LOW_SHARE):
-            yield kinds.DISK_LOW(text)
+            yield machine_problems.DISK_LOW(text)
 
 
 def _existing(path: str) -> Path | None:
@@ -132,7 +134,7 @@ def certificates(subject: Subject) -> Iterator[Finding]:
     account = program_account(subject)
     for option, path, key in certificate_files(subject):
         if account is not None and os.path.exists(path) and not account.may(path, READ):
-            yield kinds.CERTIFICATE_UNUSABLE(f"{option} = {path}: user {account.name} cannot read it")
+            yield machine_problems.CERTIFICATE_UNUSABLE(f"{option} = {path}: user {account.name} cannot read it")
             continue
         yield from examine_certificate(option, path, key, now)
 
@@ -179,18 +181,18 @@ def examine_certificate(option: str, path: str, key: str, now: datetime) -> Iter
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path, key, lambda: "")
     except OSError as error:  # an SSLError too
         reason = getattr(error, "reason", None) or error.strerror or str(error)
-        yield kinds.CERTIFICATE_UNUSABLE(f"{shown}: {str(reason).replace('_', ' ').lower()}")
+        yield machine_problems.CERTIFICATE_UNUSABLE(f"{shown}: {str(reason).replace('_', ' ').lower()}")
         return
     except ValueError as error:
-        yield kinds.CERTIFICATE_UNUSABLE(f"{shown}: {error}")
+        yield machine_problems.CERTIFICATE_UNUSABLE(f"{shown}: {error}")
         return
     for each in found:
         name = each.subject.rfc4514_string() or "without a name"
         end, begin = each.not_valid_after_utc, each.not_valid_before_utc
         if end <= now:
-            yield kinds.CERTIFICATE_EXPIRED(f"{shown}: {name} expired on {end:%Y-%m-%d %H:%M} UTC")
+            yield machine_problems.CERTIFICATE_EXPIRED(f"{shown}: {name} expired on {end:%Y-%m-%d %H:%M} UTC")
         elif begin > now:
-            yield kinds.CERTIFICATE_EARLY(f"{shown}: {name} is valid from {begin:%Y-%m-%d %H:%M} UTC on")
+            yield machine_problems.CERTIFICATE_EARLY(f"{shown}: {name} is valid from {begin:%Y-%m-%d %H:%M} UTC on")
         else:
             yield from expires_soon(f"{shown}: {name}", end, now)
 
@@ -199,4 +201,4 @@ def expires_soon(shown: str, end: datetime, now: datetime) -> Iterator[Finding]:
     """A finding if the certificate ends within DAYS."""
     left = (end - now).total_seconds() / 86400
     if 0 < left < DAYS:
-        yield kinds.CERTIFICATE_EXPIRES(f"{shown} expires on {end:%Y-%m-%d %H:%M} UTC, in {int(left)} days")
+        yield machine_problems.CERTIFICATE_EXPIRES(f"{shown} expires on {end:%Y-%m-%d %H:%M} UTC, in {int(left)} days")

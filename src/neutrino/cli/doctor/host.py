@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from neutrino.agent.programs import CAP_NET_ADMIN, programs_of
-from neutrino.cli.doctor import kinds
-from neutrino.cli.doctor.finding import Finding
 from neutrino.cli.doctor.machine import Machine
 from neutrino.cli.doctor.subject import Subject
+from neutrino.diagnosis import host_problems
+from neutrino.diagnosis.problems import Finding
 
 CONNTRACK_SHARE: Final = 0.9
 # The oldest version with what the agent uses: dnsmasq with several addresses per host, nft with maps of concatenations.
@@ -34,7 +34,7 @@ def has_net_admin(machine: Machine) -> bool:
 
 def privileges(subject: Subject) -> Iterator[Finding]:
     if not has_net_admin(subject.machine):
-        yield kinds.PRIVILEGES("this user has no CAP_NET_ADMIN")
+        yield host_problems.PRIVILEGES("this user has no CAP_NET_ADMIN")
 
 
 def programs(subject: Subject) -> Iterator[Finding]:
@@ -45,10 +45,12 @@ def programs(subject: Subject) -> Iterator[Finding]:
         if machine.which(program) is not None:
             yield from _old(machine, program, package)
         elif program in required:
-            yield kinds.PROGRAM_MISSING(f"{program} is not installed", package=package)
+            yield host_problems.PROGRAM_MISSING(f"{program} is not installed", package=package)
         else:
             users = OPTIONAL[program][1]
-            yield kinds.PROGRAM_OPTIONAL(f"{program} is not installed: it is needed for {users}", package=package)
+            yield host_problems.PROGRAM_OPTIONAL(
+                f"{program} is not installed: it is needed for {users}", package=package
+            )
 
 
 def _old(machine: Machine, program: str, package: str) -> Iterator[Finding]:
@@ -58,7 +60,7 @@ def _old(machine: Machine, program: str, package: str) -> Iterator[Finding]:
     done = machine.run([program, "--version"])
     found = version(done.out + done.error)
     if found and as_numbers(found) < as_numbers(needed):
-        yield kinds.PROGRAM_OLD(f"{program} has version {found}", version=needed, package=package)
+        yield host_problems.PROGRAM_OLD(f"{program} has version {found}", version=needed, package=package)
 
 
 def version(text: str) -> str:
@@ -78,17 +80,17 @@ def kernel(subject: Subject) -> Iterator[Finding]:
     machine, conf = subject.machine, subject.conf
     for module in needed_modules(subject):
         if is_missing(machine, module):
-            yield kinds.KERNEL_MODULE(f"this kernel has no module {module}")
+            yield host_problems.KERNEL_MODULE(f"this kernel has no module {module}")
     if "l3" in conf.roles and machine.which("nft") is not None and has_net_admin(machine):
         done = machine.run(["nft", "list", "tables"])
         if done.status != 0:
-            yield kinds.NFTABLES_UNUSABLE(f"nft fails: {done.error.strip() or f'exit status {done.status}'}")
+            yield host_problems.NFTABLES_UNUSABLE(f"nft fails: {done.error.strip() or f'exit status {done.status}'}")
     if (machine.read(f"{_SYS}/ipv6/conf/all/disable_ipv6") or "1").strip() != "0":
-        yield kinds.IPV6_OFF("IPv6 is disabled on this machine")
+        yield host_problems.IPV6_OFF("IPv6 is disabled on this machine")
     if conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver == HYBRID:
         for name in ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables"):
             if (machine.read(f"{_SYS}/bridge/{name}") or "0").strip() != "1":
-                yield kinds.BRIDGE_NETFILTER(f"firewall_driver = {HYBRID}, and net.bridge.{name} is not 1")
+                yield host_problems.BRIDGE_NETFILTER(f"firewall_driver = {HYBRID}, and net.bridge.{name} is not 1")
     yield from _conntrack(machine)
 
 
@@ -125,4 +127,4 @@ def is_missing(machine: Machine, module: str) -> bool:
 def _conntrack(machine: Machine) -> Iterator[Finding]:
     used, most = (machine.read(f"{_SYS}/netfilter/nf_conntrack_{name}") for name in ("count", "max"))
     if used and most and int(most) and int(used) >= CONNTRACK_SHARE * int(most):
-        yield kinds.CONNTRACK_FULL(f"{int(used)} of {int(most)} connections are tracked")
+        yield host_problems.CONNTRACK_FULL(f"{int(used)} of {int(most)} connections are tracked")

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from neutrino.cli.doctor import kinds
-from neutrino.cli.doctor.finding import Finding
 from neutrino.cli.doctor.host import as_numbers, version
 from neutrino.cli.doctor.machine import Machine
 from neutrino.cli.doctor.ovsdb_client import NotReachable, Row, select, several
 from neutrino.cli.doctor.subject import Subject
+from neutrino.diagnosis import host_problems
+from neutrino.diagnosis.problems import Finding
 from neutrino.feed.address import short_path
 
 OLDEST: Final = "2.17"
@@ -37,24 +37,24 @@ def openvswitch(subject: Subject) -> Iterator[Finding]:
     try:
         rows = read(subject)
     except NotReachable as error:
-        yield kinds.OVSDB_UNREACHABLE(f"{conf.ovs.ovsdb_connection}: {error}")
+        yield host_problems.OVSDB_UNREACHABLE(f"{conf.ovs.ovsdb_connection}: {error}")
         return
     if reason := switch_error(conf.ovs.run_directory):
-        yield kinds.VSWITCHD_DOWN(f"ovs-vswitchd does not respond in {conf.ovs.run_directory}: {reason}")
+        yield host_problems.VSWITCHD_DOWN(f"ovs-vswitchd does not respond in {conf.ovs.run_directory}: {reason}")
     (root,) = rows["Open_vSwitch"] or [{}]
     found = version(str(root.get("ovs_version") or ""))
     if found and as_numbers(found) < as_numbers(OLDEST):
-        yield kinds.OVS_OLD(f"Open vSwitch has version {found}", version=OLDEST)
+        yield host_problems.OVS_OLD(f"Open vSwitch has version {found}", version=OLDEST)
     wanted, datapaths = conf.ovs.datapath_type, several(root.get("datapath_types"))
     if datapaths and wanted not in datapaths and wanted != "dummy":
-        yield kinds.DATAPATH_MISSING(
+        yield host_problems.DATAPATH_MISSING(
             f"[ovs] datapath_type = {wanted}, and the switch supports {', '.join(sorted(datapaths))}"
         )
     yield from _bridges(conf, rows["Bridge"])
     yield from _interfaces(rows["Interface"])
     if wanted == "netdev" and (taps := sorted(_offloading(subject.machine, rows["Interface"]))):
         several_more = f" and {len(taps) - 1} more" if len(taps) > 1 else ""
-        yield kinds.CHECKSUM_OFFLOAD(f"instances are plugged directly with virtio: {taps[0]}{several_more}")
+        yield host_problems.CHECKSUM_OFFLOAD(f"instances are plugged directly with virtio: {taps[0]}{several_more}")
 
 
 def _offloading(machine: Machine, rows: list[Row]) -> Iterator[str]:
@@ -88,12 +88,12 @@ def _bridges(conf: Any, rows: list[Row]) -> Iterator[Finding]:
     mapped = bridge_mappings(conf)
     for network, bridge in mapped:
         if bridge not in bridges:
-            yield kinds.BRIDGE_MISSING(
+            yield host_problems.BRIDGE_MISSING(
                 f"bridge {bridge} of physical network {network} does not exist", bridge=bridge, network=network
             )
     for bridge in (conf.ovs.integration_bridge, conf.ovs.tunnel_bridge, *(bridge for _, bridge in mapped)):
         if bridge in bridges and bridges[bridge] != wanted:
-            yield kinds.DATAPATH_DIFFERS(
+            yield host_problems.DATAPATH_DIFFERS(
                 f"bridge {bridge} has the datapath {bridges[bridge]}, and [ovs] datapath_type is {wanted}",
                 bridge=bridge,
                 datapath=wanted,
@@ -103,7 +103,7 @@ def _bridges(conf: Any, rows: list[Row]) -> Iterator[Finding]:
 def _interfaces(rows: list[Row]) -> Iterator[Finding]:
     for row in sorted(rows, key=lambda row: str(row["name"])):
         if row.get("type") not in TUNNEL_TYPES and (reason := _error(row)):
-            yield kinds.INTERFACE_ERROR(f"interface {row['name']}: {reason}")
+            yield host_problems.INTERFACE_ERROR(f"interface {row['name']}: {reason}")
 
 
 def _error(row: Row) -> str:
@@ -126,17 +126,17 @@ def tunnels(subject: Subject) -> Iterator[Finding]:
         remote = (row.get("options") or {}).get("remote_ip", "?")
         shown = f"tunnel {row['name']} ({row['type']}) to {peers.get(remote, 'host')} at {remote}"
         if reason := _error(row):
-            yield kinds.TUNNEL_ERROR(f"{shown}: {reason}")
+            yield host_problems.TUNNEL_ERROR(f"{shown}: {reason}")
             continue
         counters = row.get("statistics") or {}
         sent, received = counters.get("tx_packets", 0), counters.get("rx_packets", 0)
         if sent >= MANY_PACKETS and not received:
-            yield kinds.TUNNEL_ONE_WAY(f"{shown}: {sent} packets sent, none received")
+            yield host_problems.TUNNEL_ONE_WAY(f"{shown}: {sent} packets sent, none received")
         lost, more = _lost(row), growing.get(str(row["name"]), 0)
         if more:
-            yield kinds.TUNNEL_DROPS(f"{shown}: {more} packets could not be sent within {GROWTH_SECONDS} s")
+            yield host_problems.TUNNEL_DROPS(f"{shown}: {more} packets could not be sent within {GROWTH_SECONDS} s")
         elif lost > sent:
-            yield kinds.TUNNEL_DROPS(f"{shown}: {lost} packets could not be sent, {sent} were")
+            yield host_problems.TUNNEL_DROPS(f"{shown}: {lost} packets could not be sent, {sent} were")
 
 
 def _lost(row: Row) -> int:

@@ -7,12 +7,12 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from neutrino.cli.doctor import kinds
 from neutrino.cli.doctor.accounts import wrong_user
 from neutrino.cli.doctor.checks import CONFIGURATION, Check
-from neutrino.cli.doctor.finding import Finding
 from neutrino.cli.doctor.subject import Subject
 from neutrino.cli.errors import DEBUG, one_line
+from neutrino.diagnosis import machine_problems
+from neutrino.diagnosis.problems import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,16 @@ def run_all(
                 results.append(Result(subject.role, check.name, (), invalid))
                 continue
             if other_user and check.needs_files:
-                finding = () if is_stated else (kinds.OTHER_USER(other_user),)
+                finding = () if is_stated else (machine_problems.OTHER_USER(other_user),)
                 results.append(Result(subject.role, check.name, finding, "this user cannot read the server's files"))
                 is_stated = True
                 continue
             progress(subject, check)
             findings = run(check, subject)
             results.append(Result(subject.role, check.name, findings))
-            if check == CONFIGURATION and any(each.kind == kinds.CONFIGURATION_INVALID.name for each in findings):
+            if check == CONFIGURATION and any(
+                each.kind == machine_problems.CONFIGURATION_INVALID.id for each in findings
+            ):
                 invalid = "the configuration is invalid"
     return results
 
@@ -67,10 +69,10 @@ def run(check: Check, subject: Subject) -> tuple[Finding, ...]:
     thread.start()
     thread.join(check.seconds)
     if thread.is_alive():
-        return (*found, kinds.CHECK_TIMED_OUT(f"check {check.name} did not end within {check.seconds:g} s"))
+        return (*found, machine_problems.CHECK_TIMED_OUT(f"check {check.name} did not end within {check.seconds:g} s"))
     if failure:
         if os.environ.get(DEBUG):
             traceback.print_exception(failure[0])
         reason = f"{type(failure[0]).__name__}: {one_line(failure[0])}"
-        return (*found, kinds.CHECK_FAILED(f"check {check.name} failed: {reason}"))
+        return (*found, machine_problems.CHECK_FAILED(f"check {check.name} failed: {reason}"))
     return tuple(found)

@@ -7,15 +7,16 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from neutrino.cli.doctor import kinds
 from neutrino.cli.doctor.files import sqlite_file
-from neutrino.cli.doctor.finding import Finding
 from neutrino.cli.doctor.subject import Subject
 from neutrino.cli.preflight import cause
+from neutrino.diagnosis import server_problems
+from neutrino.diagnosis.problems import NOTE, Finding
 from neutrino.feed.address import Address, short_path
 from neutrino.server import config, errors
 from neutrino.server.db import schema
@@ -56,19 +57,21 @@ def database(subject: Subject) -> Iterator[Finding]:
     conf = subject.conf
     path = sqlite_file(conf)
     if path and not os.path.exists(path):  # connecting would create it
-        yield kinds.SCHEMA_OLD(f"the database {path} does not exist yet")
+        yield server_problems.SCHEMA_OLD(f"the database {path} does not exist yet")
         return
     with _opened(conf) as db:
         shown = path or db.url.render_as_string(hide_password=True)
         try:
             found = schema.version(db)
         except (sa.exc.SQLAlchemyError, errors.ApiError, OSError) as error:
-            yield kinds.DATABASE_UNREACHABLE(f"the database {shown} cannot be used: {cause(error)}")
+            yield server_problems.DATABASE_UNREACHABLE(f"the database {shown} cannot be used: {cause(error)}")
             return
         yield from _read_only(db, shown)
         if found != schema.HEAD:
             text = f"the database has schema version {found or 'none'}, this release has {schema.HEAD}"
-            yield (kinds.SCHEMA_NEW if found is not None and found > schema.HEAD else kinds.SCHEMA_OLD)(text)
+            yield (
+                server_problems.SCHEMA_NEW if found is not None and found > schema.HEAD else server_problems.SCHEMA_OLD
+            )(text)
             return
         yield from _clock(subject, db)
         if path and os.path.getsize(path) < LARGE_FILE and (damage := list(_damage(db, path))):
@@ -84,7 +87,7 @@ def _read_only(db: Database, shown: str) -> Iterator[Finding]:
         return
     with db.read() as connection:
         if connection.execute(query).scalar():
-            yield kinds.DATABASE_READ_ONLY(f"the database {shown} is a standby, or refuses writes")
+            yield server_problems.DATABASE_READ_ONLY(f"the database {shown} is a standby, or refuses writes")
 
 
 def _clock(subject: Subject, db: Database) -> Iterator[Finding]:
@@ -99,7 +102,7 @@ def _clock(subject: Subject, db: Database) -> Iterator[Finding]:
 def clock_finding(skew: float) -> Iterator[Finding]:
     if abs(skew) > SKEW_SECONDS:
         ahead = "ahead of" if skew > 0 else "behind"
-        yield kinds.CLOCK_DATABASE(f"the clock of the database is {abs(skew):.0f} s {ahead} this machine's")
+        yield server_problems.CLOCK_DATABASE(f"the clock of the database is {abs(skew):.0f} s {ahead} this machine's")
 
 
 def _damage(db: Database, path: str) -> Iterator[Finding]:
@@ -109,7 +112,7 @@ def _damage(db: Database, path: str) -> Iterator[Finding]:
     except sa.exc.DatabaseError as error:
         found = cause(error)
     if found != "ok":
-        yield kinds.DATABASE_DAMAGED(f"{path}: {found}")
+        yield server_problems.DATABASE_DAMAGED(f"{path}: {found}")
 
 
 def _duplicates(db: Database) -> Iterator[Finding]:
@@ -124,7 +127,9 @@ def _duplicates(db: Database) -> Iterator[Finding]:
     with db.read() as connection:
         rows = connection.execute(query).all()
     for row in rows:
-        yield kinds.ADDRESS_DUPLICATE(f"network {row.network_id}: {row.number} ports have the address {row.ip_address}")
+        yield server_problems.ADDRESS_DUPLICATE(
+            f"network {row.network_id}: {row.number} ports have the address {row.ip_address}"
+        )
 
 
 def _quotas(db: Database) -> Iterator[Finding]:
@@ -133,7 +138,7 @@ def _quotas(db: Database) -> Iterator[Finding]:
         first = _wrong_counters(connection)
         wrong = first & _wrong_counters(connection) if first else set()
     for project, resource, used, number in sorted(wrong)[:MAX_LISTED]:
-        yield kinds.QUOTA_WRONG(f"project {project} has {number} of {resource}, and its counter is {used}")
+        yield server_problems.QUOTA_WRONG(f"project {project} has {number} of {resource}, and its counter is {used}")
 
 
 def _wrong_counters(connection: sa.Connection) -> set[tuple[str, str, int, int]]:
@@ -155,7 +160,8 @@ def _wrong_counters(connection: sa.Connection) -> set[tuple[str, str, int, int]]
 
 def service(subject: Subject) -> Iterator[Finding]:
     """The problems of the whole service, as `neutrino status` has them."""
-    from neutrino.server.status import facts, problems
+    from neutrino.diagnosis.findings import find
+    from neutrino.server.status import reader
 
     conf, path = subject.conf, sqlite_file(subject.conf)
     if path and not os.path.exists(path):
@@ -164,11 +170,11 @@ def service(subject: Subject) -> Iterator[Finding]:
         try:
             if schema.version(db) != schema.HEAD:
                 return
-            found = problems.find(facts.read(db, subject.machine.now()), conf.agent_down_time, schema.HEAD)
+            findings = find(reader.read(db, subject.machine.now(), conf.agent_down_time))
         except (sa.exc.SQLAlchemyError, errors.ApiError):  # the check of the database states it
             return
-    for each in found[:MAX_LISTED]:
-        yield Finding(kinds.SERVICE_PROBLEM.name, each.severity, each.what, each.meaning, each.fix)
+    for finding in [finding for finding in findings if finding.severity != NOTE][:MAX_LISTED]:
+        yield replace(finding, kind=server_problems.SERVICE_PROBLEM.id)
 
 
 # --- listeners --------------------------------------------------------------------------------------------------------
@@ -178,10 +184,10 @@ def listeners(subject: Subject) -> Iterator[Finding]:
     conf = subject.conf
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(conf.bind_host, conf.bind_host)  # noqa: S104
     if reason := connection_error(Address(host=host, port=conf.bind_port)):
-        yield kinds.API_SILENT(f"the API does not listen on {conf.bind_host} port {conf.bind_port}: {reason}")
+        yield server_problems.API_SILENT(f"the API does not listen on {conf.bind_host} port {conf.bind_port}: {reason}")
     for address in addresses(conf) if conf.feed.run else ():
         if reason := connection_error(address):
-            yield kinds.FEED_SILENT(f"the feed does not listen on {address}: {reason}")
+            yield server_problems.FEED_SILENT(f"the feed does not listen on {address}: {reason}")
 
 
 def connection_error(address: Address) -> str:
@@ -211,15 +217,15 @@ def keystone(subject: Subject) -> Iterator[Finding]:
         return
     url = urls[-1].strip()
     if not url.startswith(("http://", "https://")):
-        yield kinds.KEYSTONE_UNREACHABLE(f"[keystone_authtoken] auth_url = {url} is not an HTTP address")
+        yield server_problems.KEYSTONE_UNREACHABLE(f"[keystone_authtoken] auth_url = {url} is not an HTTP address")
         return
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         opener.open(url, timeout=CONNECT_SECONDS).close()
     except urllib.error.HTTPError as error:  # it responds; 300 is the list of versions
         if error.code >= 500:
-            yield kinds.KEYSTONE_UNREACHABLE(f"Keystone at {url} responds with {error.code}")
+            yield server_problems.KEYSTONE_UNREACHABLE(f"Keystone at {url} responds with {error.code}")
     except OSError as error:
         reason = getattr(error, "reason", None) or error
         if "CERTIFICATE_VERIFY_FAILED" not in str(reason):  # its CA is the middleware's to know
-            yield kinds.KEYSTONE_UNREACHABLE(f"Keystone at {url} does not respond: {reason}")
+            yield server_problems.KEYSTONE_UNREACHABLE(f"Keystone at {url} does not respond: {reason}")

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from neutrino.cli.doctor.finding import HOST, SERVER
 from neutrino.cli.doctor.machine import Machine, ThisMachine
 from neutrino.cli.installed import AGENT_FILE, SERVER_FILE
 from neutrino.feed.state import State
 
+SERVER: Final = "server"
+HOST: Final = "host"
 CACHE = "feed.json"  # of the agent, in its state directory
 _OF_SERVERS = (("database", "connection"), ("DEFAULT", "bind_port"), ("DEFAULT", "auth_strategy"))
 

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from neutrino.cli.doctor import kinds
-from neutrino.cli.doctor.finding import Finding
 from neutrino.cli.doctor.machine import Machine
 from neutrino.cli.doctor.subject import Subject
+from neutrino.diagnosis import host_problems
+from neutrino.diagnosis.problems import Finding
 
 # Bytes that a tunnel adds to a packet of an instance, besides the outer IP header; as the server computes with.
 OVERHEAD: Final = {"vxlan": 30, "geneve": 30, "gre": 22}
@@ -40,14 +40,14 @@ def underlay(subject: Subject) -> Iterator[Finding]:
         return
     local, state = conf.ovs.local_ip, subject.state
     if not _is_local(machine, local):
-        yield kinds.LOCAL_IP_MISSING(f"[ovs] local_ip = {local} is on no device of this machine")
+        yield host_problems.LOCAL_IP_MISSING(f"[ovs] local_ip = {local} is on no device of this machine")
         return
     if state is None:
         return
     hosts = [host for host in state.objects["host"].values() if host.id != conf.host and host.tunneling_ip]
     for host in hosts:
         if _same(host.tunneling_ip, local):
-            yield kinds.TUNNEL_ADDRESS_DUPLICATE(f"host {host.id} has the tunnel address {local} of this host")
+            yield host_problems.TUNNEL_ADDRESS_DUPLICATE(f"host {host.id} has the tunnel address {local} of this host")
     family = ipaddress.ip_address(local).version
     peers = [
         Peer(host.id, host.tunneling_ip)
@@ -57,7 +57,7 @@ def underlay(subject: Subject) -> Iterator[Finding]:
     if not peers:
         return
     if machine.which("ping") is None:
-        yield kinds.MTU_UNKNOWN("ping is not installed")
+        yield host_problems.MTU_UNKNOWN("ping is not installed")
         return
     needed = needed_mtu(state.objects["network"].values(), family)
     with ThreadPoolExecutor(PARALLEL) as pool:
@@ -103,13 +103,13 @@ def needed_mtu(networks: object, family: int) -> int:
 def _measure(machine: Machine, local: str, peer: Peer, family: int, needed: int) -> Iterator[Finding]:
     shown = f"host {peer.host} at {peer.address}"
     if not passes(machine, local, peer.address, family, 0):
-        yield kinds.PEER_UNREACHABLE(f"{shown} does not answer ping from {local}")
+        yield host_problems.PEER_UNREACHABLE(f"{shown} does not answer ping from {local}")
         return
     if not needed or passes(machine, local, peer.address, family, needed):
         return
     measured = measure(machine, local, peer.address, family, needed)
     text = f"{shown}: packets of {measured} bytes pass, and its tunnelled networks need {needed}"
-    yield kinds.UNDERLAY_MTU(text, needed=needed, measured=measured)
+    yield host_problems.UNDERLAY_MTU(text, needed=needed, measured=measured)
 
 
 def measure(machine: Machine, local: str, address: str, family: int, needed: int) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neutrino.cli.trace.advice import ADVICE
+from neutrino.diagnosis.catalogue import CATALOGUE
 from neutrino.model.objects import Values
 
 _COLOURS = {"pass": "32", "drop": "31;1", "change": "36", "info": "2"}
@@ -89,7 +89,7 @@ def _verdict(trace: Values, style: Style) -> list[str]:
     if trace.get("return_verdict"):
         lines.append(_sentence("reply", trace["return_verdict"], trace.get("return_cause"), style))
         causes.append(trace.get("return_cause"))
-    lines += [f"  to do: {ADVICE[cause]}" for cause in dict.fromkeys(map(str, causes)) if cause in ADVICE]
+    lines += [f"  to do: {CATALOGUE[cause].fix}" for cause in dict.fromkeys(map(str, causes)) if cause in CATALOGUE]
     return lines
 
 

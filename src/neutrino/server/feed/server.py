@@ -21,6 +21,7 @@ from oslo_config import cfg
 from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
 from neutrino import private
+from neutrino.diagnosis.facts import FEED_PROCESS
 from neutrino.feed.address import Address, short_path
 from neutrino.feed.messages import MAX_BYTES, Answer, HostReport, Query, Traffic
 from neutrino.metrics import catalog as metrics
@@ -45,7 +46,7 @@ from neutrino.server.feed.stores import ServedKind
 from neutrino.server.feed.wake import wake
 from neutrino.server.hosts.queries import KIND as QUERY
 from neutrino.server.hosts.queries import OpenQueries
-from neutrino.server.status.processes import FEED, ServerProcess
+from neutrino.server.status.processes import ServerProcess
 from neutrino.tls import CHECK_SECONDS, ReloadingContext
 
 T = TypeVar("T")
@@ -440,7 +441,7 @@ def run(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None, *, alo
     notifier = notifier_from_conf(conf, conf.host)
     metered = notifier.metered if notifier is not None else lambda event, payload, host: None
     server = FeedServer(db, Credentials(db), host_reports(backend, metered), options)
-    process = ServerProcess(db, conf.host, FEED, server.describe)
+    process = ServerProcess(db, conf.host, FEED_PROCESS, server.describe)
     process.start()
     try:
         server.on_listening = ready

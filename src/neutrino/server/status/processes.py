@@ -8,30 +8,27 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import sqlalchemy as sa
 
 from neutrino import __version__
-from neutrino.server.db import tables as t
+from neutrino.model.objects import Values
 from neutrino.server.db.objects import new_id
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.tables import server_processes
 from neutrino.server.hosts.registry import timestamp
 
 LOG = logging.getLogger(__name__)
-API: Final = "api"
-FEED: Final = "feed"
-INTERVAL: Final = 10.0
-SILENT_AFTER: Final = 45.0  # seconds without a write: the process hangs, or was killed with its machine
+INTERVAL: Final = 10.0  # seconds: SILENT_AFTER of diagnosis/facts.py is several of them
 REMOVED_AFTER: Final = 3600.0
 STOP_SECONDS: Final = 2.0
 START: Final = "start"  # in `details`: by it a pid that was given to another program is told apart
-_c = t.server_processes.c
-Details = Callable[[], Mapping[str, Any]]
+Details = Callable[[], Values]
 
 
 @dataclass(eq=False)
@@ -83,26 +80,32 @@ class ServerProcess:
         self._started_at = self._started_at or now
         details = msgspec.json.encode({START: start_ticks(os.getpid()), **self.details()}).decode()
         with self.db.transaction() as tx:
-            changed = sa.update(t.server_processes).where(_c.id == self.id).values(seen_at=now, details=details)
+            changed = (
+                sa.update(server_processes).where(server_processes.c.id == self.id).values(seen_at=now, details=details)
+            )
             if not tx.execute(changed).rowcount:  # the first time, or after a sweep removed it
                 row = {"id": self.id, "host": self.host, "kind": self.kind, "pid": os.getpid(), "release": __version__}
                 row |= {"started_at": self._started_at, "seen_at": now, "details": details}
-                tx.write(sa.insert(t.server_processes).values(row))
+                tx.write(sa.insert(server_processes).values(row))
 
     @retried
     def remove(self) -> None:
         with self.db.transaction() as tx:
-            tx.write(sa.delete(t.server_processes).where(_c.id == self.id))
+            tx.write(sa.delete(server_processes).where(server_processes.c.id == self.id))
 
     @retried
     def remove_ended(self) -> None:
         """Delete the rows of processes of this machine that have ended without deleting theirs."""
         with self.db.read() as connection:
-            rows = connection.execute(sa.select(_c.id, _c.pid, _c.details).where(_c.host == self.host)).all()
+            rows = connection.execute(
+                sa.select(server_processes.c.id, server_processes.c.pid, server_processes.c.details).where(
+                    server_processes.c.host == self.host
+                )
+            ).all()
         ended = [row.id for row in rows if start_ticks(row.pid) != msgspec.json.decode(row.details).get(START)]
         if ended:
             with self.db.transaction() as tx:
-                tx.write(sa.delete(t.server_processes).where(_c.id.in_(ended)))
+                tx.write(sa.delete(server_processes).where(server_processes.c.id.in_(ended)))
 
 
 @dataclass(frozen=True)
@@ -114,12 +117,12 @@ class ProcessSweep:
 
     @retried
     def sweep(self) -> None:
-        old = _c.seen_at < timestamp(self.clock() - REMOVED_AFTER)
+        old = server_processes.c.seen_at < timestamp(self.clock() - REMOVED_AFTER)
         with self.db.read() as connection:  # first: nearly always there is nothing to delete
-            ids = list(connection.execute(sa.select(_c.id).where(old)).scalars())
+            ids = list(connection.execute(sa.select(server_processes.c.id).where(old)).scalars())
         if ids:
             with self.db.transaction() as tx:
-                tx.write(sa.delete(t.server_processes).where(_c.id.in_(ids), old))
+                tx.write(sa.delete(server_processes).where(server_processes.c.id.in_(ids), old))
 
 
 def start_ticks(pid: int) -> int | None:

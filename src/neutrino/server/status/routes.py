@@ -9,15 +9,15 @@ Verdict, problems and counts are always of everything.
 from dataclasses import dataclass
 from typing import Final
 
+from neutrino.diagnosis.findings import find
+from neutrino.diagnosis.status import Page, document
 from neutrino.server import errors
 from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.routes import PREFIX, Route
-from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.policy.authorizer import Authorizer
-from neutrino.server.status import facts, problems
-from neutrino.server.status.document import Page, document
+from neutrino.server.status import reader
 
 MAX_HOSTS: Final = 1000
 RULE: Final = "get_status"
@@ -32,10 +32,8 @@ class Status:
         def show(request: Request) -> Reply:
             authorizer.require(request.context, RULE, {})
             page = _page(request.pairs)
-            found = facts.read(self.db, self.registry.clock())
-            down_time = self.registry.down_time
-            wrong = problems.find(found, down_time, schema.HEAD)
-            return Reply(200, {"status": document(found, wrong, down_time, schema.HEAD, page)})
+            facts = reader.read(self.db, self.registry.clock(), self.registry.down_time)
+            return Reply(200, {"status": document(facts, find(facts), page)})
 
         return [Route("GET", f"{PREFIX}/status", show)]
 

@@ -175,7 +175,7 @@ export class App {
         topology: buildTopology(this.store.tables),
         tunnels: buildTunnels(hosts, this.store.tables.network),
         usageList: usage, usage: new Map(usage.map((each) => [each.id, each])),
-        findings: findings(agents, this.store.tables, this.status),
+        findings: findings(this.store.tables, this.status),
       };
     }
     return this.derived;

@@ -6,77 +6,25 @@
  */
 
 import { clean, shortId } from '../core/format.js';
-import { isDown, problemsOf } from './hosts.js';
-import { isMember, portLabel } from './topology.js';
+
+const STATUS_KINDS = ['port', 'router', 'floatingip'];
 
 /**
- * @param {any[]} agents
  * @param {Object<string, Map<string, any>>} tables
- * @param {any | null} status document of GET /v2.0/status: its problems also have their meaning and fix
+ * @param {any | null} status document of GET /v2.0/status; members do not see it, only the status of their objects
  * @returns {Finding[]}
  */
-export function findings(agents, tables, status = null) {
-  const reported = Array.isArray(status?.problems) ? status.problems.map(ofProblem) : [];
-  const known = new Set(reported.map(({ kind, id }) => `${kind}:${id}`));
-  const own = [...agents.flatMap(ofAgent), ...ofPorts(tables.port), ...ofStatusFields(tables)];
-  const found = [...reported, ...own.filter(({ kind, id }) => !known.has(`${kind}:${id}`))];
+export function findings(tables, status = null) {
+  const found = status ? [...(status.problems ?? []), ...(status.notes ?? [])].map(ofProblem) : STATUS_KINDS.flatMap((kind) => inError(kind, tables[kind]));
   const rank = { bad: 0, warn: 1 };
   return found.sort((a, b) => rank[a.severity] - rank[b.severity] || (a.subject < b.subject ? -1 : a.subject > b.subject ? 1 : 0));
 }
 
-function ofAgent(agent) {
-  const subject = `${agent.agent_type} on ${agent.host}`;
-  const of = (severity, title, text) => ({ severity, title, text, subject, kind: 'agent', id: agent.id });
-  const found = [];
-  const own = agent.configurations ?? {};
-  if (!agent.alive) {
-    const disabled = agent.admin_state_up === false ? ' It is disabled.' : '';
-    found.push(of('bad', 'Agent late', `The last report was at ${agent.heartbeat_timestamp} UTC.${disabled}`));
-    return found; // what it reported before is not current
-  }
-  if (isDown(agent)) {
-    found.push(of('bad', 'Dataplane down', own.dataplane.replace(/^down:?\s*/, '') || 'Open vSwitch does not answer.'));
-  }
-  if (own.feed_behind > 0) {
-    found.push(of('warn', `${own.feed_behind} changes behind`, 'The host has not applied the newest changes yet.'));
-  }
-  for (const [name, reason] of problemsOf(agent)) {
-    found.push(of('warn', `Problem: ${shortId(name)}`, clean(reason)));
-  }
-  return found;
-}
-
-function ofPorts(ports) {
-  const found = [];
-  for (const port of ports.values()) {
-    const of = (severity, title, text) => ({ severity, title, text, subject: portLabel(port), kind: 'port', id: port.id });
-    if (port['binding:vif_type'] === 'binding_failed') {
-      found.push(of(
-        'bad', 'Binding failed',
-        `No driver could bind the port on host ${port['binding:host_id'] || '(none)'}.`,
-      ));
-    } else if (port.status === 'ERROR') {
-      found.push(of('bad', 'Port in error', 'The port has the status ERROR.'));
-    } else if (port.status === 'DOWN' && port['binding:host_id'] && port.admin_state_up && isMember(port)) {
-      found.push(of(
-        'warn', 'Port down',
-        `It is bound to ${port['binding:host_id']}, and the host has not reported it as up.`,
-      ));
-    }
-  }
-  return found;
-}
-
-function ofStatusFields(tables) {
-  const found = [];
-  for (const [kind, what] of [['router', 'Router'], ['floatingip', 'Floating IP']]) {
-    for (const object of tables[kind].values()) {
-      if (object.status !== 'ERROR') continue;
-      const subject = clean(object.name) || clean(object.floating_ip_address) || shortId(object.id);
-      found.push({ severity: 'bad', title: `${what} in error`, text: 'It has the status ERROR.', subject, kind, id: object.id });
-    }
-  }
-  return found;
+function inError(kind, objects) {
+  return [...objects.values()].filter(({ status }) => status === 'ERROR').map((object) => {
+    const subject = clean(object.name) || clean(object.floating_ip_address) || shortId(object.id);
+    return { severity: 'bad', title: 'Its status is ERROR', text: '', subject, kind, id: object.id };
+  });
 }
 
 function ofProblem(problem) {

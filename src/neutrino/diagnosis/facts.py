@@ -1,0 +1,128 @@
+"""What the server's database holds about the service at one moment: input of findings and of the status document. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from neutrino.model.agents import DATAPLANE
+from neutrino.model.objects import Object
+
+NAMED: Final = 10  # objects of one kind that are listed by name; beyond that the number has to do
+UNBOUND: Final = "unbound"
+BINDING_FAILED: Final = "binding_failed"
+API_PROCESS: Final = "api"
+FEED_PROCESS: Final = "feed"
+SILENT_AFTER: Final = (
+    45.0  # seconds in which a process has not written its row: it hangs, or was killed with its machine
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The file system of a SQLite database."""
+
+    path: str
+    free: int  # bytes that this process may write
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """The row of an API worker or of a feed process."""
+
+    id: str
+    host: str
+    kind: str
+    pid: int
+    release: str
+    started_at: str
+    seen_at: str
+    details: Object
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """The last report of an agent."""
+
+    id: str
+    agent_type: str
+    host: str
+    availability_zone: str
+    admin_state_up: bool
+    started_at: str
+    heartbeat_timestamp: str
+    configurations: Object
+
+    def dataplane(self) -> tuple[bool | None, str]:
+        """Return whether the dataplane is up, and the reason if not; None: the agent reports none."""
+        state = self.configurations.get(DATAPLANE)
+        if not isinstance(state, str):
+            return None, ""
+        return (True, "") if state == "up" else (False, state.removeprefix("down").lstrip(": "))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedObject:
+    """An API object with a problem."""
+
+    id: str
+    name: str
+    host: str = ""
+    active_instances: int = 0  # of an HA router
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectsWithProblems:
+    """API objects with a problem, at most NAMED of each kind."""
+
+    ports_with_failed_binding: Sequence[NamedObject] = ()
+    ports_not_wired: Sequence[NamedObject] = ()
+    ports_in_error: Sequence[NamedObject] = ()
+    networks_without_dhcp: Sequence[NamedObject] = ()
+    routers_not_scheduled: Sequence[NamedObject] = ()
+    ha_routers: Sequence[NamedObject] = ()
+    routers_in_error: Sequence[NamedObject] = ()
+    floatingips_in_error: Sequence[NamedObject] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """The state of the service."""
+
+    now: float  # of this server's clock
+    down_time: float  # seconds without a report after which an agent is dead
+    dialect: str
+    server_version: str
+    round_trip: float  # seconds
+    schema: str | None
+    schema_needed: str  # by this release
+    position: int
+    removed: int
+    pending: int
+    processes: Sequence[ProcessRow]
+    agents: Sequence[AgentRow]  # in the database's collation of hosts
+    ports: Sequence[tuple[str, str, int]]  # status, vif_type, number
+    networks: Mapping[str, int]  # number by status
+    subnets: int
+    routers: Sequence[tuple[str, bool, bool, int]]  # status, ha, distributed, number
+    ha_routers: Mapping[int, int]  # number of active instances → number of HA routers
+    floatingips: Mapping[str, int]  # number by status
+    named: ObjectsWithProblems
+    disk: Disk | None = None  # of SQLite
+
+    def seconds_since(self, timestamp: str) -> float:
+        """Return the age of a timestamp of the database; 0 if it is none."""
+        try:
+            return max(0.0, self.now - datetime.fromisoformat(timestamp).timestamp())
+        except ValueError:
+            return 0.0
+
+    def report_age(self, agent: AgentRow) -> float:
+        return self.seconds_since(agent.heartbeat_timestamp)
+
+    def is_alive(self, agent: AgentRow) -> bool:
+        return self.report_age(agent) <= self.down_time
+
+    def is_running(self, process: ProcessRow) -> bool:
+        return self.seconds_since(process.seen_at) <= SILENT_AFTER

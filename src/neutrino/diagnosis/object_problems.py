@@ -1,0 +1,149 @@
+"""Problems of API objects, and of packets between them: ids of the latter are the causes of a trace."""
+
+from typing import Final
+
+from neutrino.diagnosis.problems import NOTE, Problem, declared
+
+OBJECT_ERROR = Problem(
+    "object-error", "Its host could not apply it.", "The problems of the host's agents state the cause."
+)
+
+# --- ports ------------------------------------------------------------------------------------------------------------
+
+PORT_ADMIN_DOWN = Problem(
+    "port-admin-down",
+    "The port is disabled, so it neither sends nor receives.",
+    "Run openstack port set --enable PORT.",
+)
+NETWORK_ADMIN_DOWN = Problem(
+    "network-admin-down",
+    "The network is disabled, so its ports neither send nor receive.",
+    "Run openstack network set --enable NETWORK.",
+)
+PORT_UNBOUND = Problem("port-unbound", "The port has no host.", "Start its instance, or run openstack port set --host.")
+BINDING_FAILED = Problem(
+    "binding-failed",
+    "No driver could connect the port on its host, so its instance has no network.",
+    "Check that the host's L2 agent is alive and has a mapping or tunnel type for the network, "
+    "then set the port's host again (openstack port set --host).",
+)
+PORT_NOT_WIRED = Problem(
+    "port-not-wired",
+    "The port is bound, and its host has not reported it as up.",
+    "If its instance runs, look at openstack network agent show and at the log of the host's agent.",
+    NOTE,  # ports of instances that are stopped are not wired either
+)
+NO_DEVICE = Problem(
+    "no-device",
+    "The instance has no device on the switch of its host.",
+    "Check that the instance runs, and Nova's log.",
+)
+ADDRESS_SPOOFED = Problem(
+    "address-spoofed",
+    "Port security drops packets from addresses that the port does not have.",
+    "Use an address of the port, or add it to the port's allowed address pairs.",
+)
+DHCP_SERVER_GUARD = Problem(
+    "dhcp-server-guard",
+    "Port security drops DHCP replies of instances.",
+    "Disable port security on the port if the instance is meant to be a DHCP server.",
+)
+RA_GUARD = Problem(
+    "ra-guard",
+    "Port security drops router advertisements of instances.",
+    "Disable port security on the port if the instance is meant to be a router.",
+)
+SECURITY_GROUP_EGRESS = Problem(
+    "security-group-egress",
+    "No security group of the sending port allows the packet.",
+    "Add an egress rule to a security group of the sending port.",
+)
+SECURITY_GROUP_INGRESS = Problem(
+    "security-group-ingress",
+    "No security group of the receiving port allows the packet.",
+    "Add an ingress rule to a security group of the receiving port.",
+)
+FIREWALL_GROUP = Problem(
+    "firewall-group",
+    "A firewall group of an instance's port or of a router does not allow the packet.",
+    "Change the rules of the firewall group's policy, or their order.",
+)
+PACKET_TOO_BIG = Problem(
+    "packet-too-big",
+    "The packet is larger than the MTU, and may not be fragmented.",
+    "Send smaller packets, or raise the MTU of the network.",
+)
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+NETWORK_WITHOUT_DHCP = Problem(
+    "network-without-dhcp",
+    "Its instances get no address by DHCP.",
+    "Start an agent with the role dhcp (in a zone of the network's hints), "
+    "or place it: openstack network agent add network --dhcp.",
+)
+NO_SUCH_ADDRESS = Problem("no-such-address", "No port of the network has this address.", "Check the address.")
+NO_TUNNEL = Problem(
+    "no-tunnel",
+    "There is no tunnel from one host to the other.",
+    "Check local_ip and tunnel_types of both hosts' agents.",
+)
+NO_PHYSICAL_NETWORK = Problem(
+    "no-physical-network",
+    "The host has no bridge for the physical network.",
+    "Map the physical network in bridge_mappings of the host's agent.",
+)
+
+# --- routers ----------------------------------------------------------------------------------------------------------
+
+NO_ROUTER = Problem(
+    "no-router",
+    "No gateway in the sender's subnet leads to the destination.",
+    "Add the subnet to a router, and check its gateway_ip.",
+)
+NO_ROUTE = Problem(
+    "no-route",
+    "The router has no route to the destination.",
+    "Add an interface, a gateway or an extra route to the router.",
+)
+ROUTER_ADMIN_DOWN = Problem(
+    "router-admin-down", "The router is disabled, so it routes nothing.", "Run openstack router set --enable ROUTER."
+)
+ROUTER_NOT_SCHEDULED = Problem(
+    "router-not-scheduled",
+    "It routes nothing: its networks are not connected.",
+    "Start an agent with the role l3 whose agent_mode fits the router; neutrino db verify gives the reason, "
+    "openstack network agent list --router ROUTER its agents.",
+)
+ROUTER_NOT_ACTIVE = Problem(
+    "router-not-active",
+    "It routes nothing until an instance becomes active.",
+    "Check that its hosts reach each other on the HA network, and keepalived's log on them.",
+)
+ROUTER_ACTIVE_TWICE = Problem("router-active-twice", "Its addresses are on two hosts.", ROUTER_NOT_ACTIVE.fix)
+ADDRESS_SCOPE = Problem(
+    "address-scope",
+    "The networks are in different address scopes, between which nothing is routed.",
+    "Use a floating IP, or subnets of one scope.",
+)
+NO_FLOATING_IP = Problem(
+    "no-floating-ip",
+    "No floating IP or port forwarding leads from outside to the port.",
+    "Create a floating IP or a port forwarding for the port.",
+)
+FLOATING_IP_DOWN = Problem(
+    "floating-ip-down", "The floating IP is not active.", "Check the L3 agent that serves its router."
+)
+NO_NDP_PROXY = Problem(
+    "no-ndp-proxy",
+    "The router has NDP proxies, and none is for the port's address.",
+    "Create an NDP proxy for the port's address, or disable enable_ndp_proxy of the router.",
+)
+VPN_DOWN = Problem(
+    "vpn-down",
+    "The VPN connection to the destination has no tunnel, and nothing is sent in clear.",
+    "openstack vpn ipsec site connection show has its status; the log of charon is on the gateway's host.",
+)
+TTL_EXPIRED = Problem("ttl-expired", "The routes form a loop.", "Check extra routes of the routers on the path.")
+
+PROBLEMS: Final = declared(globals())
