@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 
 import pytest
 from oslo_config import cfg
@@ -17,7 +16,6 @@ from neutrino.feed.messages import Cursor, Gone, Put, Synced, Welcome, encode_on
 from neutrino.feed.state import State
 from neutrino.logs import ContextRecord
 from neutrino.model.state import Network, Port
-from neutrino.server import requests
 from neutrino.server.feed.encoding import Item, with_request_id
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.records import NetworkRecord, PortRecord
@@ -160,37 +158,3 @@ def test_json_lines_show_the_request_and_its_caller() -> None:
     assert shown["context"] == {"request_id": "req-1", "user": "u1", "project": "p1"}
     assert shown["message"] == "port p1 is wired"
     assert json.loads(formatters.JSONFormatter().format(record("")))["context"] == {}
-
-
-class SlowLog(logging.Handler):
-    """A log file on a disk that does not take lines until `go_on` is set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go_on, self.lines = threading.Event(), list[tuple[str, str]]()
-
-    def handle(self, record: logging.LogRecord) -> bool:  # without the lock, so that both threads get here
-        if threading.current_thread().name == "request log":
-            assert self.go_on.wait(10)
-        self.lines.append((threading.current_thread().name, record.getMessage()))
-        return True
-
-
-def test_request_lines_wait_in_a_bounded_queue_and_are_written_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    log, slow = logging.getLogger(requests.LOG.name), SlowLog()
-    monkeypatch.setattr(requests, "MAX_LINES", 3)
-    monkeypatch.setattr(log, "handlers", [slow])
-    monkeypatch.setattr(log, "propagate", False)
-    monkeypatch.setattr(log, "level", logging.INFO)
-    log.manager._clear_cache()  # type: ignore[attr-defined]
-    lines = requests._Writer()
-    names = [str(number) for number in range(10)]
-    for name in names:
-        lines.put(log.makeRecord(log.name, logging.INFO, __file__, 0, name, (), None))
-    here = threading.current_thread().name
-    assert len([thread for thread, _ in slow.lines if thread == here]) >= 6  # one is being written, three wait
-    slow.go_on.set()
-    lines.close()
-    assert sorted(text for _, text in slow.lines) == names
-    lines.put(log.makeRecord(log.name, logging.INFO, __file__, 0, "late", (), None))
-    assert slow.lines[-1] == (here, "late")

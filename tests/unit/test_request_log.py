@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import queue
 from pathlib import Path
 from typing import Any
 
@@ -53,30 +52,24 @@ def test_the_client_of_a_proxy_is_the_address_that_the_proxy_added(
     assert client(tmp_path, False, HTTP_X_FORWARDED_FOR=forwarded_for) == PEER
 
 
-@pytest.mark.parametrize("name", ["REMOTE_ADDR", "REQUEST_METHOD", "PATH_INFO", "SERVER_PROTOCOL"])
-@pytest.mark.parametrize("end", ["\x85", "\n", "\u2028"])
-def test_no_part_of_a_request_ends_its_log_line(name: str, end: str) -> None:
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    class Lines(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.put(record.getMessage())
+def log_line(environ: dict[str, str], caplog: pytest.LogCaptureFixture) -> str:
+    """The line that is logged for a request."""
 
     def api(environ: dict[str, Any], start: Any) -> list[bytes]:
         start("200 OK", [])
         return []
 
+    with caplog.at_level(logging.INFO, requests.LOG.name):
+        requests.observed(api, requests.ALL)(dict(environ), lambda *answer: None)
+    (line,) = caplog.messages
+    return line
+
+
+@pytest.mark.parametrize("name", ["REMOTE_ADDR", "REQUEST_METHOD", "PATH_INFO", "SERVER_PROTOCOL"])
+@pytest.mark.parametrize("end", ["\x85", "\n", "\u2028"])
+def test_no_part_of_a_request_ends_its_log_line(name: str, end: str, caplog: pytest.LogCaptureFixture) -> None:
     environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/", "REMOTE_ADDR": PEER, "SERVER_PROTOCOL": "HTTP/1.1"}
-    handler, level = Lines(), requests.LOG.level
-    requests.LOG.addHandler(handler)
-    requests.LOG.setLevel(logging.INFO)
-    try:
-        app = requests.observed(api, requests.ALL)
-        app({**environ, name: f"{environ[name]}{end}forged"}, lambda *answer: None)
-        line = lines.get(timeout=10)
-    finally:
-        requests.LOG.removeHandler(handler)
-        requests.LOG.setLevel(level)
+    line = log_line({**environ, name: f"{environ[name]}{end}forged"}, caplog)
     assert "forged" in line
     assert len(line.splitlines()) == 1
 
@@ -89,7 +82,7 @@ def test_no_part_of_a_request_ends_its_log_line(name: str, end: str) -> None:
         ("name=psk", "name=psk"),
     ],
 )
-def test_pre_shared_keys_in_filters_are_not_logged(query: str, logged: str) -> None:
-    environ = {"PATH_INFO": "/v2.0/vpn/ipsec-site-connections", "QUERY_STRING": query, requests.CLIENT: PEER}
-    line = requests._record(environ, "GET", "200", (), 0.001).getMessage()
-    assert f"/v2.0/vpn/ipsec-site-connections?{logged} HTTP" in line
+def test_pre_shared_keys_in_filters_are_not_logged(query: str, logged: str, caplog: pytest.LogCaptureFixture) -> None:
+    path = "/v2.0/vpn/ipsec-site-connections"
+    line = log_line({"REQUEST_METHOD": "GET", "PATH_INFO": path, "QUERY_STRING": query, "REMOTE_ADDR": PEER}, caplog)
+    assert f"{path}?{logged} HTTP" in line

@@ -6,14 +6,10 @@ a fifth of the time to show a port.
 
 import ipaddress
 import logging
-import os
 import re
-import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from multiprocessing.util import Finalize
-from queue import SimpleQueue
 from typing import Any, Final
 
 from neutrino import request_ids
@@ -37,9 +33,6 @@ METHODS: Final = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 LINE: Final = '%s "%s %s %s" status: %s  len: %s time: %.7f'
 _SECRET: Final = re.compile(r"((?:^|&)psk=)[^&]*")  # lists can be filtered by pre-shared keys, as in Neutron
-MAX_LINES: Final = 10_000  # that wait to be written; beyond, a request writes its own
-CLOSE_SECONDS: Final = 5.0  # at the end of a worker
-GATHER_SECONDS: Final = 0.02  # lines within this time are written together: a thread that wakes up interrupts a request
 ALL, WRITES, NONE = "all", "writes", "none"  # of log_requests
 
 
@@ -50,7 +43,6 @@ def observed(app: Wsgi, log_requests: str, behind_proxy: bool = False) -> Wsgi:
     """
     callers = "HTTP_" + ID_HEADER.upper().replace("-", "_")
     no_caller = request_ids.CALLER.get()
-    lines = _Writer()
 
     def handle(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         began = time.perf_counter()
@@ -78,7 +70,7 @@ def observed(app: Wsgi, log_requests: str, behind_proxy: bool = False) -> Wsgi:
             resource = environ.get(RESOURCE, OTHER)
             REQUESTS.observe(seconds, resource, method if method in METHODS else OTHER, f"{answered[0]}xx")
             if _is_logged(log_requests, method, answered):
-                lines.put(_record(environ, method, answered, sent, seconds))
+                _log(environ, method, answered, sent, seconds)
             request_ids.CURRENT.reset(token)
 
     return handle
@@ -107,56 +99,15 @@ def _is_logged(log_requests: str, method: str, status: str) -> bool:
     return log_requests == ALL
 
 
-def _record(environ: dict[str, Any], method: str, status: str, headers: Headers, seconds: float) -> logging.LogRecord:
-    """One line in the form of Neutron's, by which operators' tools recognise it."""
+def _log(environ: dict[str, Any], method: str, status: str, headers: Headers, seconds: float) -> None:
+    """Write one line in the form of Neutron's, by which operators' tools recognise it."""
     query = _SECRET.sub(r"\1***", environ.get("QUERY_STRING", ""))
     path = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}{'?' if query else ''}{query}"
     size = next((value for name, value in headers if name.lower() == "content-length"), "-")
     client, protocol = environ[CLIENT], environ.get("SERVER_PROTOCOL", "HTTP/1.1")
-    args = (*map(_printable, (client, method, path, protocol)), status, size, seconds)
-    # Not `LOG.info`, which looks for the line of source that it was called from: a quarter of the time.
-    return LOG.makeRecord(LOG.name, logging.INFO, __file__, 0, LINE, args, None)
+    LOG.info(LINE, *map(_printable, (client, method, path, protocol)), status, size, seconds)
 
 
 def _printable(text: str) -> str:
     """No line of ours may be forged by texts of a client: a path is decoded, and NEL ends a line for some readers."""
     return text if text.isprintable() else ascii(text)
-
-
-class _Writer:
-    """Formats and writes the lines in a thread, while the worker waits for its next request or for the database.
-
-    A line takes oslo.log as long as a twentieth of creating a port. The record has the request's id and time already.
-    """
-
-    def __init__(self) -> None:
-        self._lines: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._pid = 0
-
-    def put(self, record: logging.LogRecord) -> None:
-        if not LOG.isEnabledFor(logging.INFO):
-            return
-        if self._pid != os.getpid():  # the first line of this process, which was forked
-            self._pid = os.getpid()
-            self._thread = threading.Thread(target=self._write, daemon=True, name="request log")
-            self._thread.start()
-            # Of multiprocessing: granian's workers run no atexit handlers, and other WSGI servers run these as such.
-            Finalize(None, self.close, exitpriority=0)
-        if self._thread is None or self._lines.qsize() >= MAX_LINES:
-            LOG.handle(record)  # the request waits for the log: it is slower than requests arrive, or closed
-        else:
-            self._lines.put(record)
-
-    def close(self) -> None:
-        """Write the lines that wait; later ones are written at once."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._lines.put(None)
-            thread.join(CLOSE_SECONDS)
-
-    def _write(self) -> None:
-        for record in iter(self._lines.get, None):
-            LOG.handle(record)
-            if self._lines.empty():
-                time.sleep(GATHER_SECONDS)
