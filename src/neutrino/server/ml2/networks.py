@@ -35,7 +35,6 @@ from neutrino.server.ml2.vlan_tags import VlanTags
 from neutrino.server.qos.use import PolicyUse, check_policy, default_policy
 from neutrino.server.qos.use import reading_default as reading_default_policy
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.request_cache import RequestCache
 from neutrino.server.scheduling.placements import NETWORKS as PLACEMENTS
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.securitygroups.groups import reading_default as reading_default_group
@@ -75,7 +74,6 @@ class Networks:
         self.view = self.extensions.view("network", NETWORKS.with_hidden(self.vlan_tags.names))
         shown_view = self.view.composed({"availability_zones": Added(("id",), PLACEMENTS.zones)})
         self.listing = ViewCollection(self.db, shown_view, one_form_of_segments)
-        self._cache: RequestCache[Object] = RequestCache()
         self.operations.undo["network"] = lambda network: self.delete(admin_context(), network["id"], None)
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -84,12 +82,7 @@ class Networks:
         """Attributes of a network, for policy rules on what is created on it."""
         with self.db.read() as connection:
             network = self.view.get(connection, key, context.project_id, everyone=everyone)
-        self._cache.put((key, context.project_id), network)
         return {"network:project_id": network["project_id"], "network:shared": network["shared"]}
-
-    def load_again(self, connection: Connection, key: str, project: str | None) -> Object:
-        """The network, which `policy_target` may have read for the same request."""
-        return self._cache.take((key, project)) or self.view.get(connection, key, project)
 
     def load_external(self, connection: Connection, context: Context, key: str, resource: str) -> Object:
         """An external network that the caller sees; `resource` asks for it."""

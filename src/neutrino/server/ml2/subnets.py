@@ -98,7 +98,7 @@ class Subnets:
     @retried
     def create(self, context: Context, values: Object) -> Object:
         with self.db.read() as connection:
-            network = self.networks.load_again(connection, values["network_id"], context.project_id)
+            network = self.networks.view.get(connection, values["network_id"], context.project_id)
             siblings = subnets_of(connection, [network["id"]])[network["id"]]
             pool = self._pool(connection, context, values)
             subnet = self._decide(connection, values, network, siblings, pool)

@@ -17,7 +17,6 @@ from neutrino.server.db.compiled import kept
 from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED, NewLimit
-from neutrino.server.request_cache import RequestCache
 
 _q, _u = t.quotas.c, t.quota_usages.c
 _P, _R = sa.bindparam("p", type_=sa.String), sa.bindparam("r", type_=sa.String)
@@ -31,15 +30,10 @@ class Quotas:
         """`defaults` has every resource with a quota."""
         self._db = db
         self.defaults = dict(defaults)
-        self._limits_read: RequestCache[int] = RequestCache()
 
     def limit(self, connection: Connection, resource: str, project_id: str) -> int:
-        """The limit of a project; UNCOUNTED if it has none and no counter exists.
-
-        Not read again if the same request has called `check` in this thread.
-        """
-        known = self._limits_read.take((resource, project_id))
-        return self._read(connection, resource, project_id)[0] if known is None else known
+        """Return the limit of a project; UNCOUNTED if it has none and no counter exists."""
+        return self._read(connection, resource, project_id)[0]
 
     def limits(self, connection: Connection, resource: str, objects: Iterable[Mapping[str, Any]]) -> dict[str, int]:
         """The limits of the projects of these objects."""
@@ -65,4 +59,3 @@ class Quotas:
                 limit, used = self._read(connection, resource, project_id)
             if limit >= 0 and used + projects.count(project_id) > limit:
                 raise errors.OverQuota(overs=[resource])
-            self._limits_read.put((resource, project_id), limit)

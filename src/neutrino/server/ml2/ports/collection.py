@@ -140,7 +140,7 @@ class Ports:
 
         def attempt() -> list[Object]:
             with self.db.read() as connection:
-                networks = {key: self.networks.load_again(connection, key, context.project_id) for key in network_ids}
+                networks = {key: self.networks.view.get(connection, key, context.project_id) for key in network_ids}
                 subnets = subnets_of(connection, network_ids)
                 # A single port guesses its address without a lookup; if the guess was taken, the next attempt looks.
                 allocator = Allocator(connection, blind=next(attempts) == 0 and len(several) == 1)
