@@ -8,24 +8,24 @@ agent clears these caches every few minutes, and the next run fills them with wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import _lru_cache_wrapper, lru_cache
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import TypeVar
 
 _Result = TypeVar("_Result")
-_CACHES: list[_lru_cache_wrapper[Any]] = []
+_CLEAR: list[Callable[[], None]] = []  # for each cache
 
 
-def cached(maxsize: int) -> Callable[[Callable[..., _Result]], _lru_cache_wrapper[_Result]]:
+def cached(maxsize: int) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
     """As `lru_cache`, for a function of a module: `clear` empties its cache."""
 
-    def decorate(function: Callable[..., _Result]) -> _lru_cache_wrapper[_Result]:
+    def decorate(function: Callable[..., _Result]) -> Callable[..., _Result]:
         wrapped = lru_cache(maxsize=maxsize)(function)
-        _CACHES.append(wrapped)
+        _CLEAR.append(wrapped.cache_clear)
         return wrapped
 
     return decorate
 
 
 def clear() -> None:
-    for each in _CACHES:
-        each.cache_clear()
+    for clear_one in _CLEAR:
+        clear_one()

@@ -48,7 +48,7 @@ def test_large_caches_of_the_agent_are_cleared() -> None:
     for package in (neutrino.agent, neutrino.dataplane):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    kept = {id(each) for each in caches._CACHES}
+    kept = {id(each.__self__) for each in caches._CLEAR}
     gc.unfreeze()  # what tests/conftest.py hides from the collector, and so from get_objects
     assert kept & {id(each) for each in gc.get_objects()}
     alone = [

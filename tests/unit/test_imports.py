@@ -41,7 +41,6 @@ ON_DEMAND = {
     "oslo_middleware": "[cors], [healthcheck], enable_proxy_headers_parsing",
     "psycopg": "PostgreSQL",
     "pymysql": "MariaDB",
-    "requests": "a policy rule with a URL",
     "sqlalchemy.dialects.mysql": "MariaDB",
     "sqlalchemy.dialects.postgresql": "PostgreSQL",
     "sqlalchemy.orm": "nothing",

@@ -317,6 +317,7 @@ def test_the_requests_of_a_login_share_its_time(monkeypatch: pytest.MonkeyPatch,
             time.sleep(3.0)
             user = {"id": "i", "name": "u"}
             token = {"user": user, "roles": [{"name": "admin"}], "project": {"id": "pi", "name": "p"}}
+            token["expires_at"] = "2030-01-01T00:00:00.000000Z"
             body = json.dumps({"token": token, "projects": [{"id": "pi", "name": "p", "enabled": True}]}).encode()
             with contextlib.suppress(OSError):  # nobody waits for a late answer
                 self.send_response(200)

@@ -36,9 +36,7 @@ def policy(args: argparse.Namespace) -> int:
 def faults_of(conf: Any) -> tuple[Fault, ...]:
     """Of the policy files of a server, which is assembled for it: extension drivers have rules too. Nothing is opened."""
     from neutrino.server.main import assemble
-    from neutrino.server.policy.checks import load_extension_checks_lazily
 
-    load_extension_checks_lazily()
     with quiet():
         try:
             server = assemble(conf)

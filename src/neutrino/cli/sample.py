@@ -7,6 +7,7 @@ import argparse
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any
 
 from oslo_config import cfg
@@ -87,9 +88,8 @@ OPTIONS = {"server": server_options, "agent": agent_options}
 
 
 def _logging() -> list[Any]:
-    from oslo_log import _options
-
-    return [option for _, options in _options.list_opts() for option in options]
+    (library,) = entry_points(group="oslo.config.opts", name="oslo.log")
+    return [option for _, options in library.load()() for option in options]
 
 
 def _name(group: Any) -> str | None:

@@ -30,7 +30,6 @@ from neutrino.server import config
 from neutrino.server.main import Server, assemble
 from neutrino.server.main import application as application_of
 from neutrino.server.main import report as report_options
-from neutrino.server.policy.checks import load_extension_checks_lazily
 
 LOG = logging.getLogger(__name__)
 MAX_DEATHS = 30
@@ -50,7 +49,6 @@ def load(files: Sequence[str]) -> None:
     sa.make_url(config.database_url(conf)).get_dialect().import_dbapi()
     if conf.feed.run:
         import neutrino.server.feed.server  # noqa: F401
-    load_extension_checks_lazily()  # before `assemble`, which parses the rules
     _server = assemble(conf)
     gc.unfreeze()  # after a reload: the replaced server can be collected
     gc.collect()

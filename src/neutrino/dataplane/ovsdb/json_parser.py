@@ -1,15 +1,12 @@
-"""A fast JSON parser for the `ovs` library, installed as its optional C parser.
+"""A fast JSON parser for the `ovs` library, installed in place of its own.
 
 The library is built with a parser in C only where Open vSwitch's headers are installed; otherwise it parses character by
 character, 0.2 s for the ports of a busy host. This one only finds the end of a message and leaves the parsing to the
 standard library. Trying to parse after each part of a message would take time with the square of its length.
 """
 
-import importlib.util
 import json
 import re
-import sys
-from types import ModuleType
 
 # A bracket, or a string; an incomplete string extends to the end of the text.
 _TOKEN = re.compile(r'[{}\[\]]|"[^"\\]*(?:\\.[^"\\]*)*("|\\?\Z)', re.DOTALL)
@@ -63,11 +60,8 @@ class Parser:
 
 
 def install() -> None:
-    """Must be called before the library is imported; does nothing if it has its C parser."""
-    import ovs
+    """Replace the library's parser, unless it has its C parser: `feed` returns a number of bytes, as that one's does."""
+    import ovs.json
 
-    if importlib.util.find_spec("ovs._json") is None:
-        module = ModuleType("ovs._json", __doc__)
-        module.Parser = Parser  # type: ignore[attr-defined]
-        sys.modules["ovs._json"] = module
-        ovs._json = module
+    if ovs.json.PARSER != ovs.json.PARSER_C:
+        ovs.json.Parser, ovs.json.PARSER = Parser, ovs.json.PARSER_C

@@ -17,13 +17,14 @@ from typing import Any
 
 import msgspec
 from oslo_config import cfg
-from oslo_policy import _checks, opts
+from oslo_policy import opts
+from oslo_policy.policy import AndCheck, NotCheck, OrCheck, RuleCheck
 
 from neutrino.server import errors
 from neutrino.server.api.definition import Resource
 from neutrino.server.context import Context
 from neutrino.server.policy import files, rules
-from neutrino.server.policy.checks import FieldCheck
+from neutrino.server.policy.checks import FalseCheck, FieldCheck, GenericCheck, RoleCheck, TrueCheck
 from neutrino.server.policy.files import Fault, Files, Signature
 from neutrino.server.policy.rule_set import RuleSet, build
 
@@ -39,7 +40,7 @@ RELATED_ATTRIBUTES = ("network:project_id", "network:shared", "security_group:pr
 # Attributes with two names in the API. Rules have either: both are checked, and see both names.
 SYNONYMS = {"target_tenant": "target_project"}
 # Checks that depend on the attributes that they name and on no others.
-_PLAIN = (_checks.TrueCheck, _checks.FalseCheck, _checks.RoleCheck, _checks.GenericCheck)
+_PLAIN = (TrueCheck, FalseCheck, RoleCheck, GenericCheck)
 
 
 @dataclass(frozen=True)
@@ -159,8 +160,8 @@ class Authorizer:
         except KeyError:
             return False
         try:
-            # Through oslo.policy's helper: a check of another package may or may not take the rule's name.
-            return bool(_checks._check(check, target, dict(credentials), loaded.rule_set.enforcer, rule))
+            # Within an AndCheck: a check of another package may or may not take the rule's name.
+            return bool(AndCheck([check])(target, dict(credentials), loaded.rule_set.enforcer, rule))
         except Exception:
             now = time.monotonic()
             if now - self._failed.get(rule, -LOG_SECONDS) >= LOG_SECONDS:  # a list evaluates it for every row
@@ -302,12 +303,12 @@ def _walk(known: Any, check: Any, within: tuple[str, ...]) -> Dependencies:
     if kind is FieldCheck:
         of_network = [f"network:{check.field}"] if check.resource == "networks" else []
         return Dependencies((check.field, *of_network))
-    if kind in (_checks.AndCheck, _checks.OrCheck):
+    if kind in (AndCheck, OrCheck):
         return _union(_walk(known, inner, within) for inner in check.rules)
-    if kind is _checks.NotCheck:
+    if kind is NotCheck:
         inner = _walk(known, check.rule, within)
         return replace(inner, negated=inner.negated or bool(inner.keys) or inner.whole)
-    if kind is _checks.RuleCheck:
+    if kind is RuleCheck:
         return _walk_rule(known, check.match, within)
     if kind in _PLAIN:
         return Dependencies(tuple(_PARAMETER.findall(getattr(check, "match", ""))))

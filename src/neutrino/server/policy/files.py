@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from oslo_config import cfg
-from oslo_policy import _checks, policy
+from oslo_policy import policy
 
 from neutrino.errors import RefusedToStart
+from neutrino.server.policy import checks
 
 DEFAULT_FILE = "policy.yaml"
 Signature = tuple[tuple[str, int, int, int], ...]
@@ -91,13 +92,12 @@ def parse(value: Any) -> Any:
     if not isinstance(value, str | list):
         raise ValueError('it has no check: write "@" to allow everyone, "!" to refuse everyone')
     try:
-        rules: dict[str, Any] = {"": value}
-        check = policy.Rules.from_dict(rules)[""]
+        check = checks.parse(value)
     except Exception as error:  # whatever a check of another package raises
         raise ValueError(f"the check cannot be parsed: {error}") from None
     leaves = list(leaves_of(check))
     # oslo.policy replaces what it does not understand by a check that is never true, which `not` makes always true.
-    if sum(isinstance(each, _checks.FalseCheck) for each in leaves) > _words(value).count("!"):
+    if sum(isinstance(each, checks.FalseCheck) for each in leaves) > _words(value).count("!"):
         raise ValueError(f"{value!r} is not a valid check")
     for each in leaves:
         _try_format(each)
@@ -106,9 +106,9 @@ def parse(value: Any) -> Any:
 
 def leaves_of(check: Any) -> Iterator[Any]:
     """The checks that a check is made of, without `and`, `or` and `not`."""
-    if isinstance(check, _checks.NotCheck):
+    if isinstance(check, policy.NotCheck):
         yield from leaves_of(check.rule)
-    elif isinstance(check, _checks.AndCheck | _checks.OrCheck):
+    elif isinstance(check, policy.AndCheck | policy.OrCheck):
         for each in check.rules:
             yield from leaves_of(each)
     else:
@@ -117,7 +117,7 @@ def leaves_of(check: Any) -> Iterator[Any]:
 
 def unknown_credential(check: Any, credentials: frozenset[str]) -> str | None:
     """The credential that a check compares, if no caller has it."""
-    if type(check) is not _checks.GenericCheck:
+    if type(check) is not checks.GenericCheck:
         return None
     try:
         ast.literal_eval(check.kind)
@@ -142,7 +142,7 @@ class _AnyObject(Mapping[str, str]):
 
 def _try_format(check: Any) -> None:
     text = getattr(check, "match", None)
-    if isinstance(text, str) and "%" in text and not isinstance(check, _checks.RuleCheck):
+    if isinstance(text, str) and "%" in text and not isinstance(check, policy.RuleCheck):
         try:
             _ = text % _AnyObject()
         except (ValueError, TypeError) as error:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from oslo_config import cfg
-from oslo_policy import _checks, policy
+from oslo_policy import policy
 
 from neutrino.server.policy import deprecated
+from neutrino.server.policy.checks import NEVER
 from neutrino.server.policy.files import (
     DEFAULT_FILE,
     Fault,
@@ -49,8 +50,8 @@ def build(conf: cfg.ConfigOpts, defaults: Mapping[str, str], files: Files, remov
     text = "it has been removed: restart the server to use the default rules, or create it again, empty"
     faults += [Fault(path, "", text, refuses=True) for path in removed]
     if faults:
-        everything = dict.fromkeys(defaults, _checks.FalseCheck())
-        return RuleSet(_enforcer(conf, everything, _checks.FalseCheck()), tuple(faults), frozenset(), True)
+        everything = dict.fromkeys(defaults, NEVER)
+        return RuleSet(_enforcer(conf, everything, NEVER), tuple(faults), frozenset(), True)
     checks, broken = _parsed(conf, defaults, overrides, faults)
     default = conf.oslo_policy.policy_default_rule
     for rule in sorted(_on_cycles(checks, default)):
@@ -58,7 +59,7 @@ def build(conf: cfg.ConfigOpts, defaults: Mapping[str, str], files: Files, remov
         faults.append(Fault(_path(overrides, rule), rule, "it refers to itself", refuses=True))
     while more := {rule for rule in checks.keys() - broken if _resolved(checks, checks[rule], default) & broken}:
         broken |= more
-    checks.update(dict.fromkeys(broken, _checks.FalseCheck()))
+    checks.update(dict.fromkeys(broken, NEVER))
     faults += _without_effect(conf, defaults, overrides, checks, files)
     # An override may be meant for such tokens, and says so by domain_id or system_scope.
     for_projects = frozenset(defaults.keys() - OF_ANY_TOKEN - overrides.keys())
@@ -82,7 +83,7 @@ def _parsed(
         except ValueError as error:
             faults.append(Fault(override.path, name, str(error), refuses=True))
             broken.add(name)
-            checks[name] = _checks.FalseCheck()
+            checks[name] = NEVER
     for name in defaults.keys() - overrides.keys():
         earlier = deprecated.NAMES.get(name, "")
         if earlier in overrides and overrides[earlier].value != f"rule:{name}":
@@ -98,7 +99,7 @@ def _parsed(
 
 
 def _references(check: Any) -> set[str]:
-    return {each.match for each in leaves_of(check) if isinstance(each, _checks.RuleCheck)}
+    return {each.match for each in leaves_of(check) if isinstance(each, policy.RuleCheck)}
 
 
 def _resolved(checks: Mapping[str, Any], check: Any, default: str) -> set[str]:

@@ -382,8 +382,8 @@ def _host(name: str, registry: Registry, agents: Mapping[str, Any]) -> TracedHos
     behind = reported.get(words.FEED_BEHIND)
     return TracedHost(
         name=name,
-        alive=l2_agent is not None and registry.alive(l2_agent._mapping),
-        l3_alive=l3_agent is not None and registry.alive(l3_agent._mapping),
+        alive=l2_agent is not None and registry.alive(l2_agent._asdict()),
+        l3_alive=l3_agent is not None and registry.alive(l3_agent._asdict()),
         last_report=l2_agent.heartbeat_timestamp if l2_agent is not None else "",
         tunneling_ip=str(reported.get(words.TUNNELING_IP) or ""),
         tunnel_types=tuple(map(str, types)) if isinstance(types, list) else (),

@@ -8,7 +8,7 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -176,7 +176,7 @@ def _login(session: Any, url: str, given: Credentials) -> Session:
 
     scope = _scope(given)
     if given.method == "token" and not scope:
-        token = _validated(session, url, given.token)
+        access = _validated(session, url, given.token)
     else:
         common: dict[str, Any] = {"auth_url": url, "include_catalog": False, **scope}
         auth: Any
@@ -192,24 +192,22 @@ def _login(session: Any, url: str, given: Credentials) -> Session:
                 application_credential_secret=given.secret,
             )
         access = auth.get_access(session)
-        token = {"id": access.auth_token, **access._data["token"]}
-    projects = _listed(session, url, token["id"], "auth/projects")
-    project = token.get("project") or {}
-    if not project and not scope and len(projects) == 1 and given.method != "application_credential":
-        only = Credentials(method="token", token=token["id"], project_id=projects[0]["id"])
+    token = access.auth_token
+    projects = _listed(session, url, token, "auth/projects")
+    if not access.project_id and not scope and len(projects) == 1 and given.method != "application_credential":
+        only = Credentials(method="token", token=token, project_id=projects[0]["id"])
         return _login(session, url, only)
-    roles = [role["name"] for role in token.get("roles", ())]
-    admin = any(role.lower() == "admin" for role in roles)
+    admin = any(role.lower() == "admin" for role in access.role_names)
     return Session(
-        token=token["id"],
-        expires_at=token.get("expires_at") or "",
-        user=token["user"].get("name", ""),
-        user_id=token["user"].get("id", ""),
-        project=project.get("name"),
-        project_id=project.get("id"),
-        roles=roles,
+        token=token,
+        expires_at=access.expires.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        user=access.username,
+        user_id=access.user_id,
+        project=access.project_name,
+        project_id=access.project_id,
+        roles=access.role_names,
         projects=projects,
-        names={each["id"]: each["name"] for each in _listed(session, url, token["id"], "projects")} if admin else {},
+        names={each["id"]: each["name"] for each in _listed(session, url, token, "projects")} if admin else {},
     )
 
 
@@ -227,11 +225,13 @@ def _domain(prefix: str, name: str) -> dict[str, str]:
     return {f"{prefix}_name": name}
 
 
-def _validated(session: Any, url: str, token: str) -> Mapping[str, Any]:
+def _validated(session: Any, url: str, token: str) -> Any:
     """A token that is used as it is: a new one, made from it, would need the permission to rescope."""
+    from keystoneauth1.access import create
+
     headers = {"X-Auth-Token": token, "X-Subject-Token": token, "Accept": "application/json"}
     response = session.get(f"{url}/auth/tokens?nocatalog", headers=headers, authenticated=False, log=False)
-    return {"id": token, **response.json()["token"]}
+    return create(resp=response, auth_token=token)
 
 
 def _listed(session: Any, url: str, token: str, path: str) -> list[dict[str, str]]:

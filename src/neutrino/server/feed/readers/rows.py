@@ -89,10 +89,15 @@ def decode_fixed_ips(text: str) -> tuple[FixedIp, ...]:
 
 def build(cls: type[S], row: Any, **values: Any) -> S:
     """A value whose fields are the given values, or else the row's columns of the same names."""
-    # Not `_mapping`, which is a new object for each row and took half of the time that reading all ports took.
-    columns = row._key_to_index
-    found = {name: row[columns[name]] for name in cls.__struct_fields__ if name in columns and name not in values}
+    found = {name: row[position] for name, position in _positions(cls, row._fields, tuple(values))}
     return cls(**found, **values)
+
+
+@cache
+def _positions(cls: type[msgspec.Struct], columns: tuple[str, ...], given: tuple[str, ...]) -> list[tuple[str, int]]:
+    """The fields that a row has, with their positions. `row._mapping` takes three times as long, for each row."""
+    names = [name for name in cls.__struct_fields__ if name in columns and name not in given]
+    return [(name, columns.index(name)) for name in names]
 
 
 def grouped(
