@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from neutrino.model.state import FixedIp, Forwarding, Host, Member, Network, Port, Rule, SecurityGroup, Segment, Subnet
+from neutrino.server.features import sources
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.queues import Pending
 from neutrino.server.feed.records import AgentRecord, NetworkRecord, PortRecord
@@ -75,7 +76,7 @@ def measure(hosts: int) -> Figures:
     cloud = FeedCloud(names, layout.networks(replace(layout.Sizes(), hosts=hosts), names))
     gc.collect()
     gc.freeze()
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     try:
         return {
             "start: apply all records": _cpu(lambda: fanout.apply(cloud.records), 1),
@@ -92,7 +93,7 @@ def measure_members(members: int, hosts: int = 20) -> Figures:
     cloud = FeedCloud(
         names, [layout.Network("members", "10.0.0.0/16", tuple(itertools.islice(itertools.cycle(names), members)))]
     )
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     fanout.apply(cloud.records)
     found = {**_connections(fanout, names), **_changes(fanout, cloud)}
     return {

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from neutrino.server.db.session import Database
+from neutrino.server.features import sources
 from neutrino.server.feed.encoding import Item, MemberSet, digest
-from neutrino.server.feed.kinds import readers
 from neutrino.server.feed.readers import read_all
 from neutrino.server.feed.records import PortRecord, Records
 from qa.bench.lean_state import ENTRIES, MEMBERS, PEERS
@@ -24,7 +24,7 @@ def records_of(connection: str) -> Records:
     db = Database(connection)
     try:
         with db.read() as reading:
-            return read_all(reading, readers())
+            return read_all(reading, sources())
     finally:
         db.close()
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from neutrino.server import features
 from neutrino.server.main import Server
 from neutrino.server.policy.rules import DEFAULTS
 from tests.api.agents import switch
@@ -60,7 +61,12 @@ def test_all_recipes_are_tried_here() -> None:
 @pytest.mark.parametrize("title", sorted(recipes()))
 def test_rules_of_a_recipe_exist(title: str) -> None:
     rules: dict[str, Any] = yaml.safe_load(recipes()[title])
-    assert sorted(name for name in rules if name not in DEFAULTS and name not in OWN) == []
+    assert (
+        sorted(
+            name for name in rules if name not in {**DEFAULTS, **features.policy_defaults().rules} and name not in OWN
+        )
+        == []
+    )
 
 
 def test_auditor(with_recipe: Made) -> None:

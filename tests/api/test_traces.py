@@ -578,7 +578,7 @@ def test_a_trace_is_not_stored(api: Api, server: Server) -> None:
 
 
 def tracer_of(server: Server, ask: Callable[..., HostAnswer] | None) -> Traces:
-    tracer = Tracer(server.db, server.registry, ask, at_once=AT_ONCE)
+    tracer = Tracer(server.db, server.registry, ask=ask, at_once=AT_ONCE)
     return Traces(lambda: tracer)
 
 

@@ -9,9 +9,10 @@ import pytest
 from oslo_config import cfg
 from oslo_policy import opts
 
+from neutrino.server import features
 from neutrino.server.context import Context, known
 from neutrino.server.policy.authorizer import Authorizer
-from neutrino.server.policy.rules import DEFAULTS, OF_ANY_TOKEN
+from neutrino.server.policy.rules import DEFAULTS, OF_ANY_TOKEN, SHARED
 from tests.conformance.neutron_policies import CALLERS, FILE, OBJECTS
 
 RECORDED = json.loads(FILE.read_text())
@@ -68,7 +69,7 @@ def authorizer(enforce_new_defaults: bool) -> Authorizer:
     opts.set_defaults(conf)  # registers the options
     conf.set_override("enforce_new_defaults", enforce_new_defaults, "oslo_policy")
     conf.set_override("policy_file", "none.yaml", "oslo_policy")
-    return Authorizer(conf)
+    return Authorizer(conf, features.policy_defaults())
 
 
 def context(subject: Authorizer, number: int, caller: dict[str, Any]) -> Context:
@@ -87,10 +88,12 @@ def test_the_recording_is_of_this_grid() -> None:
 
 
 def test_names_of_rules() -> None:
-    assert sorted(set(RULES) - set(DEFAULTS)) == sorted(NOT_HERE)
-    assert sorted(set(DEFAULTS) - set(RULES)) == sorted(OURS)
-    assert {name for name in RULES if name in DEFAULTS and RULES[name]["scope"] != ["project"]} <= OF_ANY_TOKEN
-    assert {name for name in OF_ANY_TOKEN if RULES[name]["scope"]} == set()
+    ours = {*DEFAULTS, *features.policy_defaults().rules}
+    of_any_token = OF_ANY_TOKEN | {name for name in ours if name.startswith(SHARED)}
+    assert sorted(set(RULES) - ours) == sorted(NOT_HERE)
+    assert sorted(ours - set(RULES)) == sorted(OURS)
+    assert {name for name in RULES if name in ours and RULES[name]["scope"] != ["project"]} <= of_any_token
+    assert {name for name in of_any_token if RULES[name]["scope"]} == set()
 
 
 @pytest.mark.parametrize("enforce_new_defaults", [True, False])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.local_ip.tables import associations
 from neutrino.model.packet_log import PacketLog
 from neutrino.model.state import LocalIp, Port
 from neutrino.server.db import tables as t
@@ -117,7 +118,7 @@ def test_hosts_do_not_get_associations_that_are_not_in_effect(server: Server, tm
     rows = [{"local_ip_id": one["id"], "fixed_port_id": port["id"], "fixed_ip": own} for one in (elsewhere, good, lost)]
     rows.append({"local_ip_id": gateway["id"], "fixed_port_id": port["id"], "fixed_ip": "10.0.0.250"})
     with server.db.transaction() as tx:
-        tx.insert(t.local_ip_associations, rows)
+        tx.insert(associations, rows)
         tx.write(sa.delete(t.ip_allocations).where(t.ip_allocations.c.port_id == lost["local_port_id"]))
 
     def held(end: HostEnd) -> tuple[LocalIp, ...]:

@@ -15,15 +15,15 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.state import StateChange
 from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.state import Object
+from neutrino.server import features
 from neutrino.server.feed.connections.credentials import Credentials
-from neutrino.server.feed.kinds import SERVED_KINDS
+from neutrino.server.feed.declarations import Sources
 from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, one_word
 from neutrino.server.feed.reports.traffic import Send, TrafficReports
 from neutrino.server.feed.reports.vpn_status import VpnStatus
 from neutrino.server.feed.server import FeedOptions, FeedServer
-from neutrino.server.feed.stores import ServedKind
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
@@ -45,7 +45,7 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0)
 async def serving(
     server: Server,
     address: Address,
-    kinds: Sequence[ServedKind] = SERVED_KINDS,
+    sources: Sources | None = None,
     *,
     metered: Send = lambda event, payload, host: None,
     **settings: Any,
@@ -69,7 +69,7 @@ async def serving(
     traffic = TrafficReports(server.db, metered).take
     reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle, answered, traffic)
     how = replace(FeedOptions("server-1", [address], keep_changes=3600, report_delay=0.01), **settings)
-    made = FeedServer(server.db, Credentials(server.db), reports, how, kinds)
+    made = FeedServer(server.db, Credentials(server.db), reports, how, sources or features.sources())
     stop = asyncio.Event()
     task = asyncio.create_task(made.run(stop))
     try:

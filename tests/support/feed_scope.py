@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model.dhcp import ROUTERS, is_metadata_network
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import GroupMembers, Network, Object, Port, SecurityGroup
-from neutrino.server.feed.kinds import readers
+from neutrino.server.features import sources
 from neutrino.server.feed.readers import read_all
 from neutrino.server.feed.records import TUNNEL_TYPES, NetworkRecord, PortRecord, Records
 
@@ -23,7 +23,7 @@ Key = tuple[str, str]  # kind, id
 
 
 def scope_in_database(connection: Connection, host: str) -> dict[Key, Object]:
-    return scope(read_all(connection, readers()), host)
+    return scope(read_all(connection, sources()), host)
 
 
 def scope(records: Records, host: str) -> dict[Key, Object]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from neutrino.features.local_ip.trace import Association, TracedLocalIps
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.qos import QosPolicy
 from neutrino.model.routing import (
@@ -41,7 +42,6 @@ from neutrino.server.trace.values import (
     Snapshot,
     TracedFloatingIp,
     TracedHost,
-    TracedLocalIp,
     TracedPort,
     TracedRouter,
 )
@@ -67,7 +67,7 @@ class Cloud:
     routers: dict[str, TracedRouter] = field(default_factory=dict)
     fips: dict[str, TracedFloatingIp] = field(default_factory=dict)
     forwardings: dict[str, str] = field(default_factory=dict)
-    local_ips: list[TracedLocalIp] = field(default_factory=list)
+    local_ips: list[Association] = field(default_factory=list)
     hosts: dict[str, TracedHost] = field(default_factory=dict)
     scopes: dict[str, str] = field(default_factory=dict)  # subnet → address scope
 
@@ -263,7 +263,7 @@ class Cloud:
     def local_ip(self, address: str, port: str, mode: str = "translate") -> None:
         fixed = self.ports[port].port.fixed_ips[0].ip_address
         self.local_ips.append(
-            TracedLocalIp(
+            Association(
                 id=f"local-{address}",
                 name=f"local-{address}",
                 project_id=OWN,
@@ -290,7 +290,7 @@ class Cloud:
             routers=self.routers,
             floating_ips=self.fips,
             forwardings=self.forwardings,
-            local_ips=tuple(self.local_ips),
+            parts=(TracedLocalIps(tuple(self.local_ips)),),
             hosts=self.hosts,
             named={**subnets, **rules},
         )

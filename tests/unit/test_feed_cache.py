@@ -11,6 +11,7 @@ from neutrino.feed.messages import Cursor, Welcome, read_from_server
 from neutrino.feed.state import State
 from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.state import Forwarding, Network, Object, Port, Segment
+from neutrino.server.features import sources
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.records import NetworkRecord, PortRecord
 
@@ -43,7 +44,7 @@ def kinds(**old: type[Object]) -> dict[str, Kind]:
 
 
 def cloud() -> Fanout:
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     network = Network(id="n", mtu=9000, segments=(Segment(id="s", network_type="vxlan"),))
     ports = {
         host: PortRecord(

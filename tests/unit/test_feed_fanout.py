@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import random
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from graphlib import CycleError
 from typing import Any
 
@@ -34,8 +34,9 @@ from neutrino.model.state import (
     Segment,
     Subnet,
 )
+from neutrino.server.features import sources
+from neutrino.server.feed.declarations import Feed, Reference, assemble
 from neutrino.server.feed.fanout import Fanout
-from neutrino.server.feed.kinds import SERVED_KINDS, readers
 from neutrino.server.feed.records import AgentRecord, DhcpAgent, NetworkRecord, PortRecord, Records
 from tests.support.feed_scope import scope
 
@@ -224,7 +225,7 @@ def source(request: pytest.FixtureRequest) -> Random:
 
 
 def test_hosts_equal_their_scope_after_every_change(source: Random) -> None:
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     ends = [HostEnd(fanout, host) for host in HOSTS]
     for _ in range(300):
         fanout.apply(source.step())
@@ -234,7 +235,7 @@ def test_hosts_equal_their_scope_after_every_change(source: Random) -> None:
 
 
 def test_the_sums_of_a_synced_host_agree_and_those_of_another_state_differ(source: Random) -> None:
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     ends = [HostEnd(fanout, host) for host in HOSTS]
     for _ in range(100):
         before = [end.objects() for end in ends]
@@ -256,7 +257,7 @@ def _differing(fanout: Fanout, host: str, sums: dict[str, str]) -> list[str]:
 
 def test_slow_hosts_and_lost_connections_miss_nothing(source: Random) -> None:
     """Changes happen while earlier ones are being sent: nothing is missed, nothing stale stays."""
-    fanout, rng = Fanout(), source.rng
+    fanout, rng = Fanout(sources().kinds), source.rng
     ends = [HostEnd(fanout, host) for host in HOSTS]
     for step in range(400):
         fanout.apply(source.step())
@@ -273,13 +274,13 @@ def test_slow_hosts_and_lost_connections_miss_nothing(source: Random) -> None:
 
 def test_a_new_server_sends_only_differences(source: Random) -> None:
     """A fan-out read from scratch equals one that followed changes: synced hosts get nothing."""
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     ends = [HostEnd(fanout, host) for host in HOSTS]
     for _ in range(200):
         fanout.apply(source.step())
         for end in ends:
             end.receive(fanout)
-    another = Fanout()
+    another = Fanout(sources().kinds)
     another.apply(source.records)
     assert [end.reconnect(fanout, another) for end in ends] == [0] * len(ends)
     for _ in range(20):
@@ -290,7 +291,7 @@ def test_a_new_server_sends_only_differences(source: Random) -> None:
 
 
 def test_a_host_resumes_from_its_cache_file(source: Random) -> None:
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     ends = [HostEnd(fanout, host) for host in HOSTS]
     for step in range(100):
         fanout.apply(source.step())
@@ -306,7 +307,7 @@ def test_a_host_resumes_from_its_cache_file(source: Random) -> None:
 
 
 def test_a_send_queue_does_not_outgrow_the_objects(source: Random) -> None:
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     ends = [HostEnd(fanout, host) for host in HOSTS]
     for _ in range(3000):
         fanout.apply(source.step())
@@ -323,7 +324,7 @@ def put_port(fanout: Fanout, key: str, record: PortRecord | None) -> None:
 
 
 def test_a_change_marks_nothing_for_hosts_out_of_scope() -> None:
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     segments = (Segment(id="s", network_type="vxlan"),)
     fanout.apply({"network": {n: NetworkRecord(Network(id=n, segments=segments)) for n in NETWORKS}})
     for i, host in enumerate(HOSTS):
@@ -340,7 +341,7 @@ def test_a_change_marks_nothing_for_hosts_out_of_scope() -> None:
 
 
 def test_members_are_sent_as_differences() -> None:
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     rule = Rule(id="r", direction="ingress", ethertype="IPv4", remote_group_id="g")
     fanout.apply({"security_group": {"g": SecurityGroup(id="g", rules=(rule,))}})
     own = Port(id="own", network_id="n", mac_address=MAC, host="h0", security_groups=("g",))
@@ -363,7 +364,7 @@ def test_members_are_sent_as_differences() -> None:
 
 
 def test_a_host_without_the_role_receives_neither_objects_nor_ids() -> None:
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     pending = fanout.connect("h0", {}, roles=("dhcp",))
     rule = Rule(id="r", direction="ingress", ethertype="IPv4", remote_group_id="g")
     fanout.apply({"security_group": {"g": SecurityGroup(id="g", rules=(rule,))}})
@@ -386,7 +387,7 @@ def test_an_object_that_no_frame_can_have_does_not_cut_the_host_off(
 ) -> None:
     """The host would close the connection, and do so again in every next one."""
     monkeypatch.setattr("neutrino.server.feed.fanout.MAX_MESSAGE", 1000)
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     large, other = (Port(id=key, network_id="n", mac_address=MAC, host="h0") for key in ("large", "other"))
     put_port(fanout, "large", PortRecord("large", "n", {"h0": large}))
     end = HostEnd(fanout, "h0")
@@ -407,7 +408,7 @@ def test_an_object_that_no_frame_can_have_does_not_cut_the_host_off(
 
 
 def test_nothing_is_deleted_before_synced() -> None:
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     port = Port(id="p", network_id="n", mac_address=MAC, host="h0")
     put_port(fanout, "p", PortRecord("p", "n", {"h0": port}))
     end = HostEnd(fanout, "h0")
@@ -425,18 +426,16 @@ def test_nothing_is_deleted_before_synced() -> None:
 
 
 def test_every_kind_is_served_in_message_order() -> None:
-    assert [served.name for served in SERVED_KINDS] == list(KINDS)
-    referenced = {served.name: served.referenced_by.keys() for served in SERVED_KINDS}
-    order = list(KINDS)
-    for name, referrers in referenced.items():
-        late = [other for other in referrers if order.index(other) < order.index(name)]
-        # A host needs the network before the tunnels on it, and a DHCP port is no part of its router.
-        assert late in ([], ["network"]), name
-    assert {served.source for served in SERVED_KINDS} == readers(SERVED_KINDS).keys()
+    order = [served.name for served in sources().kinds]
+    assert sorted(order) == sorted(KINDS)
+    for served in sources().kinds:
+        late = [other for other in served.referenced_by if order.index(other) < order.index(served.name)]
+        # A host needs the network before the tunnels on it.
+        assert late in ([], ["network"]), served.name
+    assert {served.source for served in sources().kinds} == sources().readers.keys()
 
 
 def test_kinds_that_refer_to_each_other_are_refused() -> None:
-    circular = [replace(served, referenced_by={"router": lambda router: ()}) for served in SERVED_KINDS]
-    circular = [replace(s, referenced_by={"network": lambda n: ()}) if s.name == "router" else s for s in circular]
+    circle = [Reference("network", "router", lambda router: ()), Reference("router", "network", lambda network: ())]
     with pytest.raises(CycleError):
-        Fanout(circular)
+        assemble([Feed(kinds=sources().kinds, references=circle)])

@@ -7,6 +7,7 @@ import pytest
 from neutrino.feed.messages import MAX_BYTES, MAX_MEMBERS, Cursor, Members, Put, Synced, Welcome, read_from_server
 from neutrino.feed.state import State
 from neutrino.model.state import Member, Port, Rule, SecurityGroup
+from neutrino.server.features import sources
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.queues import Pending
 from neutrino.server.feed.records import PortRecord
@@ -25,7 +26,7 @@ def port_with(found: frozenset[Member], key: str = "many") -> dict[str, dict[str
 
 
 def cloud(count: int) -> Fanout:
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     group = SecurityGroup(id="own", rules=(Rule(id="r", direction="ingress", ethertype="IPv4", remote_group_id="g"),))
     own = Port(id="p", network_id="n", mac_address=MAC, host="h1", security_groups=("own",))
     fanout.apply({"security_group": {"own": group}, "port": {"p": PortRecord("p", "n", {"h1": own})}})

@@ -33,6 +33,7 @@ from neutrino.model.agents import AgentState
 from neutrino.model.kinds import KINDS
 from neutrino.model.metering import MeteredTraffic
 from neutrino.model.roles import LEAST, ROLES, parse_roles
+from neutrino.server.features import sources
 from neutrino.server.feed.connections.admission import FAILURE_SECONDS, FAILURES, LoginLimits, source_address
 from neutrino.server.feed.reports.rules import MAX_ANSWER, MAX_ERROR, MAX_LOGGED, MAX_TEXT, one_line, refusal
 
@@ -149,12 +150,12 @@ def name(value: object) -> str:
 
 @pytest.mark.parametrize("message", GOOD, ids=name)
 def test_valid_messages_are_accepted(message: HostMessage) -> None:
-    assert refusal(message, "h1", ROLES) == ""
+    assert refusal(message, "h1", ROLES, sources().statuses) == ""
 
 
 @pytest.mark.parametrize(("message", "reason"), BAD, ids=name)
 def test_invalid_messages_are_refused_with_the_reason(message: HostMessage, reason: str) -> None:
-    found = refusal(message, "h1", ROLES)
+    found = refusal(message, "h1", ROLES, sources().statuses)
     assert reason in found
     assert len(found) < 600
 
@@ -173,8 +174,8 @@ def test_invalid_messages_are_refused_with_the_reason(message: HostMessage, reas
     ids=lambda value: str(value)[:40],
 )
 def test_reports_of_roles_that_the_credential_lacks_are_refused(message: HostMessage, needed: str) -> None:
-    assert needed in refusal(message, "h1", LEAST)
-    assert refusal(message, "h1", ROLES) == ""
+    assert needed in refusal(message, "h1", LEAST, sources().statuses)
+    assert refusal(message, "h1", ROLES, sources().statuses) == ""
 
 
 COUNTER = MeteredTraffic(
@@ -193,11 +194,11 @@ COUNTER = MeteredTraffic(
     ],
 )
 def test_metering_counters(changed: dict[str, Any], reason: str) -> None:
-    assert refusal(Traffic(counters=(COUNTER,)), "h1", [role.L3]) == ""
-    assert "l3" in refusal(Traffic(counters=(COUNTER,)), "h1", [role.L2])
-    assert "twice" in refusal(Traffic(counters=(COUNTER, COUNTER)), "h1", [role.L3])
+    assert refusal(Traffic(counters=(COUNTER,)), "h1", [role.L3], sources().statuses) == ""
+    assert "l3" in refusal(Traffic(counters=(COUNTER,)), "h1", [role.L2], sources().statuses)
+    assert "twice" in refusal(Traffic(counters=(COUNTER, COUNTER)), "h1", [role.L3], sources().statuses)
     wrong = msgspec.structs.replace(COUNTER, **changed)
-    assert reason in refusal(Traffic(counters=(wrong,)), "h1", [role.L3])
+    assert reason in refusal(Traffic(counters=(wrong,)), "h1", [role.L3], sources().statuses)
 
 
 def test_a_compute_host_receives_no_routers_and_dhcp_networks() -> None:
@@ -280,7 +281,7 @@ def test_reports_of_our_own_agents_are_accepted(datapath: str, mode: str, tmp_pa
     assert versions[words.OVS]["QosPolicy"] == "1.10"
     shown = {"problems": {"net work\n1": "x\ny"}, "dataplane": "down: x\ny", "last_repair": {"br-int": "3 flows"}}
     described = [replace(each, configurations={**each.configurations, **shown}) for each in described]
-    assert refusal(report(*described, applied=0), "h1", ROLES) == ""
+    assert refusal(report(*described, applied=0), "h1", ROLES, sources().statuses) == ""
 
 
 def test_a_text_for_the_log_is_one_printable_line_of_bounded_length() -> None:

@@ -14,6 +14,7 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import HostReport, PortDown, Problem, Report, Status, read_from_host
 from neutrino.model.agents import DATAPLANE, DHCP, MAX_REASON, OVS, PROBLEMS, AgentState
 from neutrino.model.roles import ROLES
+from neutrino.server.features import sources
 from neutrino.server.feed.reports.rules import MAX_TEXT, refusal, without_oversized
 
 LONG = "what a program printed\n" * 10_000
@@ -30,7 +31,7 @@ def test_what_an_agent_describes_fits_into_a_report(text: str) -> None:
     report = Report(states=(state,))
     if text is LONG:
         assert without_oversized(report) == (report, "")
-    assert refusal(without_oversized(report)[0], "h1", ROLES) == ""
+    assert refusal(without_oversized(report)[0], "h1", ROLES, sources().statuses) == ""
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_a_heartbeat_is_kept_without_its_oversized_part() -> None:
     assert kept == Report(states=(other, SWITCH))
     assert OVS in left_out
     assert PROBLEMS in left_out
-    assert refusal(kept, "h1", ROLES) == ""
+    assert refusal(kept, "h1", ROLES, sources().statuses) == ""
 
 
 def test_large_resource_versions_are_left_out() -> None:
@@ -88,5 +89,5 @@ def test_many_keys_that_are_too_large_together() -> None:
     ids=lambda message: type(message).__name__,
 )
 def test_other_reports_of_earlier_releases_are_shortened(message: HostReport) -> None:
-    assert refusal(message, "h1", ROLES)
-    assert refusal(without_oversized(message)[0], "h1", ROLES) == ""
+    assert refusal(message, "h1", ROLES, sources().statuses)
+    assert refusal(without_oversized(message)[0], "h1", ROLES, sources().statuses) == ""

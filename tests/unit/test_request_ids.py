@@ -16,6 +16,7 @@ from neutrino.feed.messages import Cursor, Gone, Put, Synced, Welcome, encode_on
 from neutrino.feed.state import State
 from neutrino.logs import ContextRecord
 from neutrino.model.state import Network, Port
+from neutrino.server.features import sources
 from neutrino.server.feed.encoding import Item, with_request_id
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.records import NetworkRecord, PortRecord
@@ -61,7 +62,7 @@ def test_the_encoding_of_an_object_stays_shared() -> None:
 
 
 def test_a_change_carries_its_request_once() -> None:
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     host = HostEnd(fanout, "h1")
     host.receive(fanout)
     fanout.apply({"network": {"n1": network_record("n1")}, "port": {"p1": bound_port("p1", "n1", "h1")}},
@@ -78,7 +79,7 @@ def test_a_change_carries_its_request_once() -> None:
 
 
 def test_the_newest_of_several_requests() -> None:
-    fanout = Fanout()
+    fanout = Fanout(sources().kinds)
     host = HostEnd(fanout, "h1")
     fanout.apply({"network": {"n1": network_record("n1"), "n2": network_record("n2")}})
     fanout.apply({"port": {"p1": bound_port("p1", "n1", "h1", revision=1)}}, {("port", "p1"): "req-1"})

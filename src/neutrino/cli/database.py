@@ -143,13 +143,13 @@ def host(args: argparse.Namespace) -> None:
 
 def _objects(db: Database, name: str, roles: Sequence[str]) -> str:
     """The objects in the host's scope, as JSON, for comparison with the host's cache."""
+    from neutrino.server.features import sources
     from neutrino.server.feed.fanout import Fanout
-    from neutrino.server.feed.kinds import readers
     from neutrino.server.feed.readers import read_all
 
     with db.read() as connection:
-        records = read_all(connection, readers())
-    fanout = Fanout()
+        records = read_all(connection, sources())
+    fanout = Fanout(sources().kinds)
     fanout.apply(records)
     out: dict[str, list[object]] = {}
     # Sorted, so that the output can be compared with diff.

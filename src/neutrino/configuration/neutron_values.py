@@ -5,7 +5,7 @@ knows them. A name that is installed as an entry point, by us or by a third part
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -70,7 +70,6 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron.services.trunk.plugin.TrunkPlugin": "trunk",
             "neutron.services.metering.metering_plugin.MeteringPlugin": "metering",
             "neutron.services.logapi.logging_plugin.LoggingPlugin": "log",
-            "neutron.services.local_ip.local_ip_plugin.LocalIPPlugin": "local_ip",
             "neutron_dynamic_routing.services.bgp.bgp_plugin.BgpPlugin": "bgp",
             "neutron_taas.services.taas.taas_plugin.TaasPlugin": "taas",
             "neutron_taas.services.taas.tap_mirror_plugin.TapMirrorPlugin": "tapmirror",
@@ -172,6 +171,12 @@ TABLE: dict[tuple[str, str], Names] = {
         group="neutrino.agent.l2_extensions",
     ),
 }
+
+
+def add_names(section: str, name: str, names: Mapping[str, str]) -> None:
+    """Add names that installed packages give to what Neutron's configuration calls otherwise."""
+    table = TABLE[section, name]
+    TABLE[section, name] = replace(table, names={**table.names, **names})
 
 
 def read_list(section: str, name: str, text: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from oslo_config import cfg
 
 from neutrino.model.objects import Values
-from neutrino.server import config
+from neutrino.server import config, features
 from neutrino.server.bgp.plugin import build_scheduler
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
 from neutrino.server.dns.build import ExternalDns, build_dns
@@ -43,7 +43,7 @@ class Backend:
 def build_backend(conf: cfg.ConfigOpts) -> Backend:
     """Opens and starts nothing, so that it can be done before processes are forked."""
     db = config.database(conf)
-    quotas = Quotas(db, {name: conf.quotas[f"quota_{name}"] for name in config.QUOTAS})
+    quotas = Quotas(db, {name: conf.quotas[f"quota_{name}"] for name in config.quotas()})
     registry = Registry(db, conf.agent_down_time)
     nova_sink = nova.nova_notifier_from_conf(conf)  # its thread starts with the first event, not here
 
@@ -88,10 +88,14 @@ def host_reports(backend: Backend, metered: Send = lambda event, payload, host: 
     if "vpnaas" in plugins:
         statuses |= dict.fromkeys(("vpnservice", "ipsec_site_connection"), VpnStatus(db).take)
 
+    of_features = [feature.host_reports(services) for feature in features.enabled(services.conf)]
+    statuses |= {kind: take for one in of_features for kind, take in one.statuses.items()}
     speakers = build_scheduler(services) if "bgp" in plugins else None
 
     def switch_reported(report: Report) -> None:
         dhcp.reported(report)
+        for one in of_features:
+            one.reported(report)
         if speakers is not None:
             speakers.reported(report)
         if backend.segments is not None:
@@ -111,5 +115,7 @@ def host_reports(backend: Backend, metered: Send = lambda event, payload, host: 
     def settle() -> None:
         l3.dvr.settle()
         distributed.settle()
+        for one in of_features:
+            one.settle()
 
     return Reports(registry, reported, distributed, statuses, settle, answered, TrafficReports(db, metered).take)

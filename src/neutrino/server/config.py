@@ -8,11 +8,11 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_log import log
 
-from neutrino.configuration.neutron_values import list_type, name_type
+from neutrino.configuration.neutron_values import add_names, list_type, name_type
 from neutrino.errors import RefusedToStart
 from neutrino.metrics.listener import address as metrics_address
 from neutrino.metrics.listener import options as metrics_options
-from neutrino.server import tls
+from neutrino.server import features, tls
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.db.session import FAILOVER_SECONDS, Database
@@ -52,13 +52,22 @@ QUOTAS = {
 }
 
 
+add_names("DEFAULT", "service_plugins", {one.neutron_plugin: one.name for one in features.installed()})
+add_names("DEFAULT", "service_plugins", {one.name: one.name for one in features.installed()})
+
+
 def _drivers(name: str, default: Sequence[str]) -> cfg.Opt:
     return cfg.Opt(
         name, type=list_type("ml2", name), default=default, help="Entry points, in the order of their calls."
     )
 
 
-OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
+def quotas() -> dict[str, int]:
+    """The default limits of the core and all features."""
+    return QUOTAS | {name: limit for feature in features.installed() for name, limit in feature.quotas.items()}
+
+
+CORE: dict[str | None, Sequence[cfg.Opt]] = {
     None: [  # [DEFAULT]
         cfg.HostAddressOpt("bind_host", default="127.0.0.1", help="Address that the API listens on."),
         cfg.PortOpt("bind_port", default=9696, help="Port that the API listens on."),
@@ -127,9 +136,10 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             type=list_type("DEFAULT", "service_plugins"),
             default=[
                 *("router", "qos", "firewall_v2", "segments", "network_segment_range", "trunk"),
-                *("metering", "log", "local_ip", "bgp", "taas", "tapmirror", "vpnaas"),
+                *("metering", "log", "bgp", "taas", "tapmirror", "vpnaas"),
+                *(feature.name for feature in features.installed() if feature.by_default),
             ],
-            help="Entry points of further plugins, each with resources of its own.",
+            help="Features, each with resources of its own.",
         ),
         cfg.IntOpt("pagination_max_limit", default=-1, help="Maximum number of objects in a list; -1: no maximum."),
         cfg.StrOpt("base_mac", default="fa:16:3e:00:00:00", help="The first three octets of generated MAC addresses."),
@@ -316,7 +326,7 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
             deprecated_opts=[cfg.DeprecatedOpt("max_routes", group="DEFAULT")] if name == "router_route" else [],
             help=f"How many of {name} a project may have; -1: any number.",
         )
-        for name, limit in QUOTAS.items()
+        for name, limit in quotas().items()
     ],
     firewall.GROUP: firewall.DEFAULT_RULES,
     "designate": dns.DESIGNATE,
@@ -358,6 +368,17 @@ OPTIONS: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.StrOpt("ssl_key_file", default="", help="The key of the client certificate."),
     ],
 }
+
+
+def _with_features() -> dict[str | None, Sequence[cfg.Opt]]:
+    together = dict(CORE)
+    for feature in features.installed():
+        for group, options in feature.options.items():
+            together[group] = [*together.get(group, ()), *options]
+    return together
+
+
+OPTIONS: dict[str | None, Sequence[cfg.Opt]] = _with_features()
 
 
 def configuration(files: Sequence[str]) -> cfg.ConfigOpts:

@@ -316,15 +316,6 @@ class TargetResourceNotFound(NotFound): template = "target_id: there is no port 
 class ResourceNotFound(NotFound): template = "resource_id: there is no security group {resource_id}."
 class InvalidResourceConstraint(InvalidInput):
     template = "The {resource} {resource_id} (resource_id) is not one of {target_resource} {target_id} (target_id)."
-class LocalIPNotFound(NotFound): template = "There is no local IP {id}."
-class LocalIPInUse(InUse): template = "Local IP {id} is associated with ports."
-class LocalIPNoIP(InvalidInput): template = "Port {port_id} has no fixed IP."
-class LocalIPRequestedIPNotFound(InvalidInput): template = "Port {port_id} does not have the address {ip}."
-class LocalIPNoRequestedIP(InvalidInput):
-    template = "Port {port_id} has several addresses: {attribute} has to be one of them."
-class LocalIPPortOrNetworkRequired(InvalidInput): template = "A local IP needs a local_port_id or a network_id."
-class LocalIPAssociationNotFound(NotFound): template = "The local IP is not associated with port {id}."
-
 # --- tap services -----------------------------------------------------------------------------------------------------
 class TapServiceNotFound(NotFound): template = "There is no tap service {id}."
 class TapFlowNotFound(NotFound): template = "There is no tap flow {id}."

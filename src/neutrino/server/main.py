@@ -21,7 +21,7 @@ from neutrino.configuration import findings
 from neutrino.diagnosis.facts import API_PROCESS
 from neutrino.metrics.catalog import CONNECTIONS
 from neutrino.metrics.process import start_worker
-from neutrino.server import config
+from neutrino.server import config, features
 from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
 from neutrino.server.api.app import build_app
@@ -86,17 +86,24 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     backend = build_backend(conf)
     notifier = notifier_from_conf(conf, conf.host)
     notify: Notify = notifier.notify if notifier is not None else ignore
-    authorizer = Authorizer(conf, backend.services.core.policy_rules)
+    defaults = features.policy_defaults()
+    rules = {**defaults.rules, **backend.services.core.policy_rules}
+    authorizer = Authorizer(conf, replace(defaults, rules=rules))
     services = replace(backend.services, notify=notify, allows=authorizer.allows)
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.notifies = conf.feed.announce
-    service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
+    enabled = {feature.name: feature for feature in features.enabled(conf)}
+    service_plugins: dict[str, Any] = {
+        name: enabled[name].build(services) if name in enabled else load("neutrino.service_plugins", name)(services)
+        for name in conf.service_plugins
+    }
+    core.ports.uses += [use for feature in enabled.values() for use in feature.ports]
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
     plugins = [*_built_in(services, agents), *further]
     quota_api = QuotaPlugin(db, quotas)
     served = serve(plugins)
-    added = [e for plugin in [*plugins, quota_api] for e in plugin.extensions]
+    added = [extension for one in [*plugins, quota_api, *enabled.values()] for extension in one.extensions]
     aliases = listed([*EXTENSIONS, *added, *tags.EXTENSIONS])
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas.check, notify, max_limit)
@@ -149,7 +156,7 @@ def _built_in(services: Services, agents: Agents) -> list[Any]:
         agents,
         AvailabilityZones(db),
         IpAvailability(db),
-        traces.build(db, registry, at_once),
+        traces.build(db, registry, [read for one in features.installed() for read in one.trace], at_once),
     ]
 
 

@@ -45,10 +45,10 @@ class Services:
 
 @dataclass(frozen=True)
 class ResourcePlugin:
-    """A service plugin that offers resources, and nothing else."""
+    """What a feature offers in one server: resources, and what it does in the processes of the API."""
 
-    extensions: Sequence[Extension]
-    collections: Sequence[tuple[Any, ...]]  # each a resource, and the objects that serve it
+    extensions: Sequence[Extension] = ()  # beyond those that the feature declares
+    collections: Sequence[tuple[Any, ...]] = ()  # each a resource, and the objects that serve it
 
 
 def load(group: str, name: str) -> Any:

@@ -8,7 +8,6 @@ are looked up when a frame is built. One thread owns it; there is no clock and n
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from graphlib import TopologicalSorter
 from typing import Any, Final, cast
 
 from neutrino.feed.digests import text_of
@@ -17,7 +16,6 @@ from neutrino.model.roles import ROLES
 from neutrino.model.state import Object
 from neutrino.server.feed.dhcp_scope import DhcpScope
 from neutrino.server.feed.encoding import gone, with_request_id
-from neutrino.server.feed.kinds import SERVED_KINDS
 from neutrino.server.feed.queues import MemberDifference, Parts, Pending, Several, Watchers
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.stores import ForwardingEntries, HostObjects, ServedKind, Store
@@ -31,9 +29,7 @@ MAX_MESSAGE: Final = MAX_BYTES - 2 * FRAME_BYTES  # with what else is in its fra
 
 
 class Fanout:
-    def __init__(self, kinds: Sequence[ServedKind] = SERVED_KINDS) -> None:
-        # Objects that refer to each other in a circle would keep each other subscribed for ever: graphlib.CycleError.
-        TopologicalSorter({kind.name: kind.referenced_by.keys() for kind in kinds}).prepare()
+    def __init__(self, kinds: Sequence[ServedKind]) -> None:
         self.position = 0  # of the change log
         self._records: defaultdict[str, dict[str, Any]] = defaultdict(dict)  # by source and id
         self._watchers = Watchers()

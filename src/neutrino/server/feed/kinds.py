@@ -1,20 +1,23 @@
-"""Registry of served kinds: for each object kind its reader and its scope rule, the server's half of `model/kinds.py`.
+"""What the core, and features that have no package of their own yet, declare for the feed.
 
 Scope starts from what a host has of its own: ports bound to it, routers and networks that its agents serve. Everything else
-follows by reference: an object that a host receives makes it receive the objects named in `referenced_by`.
+follows by reference: an object that a host receives makes it receive those that it refers to.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final
 
 from neutrino.model.kinds import KINDS
+from neutrino.model.roles import L2, L3
 from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port, SecurityGroup
 from neutrino.server.feed import stores
-from neutrino.server.feed.readers import bgp, firewalls, l2, packet_logs, qos, routers
+from neutrino.server.feed.declarations import Affects, Feed, Part, Placed, Reference
+from neutrino.server.feed.readers import bgp, firewalls, l2, metering, packet_logs, qos, routers, taps, trunks
 from neutrino.server.feed.records import TUNNEL_TYPES
-from neutrino.server.feed.stores import Reader, ServedKind
+from neutrino.server.feed.reports.rules import DONE_OR_NOT, UP_OR_DOWN, ReportedStatus, prefix
+from neutrino.server.feed.stores import ServedKind
 
 
 def _if_tunnelled(network: Network) -> Iterable[str]:
@@ -51,105 +54,150 @@ def _tap_flows(port: Port) -> Iterable[str]:
     return *(flow.id for flow in taps.flows), *(origin.id for origin in taps.origins)
 
 
+def _address_groups(group: SecurityGroup) -> Iterable[str]:
+    return filter(None, (rule.remote_address_group_id for rule in group.rules))
+
+
+def _remote_groups(group: SecurityGroup) -> Iterable[str]:
+    return filter(None, (rule.remote_group_id for rule in group.rules))
+
+
 def _logs_of_group(group: SecurityGroup) -> Iterable[str]:
     return filter(None, (group.id, group.project_id))
 
 
-# In message order, like KINDS.
-SERVED_KINDS: Final[Sequence[ServedKind]] = (
-    ServedKind(
-        KINDS["qos_policy"],
-        stores.SharedObjects,
-        source="qos_policy",
-        read=qos.read_policies,
-        referenced_by={"network": _policy, "port": _policy, "router": _router_policies},
+CORE: Final = Feed(
+    kinds=(
+        ServedKind(
+            KINDS["network"],
+            stores.SharedObjects,
+            source="network",
+            read=l2.read_networks,
+            value=attrgetter("network"),
+        ),
+        ServedKind(KINDS["host"], stores.PeerHosts, source="agent", read=l2.read_agents, value=attrgetter("host")),
+        ServedKind(
+            KINDS["forwarding"],
+            stores.ForwardingEntries,
+            source="port",
+            value=attrgetter("forwarding"),
+            key=attrgetter("network_id"),
+        ),
+        ServedKind(KINDS["address_group"], stores.SharedObjects, source="address_group", read=l2.read_address_groups),
+        ServedKind(KINDS["group_members"], stores.MemberSets, source="port"),
+        ServedKind(
+            KINDS["security_group"], stores.SharedObjects, source="security_group", read=l2.read_security_groups
+        ),
+        ServedKind(
+            KINDS["port"],
+            stores.HostObjects,
+            source="port",
+            read=l2.read_ports,
+            takes_additions=True,
+            value=attrgetter("bound"),
+        ),
+        # Hosts are subscribed to it by DhcpScope, which also gives them the network's ports and copies of its DHCP port.
+        ServedKind(KINDS["dhcp_network"], stores.SharedObjects, source="network", value=attrgetter("dhcp")),
+        ServedKind(
+            KINDS["dhcp_port"],
+            stores.SharedObjects,
+            source="port",
+            value=attrgetter("dhcp"),
+            key=attrgetter("network_id"),
+        ),
+        # Every host with distributed routing receives the MACs of all such hosts, its own included.
+        ServedKind(
+            KINDS["dvr_mac"],
+            stores.SharedObjects,
+            source="agent",
+            value=attrgetter("dvr_mac"),
+            key=lambda mac: "all",
+            subscriber=attrgetter("id"),
+        ),
     ),
-    ServedKind(
-        KINDS["firewall_group"],
-        stores.SharedObjects,
-        source="firewall_group",
-        read=firewalls.read_firewall_groups,
-        referenced_by={"port": _firewall_group, "router": _router_firewall_groups},
+    references=(
+        Reference("network", "port", lambda port: (port.network_id,)),
+        # A host needs the network before the tunnels on it.
+        Reference("host", "network", _if_tunnelled, sent_first=False),
+        Reference("forwarding", "network", _if_tunnelled, sent_first=False),
+        Reference("address_group", "security_group", _address_groups),
+        Reference("group_members", "security_group", _remote_groups),
+        Reference("security_group", "port", _security_groups),
     ),
-    ServedKind(
-        KINDS["log"],
-        stores.SharedObjects,
-        source="log",
-        read=packet_logs.read_logs,
-        key=packet_logs.topic,
-        referenced_by={"network": lambda network: (network.id,), "security_group": _logs_of_group},
-    ),
-    ServedKind(
-        KINDS["network"],
-        stores.SharedObjects,
-        source="network",
-        read=l2.read_networks,
-        value=attrgetter("network"),
-        referenced_by={"port": lambda port: (port.network_id,)},
-    ),
-    ServedKind(
-        KINDS["host"],
-        stores.PeerHosts,
-        source="agent",
-        read=l2.read_agents,
-        value=attrgetter("host"),
-        referenced_by={"network": _if_tunnelled, "port": _tap_flows},
-    ),
-    ServedKind(
-        KINDS["forwarding"],
-        stores.ForwardingEntries,
-        source="port",
-        value=attrgetter("forwarding"),
-        key=attrgetter("network_id"),
-        referenced_by={"network": _if_tunnelled},
-    ),
-    ServedKind(
-        KINDS["address_group"],
-        stores.SharedObjects,
-        source="address_group",
-        read=l2.read_address_groups,
-        referenced_by={
-            "security_group": lambda group: filter(None, (rule.remote_address_group_id for rule in group.rules))
-        },
-    ),
-    ServedKind(
-        KINDS["group_members"],
-        stores.MemberSets,
-        source="port",
-        referenced_by={"security_group": lambda group: filter(None, (rule.remote_group_id for rule in group.rules))},
-    ),
-    ServedKind(
-        KINDS["security_group"],
-        stores.SharedObjects,
-        source="security_group",
-        read=l2.read_security_groups,
-        referenced_by={"port": _security_groups},
-    ),
-    ServedKind(KINDS["port"], stores.HostObjects, source="port", read=l2.read_ports, value=attrgetter("bound")),
-    # Hosts are subscribed to it by DhcpScope, which also gives them the network's ports and copies of its DHCP port.
-    ServedKind(KINDS["dhcp_network"], stores.SharedObjects, source="network", value=attrgetter("dhcp")),
-    ServedKind(
-        KINDS["dhcp_port"],
-        stores.SharedObjects,
-        source="port",
-        value=attrgetter("dhcp"),
-        key=attrgetter("network_id"),
-        referenced_by={"router": lambda router: (interface.network_id for interface in router.interfaces)},
-    ),
-    ServedKind(KINDS["router"], stores.HostObjects, source="router", read=routers.read_routers),
-    # Every host with distributed routing receives the MACs of all such hosts, its own included.
-    ServedKind(
-        KINDS["dvr_mac"],
-        stores.SharedObjects,
-        source="agent",
-        value=attrgetter("dvr_mac"),
-        key=lambda mac: "all",
-        subscriber=attrgetter("id"),
-    ),
-    ServedKind(KINDS["bgp_speaker"], stores.HostObjects, source="bgp_speaker", read=bgp.read_speakers),
+    # A deleted subnet is no longer found here: the same transaction logs its network too.
+    affects=(Affects(records="network", named=("subnet",), find=l2.networks_of_subnets),),
 )
-
-
-def readers(kinds: Sequence[ServedKind] = SERVED_KINDS) -> dict[str, Reader]:
-    """The reader of each source."""
-    return {kind.source: kind.read for kind in kinds if kind.read is not None}
+ROUTERS: Final = Feed(
+    kinds=(
+        ServedKind(
+            KINDS["router"], stores.HostObjects, source="router", read=routers.read_routers, takes_additions=True
+        ),
+    ),
+    placed=(Placed(of="port", read=routers.read_port_hosts),),
+    references=(Reference("dhcp_port", "router", lambda router: (one.network_id for one in router.interfaces)),),
+    affects=(
+        Affects(records="router", named=("port", "agent"), affected=("network",), find=routers.routers_of),
+        Affects(records="router", named=("port", "agent"), find=routers.distributed_routers_of),
+        Affects(records="port", affected=("router",), find=routers.shared_ports),
+    ),
+    statuses={
+        "floatingip": ReportedStatus(UP_OR_DOWN),
+        "router": ReportedStatus(frozenset({"active", "standby", "unknown"})),
+        "subnet": ReportedStatus(check=prefix),
+    },
+)
+QOS: Final = Feed(
+    kinds=(ServedKind(KINDS["qos_policy"], stores.SharedObjects, source="qos_policy", read=qos.read_policies),),
+    references=(
+        Reference("qos_policy", "network", _policy),
+        Reference("qos_policy", "port", _policy),
+        Reference("qos_policy", "router", _router_policies),
+    ),
+)
+FIREWALL: Final = Feed(
+    kinds=(
+        ServedKind(
+            KINDS["firewall_group"], stores.SharedObjects, source="firewall_group", read=firewalls.read_firewall_groups
+        ),
+    ),
+    references=(
+        Reference("firewall_group", "port", _firewall_group),
+        Reference("firewall_group", "router", _router_firewall_groups),
+    ),
+    affects=(Affects(records="firewall_group", named=("firewall_rule", "firewall_policy"), find=firewalls.groups_of),),
+    statuses={"firewall_group": ReportedStatus(DONE_OR_NOT, frozenset({L2, L3}))},
+)
+LOG: Final = Feed(
+    kinds=(
+        ServedKind(KINDS["log"], stores.SharedObjects, source="log", read=packet_logs.read_logs, key=packet_logs.topic),
+    ),
+    references=(
+        Reference("log", "network", lambda network: (network.id,)),
+        Reference("log", "security_group", _logs_of_group),
+    ),
+)
+BGP: Final = Feed(
+    kinds=(ServedKind(KINDS["bgp_speaker"], stores.HostObjects, source="bgp_speaker", read=bgp.read_speakers),),
+    affects=(
+        Affects(records="bgp_speaker", named=("port", "agent"), affected=("router",), find=bgp.speakers_of),
+        Affects(records="router", named=("bgp_speaker",), find=routers.announced_routers),
+    ),
+)
+TAAS: Final = Feed(
+    parts=(Part(of="port", defaults={"taps": None}, read=taps.read_part),),
+    references=(Reference("host", "port", _tap_flows),),
+    affects=(Affects(records="port", named=("port",), find=taps.tapped_with),),
+    statuses=dict.fromkeys(("tap_service", "tap_flow"), ReportedStatus(DONE_OR_NOT, frozenset({L2}))),
+)
+TRUNK: Final = Feed(
+    parts=(Part(of="port", defaults={}, read=trunks.read_trunks),),
+    placed=(Placed(of="port", read=trunks.read_inactive_hosts),),
+    affects=(Affects(records="port", named=("port",), find=trunks.subports_of),),
+    statuses={"trunk": ReportedStatus(DONE_OR_NOT, frozenset({L2}))},
+)
+METERING: Final = Feed(
+    affects=(Affects(records="router", named=("metering_label",), find=metering.metered_routers),),
+)
+VPN: Final = Feed(statuses=dict.fromkeys(("vpnservice", "ipsec_site_connection"), ReportedStatus(UP_OR_DOWN)))
+# Features without a package of their own.
+UNPACKAGED: Final = (ROUTERS, QOS, FIREWALL, LOG, BGP, TAAS, TRUNK, METERING, VPN)

@@ -1,8 +1,10 @@
 """Records: the objects that the feed process holds in memory, as readers take them from the database. Frozen."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
 
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
 from neutrino.model.routing import Router
@@ -30,6 +32,17 @@ class PortRecord:
     def is_dhcp_server(self) -> bool:
         """Whether it is the port of a DHCP server, not of a client."""
         return self.dhcp is not None and self.dhcp.device_owner == OWNER
+
+
+def migrating(record: PortRecord, hosts: Collection[str]) -> PortRecord:
+    """During a live migration: the source knows of it, and other hosts send to the target too, if it is one of these."""
+    target = next((port.host for port in record.bound.values() if not port.active and port.host in hosts), None)
+    active = next((port for port in record.bound.values() if port.active), None)
+    if target is None or active is None:
+        return record
+    bound = record.bound | {active.host: msgspec.structs.replace(active, migrating=True)}
+    entry = record.forwarding and msgspec.structs.replace(record.forwarding, migrates_to=target)
+    return replace(record, bound=bound, forwarding=entry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from neutrino.diagnosis.facts import FEED_PROCESS
 from neutrino.feed.address import Address, short_path
 from neutrino.feed.messages import MAX_BYTES, Answer, HostReport, Query, Traffic
 from neutrino.metrics import catalog as metrics
+from neutrino.server import features
 from neutrino.server.backend import build_backend, host_reports
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
@@ -35,14 +36,13 @@ from neutrino.server.feed.connections.admission import DATABASE_ERRORS, Admissio
 from neutrino.server.feed.connections.credentials import KIND, Credentials
 from neutrino.server.feed.connections.listeners import addresses, owned_socket, server_tls
 from neutrino.server.feed.connections.session import Session
+from neutrino.server.feed.declarations import Sources
 from neutrino.server.feed.fanout import Fanout
-from neutrino.server.feed.kinds import SERVED_KINDS, readers
 from neutrino.server.feed.placed_routers import PlacedRouters
 from neutrino.server.feed.readers import read_all, read_changed
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.reports.batches import ReportLanes
 from neutrino.server.feed.reports.reports import Reports
-from neutrino.server.feed.stores import ServedKind
 from neutrino.server.feed.wake import wake
 from neutrino.server.hosts.queries import KIND as QUERY
 from neutrino.server.hosts.queries import OpenQueries
@@ -86,14 +86,13 @@ class FeedServer:
         credentials: Credentials,
         reports: Reports,
         options: FeedOptions,
-        kinds: Sequence[ServedKind] = SERVED_KINDS,
+        sources: Sources,
     ) -> None:
         self._db = db
         self._log = ChangeLog(db)
         self._reports = reports
         self._options = options
-        self._kinds = kinds
-        self._readers = readers(kinds)
+        self._sources = sources
         self._reading = ThreadPoolExecutor(1, "feed-read")
         self._writing = ThreadPoolExecutor(6, "feed-write")  # lanes of reports, `settle` and `compact`: none waits
         # A pool of its own: logins with wrong credentials must not delay the reports of other hosts.
@@ -110,7 +109,7 @@ class FeedServer:
         self._database = ""  # identity of the database whose positions we send
         self._routers = PlacedRouters()
         self._advanced = asyncio.Event()  # set, and replaced, when the fan-out has reached a new position
-        self.fanout = Fanout(kinds)
+        self.fanout = Fanout(sources.kinds)
         self.listening: list[Address] = []  # with the ports that the kernel chose
         self.on_listening: Callable[[], object] = lambda: None
 
@@ -160,7 +159,7 @@ class FeedServer:
     async def _read_everything(self) -> None:
         """Start from a new fan-out. Connected hosts are closed: they reconnect and are compared with it."""
         position, identity, records, queries = await self._run(self._reading, self._load)
-        fanout = Fanout(self._kinds)
+        fanout = Fanout(self._sources.kinds)
         fanout.apply(records)
         fanout.position = position
         self._routers.follow(fanout.watch("router", self._routers.changed))
@@ -173,7 +172,7 @@ class FeedServer:
     def _load(self) -> tuple[int, str, Records, list[HostQuery]]:
         head = self._log.head()  # before the records: what is committed while they are read gets a later position
         with self._db.read() as connection:
-            records = read_all(connection, self._readers)
+            records = read_all(connection, self._sources)
             return head.position, head.identity, records, self._queries.read(connection)
 
     async def _follow(self) -> None:
@@ -226,7 +225,7 @@ class FeedServer:
         self._log.sequence()
         with self._db.read() as connection:
             rows = self._log.after(connection, position)
-            records = read_changed(connection, self._readers, rows, self.fanout.networks_of) if rows else {}
+            records = read_changed(connection, self._sources, rows, self.fanout.networks_of) if rows else {}
             asked = [row.object_id for row in rows if row.kind == QUERY]
             queries = self._queries.read(connection, asked) if asked else []
         self._check_log(position)  # after the rows were read: those removed in between would be missed without notice
@@ -361,6 +360,7 @@ class FeedServer:
             self._turns,
             catch_up,
             self._frames.setdefault(host, asyncio.Lock()),
+            self._sources.statuses,
         )
         self._sessions.add(session)
         self._by_host[host] += 1
@@ -440,7 +440,7 @@ def run(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None, *, alo
     gc.set_threshold(50_000, 20, 20)  # the feed's records are many and without cycles: collecting often finds nothing
     notifier = notifier_from_conf(conf, conf.host)
     metered = notifier.metered if notifier is not None else lambda event, payload, host: None
-    server = FeedServer(db, Credentials(db), host_reports(backend, metered), options)
+    server = FeedServer(db, Credentials(db), host_reports(backend, metered), options, features.sources())
     process = ServerProcess(db, conf.host, FEED_PROCESS, server.describe)
     process.start()
     try:

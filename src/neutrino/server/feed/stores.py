@@ -44,9 +44,10 @@ class ServedKind:
     kind: Kind
     store: type[Store]
     source: str  # kind of the change-log rows that name its records
-    read: Reader | None = None  # of the source; kinds of the same source share one
+    read: Callable[..., Iterable[tuple[str, Any]]] | None = None  # a Reader of the source; kinds of one source share it
+    takes_additions: bool = False  # its reader has a parameter `additions`: what features add to its records
     value: Callable[[Any], Any] = lambda record: record  # from a record: the object, or host → object
-    # Scope: kind of a referring object → keys of this kind's topics that the object refers to.
+    # Scope: kind of a referring object → keys of this kind's topics that the object refers to. Derived from `Reference`s.
     referenced_by: Mapping[str, Callable[[Any], Iterable[str]]] = field(default_factory=dict)
     key: Callable[[Any], str] = attrgetter("id")  # of the topic that an object belongs to
     subscriber: Callable[[Any], str] | None = None  # the host that an object itself subscribes to the topic

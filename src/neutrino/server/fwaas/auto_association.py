@@ -16,7 +16,7 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.fwaas.default_groups import DefaultGroups
 from neutrino.server.fwaas.groups import add_ports, is_supported
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
-from neutrino.server.ml2.ports.collection import Write
+from neutrino.server.ml2.ports.uses import Write
 
 NOT_BOUND = (VIF_UNBOUND, VIF_FAILED)
 _gp = t.firewall_group_ports.c

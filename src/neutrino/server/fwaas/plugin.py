@@ -8,6 +8,7 @@ from neutrino.server.fwaas.default_rules import default_rules
 from neutrino.server.fwaas.groups import FirewallGroups
 from neutrino.server.fwaas.policies import FirewallPolicies
 from neutrino.server.fwaas.rules import FirewallRules
+from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.services import ResourcePlugin, Services
 
 EXTENSIONS = (
@@ -25,8 +26,7 @@ def build(services: Services) -> ResourcePlugin:
     defaults = DefaultGroups(db, default_rules(conf))
     if conf.auto_associate_default_firewall_group:
         joining = AutoAssociation(defaults).port_changes
-        services.core.ports.transaction_hooks.append(joining)
-        services.core.cascade.references[joining] = ()  # it is about ports that are bound, not about deleted ones
+        services.core.ports.uses.append(PortUse(changes=joining))  # of ports that are bound, not of deleted ones
     return ResourcePlugin(
         EXTENSIONS,
         (

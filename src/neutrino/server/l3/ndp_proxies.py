@@ -22,7 +22,7 @@ from neutrino.server.db.view import View
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.ndp import ipv6_scope
 from neutrino.server.l3.routers.router_ports import read_ports
-from neutrino.server.ml2.ports.collection import Write
+from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.view_collection import ViewCollection, one_by_one
 

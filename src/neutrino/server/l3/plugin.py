@@ -42,6 +42,7 @@ from neutrino.server.l3.scheduling.dvr import DvrHosts, agents_with_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.build import Core
 from neutrino.server.ml2.cascade import Cascade
+from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import EVERYTHING
 from neutrino.server.scheduling.agents_api import agent_view, placement_routes
@@ -225,16 +226,12 @@ def build(services: Services) -> RouterPlugin:
 
 def _register_hooks(core: Core, interfaces: Interfaces) -> None:
     """How routers and floating IPs take part in changes of ports and networks."""
-    core.ports.delete_checks.append(port_callbacks.check_delete)
-    core.ports.transaction_hooks += [port_callbacks.port_changes, ndp_proxies.port_changes]
-    core.ports.delete_reads += [*port_callbacks.READS_OF_DELETION, ndp_proxies.ROUTERS_OF_PORT]
+    core.ports.uses += [
+        PortUse(port_callbacks.REFERENCES, port_callbacks.check_delete, port_callbacks.port_changes),
+        PortUse((t.ndp_proxies.c.port_id,), changes=ndp_proxies.port_changes),
+    ]
     core.networks.unused_port_finders.append(port_callbacks.network_changes)
     core.cascade.services.append(Cascade(interfaces.release))
-    core.cascade.references |= {
-        port_callbacks.check_delete: port_callbacks.REFERENCES,
-        port_callbacks.port_changes: port_callbacks.REFERENCES,
-        ndp_proxies.port_changes: (t.ndp_proxies.c.port_id,),
-    }
 
 
 def _helpers(option: Sequence[str]) -> dict[str, list[str]]:

@@ -24,7 +24,7 @@ from neutrino.server.l3.floating_ips import floating_ips
 from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED
 from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, HA_PORT, INTERFACES, SNAT
 from neutrino.server.ml2.networks import UnusedPorts
-from neutrino.server.ml2.ports.collection import Write
+from neutrino.server.ml2.ports.uses import Write
 
 FIXED_ADDRESSES = (*INTERFACES, HA_PORT, SNAT)
 _f, _fw, _p, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c, t.router_ports.c
@@ -44,7 +44,6 @@ _TRANSLATIONS = kept(
     .where(_f.port_id == _PORT)
     .union_all(sa.select(_fw.floatingip_id, _fw.internal_ip_address, _fw.id).where(_fw.internal_port_id == _PORT))
 )
-READS_OF_DELETION = (_USERS, _TRANSLATIONS)
 
 
 def check_delete(connection: Connection, port: Object) -> None:

@@ -9,8 +9,7 @@ The caller needs the permission to remove each of them by a request of its own. 
 of a floating IP or of another service keep the network from being deleted, as their owners are not on it.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
@@ -27,12 +26,12 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.networks import AUTO_DELETED, Networks
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
-from neutrino.server.ml2.ports.collection import DeleteCheck, Ports, TransactionHook
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.uses import DeleteCheck, PortUse, users_of
 from neutrino.server.ml2.views import subnets_of
 
 _p = t.ports.c
-PortCallback = DeleteCheck | TransactionHook
-References = Mapping[PortCallback, Collection[str]]
+Users = Sequence[tuple[PortUse, Set[str]]]  # the ports of a network that each service has rows of
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,6 @@ class NetworkCascade:
     subnet: Resource
     # Services register here; in the order of their writes, so what references ports of others comes first.
     services: list[Cascade] = field(default_factory=list)
-    # The columns by whose rows a check or hook of ports knows the ports that it is about. With them, one query for the
-    # network finds the few ports that it is called for; without, it is called for each.
-    references: dict[PortCallback, Sequence[sa.Column[str]]] = field(default_factory=dict)
 
     @retried
     def delete_cascade(self, context: Context, key: str, revision: int | None, permit: Permit) -> list[Removed]:
@@ -86,9 +82,10 @@ class NetworkCascade:
             ]
             for one in own:
                 permit(one)
-            referred = self._referred(connection, network, ports)
-            self._check(connection, network, ports, referred)
-            concerned = self._concerned(connection, context, ports, referred)
+            on_network = sa.select(_p.id).where(_p.network_id == key)
+            users = list(zip(self.ports.uses, users_of(connection, self.ports.uses, on_network), strict=True))
+            self._check(connection, network, ports, users)
+            concerned = self._concerned(connection, context, ports, users)
             last = self.networks.prepare_delete(connection, network, gone | {port["id"] for port in ports})
         segments = last.context.segments
         contexts: list[DriverContext] = []
@@ -97,7 +94,7 @@ class NetworkCascade:
                 pending.write(tx)
             for port in ports:
                 if port["id"] in concerned:
-                    self._write_hooks(tx, context, port)
+                    self._write_hooks(tx, context, port, concerned[port["id"]])
                 deleted = self.ports.prepare_delete(port, network)
                 deleted.write(tx)
                 contexts.append(deleted.context)
@@ -122,53 +119,38 @@ class NetworkCascade:
         related = {"network:project_id": network["project_id"], "network:shared": network["shared"]}
         return [Removed(resource, {**one, **related}) for one in objects]
 
-    def _referred(self, connection: Connection, network: Object, ports: Sequence[Object]) -> References:
-        """The ports that each check or hook is about, by its columns; without columns, all ports."""
-        selects = [
-            sa.select(sa.literal(number).label("number"), _p.id.label("port_id"))
-            .join(column.table, column == _p.id)
-            .where(_p.network_id == network["id"])
-            for number, columns in enumerate(self.references.values())
-            for column in columns
-        ]
-        found: defaultdict[int, set[str]] = defaultdict(set)
-        for row in connection.execute(sa.union_all(*selects)) if ports and selects else ():
-            found[row.number].add(row.port_id)
-        every = {port["id"] for port in ports}
-        known = {each: found[number] for number, each in enumerate(self.references)}
-        called: list[PortCallback] = [*self.ports.delete_checks, *self.ports.transaction_hooks]
-        return {each: known.get(each, every) for each in called}
-
     def _concerned(
-        self, connection: Connection, context: Context, ports: Sequence[Object], referred: References
-    ) -> set[str]:
-        """The ports for which services write something; refused if a service refuses to let one go."""
-        asked = {key for hook in self.ports.transaction_hooks for key in referred[hook]}
+        self, connection: Connection, context: Context, ports: Sequence[Object], users: Users
+    ) -> dict[str, list[PortUse]]:
+        """The ports for which services write something, with these services; refused if one refuses to let a port go."""
+        using = {port["id"]: [use for use, ids in users if port["id"] in ids] for port in ports}
         return {
-            port["id"]
+            port["id"]: using[port["id"]]
             for port in ports
-            if port["id"] in asked and self.ports.hook_writes(connection, context, port, None)
+            if using[port["id"]] and self.ports.hook_writes(connection, context, port, None, using[port["id"]])
         }
 
-    def _check(self, connection: Connection, network: Object, ports: Sequence[Object], referred: References) -> None:
+    def _check(self, connection: Connection, network: Object, ports: Sequence[Object], users: Users) -> None:
         """Refuse ports that belong to a service which does not release them."""
         replaced = [service.replaces for service in self.services]
-        checks = [check for check in self.ports.delete_checks if check not in replaced]
+        checks = [
+            (use.check_delete, ids) for use, ids in users if use.check_delete and use.check_delete not in replaced
+        ]
         used = [
             port["id"]
             for port in ports
-            if any(port["id"] in referred[check] and _refuses(check, connection, port) for check in checks)
+            if any(port["id"] in ids and _refuses(check, connection, port) for check, ids in checks)
         ]
         if used:
             raise errors.NetworkInUse(id=network["id"], ports=", ".join(used[:10]))
 
-    def _write_hooks(self, tx: Transaction, context: Context, port: Object) -> None:
+    def _write_hooks(self, tx: Transaction, context: Context, port: Object, uses: Sequence[PortUse]) -> None:
         """What services write for a deleted port.
 
         They decide again, in the transaction, one port after the other: two ports may share what is written for them,
         such as a tap flow from one to the other. For most ports nothing is, and the transaction reads nothing.
         """
-        for pending in self.ports.hook_writes(tx.connection, context, port, None):
+        for pending in self.ports.hook_writes(tx.connection, context, port, None, uses):
             pending.write(tx)
 
 

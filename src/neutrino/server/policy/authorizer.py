@@ -23,14 +23,15 @@ from oslo_policy.policy import AndCheck, NotCheck, OrCheck, RuleCheck
 from neutrino.server import errors
 from neutrino.server.api.definition import Resource
 from neutrino.server.context import Context
-from neutrino.server.policy import files, rules
+from neutrino.server.policy import deprecated, files, rules
 from neutrino.server.policy.checks import FalseCheck, FieldCheck, GenericCheck, RoleCheck, TrueCheck
 from neutrino.server.policy.files import Fault, Files, Signature
-from neutrino.server.policy.rule_set import RuleSet, build
+from neutrino.server.policy.rule_set import Defaults, RuleSet, build
 
 LOG = logging.getLogger(__name__)
 RELOAD_SECONDS = 1.0  # between looks at the files: too slow for every decision
 LOG_SECONDS = 60.0  # between log lines about the evaluation of one rule
+NO_DEFAULTS = Defaults()
 MAX_DECISIONS = 10_000
 MAX_VISIBILITIES = 1_000
 _PARAMETER = re.compile(r"%\(([^)]+)\)")
@@ -86,10 +87,11 @@ class _Loaded:
 
 
 class Authorizer:
-    def __init__(self, conf: cfg.ConfigOpts, extra_rules: Mapping[str, str] | None = None) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, extra: Defaults = NO_DEFAULTS) -> None:
+        """`extra`: default rules of features and drivers."""
         opts.set_defaults(conf, enforce_new_defaults=True)  # registers the options too
         self._conf = conf
-        self._defaults = rules.DEFAULTS | dict(extra_rules or {})
+        self._defaults = Defaults({**rules.DEFAULTS, **extra.rules}, {**deprecated.CHECKS, **extra.deprecated})
         self._roots: frozenset[str] = frozenset()
         self._loaded = self._load(files.find(conf))
         self._looked = time.monotonic()

@@ -4,6 +4,7 @@ They know no roles but `admin`: every user of a project reads and writes its obj
 administrators only, to whom everything is allowed then.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 _OWNER = "rule:admin_or_owner"
@@ -21,7 +22,7 @@ _RULES = {
         remove_extraroutes create_router:external_gateway_info create_router:external_gateway_info:network_id
         update_router:external_gateway_info update_router:external_gateway_info:network_id
         get_auto_allocated_topology delete_auto_allocated_topology get_floatingip update_floatingip delete_floatingip
-        get_ndp_proxy update_ndp_proxy delete_ndp_proxy get_local_ip update_local_ip delete_local_ip
+        get_ndp_proxy update_ndp_proxy delete_ndp_proxy
         get_trunk update_trunk delete_trunk add_subports remove_subports
         update_firewall_group delete_firewall_group update_firewall_policy delete_firewall_policy
         update_firewall_rule delete_firewall_rule insert_rule remove_rule
@@ -37,7 +38,7 @@ _RULES = {
         create_port:binding:vnic_type create_subnetpool create_address_scope create_address_group get_security_group
         get_default_security_group_rule create_rbac_policy get_availability_zone
         create_router get_flavor get_flavor_service_profile get_service_provider create_floatingip get_floatingip_pool
-        create_ndp_proxy create_local_ip create_trunk get_subports
+        create_ndp_proxy create_trunk get_subports
         get_policy get_rule_type get_policy_bandwidth_limit_rule get_policy_dscp_marking_rule
         get_policy_minimum_bandwidth_rule get_alias_bandwidth_limit_rule get_alias_dscp_marking_rule
         get_alias_minimum_bandwidth_rule create_firewall_group create_firewall_policy create_firewall_rule
@@ -47,7 +48,6 @@ _RULES = {
         create_floatingip_port_forwarding get_floatingip_port_forwarding update_floatingip_port_forwarding
         delete_floatingip_port_forwarding create_router_conntrack_helper get_router_conntrack_helper
         update_router_conntrack_helper delete_router_conntrack_helper
-        create_local_ip_port_association get_local_ip_port_association delete_local_ip_port_association
     """,
     _NETWORK_OWNER: """
         create_subnet update_subnet delete_subnet create_port:allowed_address_pairs
@@ -77,7 +77,14 @@ _RULES = {
     f"{_OWNER} or rule:shared_firewall_rules": "get_firewall_rule",
     "role:manager and project_id:%(project_id)s": "create_router:tags update_router:tags delete_router:tags",
 }
-CHECKS: Final = {name: check for check, names in _RULES.items() for name in names.split()}
+
+
+def by_rule(checks: Mapping[str, str]) -> dict[str, str]:
+    """The check of each rule, from texts that list the rules of each check."""
+    return {name: check for check, names in checks.items() for name in names.split()}
+
+
+CHECKS: Final = by_rule(_RULES)
 
 _TAGGED = (
     *("floatingip", "network", "network_segment_range", "port", "router", "security_group", "subnet", "subnetpool"),

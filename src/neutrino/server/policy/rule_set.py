@@ -1,7 +1,7 @@
 """All policy rules in force: the defaults, changed by the policy files and the options; and what is wrong with them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from oslo_config import cfg
@@ -19,7 +19,7 @@ from neutrino.server.policy.files import (
     read,
     unknown_credential,
 )
-from neutrino.server.policy.rules import OF_ANY_TOKEN
+from neutrino.server.policy.rules import OF_ANY_TOKEN, SHARED
 
 # What rules may compare of a caller (server/api/authentication.py).
 CREDENTIALS = frozenset(
@@ -44,15 +44,24 @@ class RuleSet:
         return self.all_refused or rule in self.broken
 
 
-def build(conf: cfg.ConfigOpts, defaults: Mapping[str, str], files: Files, removed: Iterable[str] = ()) -> RuleSet:
+@dataclass(frozen=True)
+class Defaults:
+    """Default rules, of the core or of features."""
+
+    rules: Mapping[str, str] = field(default_factory=dict)
+    deprecated: Mapping[str, str] = field(default_factory=dict)  # Neutron's deprecated checks, by rule
+
+
+def build(conf: cfg.ConfigOpts, all_defaults: Defaults, files: Files, removed: Iterable[str] = ()) -> RuleSet:
     """`removed`: files and directories that existed before. Without them, access may be allowed that they refuse."""
+    defaults = all_defaults.rules
     overrides, faults = read(files.paths)
     text = "it has been removed: restart the server to use the default rules, or create it again, empty"
     faults += [Fault(path, "", text, refuses=True) for path in removed]
     if faults:
         everything = dict.fromkeys(defaults, NEVER)
         return RuleSet(_enforcer(conf, everything, NEVER), tuple(faults), frozenset(), True)
-    checks, broken = _parsed(conf, defaults, overrides, faults)
+    checks, broken = _parsed(conf, all_defaults, overrides, faults)
     default = conf.oslo_policy.policy_default_rule
     for rule in sorted(_on_cycles(checks, default)):
         broken.add(rule)
@@ -62,7 +71,8 @@ def build(conf: cfg.ConfigOpts, defaults: Mapping[str, str], files: Files, remov
     checks.update(dict.fromkeys(broken, NEVER))
     faults += _without_effect(conf, defaults, overrides, checks, files)
     # An override may be meant for such tokens, and says so by domain_id or system_scope.
-    for_projects = frozenset(defaults.keys() - OF_ANY_TOKEN - overrides.keys())
+    owned = {name for name in defaults if name not in OF_ANY_TOKEN and not name.startswith(SHARED)}
+    for_projects = frozenset(owned - overrides.keys())
     return RuleSet(_enforcer(conf, checks, default), tuple(faults), frozenset(broken), False, for_projects)
 
 
@@ -73,7 +83,7 @@ def _enforcer(conf: cfg.ConfigOpts, checks: dict[str, Any], default_rule: Any) -
 
 
 def _parsed(
-    conf: cfg.ConfigOpts, defaults: Mapping[str, str], overrides: Mapping[str, Override], faults: list[Fault]
+    conf: cfg.ConfigOpts, defaults: Defaults, overrides: Mapping[str, Override], faults: list[Fault]
 ) -> tuple[dict[str, Any], set[str]]:
     checks: dict[str, Any] = {}
     broken: set[str] = set()
@@ -84,16 +94,16 @@ def _parsed(
             faults.append(Fault(override.path, name, str(error), refuses=True))
             broken.add(name)
             checks[name] = NEVER
-    for name in defaults.keys() - overrides.keys():
+    for name in defaults.rules.keys() - overrides.keys():
         earlier = deprecated.NAMES.get(name, "")
         if earlier in overrides and overrides[earlier].value != f"rule:{name}":
             checks[name] = checks[earlier]
             if earlier in broken:
                 broken.add(name)
             continue
-        text = defaults[name]
-        if not conf.oslo_policy.enforce_new_defaults and name in deprecated.CHECKS:
-            text = f"({text}) or ({deprecated.CHECKS[name]})"
+        text = defaults.rules[name]
+        if not conf.oslo_policy.enforce_new_defaults and name in defaults.deprecated:
+            text = f"({text}) or ({defaults.deprecated[name]})"
         checks[name] = parse(text)
     return checks, broken
 

@@ -317,14 +317,6 @@ METERING["get_metering_label"] = any_of(ADMIN, READER, "role:reader and field:me
 
 LOGGING = {**crud("log", ADMIN, ADMIN), "get_loggable_resource": ADMIN}
 
-LOCAL_IP = {
-    **crud("local_ip", ADMIN_OR_MEMBER, ADMIN_OR_READER),
-    "create_local_ip_port_association": PARENT_MEMBER,
-    "get_local_ip_port_association": PARENT_READER,
-    "get_local_ip_port_association:host": "rule:get_port:binding:host_id",
-    "delete_local_ip_port_association": PARENT_MEMBER,
-}
-
 BGP = {
     **crud("bgp_speaker", ADMIN, ADMIN),
     **crud("bgp_peer", ADMIN, ADMIN),
@@ -350,7 +342,8 @@ VPN = {
 
 # Rules that other rules refer to. All others are for tokens of a project, as in Neutron: a user with the role `admin` on a
 # domain is no administrator of the cloud.
-OF_ANY_TOKEN = frozenset(BASE) | {name for name in FIREWALL if name.startswith("shared_")}
+OF_ANY_TOKEN = frozenset(BASE)
+SHARED = "shared_"  # how the names of further such rules begin
 
 HISTORY = {"get_change": ADMIN_OR_READER}
 
@@ -372,7 +365,6 @@ DEFAULTS = (
     | TRUNK
     | METERING
     | LOGGING
-    | LOCAL_IP
     | BGP
     | TAAS
     | VPN

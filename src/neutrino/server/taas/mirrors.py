@@ -19,7 +19,7 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.feed.reports.rules import tunnel_address
 from neutrino.server.host_limits import check_number
-from neutrino.server.ml2.ports.collection import Write
+from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.taas.taps import REVISION, Taps, changed_ports, check_owner, new_object, own_port
 from neutrino.server.taas.views import MIRRORS

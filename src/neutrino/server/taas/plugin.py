@@ -3,6 +3,7 @@
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.taas import TAP_FLOW, TAP_MIRROR, TAP_SERVICE
 from neutrino.server.db import tables as t
+from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.taas import mirrors, taps
 from neutrino.server.taas.mirrors import TapMirrors
@@ -24,14 +25,11 @@ MIRRORS = (
 
 def build(services: Services) -> ResourcePlugin:
     db, quotas = services.db, services.quotas
-    services.core.ports.transaction_hooks.append(taps.port_changes)
-    services.core.ports.delete_reads.append(taps.TAPPED)
-    services.core.cascade.references[taps.port_changes] = (t.tap_services.c.port_id, t.tap_flows.c.source_port)
+    columns = (t.tap_services.c.port_id, t.tap_flows.c.source_port)
+    services.core.ports.uses.append(PortUse(columns, changes=taps.port_changes))
     return ResourcePlugin(TAPS, ((TAP_SERVICE, TapServices(db, quotas)), (TAP_FLOW, TapFlows(db, quotas))))
 
 
 def build_mirrors(services: Services) -> ResourcePlugin:
-    services.core.ports.transaction_hooks.append(mirrors.port_changes)
-    services.core.ports.delete_reads.append(mirrors.MIRRORED)
-    services.core.cascade.references[mirrors.port_changes] = (t.tap_mirrors.c.port_id,)
+    services.core.ports.uses.append(PortUse((t.tap_mirrors.c.port_id,), changes=mirrors.port_changes))
     return ResourcePlugin(MIRRORS, ((TAP_MIRROR, TapMirrors(services.db, services.quotas)),))

@@ -20,7 +20,7 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.host_limits import check_number
-from neutrino.server.ml2.ports.collection import Write
+from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.taas.views import DOWN, FLOWS, SERVICES

@@ -17,7 +17,7 @@ import msgspec
 
 from neutrino.model.state import Subnet
 from neutrino.model.trace import Cause, Packet, Verdict
-from neutrino.server.trace.steps import local_ips, ports
+from neutrino.server.trace.steps import ports
 from neutrino.server.trace.steps.nat import answer_to, is_forwarded, scope
 from neutrino.server.trace.steps.parts import Part, central_part, check_router, is_local, local_part
 from neutrino.server.trace.steps.routing import METADATA, Onward, cross, gateways_of, interface_of
@@ -127,7 +127,7 @@ def _start(walk: Walk, origin: Origin) -> Onward:
 
 
 def _led(walk: Walk, network_id: str) -> Onward:
-    """To the port that a local IP leads to on this host."""
+    """To the port that the switch of this host leads the packet to."""
     port_id, walk.led_to = walk.led_to, ""
     return Onward(network_id, walk.packet.destination, port_id=port_id)
 
@@ -202,9 +202,8 @@ def _follow(walk: Walk, onward: Onward) -> None:
         if following is None:
             return
         onward = following
-        local_ips.to_associated(
-            walk, onward.network_id
-        )  # what a router sends passes the switch as an instance's packets
+        for part in walk.snapshot.parts:  # what a router sends passes the switch as an instance's packets
+            part.sent_by_router(walk, onward.network_id)
         if walk.led_to:
             onward = _led(walk, onward.network_id)
     subject = of_network(walk, onward.network_id)
@@ -317,7 +316,8 @@ def _to_router(walk: Walk, onward: Onward, port: TracedPort, router: TracedRoute
     else:
         part = central_part(walk, router)
         _move(walk, onward.network_id, part.host, port)
-    local_ips.back(walk, onward.network_id)
+    for addition in walk.snapshot.parts:
+        addition.received_by_router(walk, onward.network_id)
     if is_gateway:
         return cross(walk, dataclasses.replace(part, came_by=interface), None)
     return cross(walk, part, interface)

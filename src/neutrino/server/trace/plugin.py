@@ -6,7 +6,7 @@ What makes traces is loaded with the first one: it takes more than a megabyte, a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from neutrino.server.hosts.registry import Registry
 from neutrino.server.services import ResourcePlugin
 
 if TYPE_CHECKING:
+    from neutrino.server.trace.feature_part import ReadTracePart
     from neutrino.server.trace.tracer import Tracer
 
 
@@ -48,12 +49,12 @@ class Traces:
         return self.tracer.trace(context, values)
 
 
-def build(db: Database, registry: Registry, at_once: int) -> ResourcePlugin:
+def build(db: Database, registry: Registry, parts: Sequence[ReadTracePart], at_once: int) -> ResourcePlugin:
     def tracer() -> Tracer:
         from neutrino.server.hosts.queries import HostQueries
         from neutrino.server.trace.host_ask import HostAsk
         from neutrino.server.trace.tracer import Tracer
 
-        return Tracer(db, registry, HostAsk(HostQueries(db, registry)), at_once=at_once)
+        return Tracer(db, registry, parts, HostAsk(HostQueries(db, registry)), at_once=at_once)
 
     return ResourcePlugin(EXTENSIONS, ((TRACE, Traces(tracer)),))

@@ -29,14 +29,13 @@ from neutrino.server.feed.readers.routers import (
 from neutrino.server.feed.readers.rows import MAX_IDS, build, decode_fixed_ips, read_ids, read_rows, select, texts
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.l3.scheduling.announced import announced_networks, direct_prefixes
-from neutrino.server.local_ip.in_effect import IN_EFFECT
+from neutrino.server.trace.feature_part import Reached, ReadTracePart
 from neutrino.server.trace.values import (
     Named,
     Placement,
     Snapshot,
     TracedFloatingIp,
     TracedHost,
-    TracedLocalIp,
     TracedPort,
     TracedRouter,
 )
@@ -52,7 +51,6 @@ _b, _blocks, _pf, _psg, _a = (
     t.port_security_groups.c,
     t.agents.c,
 )
-_li, _la = t.local_ips.c, t.local_ip_associations.c
 _pairs = msgspec.json.Decoder(tuple[m.AddressPair, ...])
 _decode = msgspec.json.decode
 
@@ -78,7 +76,9 @@ class _Found:
     addresses: set[str] = field(default_factory=set)
 
 
-def read_snapshot(connection: Connection, registry: Registry, seeds: Seeds) -> Snapshot:
+def read_snapshot(
+    connection: Connection, registry: Registry, seeds: Seeds, parts: Sequence[ReadTracePart] = ()
+) -> Snapshot:
     found = _Found(set(seeds.port_ids), set(seeds.network_ids), addresses=set(seeds.addresses))
     found.routers |= seeds.router_ids
     found.networks |= read_ids(connection, sa.select(_p.network_id), _p.id, found.ports)
@@ -104,8 +104,9 @@ def read_snapshot(connection: Connection, registry: Registry, seeds: Seeds) -> S
         networks = {key: record.network for key, record in l2.read_networks(connection, sorted(found.networks))}
     floating |= _floating_ips(connection, found, of_routers=True)
     routers = _routers(connection, bases)
-    local_ips = _local_ips(connection, found, routers.values())
-    ports = _ports(connection, found, by_address | {each.port_id for each in local_ips})
+    reached = Reached(found.networks - found.external, found.addresses, lambda: _senders(connection, found, routers))
+    of_features = tuple(read(connection, reached) for read in parts)
+    ports = _ports(connection, found, by_address | {key for part in of_features for key in part.port_ids})
     hosts = _hosts(connection, registry, _host_names(ports.values(), routers.values()))
     return _with_rules(
         connection,
@@ -116,7 +117,7 @@ def read_snapshot(connection: Connection, registry: Registry, seeds: Seeds) -> S
             routers=routers,
             floating_ips=floating,
             forwardings={row.id: row.floatingip_id for row in forwardings},
-            local_ips=local_ips,
+            parts=of_features,
             hosts=hosts,
         ),
     )
@@ -204,22 +205,9 @@ def _forwardings(connection: Connection, floating: Mapping[str, TracedFloatingIp
     return list(read_rows(connection, statement, _pf.floatingip_id, sorted(floating)))
 
 
-def _local_ips(connection: Connection, found: _Found, routers: Iterable[TracedRouter]) -> tuple[TracedLocalIp, ...]:
-    """Associations of local IPs with the addresses, on hosts that may send the packet: a local IP may have many."""
-    local = sa.select(_li.id).where(_li.network_id.in_(sorted(found.networks - found.external)))
-    ids = read_ids(connection, local, _li.local_ip_address, sorted(found.addresses))
-    if not ids:
-        return ()
-    hosts = read_ids(connection, sa.select(_p.host), _p.id, sorted(found.ports)) | _host_names((), routers)
-    statement = (
-        sa.select(_li.id, _li.name, _li.project_id, _li.local_ip_address, _li.ip_mode, _la.fixed_ip)
-        .add_columns(_la.fixed_port_id.label("port_id"))
-        .join(t.local_ip_associations, _la.local_ip_id == _li.id)
-        .join(t.ports, _p.id == _la.fixed_port_id)
-        .where(_li.id.in_(sorted(ids)), *IN_EFFECT)
-    )
-    rows = read_rows(connection, statement, _p.host, sorted(hosts - {""}))
-    return tuple(build(TracedLocalIp, row) for row in rows)
+def _senders(connection: Connection, found: _Found, routers: Mapping[str, TracedRouter]) -> set[str]:
+    """The hosts that may send the packet."""
+    return read_ids(connection, sa.select(_p.host), _p.id, sorted(found.ports)) | _host_names((), routers.values())
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ hosts, and other requests need one too.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,6 +26,7 @@ from neutrino.server.trace.ask import Ask, AskOnce
 from neutrino.server.trace.collect import Collected, chosen_gateways, directory, follow
 from neutrino.server.trace.compare import Result, compare
 from neutrino.server.trace.endpoints import Endpoints, resolve
+from neutrino.server.trace.feature_part import ReadTracePart
 from neutrino.server.trace.path import Origin, compute, compute_return
 from neutrino.server.trace.snapshot import newest_change, read_snapshot
 from neutrino.server.trace.values import Hop, Path, Snapshot
@@ -49,6 +50,7 @@ class Direction:
 class Tracer:
     db: Database
     registry: Registry
+    parts: Sequence[ReadTracePart] = ()  # of features
     ask: Ask | None = None
     seconds: float = SECONDS
     clock: Callable[[], float] = time.monotonic
@@ -151,7 +153,7 @@ class Tracer:
         for _ in range(ATTEMPTS):
             with self.db.read() as connection:
                 ends = resolve(connection, context, values)
-                snapshot = read_snapshot(connection, self.registry, ends.seeds)
+                snapshot = read_snapshot(connection, self.registry, ends.seeds, self.parts)
             project = _project(context, ends)
             try:
                 path = compute(snapshot, ends.origin, ends.packet, project_id=project)

@@ -15,6 +15,7 @@ from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import AddressGroup, Member, Network, Port, SecurityGroup
 from neutrino.model.trace import Cause, Packet, Point, Verdict
 from neutrino.server.ml2.driver_api import VIF_HW
+from neutrino.server.trace.feature_part import TracePart
 
 # --- the objects that a trace needs -----------------------------------------------------------------------------------
 
@@ -92,18 +93,6 @@ class TracedFloatingIp(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "ACTIVE"
 
 
-class TracedLocalIp(msgspec.Struct, frozen=True, kw_only=True):
-    """An association of a local IP with a port."""
-
-    id: str  # of the local IP
-    name: str = ""
-    project_id: str = ""
-    local_ip_address: str
-    ip_mode: str = "translate"
-    port_id: str
-    fixed_ip: str
-
-
 class TracedHost(msgspec.Struct, frozen=True, kw_only=True):
     """A host by what its agents have reported."""
 
@@ -133,10 +122,9 @@ class Snapshot:
     routers: Mapping[str, TracedRouter] = field(default_factory=dict)
     floating_ips: Mapping[str, TracedFloatingIp] = field(default_factory=dict)
     forwardings: Mapping[str, str] = field(default_factory=dict)  # port forwarding → its floating IP
-    local_ips: tuple[TracedLocalIp, ...] = ()  # that the packet may be for
+    parts: tuple[TracePart, ...] = ()  # of features
     hosts: Mapping[str, TracedHost] = field(default_factory=dict)
     named: Mapping[str, Named] = field(default_factory=dict)  # of objects whose values have no name
-    shared_networks: frozenset[str] = frozenset()  # that the caller sees though they are another project's
 
     def name(self, object_id: str) -> Named:
         return self.named.get(object_id, Named())
@@ -168,6 +156,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     packet: Packet | None = None
     cause: Cause = Cause.NONE
     flows: tuple[str, ...] = ()
+    hides: bool = False  # of another project: from here on the packet has addresses that are not the caller's to see
 
 
 class Hop(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,6 @@ from neutrino.server.trace.steps.walk import contains, same
 from neutrino.server.trace.values import DROP, INFO, PASS, Path, Snapshot, Step, TracedPort
 
 OTHERS = "other-project"
-LOCAL_IP = "local-ip"  # kind of the step at a local IP
 _OPEN = ("host", "next-hop", "physical-network", OTHERS)  # steps that leave the verdict open
 OUTSIDE = "The packet leaves to the outside, by an external network."
 NOT_DELIVERED = "It is not delivered, for a reason that lies with another project."
@@ -195,12 +194,12 @@ def _is_own(context: Context, snapshot: Snapshot) -> Callable[[Step], bool]:
 
 def _reduced(steps: Sequence[Step], is_own: Callable[[Step], bool]) -> Iterable[Step]:
     others: list[Step] = []
-    led = False  # a local IP of another project has led the packet to a port whose address it hides
+    led = False  # an object of another project has led the packet to a port whose address it hides
     for step in steps:
         if is_own(step):
             if others:
                 yield _others(others)
-            led = led or any(each.kind == LOCAL_IP for each in others)
+            led = led or any(each.hides for each in others)
             others = []
             shown = _public(step)
             yield msgspec.structs.replace(shown, packet=None) if led else shown

@@ -20,6 +20,7 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.cascade import Cascade, NetworkCascade, Release
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.trunks import checks, followers
 from neutrino.server.trunks.views import TRUNK_OF_PORT, TRUNKS, subports_of
@@ -45,8 +46,7 @@ class Trunks(ViewCollection):
         self._ports = ports
         self._allows = allows
         self._followers = followers.Followers(ports)
-        ports.delete_checks.append(_refuse_deletion)
-        ports.delete_reads.append(TRUNK_OF_PORT)
+        ports.uses.append(PortUse((t.trunks.c.port_id, t.trunk_subports.c.port_id), _refuse_deletion))
         ports.host_hooks.append(self._followers.with_parent)
         # First: a parent may be a router's interface too, and the trunk references it.
         cascade.services.insert(0, Cascade(self.release, replaces=_refuse_deletion))

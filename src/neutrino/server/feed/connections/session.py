@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,7 +21,7 @@ from neutrino.server import errors
 from neutrino.server.feed.connections.credentials import HostCredential
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.queues import Pending
-from neutrino.server.feed.reports.rules import refusal, without_oversized
+from neutrino.server.feed.reports.rules import Statuses, refusal, without_oversized
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
@@ -45,6 +46,7 @@ class Session:
         turns: asyncio.Semaphore | None = None,
         catch_up: CatchUp = lambda position: _never(),
         reading: asyncio.Lock | None = None,
+        statuses: Statuses = MappingProxyType({}),
     ) -> None:
         """`turns` bounds the number of hosts whose state is compared and sent at the same time.
 
@@ -60,6 +62,7 @@ class Session:
         self._turns = turns
         self._catch_up = catch_up
         self._reading = reading or asyncio.Lock()
+        self._statuses = statuses
         self._turn: asyncio.TimerHandle | None = None  # ends this host's turn
         self._due = asyncio.Event()
         self.pending = Pending(host, frozenset(), self._due.set)  # nothing is due before `hello`
@@ -267,7 +270,7 @@ class Session:
             if left_out:
                 refused.append(left_out)
                 answers.append(m.Problem(text=left_out))
-            if reason := refusal(kept, self.host, self.credential.roles):
+            if reason := refusal(kept, self.host, self.credential.roles, self._statuses):
                 REPORTS.inc(str(message.__struct_config__.tag), "refused")
                 refused.append(reason)
                 answers += _answer(message.serial, reason)

@@ -17,6 +17,7 @@ from neutrino.server.api.resources.bgp import MD5
 from neutrino.server.bgp.reading import read_routes
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
+from neutrino.server.feed.declarations import Changed
 from neutrino.server.feed.readers.routers import NETWORKS_OF_PORTS
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
 from neutrino.server.l3.routers.port_layout import GATEWAY, INTERFACES
@@ -59,13 +60,11 @@ _PEERS = (
 )
 
 
-def speakers_of(
-    connection: Connection, routers: Ids, ports: Ids, last_networks: Collection[str], agents: Ids
-) -> set[str]:
-    """The speakers that a change of these routers, ports or agents may affect.
-
-    `last_networks`: those of the ports as they were, also of deleted ones, such as the gateway that a router has lost.
-    """
+def speakers_of(connection: Connection, changed: Changed) -> set[str]:
+    """The speakers that changes of routers, ports or agents may affect."""
+    # The last networks of ports: also of deleted ones, such as the gateway that a router has lost.
+    routers, ports, last_networks = changed.affected("router"), changed.named("port"), changed.last_networks
+    agents = changed.named("agent")
     found = read_ids(connection, sa.select(_sa.bgp_speaker_id), _sa.agent_id, agents) if agents else set()
     scheduled = set(connection.execute(_SCHEDULED, {}).scalars())
     if scheduled <= found or not (routers or ports):

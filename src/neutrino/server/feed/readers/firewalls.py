@@ -4,7 +4,7 @@ A change of a rule or a policy is logged with the rule or the policy; `groups_of
 """
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db import tables as t
+from neutrino.server.feed.declarations import Changed
 from neutrino.server.feed.readers.rows import Ids, build, grouped, read_ids, read_rows, select
 
 _g, _r, _pr, _gp = t.firewall_groups.c, t.firewall_rules.c, t.firewall_policy_rules.c, t.firewall_group_ports.c
@@ -44,8 +45,9 @@ ROUTER_PORT_GROUP = _or_none(_ENFORCED)
 PORT_GROUP = _or_none(_ENFORCED.where(sa.not_(_IS_OF_ROUTER)))
 
 
-def groups_of(connection: Connection, rules: Sequence[str], policies: Sequence[str]) -> set[str]:
-    """The groups with one of these policies, or with a policy that has one of these rules."""
+def groups_of(connection: Connection, changed: Changed) -> set[str]:
+    """The groups with a changed policy, or with a policy that has a changed rule."""
+    rules, policies = changed.named("firewall_rule"), changed.named("firewall_policy")
     found = set(policies) | read_ids(connection, sa.select(_pr.firewall_policy_id), _pr.firewall_rule_id, rules)
     return {group for column in _POLICIES for group in read_ids(connection, sa.select(_g.id), column, sorted(found))}
 

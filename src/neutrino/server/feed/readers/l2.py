@@ -1,7 +1,6 @@
 """Reads the objects of the L2 and DHCP roles: networks, ports, security groups, and agents as other hosts see them."""
 
-import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
 from sys import intern
@@ -14,11 +13,12 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.model import state as m
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
+from neutrino.model.objects import Values
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
+from neutrino.server.feed.declarations import NO_ADDITIONS, Additions, Changed
 from neutrino.server.feed.readers.firewalls import PORT_GROUP
-from neutrino.server.feed.readers.routers import RouterHosts, read_router_hosts
 from neutrino.server.feed.readers.rows import (
     Ids,
     build,
@@ -30,19 +30,14 @@ from neutrino.server.feed.readers.rows import (
     select,
     texts,
 )
-from neutrino.server.feed.readers.taps import read_taps
-from neutrino.server.feed.readers.trunks import NO_TRUNK, read_inactive_hosts, read_trunks
-from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord
+from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord, migrating
 from neutrino.server.feed.reports.rules import tunnel_address
 from neutrino.server.ipam.delegated import PROVISIONAL
-from neutrino.server.l3.routers.port_layout import DVR_INTERFACE
-from neutrino.server.local_ip.in_effect import IN_EFFECT
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.binding import EXPIRED
 
 _n, _s, _seg, _nd = t.networks.c, t.subnets.c, t.network_segments.c, t.network_dhcp_agents.c
 _p, _b, _a, _m = t.ports.c, t.port_bindings.c, t.agents.c, t.dvr_host_macs.c
-_la, _li = t.local_ip_associations.c, t.local_ips.c
 _g, _r, _ag = t.security_groups.c, t.security_group_rules.c, t.address_groups.c
 _decode = msgspec.json.decode
 
@@ -58,8 +53,8 @@ _SUBNETS = kept(
 )
 
 
-def networks_of_subnets(connection: Connection, subnet_ids: Sequence[str]) -> set[str]:
-    return read_ids(connection, sa.select(_s.network_id), _s.id, subnet_ids)
+def networks_of_subnets(connection: Connection, changed: Changed) -> set[str]:
+    return read_ids(connection, sa.select(_s.network_id), _s.id, changed.named("subnet"))
 
 
 def read_networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, NetworkRecord]]:
@@ -107,33 +102,21 @@ _JSON_OF_PORTS = (
     _p.hints,
 )
 _PORTS = kept(select(m.Port, t.ports, _p.project_id, PORT_GROUP, *_JSON_OF_PORTS))
-_LOCAL_IPS = kept(
-    sa.select(_la.fixed_port_id, _la.fixed_ip, _li.local_ip_address, _li.ip_mode, _li.network_id)
-    .join(t.local_ips, _li.id == _la.local_ip_id)
-    .where(*IN_EFFECT)
-    .order_by(_li.local_ip_address)
-)
 _TUNNEL_SEGMENTS = kept(sa.select(_seg.id).where(one_of(_seg.network_type, sorted(TUNNEL_TYPES))))
 
 
-def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]:
+def read_ports(
+    connection: Connection, ids: Ids, additions: Additions = NO_ADDITIONS
+) -> Iterator[tuple[str, PortRecord]]:
     bindings = grouped(connection, _BINDINGS, _b.port_id, ids, lambda row: row)
     # Of some ports only their segments are looked up; at the start all tunnel segments are read in one query.
     segments = {_segment_of(b.levels) for each in bindings.values() for b in each} if ids is not None else None
     tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
-    hosts = read_router_hosts(connection, ids)
-    trunks, prepared = read_trunks(connection, ids), read_inactive_hosts(connection, ids)
-    local_ips = grouped(connection, _LOCAL_IPS, _la.fixed_port_id, ids, _local_ip)
-    taps = read_taps(connection, ids)
+    fields, place = additions.read(connection, ids)
     for row in read_rows(connection, _PORTS, _p.id, ids):
-        further = {**trunks.get(row.id, NO_TRUNK), "local_ips": tuple(local_ips.get(row.id, ()))}
-        further["taps"] = taps.get(row.id)
-        record = _record(row, bindings.get(row.id, ()), tunnels, hosts, further)
-        yield row.id, _inactive_on(record, prepared[row.id]) if row.id in prepared else record
-
-
-def _local_ip(row: Any) -> m.LocalIp:
-    return m.LocalIp(row.local_ip_address, row.fixed_ip, row.ip_mode, intern(row.network_id))
+        own = bindings.get(row.id, ())
+        record, port = _record(row, own, tunnels, fields(row.id))
+        yield row.id, migrating(place(record, port), [each.host for each in own if each.inactive_since != EXPIRED])
 
 
 # Ports that agree in such a column share its value: decoded once, and kept once.
@@ -164,10 +147,8 @@ def _steering_of(hints: str) -> str:
     return str(switch.get("other_config", {}).get("tx-steering", ""))
 
 
-def _record(
-    row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts, further: Mapping[str, Any]
-) -> PortRecord:
-    """A port with its bindings. `further`: attributes that are read from other tables."""
+def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], further: Values) -> tuple[PortRecord, m.Port]:
+    """A port with its bindings, and without a host. `further`: fields that features add."""
     fixed = decode_fixed_ips(row.fixed_ips)
     pairs = _pairs.decode(row.allowed_address_pairs) if row.allowed_address_pairs != "[]" else ()
     groups, group_set = _groups_of(row.security_groups)
@@ -184,11 +165,6 @@ def _record(
             forwarding = m.Forwarding(
                 id=row.id, network_id=network_id, host=each.host, mac_address=row.mac_address, ip_addresses=ips
             )
-    if row.id in hosts.distributed:  # every host of the router has it, with the same MAC: it is bound to none
-        bound, forwarding = _distributed(port, hosts.distributed[row.id]), None
-    # Wired on all hosts of the router; `forwarding`, by which other hosts' tunnels find it, stays at the active one.
-    elif row.id in hosts.replicated:
-        bound = _replicated(bound, hosts.replicated[row.id])
     # Without groups it adds its addresses to none: the empty set is shared, and most of a large cloud's memory is ports.
     members = frozenset[m.Member]()
     if groups:
@@ -196,8 +172,7 @@ def _record(
         members |= {m.Member(each.ip_address, each.mac_address) for each in pairs}
     names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
     dhcp = build(DhcpPort, row, names=names, options=options, **shared)
-    record = PortRecord(row.id, network_id, bound, forwarding, group_set, members, dhcp)
-    return _migrating(record, [each.host for each in bindings if each.inactive_since != EXPIRED])
+    return PortRecord(row.id, network_id, bound, forwarding, group_set, members, dhcp), port
 
 
 def _bound(port: m.Port, binding: Any) -> m.Port:
@@ -210,48 +185,6 @@ def _bound(port: m.Port, binding: Any) -> m.Port:
         vnic_type=intern(binding.vnic_type),
         hybrid_plug=_is_hybrid(binding.vif_details),
     )
-
-
-def _inactive_on(record: PortRecord, hosts: Sequence[str]) -> PortRecord:
-    """A subport as it is bound, and inactive on hosts that its parent may migrate to, or has left."""
-    active = next((port for port in record.bound.values() if port.active), None)
-    if active is None:
-        return record
-    others = {host: msgspec.structs.replace(active, host=host, active=False) for host in hosts}
-    return _migrating(dataclasses.replace(record, bound=others | record.bound), hosts)
-
-
-def _migrating(record: PortRecord, hosts: Collection[str]) -> PortRecord:
-    """During a live migration: the source knows of it, and other hosts send to the target too, if it is one of these."""
-    target = next((port.host for port in record.bound.values() if not port.active and port.host in hosts), None)
-    active = next((port for port in record.bound.values() if port.active), None)
-    if target is None or active is None:
-        return record
-    bound = record.bound | {active.host: msgspec.structs.replace(active, migrating=True)}
-    entry = record.forwarding and msgspec.structs.replace(record.forwarding, migrates_to=target)
-    return dataclasses.replace(record, bound=bound, forwarding=entry)
-
-
-def _replicated(bound: dict[str, m.Port], hosts: frozenset[str]) -> dict[str, m.Port]:
-    """A port of an HA router: all its hosts wire it as it is bound to the host where the router is active."""
-    active = next((port for port in bound.values() if port.active), None)
-    if active is None:
-        return bound
-    return {host: msgspec.structs.replace(active, host=host, replicated=True) for host in sorted(hosts | {active.host})}
-
-
-def _distributed(port: m.Port, hosts: frozenset[str]) -> dict[str, m.Port]:
-    """A port of a distributed router, which has no binding: every host of the router wires it."""
-    base = msgspec.structs.replace(
-        port,
-        device_owner=DVR_INTERFACE,  # the port's own may have been cleared by a client
-        allowed_address_pairs=(),
-        port_security_enabled=False,
-        security_groups=(),
-        vif_type="ovs",
-        distributed=True,
-    )
-    return {host: msgspec.structs.replace(base, host=host) for host in sorted(hosts)}
 
 
 # --- security groups --------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.routing import MeteringLabel, MeteringRule
 from neutrino.server.db import tables as t
+from neutrino.server.feed.declarations import Changed
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids
 
 _l, _lr, _r = t.metering_labels.c, t.metering_label_rules.c, t.routers.c
@@ -25,10 +26,9 @@ _SHARED = sa.select(_l.id).where(_l.shared.is_(True)).order_by(_l.id)
 _RULES = sa.select(t.metering_label_rules).order_by(_lr.id)
 
 
-def metered_routers(connection: Connection, labels: Ids) -> set[str]:
-    """The routers whose traffic these labels count."""
-    if not labels:
-        return set()
+def metered_routers(connection: Connection, changed: Changed) -> set[str]:
+    """The routers whose traffic changed labels count."""
+    labels = changed.named("metering_label")
     shared = read_ids(connection, _SHARED, _l.id, labels)
     if shared:
         return read_ids(connection, sa.select(_r.id), _r.id, None)

@@ -8,6 +8,7 @@ A change of a router is logged with the router. Its ports, subnets and networks 
 the routers that such a change affects.
 """
 
+import dataclasses
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,14 +22,16 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.model import routing as m
-from neutrino.model.state import FixedIp
+from neutrino.model.objects import Object
+from neutrino.model.state import FixedIp, Port
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
+from neutrino.server.feed.declarations import NO_ADDITIONS, Additions, Changed
 from neutrino.server.feed.readers.firewalls import ROUTER_PORT_GROUP
 from neutrino.server.feed.readers.metering import read_labels
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, one_of, read_ids, read_rows, select, texts
 from neutrino.server.feed.readers.vpn import read_vpn, without_keys
-from neutrino.server.feed.records import RouterRecord
+from neutrino.server.feed.records import PortRecord, RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
 from neutrino.server.l3.routers import port_layout as layout
 from neutrino.server.l3.scheduling.announced import announced_networks, direct_prefixes
@@ -82,38 +85,39 @@ class RouterHosts(NamedTuple):
     distributed: Hosts  # of interfaces of distributed routers: all hosts that have the router
 
 
-def routers_of(connection: Connection, ports: Ids, networks: Ids, agents: Ids) -> set[str]:
-    """The routers with one of these ports, with a port on these networks, or scheduled to these agents."""
+def routers_of(connection: Connection, changed: Changed) -> set[str]:
+    """The routers with a changed port, with a port on a changed network, or scheduled to a changed agent."""
     return (
-        read_ids(connection, _OF_PORTS, _rp.port_id, ports)
-        | read_ids(connection, _ON_NETWORKS, _p.network_id, networks)
-        | read_ids(connection, _OF_AGENTS, _ra.agent_id, agents)
+        read_ids(connection, _OF_PORTS, _rp.port_id, changed.named("port"))
+        | read_ids(connection, _ON_NETWORKS, _p.network_id, changed.affected("network"))
+        | read_ids(connection, _OF_AGENTS, _ra.agent_id, changed.named("agent"))
     )
 
 
-def distributed_routers_of(connection: Connection, ports: Ids, last_networks: Collection[str], agents: Ids) -> set[str]:
+def distributed_routers_of(connection: Connection, changed: Changed) -> set[str]:
     """The distributed routers that are affected though none of their own ports changed.
 
     A port decides by where it is bound which hosts its networks' routers are on, and where its floating IP is translated;
-    `last_networks` are those of ports that are deleted. The mode of an L3 agent affects all of them.
+    so do ports that are deleted, on their last networks. The mode of an L3 agent affects all of them.
     """
+    ports, agents = changed.named("port"), changed.named("agent")
     found = read_ids(connection, _OF_ASSOCIATED, _f.port_id, ports)
-    networks = read_ids(connection, NETWORKS_OF_PORTS, _p.id, ports) | set(last_networks)
+    networks = read_ids(connection, NETWORKS_OF_PORTS, _p.id, ports) | set(changed.last_networks)
     found |= read_ids(connection, _DISTRIBUTED_ON_NETWORKS, _p.network_id, sorted(networks))
     if read_ids(connection, sa.select(_a.id).where(_a.agent_type == words.L3), _a.id, agents):
         found |= read_ids(connection, _DISTRIBUTED, _r.id, None)
     return found
 
 
-def announced_routers(connection: Connection) -> set[str]:
+def announced_routers(connection: Connection, _: Changed) -> set[str]:
     """The routers that a change of a BGP speaker may affect: it decides how packets of distributed ones leave."""
     outward = sa.select(_r.id).where(_r.distributed.is_(True), _r.gw_network_id.is_not(None))
     return read_ids(connection, outward, _r.id, None)
 
 
-def shared_ports(connection: Connection, routers: Ids) -> set[str]:
-    """The ports that several hosts of these routers have: the hosts of a router decide who receives them."""
-    return read_ids(connection, _SHARED_PORTS, _rp.router_id, routers)
+def shared_ports(connection: Connection, changed: Changed) -> set[str]:
+    """The ports that several hosts of affected routers have: the hosts of a router decide who receives them."""
+    return read_ids(connection, _SHARED_PORTS, _rp.router_id, changed.affected("router"))
 
 
 def read_router_hosts(connection: Connection, ports: Ids) -> RouterHosts:
@@ -129,6 +133,43 @@ def read_router_hosts(connection: Connection, ports: Ids) -> RouterHosts:
     nowhere = frozenset[str]()
     distributed = {key: replicated.get(key, nowhere) | local.get(r, nowhere) for key, r in interfaces.items()}
     return RouterHosts(replicated, distributed)
+
+
+def read_port_hosts(connection: Connection, ports: Ids) -> Callable[[PortRecord, Port], PortRecord]:
+    """Ports of HA and distributed routers are on all hosts of their router."""
+    hosts = read_router_hosts(connection, ports)
+
+    def place(record: PortRecord, port: Port) -> PortRecord:
+        if record.id in hosts.distributed:  # every host of the router has it, with the same MAC: it is bound to none
+            return dataclasses.replace(record, bound=_distributed(port, hosts.distributed[port.id]), forwarding=None)
+        # Wired on all hosts of the router; `forwarding`, by which other hosts' tunnels find it, stays at the active one.
+        if record.id in hosts.replicated:
+            return dataclasses.replace(record, bound=_replicated(record.bound, hosts.replicated[port.id]))
+        return record
+
+    return place
+
+
+def _replicated(bound: dict[str, Port], hosts: frozenset[str]) -> dict[str, Port]:
+    """A port of an HA router: all its hosts wire it as it is bound to the host where the router is active."""
+    active = next((port for port in bound.values() if port.active), None)
+    if active is None:
+        return bound
+    return {host: msgspec.structs.replace(active, host=host, replicated=True) for host in sorted(hosts | {active.host})}
+
+
+def _distributed(port: Port, hosts: frozenset[str]) -> dict[str, Port]:
+    """A port of a distributed router, which has no binding: every host of the router wires it."""
+    base = msgspec.structs.replace(
+        port,
+        device_owner=layout.DVR_INTERFACE,  # the port's own may have been cleared by a client
+        allowed_address_pairs=(),
+        port_security_enabled=False,
+        security_groups=(),
+        vif_type="ovs",
+        distributed=True,
+    )
+    return {host: msgspec.structs.replace(base, host=host) for host in sorted(hosts)}
 
 
 def read_agent_modes(connection: Connection) -> AgentModes:
@@ -151,7 +192,9 @@ def read_local_hosts(connection: Connection, ids: Ids, modes: AgentModes) -> dic
 # --- routers ----------------------------------------------------------------------------------------------------------
 
 
-def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, RouterRecord]]:
+def read_routers(
+    connection: Connection, ids: Ids, additions: Additions = NO_ADDITIONS
+) -> Iterator[tuple[str, RouterRecord]]:
     placements = read_placements(connection, ids)
     modes = read_agent_modes(connection)
     local = read_local_hosts(connection, ids, modes)
@@ -162,14 +205,15 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
     ports = _router_ports(connection, wanted)
     gateways = read_agent_gateways(connection, _gateway_networks(ports)) if local else {}
     announced = announced_networks(connection, gateways.keys())
-    for row, base in _bases(connection, wanted, ports):
+    fields, place = additions.read(connection, wanted)
+    for row, base in _bases(connection, wanted, ports, fields):
         if row.id not in served:
             continue
         own = ports[row.id]
         ha_ports = {port.id: port for kind, port in own if kind == layout.HA_PORT}
         central = dict(_by_host(base, row, placements.get(row.id, {}), ha_ports))
         if not base.distributed:
-            yield row.id, central
+            yield row.id, place(central, base)
             continue
         outside = gateways.get(base.gateway.network_id, {}) if base.gateway is not None else {}
         is_announced = base.gateway is not None and base.gateway.network_id in announced
@@ -179,16 +223,21 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
         # The SNAT of a distributed HA router fails over by VRRP: its hosts need the HA port as those of a centralized one.
         for host, router in central.items() if base.gateway is not None else ():
             by_host[host] = msgspec.structs.replace(by_host[host], ha=router.ha)
-        yield row.id, by_host
+        yield row.id, place(by_host, base)
 
 
-def read_bases(connection: Connection, ids: Ids) -> dict[str, tuple[m.Router, bool]]:
+def read_bases(
+    connection: Connection, ids: Ids, additions: Additions = NO_ADDITIONS
+) -> dict[str, tuple[m.Router, bool]]:
     """Routers by id, scheduled or not, as they are without a host, and whether each is HA."""
-    rows = _bases(connection, ids, _router_ports(connection, ids))
+    fields, _ = additions.read(connection, ids)
+    rows = _bases(connection, ids, _router_ports(connection, ids), fields)
     return {row.id: (base, bool(row.ha)) for row, base in rows}
 
 
-def _bases(connection: Connection, ids: Ids, ports: Interfaces) -> Iterator[tuple[Any, m.Router]]:
+def _bases(
+    connection: Connection, ids: Ids, ports: Interfaces, fields: Callable[[str], Object]
+) -> Iterator[tuple[Any, m.Router]]:
     parts = {
         field: grouped(connection, statement, column, ids, value)
         for field, (statement, column, value) in _PARTS.items()
@@ -210,6 +259,7 @@ def _bases(connection: Connection, ids: Ids, ports: Interfaces) -> Iterator[tupl
             metering_labels=labels[row.id],
             vpn_services=vpn[row.id],
             **{field: tuple(values[row.id]) for field, values in parts.items()},
+            **fields(row.id),
         )
         yield row, base
 

@@ -1,7 +1,6 @@
 """Reads the taps of ports: for the ports of the L2 role."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from neutrino.model.fields import is_peer
 from neutrino.model.taps import Tap, TapMirror, TapOrigin, Taps, VlanRange
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
+from neutrino.server.feed.declarations import Changed
 from neutrino.server.feed.readers.rows import Ids, read_ids, read_rows
 
 _s, _f, _m = t.tap_services.c, t.tap_flows.c, t.tap_mirrors.c
@@ -50,8 +50,13 @@ def read_taps(connection: Connection, ids: Ids) -> dict[str, Taps]:
     return {key: Taps(**{name: tuple(values) for name, values in parts.items()}) for key, parts in found.items()}
 
 
-def tapped_with(connection: Connection, port_ids: Sequence[str]) -> set[str]:
-    """The ports at the other ends of these ports' tap flows: hosts need the host of both."""
+def read_part(connection: Connection, ids: Ids) -> dict[str, dict[str, Taps]]:
+    return {key: {"taps": taps} for key, taps in read_taps(connection, ids).items()}
+
+
+def tapped_with(connection: Connection, changed: Changed) -> set[str]:
+    """The ports at the other ends of changed ports' tap flows: hosts need the host of both."""
+    port_ids = changed.named("port")
     return read_ids(connection, _SINKS, _f.source_port, port_ids) | read_ids(connection, _SOURCES, _s.port_id, port_ids)
 
 

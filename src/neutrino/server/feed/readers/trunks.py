@@ -4,17 +4,21 @@ Subports have no bindings of their own for a live migration. Where their parent 
 as inactive too, to prepare their patches before the instance arrives.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.state import Port
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import kept
+from neutrino.server.feed.declarations import Changed
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
+from neutrino.server.feed.records import PortRecord, migrating
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.binding import EXPIRED
 
@@ -29,7 +33,6 @@ _INACTIVE = (
     .where(_b.status == "INACTIVE", _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]), _b.host != "")
     .where(sa.or_(_b.inactive_since.is_(None), _b.inactive_since != EXPIRED))
 )
-NO_TRUNK: Final[Mapping[str, Any]] = {}
 
 
 def read_trunks(connection: Connection, ids: Ids) -> dict[str, Mapping[str, Any]]:
@@ -42,11 +45,20 @@ def read_trunks(connection: Connection, ids: Ids) -> dict[str, Mapping[str, Any]
     return found
 
 
-def subports_of(connection: Connection, port_ids: Sequence[str]) -> set[str]:
-    """The subports of those of the ports that are parents."""
-    return read_ids(connection, _WITH_PARENTS, _t.port_id, port_ids)
+def subports_of(connection: Connection, changed: Changed) -> set[str]:
+    """The subports of those of the changed ports that are parents."""
+    return read_ids(connection, _WITH_PARENTS, _t.port_id, changed.named("port"))
 
 
-def read_inactive_hosts(connection: Connection, ids: Ids) -> defaultdict[str, list[str]]:
-    """The hosts where the parent of a subport has an inactive binding, by subport."""
-    return grouped(connection, _INACTIVE, _s.port_id, ids, attrgetter("host"))
+def read_inactive_hosts(connection: Connection, ids: Ids) -> Callable[[PortRecord, Port], PortRecord]:
+    """Subports are inactive on hosts that their parent may migrate to, or has left."""
+    hosts = grouped(connection, _INACTIVE, _s.port_id, ids, attrgetter("host"))
+
+    def place(record: PortRecord, _: Port) -> PortRecord:
+        active = next((port for port in record.bound.values() if port.active), None)
+        if active is None or record.id not in hosts:
+            return record
+        others = {host: msgspec.structs.replace(active, host=host, active=False) for host in hosts[record.id]}
+        return migrating(replace(record, bound=others | record.bound), hosts[record.id])
+
+    return place

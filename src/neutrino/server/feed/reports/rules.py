@@ -6,8 +6,8 @@ would reach all hosts that share a network with it.
 """
 
 import ipaddress
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -28,22 +28,29 @@ MAX_ERROR: Final = 2000  # characters of an error instead of an answer: the colu
 MAX_ENTRIES: Final = 1000  # of a list or a mapping
 MAX_NUMBER: Final = 2**63 - 1
 MAX_COUNTERS: Final = 50_000  # of metering labels, in all routers of a host
-STATUSES: Final[Mapping[str, frozenset[str]]] = {
-    "floatingip": frozenset({"ACTIVE", "DOWN", "ERROR"}),
-    "router": frozenset({"active", "standby", "unknown"}),
-    "firewall_group": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
-    "trunk": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
-    "tap_service": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
-    "tap_flow": frozenset({"ACTIVE", "ERROR", "INACTIVE"}),
-    "vpnservice": frozenset({"ACTIVE", "DOWN", "ERROR"}),
-    "ipsec_site_connection": frozenset({"ACTIVE", "DOWN", "ERROR"}),
-}
-# The roles that report the status of a kind, if others than L3: any of them.
-REPORTERS: Final[Mapping[str, frozenset[str]]] = {
-    "firewall_group": frozenset({role.L2, role.L3}),
-    **dict.fromkeys(("trunk", "tap_service", "tap_flow"), frozenset({role.L2})),
-}
-SUBNET: Final = "subnet"  # its status is the prefix delegated to it
+
+
+@dataclass(frozen=True)
+class ReportedStatus:
+    """The statuses of a kind of object that hosts report."""
+
+    valid: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()  # that report it, each with its name; none: L3 does
+    check: Callable[[str], str] | None = None  # instead of a closed list: what is wrong with a status
+
+
+def prefix(status: str) -> str:
+    """What is wrong with a delegated prefix, which is the status of a subnet."""
+    try:
+        ipaddress.IPv6Network(status)
+    except ValueError:
+        return f"{status[:MAX_ID]!r} is no prefix"
+    return ""
+
+
+Statuses = Mapping[str, ReportedStatus]  # by kind
+DONE_OR_NOT: Final = frozenset({"ACTIVE", "ERROR", "INACTIVE"})
+UP_OR_DOWN: Final = frozenset({"ACTIVE", "DOWN", "ERROR"})
 
 _Name = Annotated[str, Meta(min_length=1)]
 _Text = Annotated[str, Meta(max_length=MAX_TEXT)]
@@ -114,19 +121,19 @@ def _fitting(state: AgentState) -> tuple[AgentState, list[str]]:
     return (replace(state, configurations=kept), left_out) if left_out else (state, [])
 
 
-def refusal(message: HostMessage, host: str, roles: Collection[str]) -> str:
+def refusal(message: HostMessage, host: str, roles: Collection[str], statuses: Statuses) -> str:
     """Why a message of a host with these roles is refused; empty if it is not."""
     if isinstance(message, Report):
         fault = _report(message, host, roles)
         return f"the report of host {host} is refused: {fault}" if fault else ""
-    needed, fault = _needed_roles_and_fault(message)
+    needed, fault = _needed_roles_and_fault(message, statuses)
     if needed and needed.isdisjoint(roles):
         names = " or ".join(sorted(needed))
         return f"host {host} does not have the role {names}: {type(message).__name__} is refused"
     return f"{type(message).__name__} of host {host} is refused: {fault}" if fault else ""
 
 
-def _needed_roles_and_fault(message: HostMessage) -> tuple[frozenset[str], str]:
+def _needed_roles_and_fault(message: HostMessage, statuses: Statuses) -> tuple[frozenset[str], str]:
     """The roles of which the host needs one, none for a message of any host; and what is wrong with the message."""
     match message:
         case PortUp():
@@ -136,8 +143,10 @@ def _needed_roles_and_fault(message: HostMessage) -> tuple[frozenset[str], str]:
         case PortReady():
             return frozenset({role.DHCP}), _id(message.port_id) or _number(message.revision)
         case Status():
-            fault = _id(message.id) or _status(message) or _number(message.revision) or _text(message.reason)
-            return _reporters(message), fault
+            known = statuses.get(message.kind, ReportedStatus())
+            fault = _id(message.id) or _status(message, known) or _number(message.revision) or _text(message.reason)
+            reporters = known.roles or frozenset({role.L3})
+            return frozenset({message.role}) if message.role in reporters else reporters, fault
         case Traffic():
             return frozenset({role.L3}), _traffic(message)
         case Answer():
@@ -180,25 +189,14 @@ def _answer(message: Answer) -> str:
     return ""
 
 
-def _reporters(message: Status) -> frozenset[str]:
-    """The roles that report the status of its kind; the one that it names, if it names one."""
-    known = REPORTERS.get(message.kind, frozenset({role.L3}))
-    return frozenset({message.role}) if message.role in known else known
-
-
-def _status(message: Status) -> str:
-    if message.role and message.role not in REPORTERS.get(message.kind, ()):
+def _status(message: Status, known: ReportedStatus) -> str:
+    if message.role and message.role not in known.roles:
         return f"{message.role[:MAX_ID]!r} is no role that reports a {message.kind[:MAX_ID]}"
-    if message.kind == SUBNET:
-        try:
-            ipaddress.IPv6Network(message.status)
-        except ValueError:
-            return f"{message.status[:MAX_ID]!r} is no prefix"
-        return ""
-    known = STATUSES.get(message.kind)
-    if known is None:
+    if known.check is not None:
+        return known.check(message.status)
+    if not known.valid:
         return f"{message.kind[:MAX_ID]!r} has no status"
-    return "" if message.status in known else f"{message.status[:MAX_ID]!r} is no status of a {message.kind}"
+    return "" if message.status in known.valid else f"{message.status[:MAX_ID]!r} is no status of a {message.kind}"
 
 
 def _report(message: Report, host: str, roles: Collection[str]) -> str:

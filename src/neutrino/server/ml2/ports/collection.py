@@ -24,7 +24,6 @@ from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
-from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import routed
@@ -36,6 +35,7 @@ from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports import hardware, internal_names, provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
 from neutrino.server.ml2.ports.host_subnets import check_host, usable_subnets
+from neutrino.server.ml2.ports.uses import PortUse, users_of
 from neutrino.server.ml2.ports.values import address_pairs, dhcp_options, new_mac, new_or_same, requested_mac
 from neutrino.server.ml2.slaac import SlaacAddresses
 from neutrino.server.ml2.views import PORT_RENAMED, PORTS, reading_subnets_of, subnets_of
@@ -48,10 +48,6 @@ from neutrino.server.securitygroups.groups import reading_default as reading_def
 from neutrino.server.securitygroups.views import check_usable
 from neutrino.server.trunks import details as trunk_details
 
-Write = Callable[[Transaction], object]
-# Called with a port before and after a change (None: does not exist); may refuse it, or return further rows to write.
-TransactionHook = Callable[[Connection, Context, Object | None, Object | None], Write | None]
-DeleteCheck = Callable[[Connection, Object], None]  # refuses the deletion of a port
 CommitHook = Callable[[Object | None, Object | None], None]  # a port before and after a committed change
 # Called with a port before and after a change of its host; returns the writes of ports that are bound with it.
 HostHook = Callable[[Connection, Object, Object], Sequence[PendingWrite]]
@@ -74,10 +70,7 @@ class Ports:
     max_address_pairs: int
     name_for: internal_names.NameFor
     # Services that own ports, or have objects that depend on ports, register here when they are built.
-    delete_checks: list[DeleteCheck] = field(default_factory=list)
-    transaction_hooks: list[TransactionHook] = field(default_factory=list)
-    # What these read of each port that is deleted, with its id as `port`: all of it is sent together.
-    delete_reads: list[sa.Select[Any] | sa.CompoundSelect[Any]] = field(default_factory=list)
+    uses: list[PortUse] = field(default_factory=list)
     commit_hooks: list[CommitHook] = field(default_factory=list)
     host_hooks: list[HostHook] = field(default_factory=list)
 
@@ -393,16 +386,13 @@ class Ports:
         """`checked`: refused for ports that belong to a service, such as a router's interface."""
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
-            self.db.read_ahead(
-                lambda: (
-                    self.networks.view.reading(before["network_id"], context.project_id),
-                    *(Read(statement, {"port": key}) for statement in self.delete_reads),
-                )
-            )
             network = self.networks.view.get(connection, before["network_id"], context.project_id)
-            for check in self.delete_checks if checked else ():
-                check(connection, before)
-            hook_writes = self.hook_writes(connection, context, before, None)
+            users = users_of(connection, self.uses, sa.select(sa.literal(key)))
+            using = [use for use, ports in zip(self.uses, users, strict=True) if ports]
+            for use in using if checked else ():
+                if use.check_delete is not None:
+                    use.check_delete(connection, before)
+            hook_writes = self.hook_writes(connection, context, before, None, using)
         # What references the port is written before its row is deleted.
         with self.operations.write([], [*hook_writes, self.prepare_delete(before, network)]) as tx:
             tx.after_commit(self.notify, before, None)
@@ -418,10 +408,16 @@ class Ports:
     # --- hooks of services ----------------------------------------------------------------------------------------
 
     def hook_writes(
-        self, connection: Connection, context: Context, before: Object | None, after: Object | None
+        self,
+        connection: Connection,
+        context: Context,
+        before: Object | None,
+        after: Object | None,
+        uses: Sequence[PortUse] | None = None,
     ) -> list[PendingWrite]:
-        """Rows that services write in the same transaction."""
-        writes = (hook(connection, context, before, after) for hook in self.transaction_hooks)
+        """Rows that services write in the same transaction; with `uses`, only these services."""
+        hooks = [use.changes for use in (self.uses if uses is None else uses) if use.changes is not None]
+        writes = (hook(connection, context, before, after) for hook in hooks)
         return [PendingWrite(NO_EVENT, write) for write in writes if write is not None]
 
     def following(self, connection: Connection, before: Object, after: Object) -> list[PendingWrite]:

@@ -11,7 +11,6 @@ from neutrino.model.link_local import link_local
 from neutrino.model.qos import QosPolicy, effective_policy_id
 from neutrino.model.trace import Cause, Point, PointKind
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
-from neutrino.server.trace.steps import local_ips
 from neutrino.server.trace.steps.filters import EGRESS, ICMPV6, INGRESS, UDP, firewall_group, security_groups
 from neutrino.server.trace.steps.walk import Subject, Walk, contains, named, of_network, of_port
 from neutrino.server.trace.values import TracedPort
@@ -114,12 +113,14 @@ def _guards(walk: Walk, port: TracedPort) -> None:
         walk.drops("ra-guard", subject, Cause.RA_GUARD, text)
 
 
-def _local_ip(walk: Walk, port: TracedPort) -> None:
-    local_ips.to_associated(walk, port.port.network_id, port.id)
+def _features_sending(walk: Walk, port: TracedPort) -> None:
+    for part in walk.snapshot.parts:
+        part.sent_by_port(walk, port)
 
 
-def _local_ip_back(walk: Walk, port: TracedPort) -> None:
-    local_ips.back(walk, port.port.network_id)
+def _features_receiving(walk: Walk, port: TracedPort) -> None:
+    for part in walk.snapshot.parts:
+        part.received_by_port(walk, port)
 
 
 def _firewall_egress(walk: Walk, port: TracedPort) -> None:
@@ -178,14 +179,14 @@ SENDING: tuple[Check, ...] = (
     _wired,
     _addresses,
     _guards,
-    _local_ip,
+    _features_sending,
     _firewall_egress,
     _groups_egress,
     _qos_egress,
 )
 # Before the packet is switched to the port's host: without a binding there is none.
 REACHABLE: tuple[Check, ...] = (_admin_state, _binding)
-RECEIVING: tuple[Check, ...] = (_wired, _groups_ingress, _firewall_ingress, _local_ip_back, _qos_ingress)
+RECEIVING: tuple[Check, ...] = (_wired, _groups_ingress, _firewall_ingress, _features_receiving, _qos_ingress)
 
 
 def check(walk: Walk, port: TracedPort, checks: tuple[Check, ...]) -> None:

@@ -25,7 +25,7 @@ from neutrino.server.trace.values import (
     Translation,
 )
 
-_WORDS = {"qos_policy": "QoS policy", "floatingip": "floating IP", "local_ip": "local IP"}
+_WORDS = {"qos_policy": "QoS policy", "floatingip": "floating IP"}
 
 
 class Dropped(Exception):
@@ -40,9 +40,10 @@ class Subject:
     id: str = ""
     name: str = ""
     project_id: str = ""
+    word: str = ""  # for its type, if that reads differently
 
     def __str__(self) -> str:
-        return f"{_WORDS.get(self.type) or self.type.replace('_', ' ')} {self.name or self.id}"
+        return f"{self.word or _WORDS.get(self.type) or self.type.replace('_', ' ')} {self.name or self.id}"
 
     @property
     def title(self) -> str:
@@ -64,7 +65,7 @@ class Walk:
     groups: set[str] = field(default_factory=set)
     translations: list[Translation] = field(default_factory=list)
     doubts: list[Cause] = field(default_factory=list)  # why the verdict is not certain
-    led_to: str = ""  # the port of the local IP: the switch translates the address
+    led_to: str = ""  # the port that the switch leads the packet to, whoever has its destination
     chosen: frozenset[str] = frozenset()  # of several gateways with equal default routes: those that hosts have chosen
     end_port_id: str = ""
     end_network_id: str = ""
@@ -82,10 +83,13 @@ class Walk:
     def informs(self, kind: str, subject: Subject, text: str, public: str = "") -> None:
         self._add(kind, subject, INFO, text, public)
 
-    def changes(self, kind: str, subject: Subject, text: str, public: str = "", **fields: Any) -> None:
-        """A step that rewrites the packet."""
+    def changes(
+        self, kind: str, subject: Subject, text: str, public: str = "", *, hides: bool = False, **fields: Any
+    ) -> None:
+        """A step that rewrites the packet; with `hides`, to addresses that members see of their own project alone."""
         self.packet = msgspec.structs.replace(self.packet, **fields)
         self._add(kind, subject, CHANGE, text, public)
+        self.steps[-1] = msgspec.structs.replace(self.steps[-1], hides=hides)
 
     def drops(self, kind: str, subject: Subject, cause: Cause, text: str, public: str = "") -> NoReturn:
         self._add(kind, subject, DROP, text, public, cause)

@@ -12,7 +12,7 @@ local_ips = object_table(
     history=History("local_ip"),
 )
 
-local_ip_associations = table(
+associations = table(
     "local_ip_associations",
     # Without a cascade: a local IP in use cannot be deleted.
     reference("local_ip_id", "local_ips", primary_key=True, index=False),

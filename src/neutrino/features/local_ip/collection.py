@@ -1,7 +1,9 @@
-"""Local IPs: create, update, delete. The address is that of a port, which is given or created with the local IP.
+"""Local IPs and their associations with ports: what requests may do, and what happens when a port changes.
 
-A port that a local IP has the address of cannot be deleted on its own, and keeps the address. A port that is created with a
-local IP is the project's: quota and policy rules of ports apply to it.
+The address of a local IP is that of a port, which is given or created with the local IP. A port that a local IP has the
+address of cannot be deleted on its own, and keeps the address. A port that is created with a local IP is the project's:
+quota and policy rules of ports apply to it. The host of an associated port translates the address to that port;
+deleting the port deletes its associations by their foreign key.
 """
 
 from collections.abc import Sequence
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.local_ip.tables import associations, local_ips
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.catalog import AlsoCreated
@@ -20,22 +23,51 @@ from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import as_row, delete_row, exists, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
+from neutrino.server.host_limits import check_number
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.ports.collection import Ports, Write
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.ml2.ports.values import service_port
 from neutrino.server.ml2.views import PORTS, subnets_of
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import one_by_one
+from neutrino.server.view_collection import ChildViewCollection, one_by_one
 
 OWNER = "network:local_ip"
-VIEW = View(t.local_ips, hidden=("tags", "owns_port"), not_found=errors.LocalIPNotFound)
-_c, _a, _p = t.local_ips.c, t.local_ip_associations.c, t.ports.c
-OF_PORT = kept(sa.select(_c.id).where(_c.local_port_id == sa.bindparam("port", type_=sa.String)))
-_ADDRESSES = kept(
-    sa.select(_c.local_ip_address, _c.owns_port).where(_c.local_port_id == sa.bindparam("port", type_=sa.String))
-)
-_NO_STATUS = sa.update(t.ports).where(_p.id == sa.bindparam("port")).values(status="N/A")
+
+
+class LocalIPNotFound(errors.NotFound):
+    template = "There is no local IP {id}."
+
+
+class LocalIPInUse(errors.InUse):
+    template = "Local IP {id} is associated with ports."
+
+
+class LocalIPNoIP(errors.InvalidInput):
+    template = "Port {port_id} has no fixed IP."
+
+
+class LocalIPRequestedIPNotFound(errors.InvalidInput):
+    template = "Port {port_id} does not have the address {ip}."
+
+
+class LocalIPNoRequestedIP(errors.InvalidInput):
+    template = "Port {port_id} has several addresses: {attribute} has to be one of them."
+
+
+class LocalIPPortOrNetworkRequired(errors.InvalidInput):
+    template = "A local IP needs a local_port_id or a network_id."
+
+
+class LocalIPAssociationNotFound(errors.NotFound):
+    template = "The local IP is not associated with port {id}."
+
+
+LOCAL_IPS = View(local_ips, hidden=("tags", "owns_port"), not_found=LocalIPNotFound)
+_HAS_PORT = local_ips.c.local_port_id == sa.bindparam("port", type_=sa.String)
+_ADDRESSES = kept(sa.select(local_ips.c.local_ip_address, local_ips.c.owns_port).where(_HAS_PORT))
+_NO_STATUS = sa.update(t.ports).where(t.ports.c.id == sa.bindparam("port")).values(status="N/A")
 
 
 def refuse(message: str) -> errors.BadRequest:
@@ -81,7 +113,7 @@ class LocalIps:
                 own_port.write(tx)
                 # The port only holds the address and is never bound: as in Neutron it has no status.
                 tx.write(_NO_STATUS, {"port": port["id"]})
-            tx.insert(t.local_ips, [as_row(t.local_ips, new)])
+            tx.insert(local_ips, [as_row(local_ips, new)])
         return new
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
@@ -91,7 +123,7 @@ class LocalIps:
 
     def _own_port(self, connection: Connection, context: Context, new: Object) -> PendingWrite:
         if "network_id" not in new:
-            raise errors.LocalIPPortOrNetworkRequired()
+            raise LocalIPPortOrNetworkRequired()
         network_id = new["network_id"]
         network = self.networks.view.get(connection, network_id, context.project_id, everyone=context.is_admin)
         subnets = subnets_of(connection, [network_id])[network_id]
@@ -106,9 +138,9 @@ class LocalIps:
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
-            before = VIEW.get(connection, key, revision=revision, more=("owns_port",))
-            if exists(connection, _a.local_ip_id == key):
-                raise errors.LocalIPInUse(id=key)
+            before = LOCAL_IPS.get(connection, key, revision=revision, more=("owns_port",))
+            if exists(connection, associations.c.local_ip_id == key):
+                raise LocalIPInUse(id=key)
             further: list[PendingWrite] = []
             if before["owns_port"]:
                 port = self.ports.view.get(connection, before["local_port_id"])
@@ -116,7 +148,7 @@ class LocalIps:
                 further.append(self.ports.prepare_delete(port, network))
         with self.operations.write([], further) as tx:
             # An association that was made since makes this fail on its foreign key, and it is decided again.
-            delete_row(tx, t.local_ips, before)
+            delete_row(tx, local_ips, before)
 
 
 def _visible_port(connection: Connection, context: Context, port_id: str) -> Object:
@@ -130,13 +162,13 @@ def chosen_address(port: Object, requested: str | None, attribute: str) -> str:
     """The address of a port that a request names, or its only one."""
     addresses = [fixed["ip_address"] for fixed in port["fixed_ips"]]
     if not addresses:
-        raise errors.LocalIPNoIP(port_id=port["id"])
+        raise LocalIPNoIP(port_id=port["id"])
     if requested is not None:
         if requested not in addresses:
-            raise errors.LocalIPRequestedIPNotFound(port_id=port["id"], ip=requested)
+            raise LocalIPRequestedIPNotFound(port_id=port["id"], ip=requested)
         return requested
     if len(addresses) > 1:
-        raise errors.LocalIPNoRequestedIP(port_id=port["id"], attribute=attribute)
+        raise LocalIPNoRequestedIP(port_id=port["id"], attribute=attribute)
     return str(addresses[0])
 
 
@@ -154,12 +186,89 @@ def _first_ipv4(port: Object) -> str:
     return str(next(fixed["ip_address"] for fixed in port["fixed_ips"] if ":" not in fixed["ip_address"]))
 
 
+# --- associations -----------------------------------------------------------------------------------------------------
+
+# The rule that hides the host is that of the port, and depends on the port's owner.
+_OF_PORT = ("project_id", "network:project_id")
+
+
+def _of_local_ip(column: sa.Column[str]) -> sa.ScalarSelect[str]:
+    return sa.select(column).where(local_ips.c.id == associations.c.local_ip_id).scalar_subquery()
+
+
+def _of_port(column: sa.Column[str]) -> sa.ScalarSelect[str]:
+    its_network = t.ports.join(t.networks, t.networks.c.id == t.ports.c.network_id)
+    return (
+        sa.select(column).select_from(its_network).where(t.ports.c.id == associations.c.fixed_port_id).scalar_subquery()
+    )
+
+
+ASSOCIATIONS = View(
+    associations,
+    computed={
+        "local_ip_address": _of_local_ip(local_ips.c.local_ip_address),
+        "host": _of_port(t.ports.c.host),
+        "project_id": _of_port(t.ports.c.project_id),
+        "network:project_id": _of_port(t.networks.c.project_id),
+        "ext_parent:project_id": _of_local_ip(local_ips.c.project_id),
+    },
+    scope=sa.true(),  # the caller has to see the local IP
+    key="fixed_port_id",
+    hidden=("ext_parent:project_id", *_OF_PORT),
+    not_found=LocalIPAssociationNotFound,
+)
+
+
+class PortAssociations(ChildViewCollection):
+    def __init__(self, db: Database) -> None:
+        super().__init__(db, ASSOCIATIONS, associations.c.local_ip_id, LOCAL_IPS)
+
+    @retried
+    def create(self, context: Context, local_ip_id: str, values: Object) -> Object:
+        port_id = values["fixed_port_id"]
+        with self.db.read() as connection:
+            local_ip = LOCAL_IPS.get(connection, local_ip_id)
+            port = PORTS.load(connection, port_id, context.project_id, everyone=context.is_admin, more=_OF_PORT)
+            if port is None:
+                raise errors.BadRequest(resource="local_ip_port_association", msg=f"there is no port {port_id}")
+            if port["network_id"] != local_ip["network_id"]:  # there the address may be anyone's
+                networks = (
+                    f"port {port_id} is on network {port['network_id']}, the local IP on {local_ip['network_id']}"
+                )
+                raise errors.BadRequest(resource="local_ip_port_association", msg=networks)
+            fixed_ip = chosen_address(port, values["fixed_ip"], "fixed_ip")
+            if exists(
+                connection,
+                associations.c.local_ip_id == local_ip_id,
+                associations.c.fixed_port_id == port_id,
+            ):
+                raise errors.Conflict(f"Local IP {local_ip_id} is associated with port {port_id} already.")
+            check_number(connection, associations.c.fixed_port_id, [port_id], "Port", "local IPs")
+        row = {"local_ip_id": local_ip_id, "fixed_port_id": port_id, "fixed_ip": fixed_ip}
+        with self.db.transaction() as tx:
+            # Of two requests for the same port, one fails on the primary key.
+            tx.insert(associations, [row])
+            tx.record("port", port_id)
+        of_port = {"host": port["binding:host_id"], **{name: port[name] for name in _OF_PORT}}
+        return {**row, "local_ip_address": local_ip["local_ip_address"], **of_port}
+
+    @retried
+    def delete(self, context: Context, local_ip_id: str, key: str, revision: int | None) -> None:
+        mine = associations.c.local_ip_id == local_ip_id, associations.c.fixed_port_id == key
+        with self.db.read() as connection:
+            if not exists(connection, *mine):
+                raise LocalIPAssociationNotFound(id=key)
+        with self.db.transaction() as tx:
+            tx.change(sa.delete(associations).where(*mine))
+            tx.record("port", key)
+
+
 # --- hooks of ports ---------------------------------------------------------------------------------------------------
 
 
 def check_port_delete(connection: Connection, port: Object) -> None:
-    if connection.execute(OF_PORT, {"port": port["id"]}).first() is not None:
-        raise errors.ServicePortInUse(port_id=port["id"], reason="a local IP has its address")
+    """Refuse to delete a port that a local IP has the address of."""
+    raise errors.ServicePortInUse(port_id=port["id"], reason="a local IP has its address")
 
 
 def port_changes(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:
@@ -168,14 +277,14 @@ def port_changes(connection: Connection, context: Context, before: Object | None
         _check_port_update(connection, before, after)
     if before is None or after is not None or before["device_owner"] != OWNER:
         return None
-    rows = VIEW.load_where(connection, _c.local_port_id == before["id"])
-    return (lambda tx: delete_row(tx, t.local_ips, rows[0])) if rows else None
+    rows = LOCAL_IPS.load_where(connection, local_ips.c.local_port_id == before["id"])
+    return (lambda tx: delete_row(tx, local_ips, rows[0])) if rows else None
 
 
 def _check_port_update(connection: Connection, before: Object, after: Object) -> None:
     """A released address may become another port's, and the own port of a local IP must not be an instance's."""
-    kept = {fixed["ip_address"] for fixed in after["fixed_ips"]}
-    released = [f["ip_address"] for f in before["fixed_ips"] if f["ip_address"] not in kept]
+    left = {fixed["ip_address"] for fixed in after["fixed_ips"]}
+    released = [f["ip_address"] for f in before["fixed_ips"] if f["ip_address"] not in left]
     is_taken = before["device_owner"] == OWNER != after["device_owner"]
     if not released and not is_taken:
         return

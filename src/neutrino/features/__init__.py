@@ -1,0 +1,1 @@
+"""Features: one package each. `neutrino.server.features` has their contract and finds them."""

@@ -1,0 +1,97 @@
+"""The contract of a feature: one package that declares, in one frozen value, everything the server needs to know of it.
+
+    src/neutrino/features/<name>/feature.py     FEATURES = (Feature(...),): one, or one for each plugin of the package
+
+The core, the feed, policy, quotas, history, trace and status iterate over `installed()` and name no feature. Packages of
+third parties give a `Feature` by an entry point in the group `neutrino.features`; nothing else distinguishes them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from graphlib import TopologicalSorter
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
+
+from oslo_config import cfg
+
+import neutrino.features
+from neutrino.server.api.definition import Extension
+from neutrino.server.feed.declarations import Feed, Sources, assemble
+from neutrino.server.feed.kinds import CORE, UNPACKAGED
+from neutrino.server.feed.reports.reports import TakeStatus
+from neutrino.server.hosts.registry import Report
+from neutrino.server.ml2.ports.uses import PortUse
+from neutrino.server.policy.deprecated import by_rule
+from neutrino.server.policy.rule_set import Defaults
+from neutrino.server.services import ResourcePlugin, Services
+from neutrino.server.trace.feature_part import ReadTracePart
+
+GROUP = "neutrino.features"  # of entry points
+NO_FEED = Feed()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostReports:
+    """What a feature does in the feed process with the reports of hosts."""
+
+    statuses: Mapping[str, TakeStatus] = field(default_factory=dict)  # by kind
+    reported: Callable[[Report], object] = lambda report: None  # an agent has reported its state
+    settle: Callable[[], object] = lambda: None  # catches up with what the reports have changed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    name: str  # in the option `service_plugins`
+    neutron_plugin: str = ""  # the class that this option has in a configuration of Neutron
+    requires: Sequence[str] = ()  # features that are built before it
+    by_default: bool = True  # enabled unless `service_plugins` says otherwise
+
+    # The API
+    extensions: Sequence[Extension] = ()  # aliases in GET /v2.0/extensions
+    build: Callable[[Services], ResourcePlugin]  # resources with their collections
+    policy: Mapping[str, str] = field(default_factory=dict)  # default rules
+    deprecated_policy: Mapping[str, str] = field(default_factory=dict)  # Neutron's: check → names of rules
+    quotas: Mapping[str, int] = field(default_factory=dict)  # defaults by name; -1: unlimited
+    options: Mapping[str | None, Sequence[cfg.Opt]] = field(default_factory=dict)  # by group; None: [DEFAULT]
+
+    # Objects of the core that it depends on
+    ports: Sequence[PortUse] = ()
+
+    # Hosts
+    feed: Feed = NO_FEED
+    host_reports: Callable[[Services], HostReports] = lambda services: HostReports()
+
+    # Diagnosis
+    trace: Sequence[ReadTracePart] = ()
+
+
+@cache
+def installed() -> tuple[Feature, ...]:
+    """All features, enabled or not, each after those that it requires."""
+    packages = (f"{GROUP}.{module.name}.feature" for module in iter_modules(neutrino.features.__path__))
+    built_in = [feature for package in packages for feature in import_module(package).FEATURES]
+    return _in_order([*built_in, *(point.load() for point in entry_points(group=GROUP))])
+
+
+def enabled(conf: cfg.ConfigOpts) -> list[Feature]:
+    return [feature for feature in installed() if feature.name in conf.service_plugins]
+
+
+@cache
+def sources() -> Sources:
+    """What the feed reads and sends: of the core and all features."""
+    return assemble([CORE, *UNPACKAGED, *(feature.feed for feature in installed())])
+
+
+def policy_defaults() -> Defaults:
+    """The default policy rules of all features."""
+    rules = {name: check for feature in installed() for name, check in feature.policy.items()}
+    return Defaults(rules, {k: v for one in installed() for k, v in by_rule(one.deprecated_policy).items()})
+
+
+def _in_order(features: Iterable[Feature]) -> tuple[Feature, ...]:
+    by_name = {feature.name: feature for feature in sorted(features, key=lambda feature: feature.name)}
+    before = {name: [one for one in feature.requires if one in by_name] for name, feature in by_name.items()}
+    return tuple(by_name[name] for name in TopologicalSorter(before).static_order())

@@ -1,0 +1,37 @@
+"""How a feature depends on ports: one declaration of what happens to it, and what it refuses, when a port changes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model.objects import Object
+from neutrino.server.context import Context
+from neutrino.server.db.transaction import Transaction
+
+Write = Callable[[Transaction], object]
+# Called with a port before and after a change (None: does not exist); may refuse it, or return further rows to write.
+TransactionHook = Callable[[Connection, Context, Object | None, Object | None], Write | None]
+DeleteCheck = Callable[[Connection, Object], None]  # refuses the deletion of a port
+
+
+@dataclass(frozen=True)
+class PortUse:
+    # The columns that refer to ports: the feature is asked about the deletion of a port that has such rows, of no other.
+    columns: Sequence[sa.Column[str]] = ()
+    check_delete: DeleteCheck | None = None
+    changes: TransactionHook | None = None
+
+
+def users_of(connection: Connection, uses: Sequence[PortUse], port_ids: sa.Select[tuple[str]]) -> list[set[str]]:
+    """For each use those of these ports that it has rows of, in one query."""
+    selects = [
+        sa.select(sa.literal(number).label("number"), column.label("port_id")).where(column.in_(port_ids))
+        for number, use in enumerate(uses)
+        for column in use.columns
+    ]
+    users: list[set[str]] = [set() for _ in uses]
+    for row in connection.execute(sa.union_all(*selects)) if selects else ():
+        users[row.number].add(row.port_id)
+    return users

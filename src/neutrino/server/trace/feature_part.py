@@ -1,0 +1,46 @@
+"""What a feature adds to a trace: values that are read with the snapshot, and steps at places of the path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy.engine import Connection
+
+if TYPE_CHECKING:
+    from neutrino.server.trace.steps.walk import Walk
+    from neutrino.server.trace.values import TracedPort
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a trace may reach, as far as it is known before ports are read."""
+
+    networks: Set[str]  # without external ones
+    addresses: Set[str]
+    hosts: Callable[[], Set[str]]  # that may send the packet; a query
+
+
+class TracePart:
+    """The part of one feature in one trace; immutable. Each method is a place that the packet passes."""
+
+    @property
+    def port_ids(self) -> Collection[str]:
+        """Ports that the packet may be led to: they are read too."""
+        return ()
+
+    def sent_by_port(self, walk: Walk, port: TracedPort) -> None:
+        """On the switch, before the firewall of the sending port."""
+
+    def sent_by_router(self, walk: Walk, network_id: str) -> None:
+        """On the switch, from a router to a network."""
+
+    def received_by_router(self, walk: Walk, network_id: str) -> None:
+        """On the switch, where the packet reaches a router."""
+
+    def received_by_port(self, walk: Walk, port: TracedPort) -> None:
+        """On the switch, after the firewall of the receiving port."""
+
+
+ReadTracePart = Callable[[Connection, Reached], TracePart]
