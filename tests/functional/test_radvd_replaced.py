@@ -17,7 +17,8 @@ import pytest
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
-from neutrino.agent.l3.services.daemons import RouterDaemons
+from neutrino.agent.l3.services.api import Serving
+from neutrino.agent.l3.services.radvd.service import Radvd
 from neutrino.agent.leftovers.host import Leftovers
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.agent.runtime.supervisor import Supervisor
@@ -129,12 +130,12 @@ class Agent:
         self.leftovers = Leftovers(services, RealForeignProcesses(namespaces), state)
         desired = DesiredRouters(Feed(), lambda router: None)
         self.routers = Routers(services, lambda name: Flushes(), self.options, desired, leftovers=self.leftovers)
-        self.daemons = RouterDaemons(self.supervisor, self.options)
+        self.radvd = Radvd(self.supervisor, self.options)
         own = address(f"{PREFIX}::1", f"{PREFIX}::/64", ra_mode="slaac")
         self.router: Router = msgspec.structs.replace(router(interface(1, own)), id=link.router_id, gateway=None)
 
     async def ensure(self) -> None:
-        await self.daemons.ensure(self.router, None, active=True)
+        await self.radvd.ensure(self.router, Serving())
 
 
 def test_stopping_radvd_withdraws_the_route(link: Link) -> None:
@@ -151,7 +152,7 @@ def test_the_other_agents_radvd_is_replaced_without_withdrawing_the_route(link: 
         agent.leftovers.end_processes(link.name, but="radvd")
         await agent.ensure()
         both = link.radvds
-        agent.routers.complete_takeover(agent.router, [link.name], advertised=agent.daemons.advertises(agent.router))
+        agent.routers.complete_takeover(agent.router, [link.name])
         assert both > link.radvds > 0
         try:
             await asyncio.to_thread(
@@ -160,7 +161,7 @@ def test_the_other_agents_radvd_is_replaced_without_withdrawing_the_route(link: 
                 )
             )
         finally:
-            await agent.daemons.stop(link.router_id, moved=True)
+            await agent.radvd.stop(link.router_id, moved=True)
 
     asyncio.run(take_over())
     assert link.theirs is not None
@@ -175,15 +176,15 @@ def test_our_own_radvd_is_restarted_without_withdrawing_the_route(link: Link) ->
 
     async def restart() -> None:
         await agent.ensure()
-        agent.routers.complete_takeover(agent.router, [link.name], advertised=True)
+        agent.routers.complete_takeover(agent.router, [link.name])
         before = agent.supervisor.running(f"radvd {link.router_id}")
-        agent.daemons.options = replace(agent.options, radvd_user="root")
+        agent.radvd.options = replace(agent.options, radvd_user="root")
         await agent.ensure()
         after = agent.supervisor.running(f"radvd {link.router_id}")
         assert before is not None
         assert after is not None
         assert before.pid != after.pid
-        await agent.daemons.stop(link.router_id, moved=True)
+        await agent.radvd.stop(link.router_id, moved=True)
 
     asyncio.run(restart())
     assert link.lifetime > 0

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.extensions.ha import Failover, primary_address, render_keepalived
+from neutrino.agent.l3.services.keepalived.render import Failover, primary_address, render_keepalived
 from neutrino.lab.errors import wait_until
 from tests.support.capture import Capture
 from tests.support.process import ENDS_WITH_US

@@ -14,8 +14,11 @@ from neutrino.agent.l3.extensions import BUILT_IN
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
+from neutrino.agent.l3.services.api import RouterService, in_order
 from neutrino.agent.l3.services.bfd.supervision import BfdSessions
-from neutrino.agent.l3.services.daemons import SUBNET, Delegations, RouterDaemons
+from neutrino.agent.l3.services.dibbler.service import SUBNET, Delegations
+from neutrino.agent.l3.services.keepalived.service import Keepalived
+from neutrino.agent.l3.services.radvd.service import Radvd
 from neutrino.agent.runtime.context import PortHolds
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.agent.runtime.supervisor import Supervisor
@@ -112,6 +115,7 @@ class Host:
         self.ovsdb.apply([SetBridge("br-int")])
         self.state_path, self.repair = state_path, repair
         self.port_holds: PortHolds | None = None
+        self.meters = RouterService()
         self.refusals: dict[str, str] = {}  # routers that this host does not serve, and why
         self.restart()
 
@@ -126,18 +130,25 @@ class Host:
             self.feed, lambda router: self.refusals.get(router.id) or refusal(router, options), kinds
         )
         bfd = BfdSessions(supervisor, options)
+        routers = Routers(
+            *(services, lambda namespace: self.flushes, options, desired, [self.extension]),
+            lost_next_hops=bfd.lost_next_hops,
+        )
+        keepalived = Keepalived(supervisor, options, routers.keepalived_files, self.port_holds)
         self.role = L3Role(
-            Routers(
-                *(services, lambda namespace: self.flushes, options, desired, [self.extension]),
-                lost_next_hops=bfd.lost_next_hops,
+            routers,
+            keepalived,
+            in_order(
+                meters=self.meters,
+                keepalived=keepalived,
+                radvd=Radvd(supervisor, options),
+                bfd=bfd,
+                charon=RouterService(),
+                dibbler=Delegations(supervisor, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
             ),
-            RouterDaemons(supervisor, options),
-            Delegations(supervisor, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
-            bfd=bfd,
             announce_interval=self.announce,
             repair=lambda: self.repair,
-            port_holds=self.port_holds,
         )
 
     def send(self, new: Router | None, key: str = "r1") -> None:

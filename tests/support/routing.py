@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import L3Extension, Objects, Position
-from neutrino.agent.l3.extensions.ha import Failover
 from neutrino.agent.l3.router import DesiredRouterNamespace, render, router_namespaces
+from neutrino.agent.l3.services.keepalived.render import Failover
 from neutrino.dataplane.nft.api import Table
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.firewall import FirewallGroup

@@ -16,9 +16,10 @@ import msgspec
 import pytest
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.extensions.delegation import NOTIFY, asked_here, parse_prefix, render_client, source_address
-from neutrino.agent.l3.extensions.ra import render_radvd
-from neutrino.agent.l3.services.daemons import Delegations
+from neutrino.agent.l3.services.api import Serving
+from neutrino.agent.l3.services.dibbler.render import NOTIFY, asked_here, parse_prefix, render_client, source_address
+from neutrino.agent.l3.services.dibbler.service import Delegations
+from neutrino.agent.l3.services.radvd.render import render_radvd
 from neutrino.agent.runtime.context import PortHolds
 from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.model.routing import Delegation, Router
@@ -177,24 +178,24 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def test_each_subnet_has_a_client_and_new_prefixes_are_reported(host: Host) -> None:
     async def work() -> None:
         two = asking(Delegation(FIRST), Delegation(SECOND, OTHER))
-        assert host.delegations.find(two, active=True) == [f"start dibbler-client r1 {key}" for key in (FIRST, SECOND)]
-        assert await host.delegations.ensure(two, active=True) == []
+        assert host.delegations.find(two, Serving()) == [f"start dibbler-client r1 {key}" for key in (FIRST, SECOND)]
+        assert await host.delegations.ensure(two, Serving()) == []
         assert host.running == {FIRST, SECOND}
         assert {daemon.namespace for daemon in host.processes.started} == {"qrouter-r1"}
-        assert host.delegations.find(two, active=True) == []
+        assert host.delegations.find(two, Serving()) == []
         assert host.reported == []  # nothing is known yet, and what the server knows may be right
         host.has(FIRST, f"{PREFIX} 600\n")
         host.has(SECOND, f"{OTHER} 600\n")
-        await host.delegations.ensure(two, active=True)
+        await host.delegations.ensure(two, Serving())
         assert host.reported == [(FIRST, PREFIX), (SECOND, OTHER)]
-        await host.delegations.ensure(two, active=True)  # the server does not know the first yet
+        await host.delegations.ensure(two, Serving())  # the server does not know the first yet
         assert host.reported[2:] == [(FIRST, PREFIX)]
         known = asking(Delegation(FIRST, PREFIX), Delegation(SECOND, OTHER))
-        await host.delegations.ensure(known, active=True)
+        await host.delegations.ensure(known, Serving())
         assert len(host.reported) == 3
         host.has(FIRST, f"{PREFIX} 600\n", age=5)  # renewed
         host.has(SECOND, f"{OTHER} 600\n", age=601)  # and not
-        await host.delegations.ensure(known, active=True)
+        await host.delegations.ensure(known, Serving())
         assert host.reported[3:] == [(FIRST, PREFIX), (SECOND, "::/64")]
         assert len(host.processes.started) == 2
 
@@ -204,19 +205,19 @@ def test_each_subnet_has_a_client_and_new_prefixes_are_reported(host: Host) -> N
 def test_a_removed_subnet_releases_its_prefix_and_a_moved_router_does_not(host: Host) -> None:
     async def work() -> None:
         two = asking(Delegation(FIRST, PREFIX), Delegation(SECOND, OTHER))
-        await host.delegations.ensure(two, active=True)
+        await host.delegations.ensure(two, Serving())
         one = asking(Delegation(FIRST, PREFIX))
-        assert host.delegations.find(one, active=True) == [f"stop dibbler-client r1 {SECOND}"]
-        await host.delegations.leave(one)
+        assert host.delegations.find(one, Serving()) == [f"stop dibbler-client r1 {SECOND}"]
+        await host.delegations.release(one, Serving())
         assert (host.running, host.ended_by) == ({FIRST}, [signal.SIGTERM])
-        await host.delegations.ensure(one, active=False)  # another host is active now
+        await host.delegations.ensure(one, Serving(active=False))  # another host is active now
         assert (host.running, host.ended_by[1:]) == (set(), [signal.SIGKILL])
         assert not (host.base / "r1").exists()
-        await host.delegations.ensure(one, active=True)
-        await host.delegations.stop("r1")  # the router is another host's
+        await host.delegations.ensure(one, Serving())
+        await host.delegations.stop("r1", moved=True)  # the router is another host's
         assert host.ended_by[2:] == [signal.SIGKILL]
-        await host.delegations.ensure(one, active=True)
-        await host.delegations.leave(router(gateway=None))
+        await host.delegations.ensure(one, Serving())
+        await host.delegations.release(router(gateway=None), Serving())
         assert host.ended_by[3:] == [signal.SIGTERM]
         assert not (host.base / "r1").exists()
 
@@ -225,12 +226,12 @@ def test_a_removed_subnet_releases_its_prefix_and_a_moved_router_does_not(host: 
 
 def test_the_gateways_port_stays_until_its_last_prefix_is_released(host: Host) -> None:
     async def work() -> None:
-        await host.delegations.ensure(asking(Delegation(FIRST), Delegation(SECOND)), active=True)
+        await host.delegations.ensure(asking(Delegation(FIRST), Delegation(SECOND)), Serving())
         running: list[set[str]] = []
         host.port_holds.on_change = lambda: running.append(host.running)
-        await host.delegations.leave(asking(Delegation(FIRST)))
+        await host.delegations.release(asking(Delegation(FIRST)), Serving())
         assert host.port_holds.held == {GATEWAY.id}
-        await host.delegations.leave(router(gateway=None))
+        await host.delegations.release(router(gateway=None), Serving())
         assert host.port_holds.held == frozenset()
         assert running == [{FIRST}, set()]  # each had ended before
 
@@ -241,19 +242,19 @@ def test_another_agent_finds_its_clients_and_another_gateway_needs_others(host: 
     known = asking(Delegation(FIRST, PREFIX))
 
     async def first() -> None:
-        await host.delegations.ensure(known, active=True)
+        await host.delegations.ensure(known, Serving())
         host.has(FIRST, f"{PREFIX} 600\n")
 
     async def second() -> None:
-        await host.delegations.ensure(known, active=True)
+        await host.delegations.ensure(known, Serving())
         assert (len(host.processes.started), host.reported, host.ended_by) == (1, [(FIRST, PREFIX)], [])
         assert host.port_holds.held == {GATEWAY.id}
         elsewhere = asking(Delegation(FIRST), gateway=msgspec.structs.replace(GATEWAY, id="f" * 36))
-        (difference,) = host.delegations.find(elsewhere, active=True)
+        (difference,) = host.delegations.find(elsewhere, Serving())
         assert difference.startswith("restart ")
-        await host.delegations.leave(elsewhere)  # while the former gateway is there
+        await host.delegations.release(elsewhere, Serving())  # while the former gateway is there
         assert (host.running, host.ended_by, host.port_holds.held) == (set(), [signal.SIGTERM], frozenset())
-        await host.delegations.ensure(elsewhere, active=True)
+        await host.delegations.ensure(elsewhere, Serving())
         assert (len(host.processes.started), host.ended_by) == (2, [signal.SIGTERM])
         assert host.port_holds.held == {"f" * 36}
         assert len(host.reported) == 1  # what the other one had is forgotten
@@ -265,9 +266,9 @@ def test_another_agent_finds_its_clients_and_another_gateway_needs_others(host: 
 
 def test_a_distributed_routers_clients_are_where_its_gateway_is(host: Host) -> None:
     async def work() -> None:
-        await host.delegations.ensure(asking(distributed=True, centralized=True), active=True)
+        await host.delegations.ensure(asking(distributed=True, centralized=True), Serving())
         assert [daemon.namespace for daemon in host.processes.started] == ["snat-r1"]
-        await host.delegations.ensure(asking(distributed=True, centralized=False), active=True)
+        await host.delegations.ensure(asking(distributed=True, centralized=False), Serving())
         assert host.running == set()
 
     run(work)
@@ -277,15 +278,15 @@ def test_an_invalid_prefix_is_a_problem_and_does_not_stop_other_clients(host: Ho
     async def work() -> None:
         two = asking(Delegation(FIRST), Delegation(SECOND))
         host.processes.broken.add("dibbler-client")
-        problems = await host.delegations.ensure(two, active=True)
+        problems = await host.delegations.ensure(two, Serving())
         assert len(problems) == 2
         assert FIRST in problems[0]
         assert "dibbler-client" in problems[0]
         host.processes.broken.clear()
-        assert await host.delegations.ensure(two, active=True) == []
+        assert await host.delegations.ensure(two, Serving()) == []
         host.has(FIRST, "2001:db8::/72 600\n")
         host.has(SECOND, f"{OTHER} 600\n")
-        (problem,) = await host.delegations.ensure(two, active=True)
+        (problem,) = await host.delegations.ensure(two, Serving())
         assert "2001:db8::/72" in problem
         assert host.reported == [(SECOND, OTHER)]
 
@@ -295,14 +296,14 @@ def test_an_invalid_prefix_is_a_problem_and_does_not_stop_other_clients(host: Ho
 def test_a_router_is_notified_of_a_prefix_at_once(host: Host) -> None:
     async def work() -> None:
         notified: asyncio.Queue[str] = asyncio.Queue()
-        fifo = host.delegations.listen(notified.put_nowait)
+        await host.delegations.start(lambda router_id, priority=0: notified.put_nowait(router_id))
         try:
-            await host.delegations.ensure(asking(), active=True)
+            await host.delegations.ensure(asking(), Serving())
             directory = host.base / "r1" / FIRST
             found = {"PREFIX1": "2001:db8:1::", "PREFIX1LEN": "64", "PREFIX1VALID": "600"}
             await asyncio.to_thread(notify, directory, "add", **found)
             assert await notified.get() == "r1"
         finally:
-            fifo.close()
+            await host.delegations.close()
 
     run(work)

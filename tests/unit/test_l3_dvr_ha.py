@@ -13,12 +13,15 @@ import pytest
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extensions.distributed import render_neighbours
-from neutrino.agent.l3.extensions.ha import primary_address, render_keepalived
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
+from neutrino.agent.l3.services.api import RouterService, in_order
 from neutrino.agent.l3.services.bfd.supervision import BfdSessions
-from neutrino.agent.l3.services.daemons import SUBNET, Delegations, RouterDaemons
+from neutrino.agent.l3.services.dibbler.service import SUBNET, Delegations
+from neutrino.agent.l3.services.keepalived.render import primary_address, render_keepalived
+from neutrino.agent.l3.services.keepalived.service import Keepalived
+from neutrino.agent.l3.services.radvd.service import Radvd
 from neutrino.agent.runtime.context import PortHolds
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.agent.runtime.supervisor import Supervisor
@@ -152,11 +155,17 @@ class Host:
         desired = DesiredRouters(self.feed)
         self.dataplane = Routers(services, lambda name: Quiet(), options, desired)
         watch = Supervisor(self.processes)
-        self.daemons = RouterDaemons(watch, options)
+        self.keepalived = Keepalived(watch, options, self.dataplane.keepalived_files)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
-        delegations = Delegations(watch, options, functools.partial(self.feed.status, SUBNET), PortHolds())
-        bfd = BfdSessions(watch, options)
-        self.role = L3Role(self.dataplane, self.daemons, delegations, description, bfd=bfd)
+        ordered = in_order(
+            meters=RouterService(),
+            keepalived=self.keepalived,
+            radvd=Radvd(watch, options),
+            bfd=BfdSessions(watch, options),
+            charon=RouterService(),
+            dibbler=Delegations(watch, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
+        )
+        self.role = L3Role(self.dataplane, self.keepalived, ordered, description)
 
     def send(self, new: Router | None) -> None:
         known = self.feed.state.objects["router"]
@@ -257,7 +266,7 @@ def test_a_standby_host_reports_its_own_floating_ips(host: Host) -> None:
         await host.until(lambda: ("floatingip", "fip-9", "ACTIVE") in host.feed.statuses, "not reported")
         assert ("floatingip", "fip-10", "ACTIVE") not in host.feed.statuses
         host.become_active()
-        fifo = host.daemons.fifo("r1")
+        fifo = host.keepalived.fifo("r1")
         await host.until(fifo.exists, "there is no fifo")
         with fifo.open("w") as writer:
             writer.write('INSTANCE "VR_7" MASTER 150\n')

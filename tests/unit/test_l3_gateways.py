@@ -7,8 +7,8 @@ import pytest
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import FORWARD, INPUT, MARK, SNAT
-from neutrino.agent.l3.extensions.ha import render_keepalived
 from neutrino.agent.l3.router import DesiredRouterNamespace
+from neutrino.agent.l3.services.keepalived.render import render_keepalived
 from neutrino.dataplane.netlink.values import MAIN_TABLE, NextHop, Route, multipath_route, route, rule
 from neutrino.model.routing import FloatingIp, PortForwarding, Router, RouterInterface
 from tests.support.routing import (

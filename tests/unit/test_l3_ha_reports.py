@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.l3.extensions.ha import Disagreement, HaConflicts, primary_address
+from neutrino.agent.l3.ha_states import Disagreement, HaConflicts
+from neutrino.agent.l3.services.keepalived.render import primary_address
 from neutrino.dataplane.netlink.api import DeleteItem, SetItem
 from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.model.routing import Router
@@ -46,7 +47,7 @@ async def elected(host: Host, active: bool, before: str = "") -> None:
 
 
 def test_an_active_host_reports_again_when_the_server_names_another(host: Host) -> None:
-    host.role._ha_conflicts.report_seconds = 0.05
+    host.role.ha.conflicts.report_seconds = 0.05
 
     async def test() -> None:
         await elected(host, active=True)
@@ -61,7 +62,7 @@ def test_an_active_host_reports_again_when_the_server_names_another(host: Host) 
 
 
 def test_two_hosts_that_are_active_do_not_take_the_router_from_each_other_for_ever(host: Host) -> None:
-    conflicts = host.role._ha_conflicts
+    conflicts = host.role.ha.conflicts
     conflicts.report_seconds, conflicts.seconds = 0.02, 0.1
 
     async def test() -> None:

@@ -242,7 +242,8 @@ def test_times_are_those_of_readings(counting: Counting) -> None:
 def test_the_role_reads_counters_before_it_removes_them(tmp_path: Path) -> None:
     host, label = Host(tmp_path), MeteringLabel(ONE, (rule(source="10.0.0.0/8"),))
     reader = Meters(host.nft, host.netlink.namespaces, str(tmp_path), lambda: 100.0)
-    host.role.meters = MeterReports(reader, host.feed, MeterOptions(measure_interval=3600), host.role.desired.served)
+    host.meters = MeterReports(reader, host.feed, MeterOptions(measure_interval=3600), host.role.desired.served)
+    host.restart()
 
     def packets() -> list[int]:
         return [each.packets for each in reader.report(acknowledged=False)]

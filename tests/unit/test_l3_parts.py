@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.extensions.ha import render_keepalived
-from neutrino.agent.l3.extensions.ra import render_radvd
+from neutrino.agent.l3.services.keepalived.render import render_keepalived
+from neutrino.agent.l3.services.radvd.render import render_radvd
 from neutrino.dataplane.netlink.values import route
 from neutrino.model.routing import Router, RouterRoute
 from tests.support import routing

@@ -15,7 +15,9 @@ import pytest
 from neutrino.agent import config as agent_config
 from neutrino.agent.l3.config import L3Options, l3_options
 from neutrino.agent.l3.extensions.nat import PATH, Nat
-from neutrino.agent.l3.services.daemons import READY, RouterDaemons
+from neutrino.agent.l3.services.api import Serving
+from neutrino.agent.l3.services.keepalived.service import READY, Keepalived
+from neutrino.agent.l3.services.radvd.service import Radvd
 from neutrino.agent.runtime.context import PortHolds
 from neutrino.agent.runtime.supervisor import Supervisor, wait_reloadable
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
@@ -319,11 +321,12 @@ def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: H
     async def ensure(*interfaces: int) -> None:
         watch = Supervisor(host.processes)
         options = L3Options(host="h1", state_path=str(tmp_path), veth=True)
-        daemons = RouterDaemons(watch, options)
+        keepalived = Keepalived(watch, options)
         served = router(*map(interface, interfaces), ha=membership())
-        part = failover(served, options)
-        await daemons.ensure(served, part, active=False)
-        assert daemons.find(served, part, active=False) == []
+        serving = Serving(active=False, failover=failover(served, options))
+        await keepalived.ensure(served, serving)
+        assert keepalived.find(served, serving) == []
+        await keepalived.close()
 
     asyncio.run(ensure(1, 2))
     assert signals == []  # as it was
@@ -338,8 +341,8 @@ def test_radvd_withdraws_the_default_route_only_where_the_router_advertises_no_m
     served = router(interface(1), interface(2, own), ha=membership())
 
     async def becomes(active: bool) -> None:
-        daemons = RouterDaemons(Supervisor(host.processes), L3Options(host="h1", state_path=str(host.state_path)))
-        await daemons.ensure(served, None, active=active)
+        radvd = Radvd(Supervisor(host.processes), L3Options(host="h1", state_path=str(host.state_path)))
+        await radvd.ensure(served, Serving(active))
 
     asyncio.run(becomes(True))
     assert "radvd r1" in host.processes.running()
@@ -374,12 +377,14 @@ def test_options_of_l3_agent_ini_decide_where_daemons_have_their_files(host: Hos
     keepalived, advertises = tmp_path / "vrrp" / "r1" / "keepalived.conf", tmp_path / "adverts" / "r1.radvd.conf"
 
     async def test() -> None:
-        daemons = RouterDaemons(Supervisor(host.processes), options)
-        await daemons.ensure(served, failover(served, options), active=True)
+        services = [service(Supervisor(host.processes), options) for service in (Keepalived, Radvd)]
+        for service in services:
+            await service.ensure(served, Serving(failover=failover(served, options)))
         assert set(host.processes.running()) == {"keepalived r1", "radvd r1"}
         assert str(tmp_path / "vrrp" / "r1" / "state") in keepalived.read_text()
         assert advertises.stat().st_mode & 0o777 == 0o644  # its user reads it at a reload
-        await daemons.stop("r1")
+        for service in services:
+            await service.stop("r1", moved=False)
         assert host.processes.running() == {}
         assert not keepalived.exists()
         assert not advertises.exists()

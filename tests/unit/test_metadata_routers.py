@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import DNAT, INPUT, MARK
-from neutrino.agent.l3.extensions.ha import render_keepalived
+from neutrino.agent.l3.services.keepalived.render import render_keepalived
 from tests.support import routing
 from tests.support.routing import address, interface, membership, rendered, router, rules, table
 

@@ -20,7 +20,7 @@ from neutrino.agent.l2.build import l2_options
 from neutrino.agent.l3.build import build as build_l3
 from neutrino.agent.l3.config import describe as describe_l3
 from neutrino.agent.l3.config import l3_options, refusal
-from neutrino.agent.l3.extensions.ha import render_keepalived
+from neutrino.agent.l3.services.keepalived.render import render_keepalived
 from neutrino.agent.metadata.build import describe as describe_metadata
 from neutrino.agent.runtime import loop
 from neutrino.agent.runtime.context import RoleContext

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.services.api import Serving
 from neutrino.agent.l3.services.charon import tunnels as module
 from neutrino.agent.l3.services.charon.tunnels import Tunnels
 from neutrino.agent.runtime.supervisor import Supervisor
@@ -40,13 +41,13 @@ class Host:
         self.state, self.charon, self.feed = state, FakeCharon(), Feed()
         self.processes = Processes(self.charon, self.directory / "vici")
         self.queued: list[str] = []
-        self.tunnels = self.agent()
+        self.tunnels: Tunnels
 
-    def agent(self) -> Tunnels:
+    async def agent(self) -> Tunnels:
         """An agent that knows nothing yet."""
         options = L3Options(host="h1", state_path=str(self.state), vpn_userspace=True)
         made = Tunnels(Supervisor(self.processes), options, self.feed)
-        made.queue = self.queued.append
+        await made.start(lambda router_id, priority=0: self.queued.append(router_id))
         return made
 
     @property
@@ -54,10 +55,10 @@ class Host:
         return self.state / "vpn" / "r1"
 
     async def ensure(self, wanted: Router, **values: bool) -> list[str]:
-        return await self.tunnels.ensure(wanted, **{"active": True, **values})
+        return await self.tunnels.ensure(wanted, Serving(**values))
 
     async def find(self, wanted: Router) -> list[str]:
-        return await asyncio.to_thread(self.tunnels.find, wanted, active=True)
+        return await asyncio.to_thread(self.tunnels.find, wanted, Serving())
 
     async def reported(self, *wanted: tuple[str, str]) -> None:
         """Until the newest statuses are these."""
@@ -72,6 +73,7 @@ class Host:
 @asynccontextmanager
 async def host(state: Path) -> AsyncIterator[Host]:
     made = Host(state)
+    made.tunnels = await made.agent()
     try:
         yield made
     finally:
@@ -171,9 +173,9 @@ def test_the_next_agent_takes_a_running_charon_over(state: Path) -> None:
             (name,) = here.charon.connections
             here.charon.tunnel(name, up=True)
             await here.tunnels.close()
-            here.tunnels = here.agent()
+            here.tunnels = await here.agent()
             # Before the first `synced`: what it has may be newer than the cache.
-            await here.ensure(with_vpn(tunnel(psk="old")), complete=False)
+            await here.ensure(with_vpn(tunnel(psk="old")), synced=False)
             assert list(here.charon.connections) == [name]
             await here.ensure(with_vpn())
             assert list(here.charon.connections) == [name]
@@ -261,7 +263,7 @@ def test_a_key_without_its_connection_is_unloaded(state: Path) -> None:
             await here.ensure(with_vpn())
             (name,) = here.charon.connections
             here.charon.keys["gone"] = {"id": "gone"}
-            await here.ensure(with_vpn(), complete=False)
+            await here.ensure(with_vpn(), synced=False)
             assert set(here.charon.keys) == {name, "gone"}  # it may be newer than the cache
             await here.ensure(with_vpn())
             assert list(here.charon.keys) == [name]
@@ -320,6 +322,7 @@ def test_a_standby_host_reports_nothing(state: Path) -> None:
 def test_a_path_that_is_too_long_for_a_socket_is_a_problem(tmp_path: Path) -> None:
     async def test() -> None:
         made = Host(tmp_path / ("x" * 100))
+        made.tunnels = await made.agent()
         (problem,) = await made.ensure(with_vpn())
         assert "too long" in problem
         assert made.newest("c1") == "ERROR"
@@ -330,6 +333,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_a_problem(tmp_path: Path) -> No
 def test_a_host_without_strongswan_reports_an_error(state: Path) -> None:
     async def test() -> None:
         made = Host(state)
+        made.tunnels = await made.agent()
         made.processes.broken.add("charon-systemd")
         (problem,) = await made.ensure(with_vpn())
         assert "cannot be started" in problem

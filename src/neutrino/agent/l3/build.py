@@ -10,10 +10,13 @@ from neutrino.agent.l3.extensions import BUILT_IN
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
+from neutrino.agent.l3.services.api import in_order
 from neutrino.agent.l3.services.bfd.supervision import BfdSessions
 from neutrino.agent.l3.services.charon.tunnels import Tunnels
-from neutrino.agent.l3.services.daemons import SUBNET, Delegations, RouterDaemons
+from neutrino.agent.l3.services.dibbler.service import SUBNET, Delegations
+from neutrino.agent.l3.services.keepalived.service import Keepalived
 from neutrino.agent.l3.services.meters import MeterReports, Meters
+from neutrino.agent.l3.services.radvd.service import Radvd
 from neutrino.agent.leftovers.build import leftovers
 from neutrino.agent.runtime.context import RoleContext
 from neutrino.agent.runtime.options import read_settings
@@ -43,16 +46,22 @@ def build(context: RoleContext) -> L3Role:
     desired = DesiredRouters(feed, lambda router: refusal(router, options), kinds)
     bfd = BfdSessions(supervisor, options)
     others = leftovers(conf, services, namespaces)
+    routers = Routers(services, KernelConntrack, options, desired, extensions, others, bfd.lost_next_hops)
+    wired = port_holds if "l2" in conf.roles else None  # only the L2 role reports ports as wired
+    keepalived = Keepalived(supervisor, options, routers.keepalived_files, wired)
     return L3Role(
-        Routers(services, KernelConntrack, options, desired, extensions, others, bfd.lost_next_hops),
-        RouterDaemons(supervisor, options),
-        Delegations(supervisor, options, partial(feed.status, SUBNET), port_holds),
+        routers,
+        keepalived,
+        in_order(
+            meters=MeterReports(meters, feed, read_settings(MeterOptions, conf), desired.served),
+            keepalived=keepalived,
+            radvd=Radvd(supervisor, options),
+            bfd=bfd,
+            charon=Tunnels(supervisor, options, feed),
+            dibbler=Delegations(supervisor, options, partial(feed.status, SUBNET), port_holds),
+        ),
         describe(conf),
-        bfd=bfd,
         announce_interval=conf.send_arp_interval,
         repair=lambda: context.intervals.repair,
         report_soon=context.report_soon,
-        meters=MeterReports(meters, feed, read_settings(MeterOptions, conf), desired.served),
-        tunnels=Tunnels(supervisor, options, feed),
-        port_holds=port_holds if "l2" in conf.roles else None,  # only the L2 role reports ports as wired
     )

@@ -5,23 +5,19 @@ next hop that is lost or back, when a device of it is removed from the bridge, a
 """
 
 import asyncio
-import contextlib
-import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from neutrino.agent.l3.extension_api import RouterResult
 from neutrino.agent.l3.extensions import BUILT_IN
-from neutrino.agent.l3.extensions.ha import ACTIVE, STANDBY, HaConflicts, last_state
 from neutrino.agent.l3.floating_ip_reports import FloatingIpReports
+from neutrino.agent.l3.ha_states import ACTIVE, STANDBY, HaStates
 from neutrino.agent.l3.router import ROUTER, RenderError
-from neutrino.agent.l3.routers import Applied, Routers
-from neutrino.agent.l3.services.bfd.supervision import BfdSessions
-from neutrino.agent.l3.services.charon.tunnels import Tunnels
-from neutrino.agent.l3.services.daemons import Delegations, Fifo, RouterDaemons
-from neutrino.agent.l3.services.meters import MeterReports
-from neutrino.agent.runtime.context import PortHolds
+from neutrino.agent.l3.routers import Routers
+from neutrino.agent.l3.services.api import RouterService, Serving
+from neutrino.agent.l3.services.keepalived.render import Failover
+from neutrino.agent.l3.services.keepalived.service import Keepalived
 from neutrino.agent.runtime.measures import Measure, of_daemons
 from neutrino.agent.runtime.namespaces import SERVICE
 from neutrino.agent.runtime.queue import URGENT, USUAL
@@ -42,28 +38,21 @@ LOG = logging.getLogger(__name__)
 WORKERS = 8
 FAILURES = (NetlinkError, NftError, OvsdbError, ProcessError, RenderError, OSError)
 REPEAT_SECONDS = (1.0, 4.0)  # after a change: a new port may not have been wired the first time
-WIRED_SECONDS = 10.0  # for a port to be wired; after that keepalived is started anyway: the switch may be down for long
 
 
 @dataclass(eq=False)
 class L3Role:
     routers: Routers
-    daemons: RouterDaemons
-    delegations: Delegations
+    keepalived: Keepalived
+    services: Sequence[RouterService]  # all of them, in their order
     description: agents.AgentState
     _: KW_ONLY
-    bfd: BfdSessions
     announce_interval: float = 180.0
     repair: Callable[[], float] = lambda: 60.0
     report_soon: Callable[[], None] = lambda: None
-    port_holds: PortHolds | None = None
-    meters: MeterReports | None = None
-    tunnels: Tunnels | None = None
     name: str = field(default="l3", init=False)
     _applied: dict[str, Router] = field(default_factory=dict, init=False)  # as last applied here
     _last_repair: dict[str, object] = field(default_factory=dict, init=False)
-    _ha_fifos: dict[str, Fifo] = field(default_factory=dict, init=False)  # keepalived's states, by router
-    _ha_states: dict[str, str] = field(default_factory=dict, init=False)  # by router, as reported to the server
 
     def __post_init__(self) -> None:
         self.desired = self.routers.desired
@@ -87,9 +76,8 @@ class L3Role:
         )
         self._floating_ips = FloatingIpReports(self._feed)
         self._statuses = StatusReports(self._feed, L3)
-        self._ha_conflicts = HaConflicts(self.description.host)
-        if self.tunnels is not None:
-            self.tunnels.queue = self._loop.put
+        self.ha = HaStates(self._feed, self.description.host, self._loop.put, self._activated)
+        self.keepalived.notify = self.ha.notified
 
     # --- called by the agent ----------------------------------------------------------------------------------------
 
@@ -111,24 +99,23 @@ class L3Role:
     def describe(self) -> Iterable[agents.AgentState]:
         routers = self.desired.all()
         problems = {**self._feed.state.problems_of(ROUTER), **self._loop.problems}
-        sessions = self.bfd.counts()
-        values = {
+        values: dict[str, object] = {
             "routers": len(routers),
             "ex_gw_ports": sum((each.gateway is not None) + len(each.extra_gateways) for each in routers),
             "interfaces": sum(len(each.interfaces) for each in routers),
             "floating_ips": sum(len(each.floating_ips) for each in routers),
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
-            **({"bfd_sessions": sessions} if sessions else {}),
-            **self.daemons.supervisor.described(),
+            **self.keepalived.supervisor.described(),
         }
+        for service in self.services:
+            values |= service.described()
         yield described(self.description, values, problems)
 
     def measures(self) -> Iterator[Measure]:
         yield from self._loop.measures()
-        yield from of_daemons(self.daemons.supervisor)
-        states = list(self._ha_states.values())
+        yield from of_daemons(self.keepalived.supervisor)
         for state in (ACTIVE, STANDBY):
-            yield HA_ROUTERS, (state,), states.count(state)
+            yield HA_ROUTERS, (state,), self.ha.count(state)
 
     async def settle(self) -> None:
         await self._loop.queue.idle()
@@ -147,38 +134,33 @@ class L3Role:
         router = self._feed.state.get(ROUTER, router_id)
         if router is None:  # deleted meanwhile
             return [], ""
-        active, failover = self.routers.is_active(router), self.routers.failover(router)
-        lines = [*self.routers.find(router), *self.daemons.find(router, failover, active=active)]
-        lines += self.delegations.find(router, active=active)
-        lines += self.tunnels.find(router, active=active) if self.tunnels is not None else []
-        return [*lines, *self.bfd.find(router, active=active)], ""
+        serving = Serving(active=self.routers.is_active(router), failover=self.routers.failover(router))
+        lines = [line for service in self.services for line in service.find(router, serving)]
+        return [*self.routers.find(router), *lines], ""
 
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         await asyncio.to_thread(self._deactivate_orphans)
-        if self.meters is not None:
-            await self.meters.measure()  # before any router is changed: labels may be gone since an earlier agent
-        fifos = (self.delegations.listen(self._loop.put), self.bfd.listen(lambda key: self._loop.put(key, URGENT)))
         try:
+            for service in self.services:
+                await service.start(self._loop.put)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._loop.run())
                 group.create_task(self._announcements.run())
-                group.create_task(self.daemons.supervisor.run())
+                group.create_task(self.keepalived.supervisor.run())
                 group.create_task(self._watch_switch())
                 group.create_task(self._remove_leftovers())
                 group.create_task(self._report_initialized())
-                if self.meters is not None:
-                    group.create_task(self.meters.run())
+                for service in self.services:
+                    group.create_task(service.run())
         finally:
-            if self.tunnels is not None:
-                await self.tunnels.close()
-            for fifo in (*fifos, *self._ha_fifos.values()):
-                fifo.close()
+            for service in self.services:
+                await service.close()
 
     def _deactivate_orphans(self) -> None:
         """Before anything is wired: a host that was lost must not send with the MAC of routers that failed over."""
-        for router_id in self.daemons.orphans():
+        for router_id in self.keepalived.orphans():
             try:
                 self.routers.deactivate(router_id)
             except NetlinkError as error:
@@ -223,8 +205,9 @@ class L3Role:
     async def _reconcile(self, router_id: str) -> str:
         """Gives the router's problem that remains. Before the first `synced` only what is missing is added.
 
-        In order: release of prefixes, through the gateway as it is; namespaces, each with its nft tables before its
-        addresses, so that no packet leaves untranslated; daemons, which need the devices; reports, when all is set.
+        In order: services release what the router lacks now, through the gateway as it is; namespaces, each with its nft
+        tables before its addresses, so that no packet leaves untranslated; services, which need the devices; reports,
+        when all is set.
         """
         synced = self._loop.is_synced
         router = self._feed.state.get(ROUTER, router_id)
@@ -238,92 +221,57 @@ class L3Role:
             if not synced:
                 return ""
             await self._remove(router_id, moved=True)
-        known_state = self._ha_states.get(router_id)  # keepalived may report a newer one while the router is applied
+        known_state = self.ha.get(router_id)  # keepalived may report a newer one while the router is applied
         if synced:
-            await self._release(router, known_state)
+            serving = Serving(self.ha.is_active(router), standby=known_state == STANDBY)
+            for service in reversed(self.services):
+                await service.release(router, serving)
         statuses = self._statuses_of(router)  # before it is rendered: a change meanwhile is applied in another round
         # If keepalived has died, another host is active by now: `apply` removes the addresses that it had set here.
-        had_keepalived = await asyncio.to_thread(self.daemons.has_keepalived, router_id)
-        if synced and router.ha is not None:  # before `apply` ends the keepalived of another agent
-            files = await asyncio.to_thread(self.routers.keepalived_files, router)
-            await asyncio.to_thread(self.daemons.take_interval, router_id, files)
-        async with self._metering(router_id, router):
-            applied = await asyncio.to_thread(
-                self.routers.apply, router, keepalived=router.ha is None or had_keepalived, complete=synced
-            )
-        self._ha_applied(router, applied, known_state)
-        if applied.failover is not None and router.ha is not None:
-            await self._prepare_keepalived(router_id, router.ha.interface.id, had_keepalived)
-        await self.daemons.ensure(router, applied.failover, active=self._is_active(router), complete=synced)
+        had_keepalived = await asyncio.to_thread(self.keepalived.is_running, router_id)
+        applied = await asyncio.to_thread(
+            self.routers.apply, router, keepalived=router.ha is None or had_keepalived, complete=synced
+        )
+        self.ha.applied(router, active=applied.active, before=known_state)
+        problems = []
+        for service in self.services:
+            serving = self._serving(router, applied.failover, synced=synced, had_keepalived=had_keepalived)
+            problems += await service.ensure(router, serving)
         if applied.taken_over:
-            advertised = self.daemons.advertises(router)
-            await asyncio.to_thread(self.routers.complete_takeover, router, applied.taken_over, advertised=advertised)
-        # A running keepalived that is standby proves that another host is active: that is newer than any cache.
-        standby = router.ha is not None and had_keepalived and not self._is_active(router)
-        problems = await self._ensure_services(router, complete=synced or standby)
+            await asyncio.to_thread(self.routers.complete_takeover, router, applied.taken_over)
         self._applied[router_id] = router
         if applied.changes:
             self._log_changes(router_id, applied.changes)
             self._announcements.repeat(router)
-        self._floating_ips.applied(router, active=self._is_active(router))
+        self._floating_ips.applied(router, active=self.ha.is_active(router))
         self._statuses.applied(router_id, statuses)
         problems += await self._notify_extensions(RouterResult(router_id, router))
-        if router.ha is not None and (problem := await asyncio.to_thread(self.daemons.interval_problem, router_id)):
-            problems.append(problem)
-        return "; ".join((*problems, *self._conflict(router)))
+        return "; ".join((*problems, *self.ha.conflict(router)))
 
-    async def _release(self, router: Router, known_state: str | None) -> None:
-        """End what the router lacks now, while it still has its gateway and addresses.
-
-        A client releases its prefix through them, and keepalived removes the addresses that it has set.
-        """
-        if known_state == STANDBY:  # first: keepalived's routes are to have all next hops here
-            await self.bfd.stop(router.id)
-        await self.delegations.leave(router)
-        await self.daemons.release(router)
-
-    async def _ensure_services(self, router: Router, *, complete: bool) -> list[str]:
-        """What runs where the router is active: prefix delegation, BFD, VPN tunnels. Gives problems."""
-        problems = await self.delegations.ensure(router, active=self._is_active(router), complete=complete)
-        problems += await self.bfd.ensure(router, active=self._is_active(router), complete=complete)
-        if self.tunnels is not None:
-            problems += await self.tunnels.ensure(router, active=self._is_active(router), complete=complete)
-        return problems
-
-    async def _prepare_keepalived(self, router_id: str, ha_port_id: str, is_running: bool) -> None:
-        if router_id not in self._ha_fifos:
-            notify = functools.partial(self._ha_notified, router_id)
-            self._ha_fifos[router_id] = Fifo(self.daemons.fifo(router_id), notify)
-        # A keepalived that receives no advertisements becomes active: its port is wired before it is started.
-        if not is_running and self.port_holds is not None:
-            await self.port_holds.wait_wired(ha_port_id, WIRED_SECONDS)
+    def _serving(self, router: Router, failover: Failover | None, *, synced: bool, had_keepalived: bool) -> Serving:
+        """At this moment: keepalived may report another state between two services."""
+        active = self.ha.is_active(router)
+        # A running keepalived that is standby proves that another host is active.
+        return Serving(active, synced, router.ha is not None and had_keepalived and not active, failover)
 
     async def _remove(self, router_id: str, *, moved: bool = False) -> list[str]:
         """`moved`: the router may be on another host by now."""
-        self._forget_ha(router_id)
-        await self.delegations.stop(router_id)  # first: it uses the gateway port, which may be another host's by now
-        if self.tunnels is not None:
-            await self.tunnels.stop(router_id)  # while its gateway can still send: peers are notified
-        await self.daemons.stop(router_id, moved=moved)
-        await self.bfd.stop(router_id)
-        async with self._metering(router_id, None):
-            await asyncio.to_thread(self.routers.remove, router_id)
+        self.ha.forget(router_id)
+        for service in reversed(self.services):
+            await service.stop(router_id, moved=moved)
+        await asyncio.to_thread(self.routers.remove, router_id)
+        for service in self.services:
+            await service.removed(router_id)
         self._floating_ips.forget(router_id)
         self._statuses.forget(router_id)
         self._applied.pop(router_id, None)
         self._announcements.cancel(router_id)  # its addresses may be another host's by now
         return await self._notify_extensions(RouterResult(router_id))
 
-    def _metering(self, router_id: str, router: Router | None) -> contextlib.AbstractAsyncContextManager[None]:
-        """Around a change of a router that may remove its metering counters."""
-        if self.meters is None:
-            return contextlib.nullcontext()
-        return self.meters.changing(self._applied.get(router_id), router)
-
     async def _failed(self, router_id: str, problem: str) -> None:
         router = self._feed.state.get(ROUTER, router_id)
         if router is not None and self._loop.queue.failures(router_id) == 1:  # once, not at every retry
-            active = self._ha_states.get(router_id, ACTIVE) == ACTIVE
+            active = self.ha.get(router_id) != STANDBY
             self._floating_ips.failed(router, self._applied.get(router_id), active=active)
             self._statuses.failed(router_id, self._statuses_of(router), problem)
         await self._notify_extensions(RouterResult(router_id, router, problem))
@@ -356,62 +304,17 @@ class L3Role:
             self._last_repair = {"router": router_id, "changes": changes}
             self.report_soon()
 
-    # --- HA ---------------------------------------------------------------------------------------------------------
+    # --- announcements ----------------------------------------------------------------------------------------------
 
-    def _ha_applied(self, router: Router, applied: Applied, known_state: str | None) -> None:
-        if router.ha is None:
-            self._forget_ha(router.id)
-        elif self._ha_states.get(router.id) == known_state:  # else keepalived has reported since, which is newer
-            state = ACTIVE if applied.active else STANDBY
-            self._set_ha_state(router.id, state)
-            # As another host, which was active too, has stepped back and left the server without an active host; or the
-            # server's database was restored.
-            if router.ha.active_host == ("" if applied.active else self.description.host):
-                self._feed.status(ROUTER, router.id, state)
-
-    def _ha_notified(self, router_id: str, lines: Iterable[str]) -> None:
-        """Some daemons run on the active host alone, so the router is reconciled when its state changes."""
-        state = last_state(lines)
-        if state is not None and self._set_ha_state(router_id, state):
-            self._loop.put(router_id, URGENT)
-
-    def _set_ha_state(self, router_id: str, state: str) -> bool:
-        """Reports a new state to the server; whether it is new."""
-        if self._ha_states.get(router_id) == state:
-            return False
-        self._ha_states[router_id] = state
-        LOG.info("router %s is %s on this host", router_id, state)
-        self._feed.status(ROUTER, router_id, state)
+    def _activated(self, router_id: str) -> None:
         router = self._applied.get(router_id)
-        if state == ACTIVE and router is not None:
+        if router is not None:
             self._announcements.now(router)
             self._announcements.repeat(router)
-        return True
-
-    def _is_active(self, router: Router) -> bool:
-        """Whether this host has the part of a router that only the active host has."""
-        return router.ha is None or self._ha_states.get(router.id) == ACTIVE
 
     def _announces(self, router: Router) -> bool:
         """A distributed router is announced on every host, except a SNAT part that is active elsewhere."""
-        return self._feed.state.get(ROUTER, router.id) is not None and (router.distributed or self._is_active(router))
-
-    def _forget_ha(self, router_id: str) -> None:
-        if router_id in self._ha_fifos:
-            self._ha_fifos.pop(router_id).close()
-        self._ha_states.pop(router_id, None)
-        self._ha_conflicts.forget(router_id)
-
-    def _conflict(self, router: Router) -> list[str]:
-        loop = asyncio.get_running_loop()
-        active = self._ha_states.get(router.id) == ACTIVE
-        found = self._ha_conflicts.check(router, active=active, now=loop.time())
-        if found.report:
-            LOG.warning("router %s is active here, and the server names another host: reported again", router.id)
-            self._feed.status(ROUTER, router.id, ACTIVE)
-        if found.check_again is not None:
-            loop.call_later(found.check_again, self._loop.put, router.id)
-        return [found.problem] if found.problem else []
+        return self._feed.state.get(ROUTER, router.id) is not None and (router.distributed or self.ha.is_active(router))
 
 
 @dataclass

@@ -22,8 +22,8 @@ import msgspec
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
 from neutrino.agent.l3.extensions import BUILT_IN
-from neutrino.agent.l3.extensions.ha import Failover
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, SNAT_PORT, TO_FIP, device, router_namespace, snat_namespace
+from neutrino.agent.l3.services.keepalived.render import Failover
 from neutrino.agent.runtime.namespaces import DesiredNamespace
 from neutrino.agent.runtime.role import RoleFeed
 from neutrino.dataplane.nft.api import Chain, Table

@@ -16,7 +16,6 @@ from neutrino import private
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import L3Extension
 from neutrino.agent.l3.extensions import BUILT_IN
-from neutrino.agent.l3.extensions.ha import Failover, has_primary
 from neutrino.agent.l3.extensions.nat import own_addresses
 from neutrino.agent.l3.fip import FipNamespaces
 from neutrino.agent.l3.names import (
@@ -29,6 +28,8 @@ from neutrino.agent.l3.names import (
     snat_namespace,
 )
 from neutrino.agent.l3.router import DesiredRouterNamespace, DesiredRouters, render, router_namespaces
+from neutrino.agent.l3.services.keepalived.render import Failover, has_primary
+from neutrino.agent.l3.services.radvd.render import render_radvd
 from neutrino.agent.leftovers.host import Leftovers, ignored
 from neutrino.agent.runtime.namespaces import SERVICE
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces, Tables
@@ -141,12 +142,13 @@ class Routers:
                 self._fips.links.release(router.id)
         return Applied(changes, active, failover, tuple(others) if complete else ())
 
-    def complete_takeover(self, router: Router, names: Iterable[str], *, advertised: bool) -> None:
-        """After `apply` has taken over these namespaces, and our daemons run there.
+    def complete_takeover(self, router: Router, names: Iterable[str]) -> None:
+        """After `apply` has taken over these namespaces, and our services run there.
 
-        `advertised`: RAs are sent for the router, here or by its active host. The other agent's radvd is killed then, as
-        it would withdraw the default route of all instances when it is stopped.
+        Where RAs are sent for the router, here or by its active host, the other agent's radvd is killed, as it would
+        withdraw the default route of all instances when it is stopped.
         """
+        advertised = bool(render_radvd(router, self.options))
         for name in names:
             self._leftovers.end_replaced(name, RADVD, kill=advertised)
         self._record(router)  # last: a takeover that failed is repeated, and known by the namespaces until then

@@ -1,15 +1,7 @@
-"""Router advertisements: radvd's configuration for the router's IPv6 subnets, and whether the router accepts
-others'."""
+"""Router advertisements: whether the router accepts those of others. Its own are radvd's."""
 
-from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
 from neutrino.agent.l3.extensions.devices import default_routes
-from neutrino.agent.l3.names import INTERNAL, device
-from neutrino.model.routing import Router, RouterAddress, RouterInterface
-
-SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
-_MOST_SERVERS = 3  # that radvd takes in one advertisement
-_MISSED = 3  # advertisements after which a delegated prefix is deprecated
 
 
 class RouterAdvertisements(L3Extension):
@@ -25,49 +17,3 @@ class RouterAdvertisements(L3Extension):
             accept = "0" if known or namespace.router.ha is not None else "2"  # 2: although forwarding is on
             sysctls[f"net/ipv6/conf/{namespace.outside}/accept_ra"] = accept
         return Contribution(sysctls=sysctls)
-
-
-def render_radvd(router: Router, options: L3Options) -> str:
-    """radvd's configuration; empty where no subnet is advertised."""
-    delegated = frozenset(each.subnet_id for each in router.delegations)
-    blocks = [
-        _interface(interface, advertised, options, delegated)
-        for interface in sorted(router.interfaces, key=lambda each: each.id)
-        if interface.admin_state_up and (advertised := _advertised(interface))
-    ]
-    return "\n".join(blocks)
-
-
-def _advertised(interface: RouterInterface) -> list[RouterAddress]:
-    return [each for each in interface.addresses if each.version == 6 and each.ra_mode]
-
-
-def _interface(
-    interface: RouterInterface, advertised: list[RouterAddress], options: L3Options, delegated: frozenset[str]
-) -> str:
-    modes = {each.ra_mode for each in advertised}
-    lines = [
-        "AdvSendAdvert on;",
-        f"MinRtrAdvInterval {options.min_rtr_adv_interval};",
-        f"MaxRtrAdvInterval {options.max_rtr_adv_interval};",
-        f"AdvLinkMTU {interface.mtu};",  # clients of SLAAC get the MTU by it, as others by DHCP
-    ]
-    if STATEFUL in modes:
-        lines.append("AdvManagedFlag on;")
-    if STATELESS in modes or STATEFUL in modes:
-        lines.append("AdvOtherConfigFlag on;")
-    servers = list(dict.fromkeys(server for each in advertised for server in each.dns_nameservers if ":" in server))
-    if servers:
-        lines.append(f"RDNSS {' '.join(servers[:_MOST_SERVERS])} {{}};")
-    for each in advertised:
-        # Instances form their own addresses from the prefix, unless the mode is dhcpv6-stateful.
-        prefix = ["AdvOnLink on;", f"AdvAutonomous {'off' if each.ra_mode == STATEFUL else 'on'};"]
-        # A delegated prefix may be withdrawn: instances that no longer receive it soon prefer another.
-        if each.subnet_id in delegated:
-            prefix.append(f"AdvPreferredLifetime {_MISSED * options.max_rtr_adv_interval};")
-        lines += _block(f"prefix {each.cidr}", prefix)
-    return "\n".join(_block(f"interface {device(INTERNAL, interface.id)}", lines)) + "\n"
-
-
-def _block(name: str, lines: list[str]) -> list[str]:
-    return [name, "{", *(f"\t{line}" for line in lines), "};"]

@@ -9,12 +9,11 @@ Counters are read every `measure_interval` seconds, and before a change of their
 """
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -23,6 +22,7 @@ from neutrino import daemon_files
 from neutrino.agent.l3.config import MeterOptions
 from neutrino.agent.l3.extensions.metering import PATH, label_of
 from neutrino.agent.l3.names import ROUTER, SNAT, router_namespace, snat_namespace
+from neutrino.agent.l3.services.api import Put, RouterService, Serving
 from neutrino.agent.runtime.role import RoleFeed
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import Count, Nft, NftError
@@ -109,14 +109,21 @@ def _new(namespace: str, owner: tuple[str, str], label_id: str, now: int) -> Ent
 
 
 @dataclasses.dataclass
-class MeterReports:
-    """Reads and reports the counters periodically."""
+class MeterReports(RouterService):
+    """Reads and reports the counters periodically, and reads those of a router before and after it changes.
+
+    Both: a counter that is removed and created again before the next reading would be taken for the old one.
+    """
 
     meters: "Meters"
     feed: RoleFeed
     options: MeterOptions
     routers: Callable[[], Iterable[Router]]
     _has_reported: bool = True  # an earlier agent may have
+    _metered: dict[str, Router] = dataclasses.field(default_factory=dict)  # with labels, as last applied
+
+    async def start(self, put: Put) -> None:
+        await self.measure()  # labels may be gone since an earlier agent
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -132,19 +139,29 @@ class MeterReports:
         metered = {each.id: each.project_id for each in self.routers() if each.metering_labels}
         await asyncio.to_thread(self._tried, self.meters.measure, metered)
 
-    @contextlib.asynccontextmanager
-    async def changing(self, applied: Router | None, router: Router | None) -> AsyncIterator[None]:
-        """A router is changed from the state in which it was applied: its counters may be removed.
+    async def release(self, router: Router, serving: Serving) -> None:
+        if self._metered.get(router.id, router) != router:
+            await self._measure_one(router.id)
 
-        They are read before, and once more after it: one that is removed and created again before the next reading
-        would be taken for the old one.
-        """
-        changes = applied is not None and applied.metering_labels and applied != router
-        if changes and applied is not None:
-            await asyncio.to_thread(self._tried, self.meters.measure_one, applied.id, applied.project_id)
-        yield
-        if changes and applied is not None:
-            await asyncio.to_thread(self._tried, self.meters.measure_one, applied.id, applied.project_id)
+    async def ensure(self, router: Router, serving: Serving) -> list[str]:
+        if self._metered.get(router.id, router) != router:
+            await self._measure_one(router.id)
+        if router.metering_labels:
+            self._metered[router.id] = router
+        else:
+            self._metered.pop(router.id, None)
+        return []
+
+    async def stop(self, router_id: str, *, moved: bool) -> None:
+        await self._measure_one(router_id)
+
+    async def removed(self, router_id: str) -> None:
+        await self._measure_one(router_id)
+        self._metered.pop(router_id, None)
+
+    async def _measure_one(self, router_id: str) -> None:
+        if (router := self._metered.get(router_id)) is not None:
+            await asyncio.to_thread(self._tried, self.meters.measure_one, router.id, router.project_id)
 
     def _tried(self, measure: Callable[..., None], *args: object) -> None:
         try:

@@ -9,16 +9,18 @@ import asyncio
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from neutrino import daemon_files
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extensions.bfd import is_supervised, wanted_sessions
+from neutrino.agent.l3.services.api import Put, RouterService, Serving
 from neutrino.agent.l3.services.bfd import files
 from neutrino.agent.l3.services.bfd.files import SessionState, WantedSessions
-from neutrino.agent.l3.services.daemons import Fifo
+from neutrino.agent.l3.services.fifo import Fifo
+from neutrino.agent.runtime.queue import URGENT
 from neutrino.agent.runtime.supervisor import Service, Supervisor, list_directory
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.model.routing import Router
@@ -29,51 +31,58 @@ NAME = "bfd"
 
 
 @dataclass
-class BfdSessions:
+class BfdSessions(RouterService):
     supervisor: Supervisor
     options: L3Options
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)  # the speaker is that of all routers
     _known: dict[str, tuple[SessionState, ...]] = field(default_factory=dict, init=False)  # by router, as last reported
+    _fifo: Fifo | None = field(default=None, init=False)
 
     @property
     def _base(self) -> Path:
         return Path(self.options.state_path) / DIRECTORY
 
-    def listen(self, notify: Callable[[str], None]) -> Fifo:
-        """`notify` gets routers whose sessions have changed."""
+    async def start(self, put: Put) -> None:
+        """Routers whose sessions have changed are queued."""
 
         def read(lines: list[str]) -> None:
             for router_id in {line for line in lines if line}:
-                notify(router_id)
+                put(router_id, URGENT)
 
-        return Fifo(self._base / files.NEWS, read)
+        self._fifo = Fifo(self._base / files.NEWS, read)
+
+    async def close(self) -> None:
+        if self._fifo is not None:
+            self._fifo.close()
 
     def lost_next_hops(self, router: Router) -> frozenset[tuple[str, str]]:
         """Device and address of each. Blocking."""
         return frozenset((each.device, each.peer) for each in self._states(router) if each.is_lost)
 
-    def counts(self) -> dict[str, int]:
+    def described(self) -> Mapping[str, object]:
         """The number of sessions of this host by state, and of those that are lost."""
-        found = [each for states in self._known.values() for each in states]
-        lost = sum(each.is_lost for each in found)
-        return {**Counter(each.state for each in found), **({"lost": lost} if lost else {})}
+        sessions = [session for states in self._known.values() for session in states]
+        lost = sum(session.is_lost for session in sessions)
+        counts = {**Counter(session.state for session in sessions), **({"lost": lost} if lost else {})}
+        return {"bfd_sessions": counts} if counts else {}
 
     # --- one router -------------------------------------------------------------------------------------------------
 
-    async def ensure(self, router: Router, *, active: bool, complete: bool = True) -> list[str]:
-        """After the router is applied: have its sessions where it is active. Gives its lost next hops as problems.
+    async def release(self, router: Router, serving: Serving) -> None:
+        if serving.standby:  # keepalived's routes are to have all next hops here
+            await self._end(router.id)
 
-        Not `complete`: the router is from the cache. Missing sessions are added, others stay as they are.
-        """
-        wanted = wanted_sessions(router, self.options) if active else None
+    async def ensure(self, router: Router, serving: Serving) -> list[str]:
+        """Have the router's sessions where it is active. Gives its lost next hops as problems."""
+        wanted = wanted_sessions(router, self.options) if serving.active else None
         if wanted is None:
-            if complete:
-                await self.stop(router.id)
+            if serving.may_stop:
+                await self._end(router.id)
             return []
         async with self._lock:
-            await asyncio.to_thread(self._write, router.id, wanted, complete)
+            await asyncio.to_thread(self._write, router.id, wanted, serving.may_stop)
             try:
-                await self.supervisor.ensure(self._service(), complete=complete)
+                await self.supervisor.ensure(self._service(), complete=serving.may_stop)
             except (ProcessError, OSError) as error:  # the router works without it
                 return [f"next hops are not supervised: {error}"]
         states = await asyncio.to_thread(self._states, router)
@@ -81,7 +90,10 @@ class BfdSessions:
         lost = [each for each in states if each.is_lost]
         return [f"next hop {each.peer} on {each.device} is lost: its BFD session is {each.state}" for each in lost]
 
-    async def stop(self, router_id: str) -> None:
+    async def stop(self, router_id: str, *, moved: bool) -> None:
+        await self._end(router_id)
+
+    async def _end(self, router_id: str) -> None:
         """End the router's sessions, and the speaker with the last one."""
         self._known.pop(router_id, None)
         path = self._base / files.WANTED / router_id
@@ -93,9 +105,8 @@ class BfdSessions:
             if not self._routers():
                 await self.supervisor.stop(NAME, pid_file=self._service().daemon.pid_file)
 
-    def find(self, router: Router, *, active: bool) -> list[str]:
-        """What `ensure` would change, a line for each. Blocking."""
-        wanted = wanted_sessions(router, self.options) if active else None
+    def find(self, router: Router, serving: Serving) -> list[str]:
+        wanted = wanted_sessions(router, self.options) if serving.active else None
         there = daemon_files.read(self._base / files.WANTED / router.id)
         if wanted is None:
             return [f"end the BFD sessions of router {router.id}"] if there is not None else []

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from types import MappingProxyType
 from neutrino import daemon_files, private
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import gateway_namespace
+from neutrino.agent.l3.services.api import Put, RouterService, Serving
 from neutrino.agent.l3.services.charon.plan import (
     ACTIVE,
     CONNECTION,
@@ -66,11 +67,11 @@ class _Charon:
 
 
 @dataclass
-class Tunnels:
+class Tunnels(RouterService):
     supervisor: Supervisor
     options: L3Options
     feed: RoleFeed
-    queue: Callable[[str], None] = lambda router_id: None  # reconciles a router again; set by the role
+    _put: Put | None = field(default=None, init=False)
     _charons: dict[str, _Charon] = field(default_factory=dict, init=False)
     # What was reported of each object, with the connection that it was reported of: a changed one is reported again.
     _reported: dict[str, dict[tuple[str, str], tuple[str, VpnConnection | None]]] = field(
@@ -83,28 +84,28 @@ class Tunnels:
 
     # --- one router -------------------------------------------------------------------------------------------------
 
-    async def ensure(self, router: Router, *, active: bool, complete: bool = True) -> list[str]:
-        """After the router is applied: run its charon where it is active. Gives problems.
+    async def start(self, put: Put) -> None:
+        self._put = put
 
-        Not `complete`: the router is from the cache. What is missing is added, and nothing else is changed.
-        """
-        if not active:
-            if complete:
-                await self.stop(router.id)
+    async def ensure(self, router: Router, serving: Serving) -> list[str]:
+        """Run the router's charon where it is active."""
+        if not serving.active:
+            if serving.may_stop:
+                await self.stop(router.id, moved=True)
             return []
         if not served(router):
-            if complete:
+            if serving.may_stop:
                 await self._stop(router.id)
                 self._report(router, frozenset())
             return []
         try:
-            return await self._start(router, complete=complete)
+            return await self._start(router, complete=serving.may_stop)
         except (ProcessError, ViciError, OSError) as error:  # of tunnels alone: the router works without them
             self._report(router, frozenset(), {each.id: str(error) for each in served(router)})
             return [f"VPN: {error}"]
 
-    async def stop(self, router_id: str) -> None:
-        """The router is not on this host any more, or not active here: the statuses of its tunnels are another host's."""
+    async def stop(self, router_id: str, *, moved: bool) -> None:
+        """The statuses of the router's tunnels are another host's from now on."""
         await self._stop(router_id)
         self._reported.pop(router_id, None)
 
@@ -116,9 +117,8 @@ class Tunnels:
             await self.supervisor.stop(daemon.name, pid_file=daemon.pid_file)
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
-    def find(self, router: Router, *, active: bool) -> list[str]:
-        """What `ensure` would start, reload, load or stop, a line for each. Blocking."""
-        if active and served(router):
+    def find(self, router: Router, serving: Serving) -> list[str]:
+        if serving.active and served(router):
             # Without a charon there is nothing to compare.
             return self.supervisor.plan(self._service(router)) or asyncio.run(self._find_connections(router))
         return [f"stop charon {router.id}"] if (self._base / router.id).exists() else []
@@ -137,7 +137,6 @@ class Tunnels:
         return plan(connections(router, secret), actual, complete=True).lines
 
     async def close(self) -> None:
-        """When the agent ends: charons go on."""
         for router_id in list(self._charons):
             await self._disconnect(router_id)
 
@@ -240,7 +239,8 @@ class Tunnels:
         finally:
             closed.cancel()
         self._report(charon.router, frozenset())
-        self.queue(router_id)
+        if self._put is not None:
+            self._put(router_id)
 
     async def _retry(
         self, charon: _Charon, vici: Vici, associations: list[Message], retry_at: float | None

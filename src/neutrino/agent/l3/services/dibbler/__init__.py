@@ -1,0 +1,1 @@
+"""dibbler: DHCPv6 clients that request delegated prefixes."""

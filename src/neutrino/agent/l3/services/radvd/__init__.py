@@ -1,0 +1,1 @@
+"""radvd: sends a router's RAs."""
