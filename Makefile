@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test fresh kernel openstack check bench curves format clean package package-test bench-neutron
+.PHONY: help up demo test durations fresh kernel openstack check bench curves format clean package package-test bench-neutron
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
@@ -66,6 +66,9 @@ types:
 .PHONY: suite
 suite:
 	@WORKERS=$(TEST_WORKERS) $(ENDS_WITH_MAKE) scripts/suite $(PYTEST_ARGS)
+
+durations: ## keep the durations of test files that the last "make test" has recorded: they decide the order of the tests
+	cp build/durations.json tests/durations.json
 
 bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with 5,000 hosts, and a host
 	@scripts/setup test

@@ -1,56 +1,73 @@
-"""The order in which files of tests run: those that wait beside those that compute, and the short ones last.
+"""The order in which files of tests run: the longest first, those that wait beside those that compute.
 
 A lab waits for its hosts most of the time, a test of the API computes: side by side they take less time than all of one
 kind after the other. What is left when some workers have nothing to do any more should be short.
 
-Files that need a Keystone run in two workers, as each worker would start a Keystone of its own: those of clients in one,
-the others in another. They are the longest units of work, and the first.
+Durations of files are those of the last whole run in this checkout (`scripts/suite`), else the committed ones, which
+`make durations` refreshes; those of a new file are estimated by its number of tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain, zip_longest
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, chain
 from pathlib import Path
 
 import pytest
 
-WAITING = ("clients", "lab", "functional")  # those that take longest first
-SHORT = ("unit",)
-CLIENTS = "tests/clients/"
-WITH_KEYSTONE = (
-    CLIENTS,
-    "tests/functional/test_cloud.py",
-    "tests/functional/test_keystone.py",
-    "tests/functional/test_runtime_lock.py",
-    "tests/functional/test_slow_clients.py",
-    "tests/functional/test_support_servers.py",
-    "tests/functional/test_ui_login.py",
-    "tests/functional/test_up.py",
-)
+COMMITTED = Path(__file__).with_name("durations.json")
+RECORDED = Path(__file__).parents[1] / "build" / "durations.json"
+WAITING = ("clients", "lab", "functional")
+SECONDS_PER_TEST = {"clients": 1.0, "lab": 5.0, "functional": 1.0, "faults": 1.0, "unit": 0.02}
+OTHERWISE = 0.1
 
 
-def ordered(items: Iterable[pytest.Item], root: Path) -> list[pytest.Item]:
-    files: dict[Path, list[pytest.Item]] = {}
+def known_durations() -> dict[str, float]:
+    """Seconds by file, of a recent run."""
+    for path in (RECORDED, COMMITTED):
+        if path.exists():
+            durations: dict[str, float] = json.loads(path.read_text())
+            return durations
+    return {}
+
+
+def ordered(items: Iterable[pytest.Item], root: Path, durations: Mapping[str, float]) -> list[pytest.Item]:
+    files: dict[str, list[pytest.Item]] = {}
     for item in items:
-        files.setdefault(item.path, []).append(item)
+        files.setdefault(item.path.relative_to(root).as_posix(), []).append(item)
 
-    def kind(path: Path) -> str:
-        return path.relative_to(root).parts[0]
+    def kind(name: str) -> str:
+        return name.split("/", 1)[0]
 
-    def needs_keystone(path: Path) -> bool:
-        return f"tests/{path.relative_to(root).as_posix()}".startswith(WITH_KEYSTONE)
+    def seconds(name: str) -> float:
+        return durations.get(name, SECONDS_PER_TEST.get(kind(name), OTHERWISE) * len(files[name]))
 
-    waiting = [path for one in WAITING for path in files if kind(path) == one]
-    waiting.sort(key=lambda path: (not needs_keystone(path), kind(path) == "clients"))  # clients begin a moment later
-    short = [files[path] for path in files if kind(path) in SHORT]
-    computing = [files[path] for path in files if kind(path) not in (*WAITING, *SHORT)]
-    beside = chain.from_iterable(zip_longest([files[path] for path in waiting], computing, fillvalue=()))
-    return list(chain.from_iterable([*beside, *short]))
+    longest_first = sorted(files, key=seconds, reverse=True)
+    waiting = [name for name in longest_first if kind(name) in WAITING]
+    computing = [name for name in longest_first if kind(name) not in WAITING]
+    starts = {**_shares(waiting, [*map(seconds, waiting)]), **_shares(computing, [*map(seconds, computing)])}
+    return [*chain.from_iterable(files[name] for name in sorted(longest_first, key=starts.__getitem__))]
 
 
-def unit_of_work(nodeid: str) -> str:
-    """Tests of one unit run in one worker: those of a file, of all clients, of all other files that need a Keystone."""
-    if nodeid.startswith(CLIENTS):
-        return CLIENTS
-    return "keystone" if nodeid.startswith(WITH_KEYSTONE) else nodeid.split("::", 1)[0]
+def _shares(names: Sequence[str], seconds: Sequence[float]) -> dict[str, float]:
+    """By file: which share of the time of its kind is over when it starts, so that both kinds end together."""
+    before = accumulate(seconds, initial=0.0)
+    total = sum(seconds) or 1.0
+    return {name: start / total for name, start in zip(names, before, strict=False)}
+
+
+class Recorder:
+    """A plugin that sums up the durations of the tests by file, and writes them to a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seconds: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        name = report.nodeid.split("::", 1)[0].removeprefix("tests/")
+        self._seconds[name] = self._seconds.get(name, 0.0) + report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        rounded = {name: round(seconds, 1) for name, seconds in sorted(self._seconds.items())}
+        self._path.write_text(json.dumps(rounded, indent=0) + "\n")

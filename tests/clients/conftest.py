@@ -63,17 +63,20 @@ def noauth_cloud() -> Iterator[Cloud]:
 
 @pytest.fixture(scope="session")
 def keystone_cloud(keystone: Keystone) -> Iterator[Cloud]:
-    project, other = keystone.create_project("operators"), keystone.create_project("others")
-    keystone.create_user("operator", "secret", project, EVERY_ROLE)
+    # Each worker has a cloud of its own, in one Keystone.
+    operators, operator = f"operators-{keystone.region}", f"operator-{keystone.region}"
+    project, other = keystone.create_project(operators), keystone.create_project(f"others-{keystone.region}")
+    keystone.create_user(operator, "secret", project, EVERY_ROLE)
     settings = with_keystone(keystone)
     with Neutrino({**settings, "DEFAULT": {**settings["DEFAULT"], **TAGS}, "quotas": NO_LIMITS}) as server:
         report_agents(server)
         keystone.register_network_endpoint(server.url)
         variables = {
             "OS_AUTH_URL": keystone.url,
-            "OS_USERNAME": "operator",
+            "OS_REGION_NAME": keystone.region,
+            "OS_USERNAME": operator,
             "OS_PASSWORD": "secret",
-            "OS_PROJECT_NAME": "operators",
+            "OS_PROJECT_NAME": operators,
             "OS_USER_DOMAIN_ID": "default",
             "OS_PROJECT_DOMAIN_ID": "default",
             "OS_IDENTITY_API_VERSION": "3",

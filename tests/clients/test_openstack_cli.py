@@ -249,7 +249,7 @@ def test_rbac(shell: Shell, cloud: Cloud) -> None:
     shell("address scope create offered --ip-version 4")
     shell("subnet pool create offered --pool-prefix 10.20.0.0/16")
     shell("address group create offered --address 10.0.0.1")
-    target = "--target-project others" if cloud.keystone else "--target-all-projects"
+    target = f"--target-project {cloud.other}" if cloud.keystone else "--target-all-projects"
     made = []
     for kind in ("network", "security_group", "address_scope", "subnetpool", "address_group"):
         policy = shell.json(f"network rbac create offered --type {kind} --action access_as_shared {target}")
@@ -259,7 +259,7 @@ def test_rbac(shell: Shell, cloud: Cloud) -> None:
     listed = shell.json("network rbac list --type subnetpool --action access_as_shared --long")
     assert made[3] in [row["ID"] for row in listed]
     if cloud.keystone:
-        shell(f"network rbac set {made[0]} --target-project operators")
+        shell(f"network rbac set {made[0]} --target-project {cloud.project}")
         assert shell.json(f"network rbac show {made[0]}")["target_project_id"] == cloud.project
     else:
         assert shell.json("network show offered")["shared"] is True

@@ -28,6 +28,7 @@ def pair(keystone: Keystone) -> Iterator[Pair]:
                 server,
                 {
                     "OS_AUTH_URL": keystone.url,
+                    "OS_REGION_NAME": keystone.region,
                     "OS_USERNAME": user,
                     "OS_PASSWORD": "secret",
                     "OS_PROJECT_NAME": f"{user}s-project",

@@ -173,8 +173,9 @@ def test_what_was_counted_is_notified_of_once(server: Server, tmp_path: Path) ->
 
 @pytest.mark.rabbitmq
 def test_ceilometers_messages_through_rabbitmq(server: Server, tmp_path: Path, rabbitmq: RabbitMQ) -> None:
-    forget_queues(rabbitmq.url)
-    declare_queue(rabbitmq.url)
+    url = rabbitmq.at("metering")
+    forget_queues(url)
+    declare_queue(url)
     api = Api(server.app)
     label, router_id = api.as_admin().make("metering_label", name="m"), scoped(api).router["id"]
 
@@ -186,11 +187,11 @@ def test_ceilometers_messages_through_rabbitmq(server: Server, tmp_path: Path, r
                 await until(lambda: end.client.is_traffic_acknowledged, "the report is acknowledged")
 
     try:
-        with notifying(rabbitmq.url) as notifier:
+        with notifying(url) as notifier:
             asyncio.run(run(notifier.metered))
-            plain, *granular = consume(rabbitmq.url, 6)
+            plain, *granular = consume(url, 6)
     finally:
-        forget_queues(rabbitmq.url)
+        forget_queues(url)
     assert (plain["event_type"], plain["publisher_id"], plain["priority"]) == ("l3.meter", "metering.h1", "INFO")
     times = {"time": 30, "first_update": 100, "last_update": 130, "host": "h1"}
     assert plain["payload"] == {"label_id": label["id"], "tenant_id": api.project, "pkts": 5, "bytes": 500, **times}

@@ -85,9 +85,10 @@ def forget_queues(url: str) -> None:
 
 @pytest.fixture
 def url(rabbitmq: RabbitMQ) -> Iterator[str]:
-    forget_queues(rabbitmq.url)
-    yield rabbitmq.url
-    forget_queues(rabbitmq.url)
+    url = rabbitmq.at("notifications")
+    forget_queues(url)
+    yield url
+    forget_queues(url)
 
 
 @contextlib.contextmanager
@@ -113,7 +114,7 @@ class Forwarder:
         self._open: list[socket.socket] = []
         self._lock = threading.Lock()
         port = self._listener.getsockname()[1]
-        self.url = f"rabbit://{self._broker.username}:{self._broker.password}@127.0.0.1:{port}//"
+        self.url = f"rabbit://{self._broker.username}:{self._broker.password}@127.0.0.1:{port}/{target.virtual_host}"
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 
@@ -249,7 +250,7 @@ def test_a_lost_connection_neither_blocks_nor_logs_the_password(
 
 def test_a_wrong_password_is_an_outage_and_is_not_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
     broker = parse_transport_url(url).brokers[0]
-    with notifying(f"rabbit://{broker.username}:not-this-one@{broker}//") as notifier:
+    with notifying(f"rabbit://{broker.username}:not-this-one@{broker}/notifications") as notifier:
         notifier.notify("network.create.start", {}, CALLER)
     assert "1 items are given up" in caplog.text
     assert "not-this-one" not in caplog.text
@@ -258,7 +259,7 @@ def test_a_wrong_password_is_an_outage_and_is_not_logged(url: str, caplog: pytes
 def test_the_next_broker_is_used_if_the_first_is_unreachable(url: str) -> None:
     broker = parse_transport_url(url).brokers[0]
     login = f"{broker.username}:{broker.password}"
-    with notifying(f"rabbit://{login}@127.0.0.1:1,{login}@{broker}//") as notifier:
+    with notifying(f"rabbit://{login}@127.0.0.1:1,{login}@{broker}/notifications") as notifier:
         notifier.notify("network.create.start", {}, CALLER)
         declare_queue(url)
         assert len(consume(url, 1)) == 1

@@ -89,7 +89,8 @@ def test_keystone_tokens_and_catalog(keystone: Keystone) -> None:
         assert body["user"]["id"] == user
         assert body["project"]["id"] == project
         assert {role["name"] for role in body["roles"]} == {"member", "reader"}
-        endpoints = [e["url"] for entry in body["catalog"] if entry["type"] == "network" for e in entry["endpoints"]]
+        (service,) = (entry for entry in body["catalog"] if entry["type"] == "network")
+        endpoints = [each["url"] for each in service["endpoints"] if each["region_id"] == keystone.region]
         assert endpoints == ["http://127.0.0.1:1"] * 3
 
 

@@ -27,11 +27,13 @@ class Keystone(TemporaryServer):
     service_user = "neutrino"
     service_project = "service"
 
-    def __init__(self) -> None:
+    def __init__(self, *, host: str = "127.0.0.1") -> None:
         super().__init__()
+        self.region = REGION
         self._network_url: str | None = None
+        self.host = host
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}/v3"
+        self.url = f"http://{host}:{self.port}/v3"
         self.admin_password = secrets.token_hex(16)
         self.service_password = secrets.token_hex(16)
         self._session = requests.Session()
@@ -41,7 +43,7 @@ class Keystone(TemporaryServer):
         program = Path(__file__).with_name("keystone_server.py")
         self.spawn(
             # -P: else keystone.py in the program's directory hides the package keystone.
-            [sys.executable, "-P", program, self._write_config(), str(self.port)],
+            [sys.executable, "-P", program, self._write_config(), self.host, str(self.port)],
             {
                 "OS_BOOTSTRAP_PASSWORD": self.admin_password,
                 "OS_BOOTSTRAP_REGION_ID": REGION,
@@ -49,11 +51,12 @@ class Keystone(TemporaryServer):
                 "OS_BOOTSTRAP_INTERNAL_URL": self.url,
                 "OS_BOOTSTRAP_ADMIN_URL": self.url,
             },
-            ready=lambda: listening(self.port),
+            ready=lambda: listening(self.port, self.host),
         )
         self._session.headers["X-Auth-Token"] = self.token("admin", self.admin_password, "admin")
         project = self.create_project(self.service_project)
         self.create_user(self.service_user, self.service_password, project, ["service"])
+        self._network_service = self._create("service", {"type": "network", "name": "neutron"})
 
     def stop(self) -> None:
         self._session.close()
@@ -105,7 +108,7 @@ class Keystone(TemporaryServer):
 
     @contextlib.contextmanager
     def network_endpoint(self, url: str) -> Iterator[None]:
-        """Within the block, `url` is the catalog's `network` service; then the previous one is restored."""
+        """Within the block, `url` is the region's `network` service; then the previous one is restored."""
         before = self._network_url
         self.register_network_endpoint(url)
         try:
@@ -115,16 +118,15 @@ class Keystone(TemporaryServer):
                 self.register_network_endpoint(before)
 
     def register_network_endpoint(self, url: str) -> None:
-        """Make `url` the one `network` service of the catalog, on all interfaces."""
+        """Make `url` the one `network` service of the region in the catalog, on all interfaces."""
         self._network_url = url
-        services = self._call("GET", "services", params={"type": "network"})["services"]
-        for service in services:
-            self._call("DELETE", f"services/{service['id']}")  # its endpoints go with it
-        service_id = self._create("service", {"type": "network", "name": "neutron"})
+        if self.region not in {region["id"] for region in self._call("GET", "regions")["regions"]}:
+            self._call("PUT", f"regions/{self.region}", json={"region": {}})
+        place = {"service_id": self._network_service, "region_id": self.region}
+        for endpoint in self._call("GET", "endpoints", params=place)["endpoints"]:
+            self._call("DELETE", f"endpoints/{endpoint['id']}")
         for interface in ("public", "internal", "admin"):
-            self._create(
-                "endpoint", {"service_id": service_id, "interface": interface, "url": url, "region_id": REGION}
-            )
+            self._create("endpoint", {**place, "interface": interface, "url": url})
 
     def _create(self, kind: str, attributes: dict[str, Any]) -> str:
         created: str = self._call("POST", f"{kind}s", json={kind: attributes})[kind]["id"]

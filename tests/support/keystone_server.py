@@ -1,6 +1,6 @@
 """The program that `keystone.Keystone` runs: creates Keystone's database, then serves its API.
 
-`keystone_server.py CONFIG PORT`, with the settings of the bootstrap in the environment. Importing Keystone takes
+`keystone_server.py CONFIG HOST PORT`, with the settings of the bootstrap in the environment. Importing Keystone takes
 seconds, so all steps run in children forked from one process that has imported it already.
 """
 
@@ -35,12 +35,12 @@ def _manage(config: str, command: str) -> None:
 
 
 def main() -> None:
-    config, port = sys.argv[1], int(sys.argv[2])
+    config, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
     del sys.argv[1:]  # Keystone would parse them as its own options
     _manage(config, "db_sync")
     _manage(config, "bootstrap")
     application = core.initialize_application("public", config_files=[config])
-    make_server("127.0.0.1", port, application, threaded=True, request_handler=_Handler).serve_forever()
+    make_server(host, port, application, threaded=True, request_handler=_Handler).serve_forever()
 
 
 main()

@@ -28,8 +28,9 @@ class MariaDB(TemporaryServer):
     name = "mariadb"
     users = ("mysql",)
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, host: str = "127.0.0.1") -> None:
         super().__init__()
+        self.host = host
         self.durable = durable
         self.port = free_port()
         self.user = "neutrino"
@@ -51,8 +52,8 @@ class MariaDB(TemporaryServer):
         # Read by the server at start, so that the password is not a command-line argument; root cannot log in any more.
         init = self.write(
             "init.sql",
-            f"CREATE USER '{self.user}'@'127.0.0.1' IDENTIFIED BY '{self.password}';\n"
-            f"GRANT ALL PRIVILEGES ON *.* TO '{self.user}'@'127.0.0.1';\n"
+            f"CREATE USER '{self.user}'@'%' IDENTIFIED BY '{self.password}';\n"
+            f"GRANT ALL PRIVILEGES ON *.* TO '{self.user}'@'%';\n"
             "ALTER USER 'root'@'localhost' ACCOUNT LOCK;\n",
         )
         self.spawn(
@@ -61,14 +62,14 @@ class MariaDB(TemporaryServer):
                 "--no-defaults",
                 f"--datadir={data}",
                 f"--init-file={init}",
-                "--bind-address=127.0.0.1",
+                f"--bind-address={self.host}",
                 f"--port={self.port}",
                 f"--socket={self.directory / 'mariadb.sock'}",
                 f"--pid-file={self.directory / 'mariadb.pid'}",
                 "--skip-name-resolve",
                 "--skip-log-bin",
                 "--character-set-server=utf8mb4",
-                "--max-connections=200",
+                "--max-connections=1000",
                 "--innodb-log-file-size=64M",
                 "--loose-innodb-snapshot-isolation=ON",  # the default since 11.6.2; older servers may have it, off
                 f"--innodb-flush-log-at-trx-commit={int(self.durable)}",
@@ -80,7 +81,7 @@ class MariaDB(TemporaryServer):
 
     def url(self, dbname: str = "mysql") -> str:
         """The SQLAlchemy URL of a database."""
-        return f"mysql+pymysql://{self.user}:{self.password}@127.0.0.1:{self.port}/{dbname}?charset=utf8mb4"
+        return f"mysql+pymysql://{self.user}:{self.password}@{self.host}:{self.port}/{dbname}?charset=utf8mb4"
 
     def create_database(self, name: str, template: str | None = None) -> str:
         """A database with the tables and rows of the template."""
@@ -123,7 +124,7 @@ class MariaDB(TemporaryServer):
 
     def _connect(self, database: str | None = None, client_flag: int = 0) -> "pymysql.connections.Connection[Any]":
         return pymysql.connect(
-            host="127.0.0.1",
+            host=self.host,
             port=self.port,
             user=self.user,
             password=self.password,

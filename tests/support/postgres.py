@@ -18,8 +18,9 @@ class Postgres(TemporaryServer):
     name = "postgres"
     users = ("postgres",)
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, host: str = "127.0.0.1") -> None:
         super().__init__()
+        self.host = host
         self.durable = durable
         self.port = free_port()
         self.user = "neutrino"
@@ -36,10 +37,11 @@ class Postgres(TemporaryServer):
             ]
         )
         settings = {
-            "listen_addresses": "127.0.0.1",
+            "listen_addresses": self.host,
             "port": str(self.port),
+            "hba_file": str(self.write("pg_hba.conf", "host all all all scram-sha-256\n")),
             "unix_socket_directories": str(self.directory),
-            "max_connections": "200",
+            "max_connections": "1000",
         }
         if not self.durable:
             settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -49,7 +51,7 @@ class Postgres(TemporaryServer):
 
     def url(self, dbname: str = "postgres") -> str:
         """The SQLAlchemy URL of a database."""
-        return f"postgresql+psycopg://{self.user}:{self.password}@127.0.0.1:{self.port}/{dbname}"
+        return f"postgresql+psycopg://{self.user}:{self.password}@{self.host}:{self.port}/{dbname}"
 
     def create_database(self, name: str, template: str = "template1") -> str:
         """A database with what the template has, which nobody may be connected to."""
@@ -62,7 +64,7 @@ class Postgres(TemporaryServer):
 
     def _connect(self) -> psycopg.Connection:
         return psycopg.connect(
-            host="127.0.0.1",
+            host=self.host,
             port=self.port,
             user=self.user,
             password=self.password,

@@ -46,6 +46,10 @@ class TemporaryServer:
         self._processes: list[tuple[subprocess.Popen[bytes], signal.Signals]] = []
         self._own(self.directory)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process reaches the server, and does not own its processes."""
+        return {**self.__dict__, "_processes": []}
+
     def start(self) -> None:
         raise NotImplementedError
 

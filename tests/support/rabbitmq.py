@@ -1,5 +1,8 @@
 """A RabbitMQ broker for the tests."""
 
+import base64
+import hashlib
+import json
 import secrets
 import shutil
 import socket
@@ -10,23 +13,29 @@ from tests.support.process import TemporaryServer
 
 # Debian's /usr/sbin/rabbitmq-server switches to its own user and directories; this one uses the given ones.
 _SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+VHOSTS = ("/", "metering", "notifications")  # of modules of tests that use queues by the names of Neutron
 
 
 class RabbitMQ(TemporaryServer):
-    """`with RabbitMQ() as broker:` runs a broker at `broker.url`."""
+    """`with RabbitMQ() as broker:` runs a broker at `broker.url`; it has some more virtual hosts."""
 
     name = "rabbitmq"
     users = ("rabbitmq",)
 
-    def __init__(self) -> None:
+    def __init__(self, *, host: str = "127.0.0.1") -> None:
         super().__init__()
+        self.host = host
         self.port = free_port()
         self.user = "neutrino"
         self.password = secrets.token_hex(16)
 
     @property
     def url(self) -> str:
-        return f"amqp://{self.user}:{self.password}@127.0.0.1:{self.port}//"
+        return self.at("/")
+
+    def at(self, vhost: str) -> str:
+        """The URL of a virtual host, one of VHOSTS."""
+        return f"amqp://{self.user}:{self.password}@{self.host}:{self.port}/{vhost}"
 
     def start(self) -> None:
         epmd = shutil.which("epmd")
@@ -41,10 +50,8 @@ class RabbitMQ(TemporaryServer):
         )
         config = self.write(
             "rabbitmq.conf",
-            f"listeners.tcp.1 = 127.0.0.1:{self.port}\n"
-            f"default_user = {self.user}\n"
-            f"default_pass = {self.password}\n"
-            "default_user_tags.administrator = true\n"
+            f"listeners.tcp.1 = {self.host}:{self.port}\n"
+            f"load_definitions = {self.write('definitions.json', json.dumps(self._definitions()))}\n"
             "log.console = true\n"
             "log.file = false\n"
             # On a small disk the default limit would block publishers.
@@ -73,10 +80,20 @@ class RabbitMQ(TemporaryServer):
             ready=self._ready,
         )
 
+    def _definitions(self) -> dict[str, object]:
+        salt = secrets.token_bytes(4)
+        digest = base64.b64encode(salt + hashlib.sha256(salt + self.password.encode()).digest()).decode()
+        access = {"user": self.user, "configure": ".*", "write": ".*", "read": ".*"}
+        return {
+            "users": [{"name": self.user, "password_hash": digest, "tags": "administrator"}],
+            "vhosts": [{"name": name} for name in VHOSTS],
+            "permissions": [{"vhost": name, **access} for name in VHOSTS],
+        }
+
     def _ready(self) -> bool:
         """The broker opens its port last; it is ready once it responds to the protocol header."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as sock:
+            with socket.create_connection((self.host, self.port), timeout=5) as sock:
                 sock.sendall(b"AMQP\x00\x00\x09\x01")
                 return bool(sock.recv(1))
         except OSError:

@@ -1,41 +1,40 @@
-"""The order of test files, and which of them run in one worker."""
+"""The order of test files, and the record of their durations."""
 
 from __future__ import annotations
 
-import re
-from itertools import chain
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.order import WITH_KEYSTONE, ordered, unit_of_work
+from tests.order import Recorder, ordered
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_files_with_keystone_are_two_units_and_others_their_own() -> None:
-    assert unit_of_work("tests/api/test_ports.py::test_one[sqlite]") == "tests/api/test_ports.py"
-    clients = {unit_of_work(f"{each}x.py::test_one") for each in ("tests/clients/", "tests/clients/test_")}
-    assert clients == {"tests/clients/"}
-    assert unit_of_work("tests/functional/test_keystone.py::test_one") == "keystone"
-    assert unit_of_work("tests/functional/test_up_machine.py::test_one") == "tests/functional/test_up_machine.py"
+def order_of(counts: dict[str, int], durations: dict[str, float]) -> list[str]:
+    items: list[Any] = [SimpleNamespace(path=ROOT / name) for name, count in counts.items() for _ in range(count)]
+    found = [item.path.relative_to(ROOT).as_posix() for item in ordered(items, ROOT, durations)]
+    assert sorted(found) == sorted(name for name, count in counts.items() for _ in range(count))
+    return list(dict.fromkeys(found))
 
 
-def test_every_file_that_asks_for_a_keystone_is_in_one_of_them() -> None:
-    asking = [
-        path.relative_to(ROOT.parent).as_posix()
-        for path in sorted(ROOT.glob("*/test_*.py"))
-        if re.search(r"keystone: Keystone[,)]", path.read_text()) or path.parent.name == "clients"
+def test_the_longest_are_first_and_both_kinds_end_together() -> None:
+    durations = {"lab/a": 60.0, "lab/b": 30.0, "clients/c": 10.0, "api/a": 3.0, "unit/b": 6.0, "unit/c": 1.0}
+    found = order_of(dict.fromkeys(durations, 1), durations)
+    assert found == ["lab/a", "unit/b", "lab/b", "api/a", "clients/c", "unit/c"]
+
+
+def test_a_new_file_is_estimated_by_its_tests() -> None:
+    assert order_of({"lab/new": 4, "lab/known": 1, "lab/one": 1}, {"lab/known": 12.0}) == [
+        *("lab/new", "lab/known", "lab/one")
     ]
-    assert asking
-    assert [path for path in asking if not path.startswith(WITH_KEYSTONE)] == []
-    assert all((ROOT.parent / each).exists() for each in WITH_KEYSTONE)
 
 
-def test_waiting_files_alternate_with_computing_ones_and_short_ones_are_last() -> None:
-    keystone = "functional/test_keystone.py"
-    paths = ["unit/a", "api/a", "api/b", "api/c", "lab/a", "clients/a", "functional/a", keystone, "faults/a"]
-    items: list[Any] = [SimpleNamespace(path=ROOT / path) for path in paths]
-    found = [item.path.relative_to(ROOT).as_posix() for item in ordered(items, ROOT)]
-    waiting, computing = [keystone, "clients/a", "lab/a", "functional/a"], ["api/a", "api/b", "api/c", "faults/a"]
-    assert found == [*chain.from_iterable(zip(waiting, computing, strict=True)), "unit/a"]
+def test_durations_are_summed_up_by_file(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "durations.json")
+    for name, seconds in (("lab/a.py::x", 1.0), ("lab/a.py::y[1]", 2.52), ("unit/b.py::A::z", 0.1)):
+        report: Any = SimpleNamespace(nodeid=f"tests/{name}", duration=seconds)
+        recorder.pytest_runtest_logreport(report)
+    recorder.pytest_sessionfinish()
+    assert json.loads((tmp_path / "durations.json").read_text()) == {"lab/a.py": 3.5, "unit/b.py": 0.1}
