@@ -150,7 +150,7 @@ def of_tunnel(patch: pytest.MonkeyPatch, directory: Path, *counters: dict[str, i
 
 def found_drift(patch: pytest.MonkeyPatch, directory: Path, found: list[Drift], synced: bool = True) -> list[Finding]:
     patch.setattr("neutrino.agent.main.find", lambda files, seconds: (found, synced))
-    return list(agent.drift(support.host(directory)))
+    return list(agent.find_drift(support.host(directory)))
 
 
 def with_machine(**changes: Any) -> FakeMachine:

@@ -36,39 +36,39 @@ class Findings:
 
 
 def given(conf: cfg.ConfigOpts) -> dict[Option, list[str]]:
-    """All options in the files with their values, in the order of the files."""
-    found: dict[Option, list[str]] = {}
+    """Return all options in the files with their values, in the order of the files."""
+    options: dict[Option, list[str]] = {}
     # As oslo.config has parsed them, the last file first: the files themselves may have changed since.
     for sections in reversed(conf._namespace._parsed if conf._namespace is not None else ()):
-        for section, options in sections.items():
-            for name, values in options.items():
+        for section, entries in sections.items():
+            for name, values in entries.items():
                 # oslo.config ignores the case of sections, other than that of DEFAULT.
                 key = section if section == DEFAULT else section.lower(), name
-                found.setdefault(key, []).append(values[-1])
-    return found
+                options.setdefault(key, []).append(values[-1])
+    return options
 
 
 def is_configured(conf: cfg.ConfigOpts, section: str) -> bool:
-    """Whether files or environment have options of this section, whose library need not be loaded otherwise."""
+    """Return whether files or environment have options of this section, whose library need not be loaded otherwise."""
     variables = f"OS_{section.upper()}__"  # of oslo.config
-    return any(each == section for each, _ in given(conf)) or any(name.startswith(variables) for name in os.environ)
+    return any(group == section for group, _ in given(conf)) or any(name.startswith(variables) for name in os.environ)
 
 
 def registered(conf: cfg.ConfigOpts) -> set[Option]:
-    """All registered options, under all names that files may use. Drivers and libraries register theirs while they load."""
-    found = set()
+    """Return all registered options by all names that files may use. Drivers and libraries register theirs at load."""
+    names = set()
     # oslo.config lists the groups and options, but not their deprecated names.
     for info, group in conf._all_opt_infos():
         option, section = info["opt"], group.name if group is not None else DEFAULT
-        found.add((section, option.dest))
+        names.add((section, option.dest))
         for former in option.deprecated_opts:
-            found.add((former.group or section, (former.name or option.name).replace("-", "_")))
-            found.add((former.group or section, former.name or option.name))
-    return found
+            names.add((former.group or section, (former.name or option.name).replace("-", "_")))
+            names.add((former.group or section, former.name or option.name))
+    return names
 
 
 def names_of(groups: Groups) -> set[Option]:
-    """The names of options that are declared, and not registered in this process."""
+    """Return the names of options that are declared, and not registered in this process."""
     conf = cfg.ConfigOpts()
     for group, options in groups:
         conf.register_opts(options, group=group)
@@ -90,7 +90,7 @@ def refuse(conf: cfg.ConfigOpts, program: str) -> None:
 def compare(
     values: Mapping[Option, Sequence[str]], known: Collection[Option], other: Collection[Option], program: str
 ) -> Findings:
-    """Pure. `known`: the options of this program, `other`: those of the other one."""
+    """Sort out the options that this program does not read. `known`: its options, `other`: those of the other one. Pure."""
     unknown: dict[Option, str] = {}
     without_effect: dict[Option, str] = {}
     missing: dict[Option, str] = {}
@@ -116,7 +116,7 @@ def compare(
 
 
 def _extensions(text: str) -> tuple[str, ...]:
-    """The extensions in a list, without those that are included anyway."""
+    """Return the extensions in a list, without those that are included anyway."""
     try:
         return read_list(*EXTENSIONS, text)
     except ValueError:  # a name that would be refused, in a file that a later one overrides
@@ -124,7 +124,7 @@ def _extensions(text: str) -> tuple[str, ...]:
 
 
 def log(findings: Findings, program: str) -> None:
-    """One line for each kind of finding."""
+    """Log one line for each kind of finding."""
     if findings.unknown:
         LOG.warning("options that the %s does not know, without effect: %s", program, _by_section(findings.unknown))
     if findings.without_effect:
@@ -140,11 +140,13 @@ def log(findings: Findings, program: str) -> None:
 
 def log_hints(values: Mapping[Option, Sequence[str]]) -> None:
     """Log which values of Neutron were replaced by ours."""
-    found = []
-    for (section, name), texts in values.items():
-        found += [f"[{section}] {name}: {hint}" for hint in hints(section, name, texts[-1])]
-    if found:
-        LOG.info("values of Neutron are read as ours: %s", "; ".join(found))
+    replaced = [
+        f"[{section}] {name}: {hint}"
+        for (section, name), texts in values.items()
+        for hint in hints(section, name, texts[-1])
+    ]
+    if replaced:
+        LOG.info("values of Neutron are read as ours: %s", "; ".join(replaced))
 
 
 def report(conf: cfg.ConfigOpts, program: str, others: Callable[[], Groups] = tuple) -> None:
@@ -156,21 +158,21 @@ def report(conf: cfg.ConfigOpts, program: str, others: Callable[[], Groups] = tu
 
 
 def _closest(option: Option, known: Collection[Option]) -> str:
-    """The known option that is probably meant; empty if none is similar."""
+    """Return the known option that is probably meant; empty if none is similar."""
     section, name = option
     spelled = name.replace("-", "_").lower()
-    same = sorted(group for group, each in known if each == spelled)
+    same = sorted(group for group, option_name in known if option_name == spelled)
     if same:
         return f"did you mean [{section if section in same else same[0]}] {spelled}?"
     import difflib
 
-    names = sorted(each for group, each in known if group == section)
+    names = sorted(option_name for group, option_name in known if group == section)
     closest = difflib.get_close_matches(spelled, names, n=1, cutoff=0.8)
     return f"did you mean {closest[0]}?" if closest else ""
 
 
 def _by_section(options: Mapping[Option, str]) -> str:
-    """All options with their reasons: those of a section together, and in it those with the same reason."""
+    """Render options with their reasons: those of a section together, and in it those with the same reason."""
     sections: dict[str, dict[str, list[str]]] = {}
     for (section, name), reason in options.items():
         sections.setdefault(section, {}).setdefault(reason, []).append(name)

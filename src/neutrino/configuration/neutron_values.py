@@ -4,7 +4,7 @@ The types of these options (`name_type`, `list_type`) read Neutron's names as ou
 knows them. A name that is installed as an entry point, by us or by a third party, always means that entry point.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
@@ -185,12 +185,12 @@ def read_list(section: str, name: str, text: str) -> tuple[str, ...]:
 
 
 def hints(section: str, name: str, text: str) -> list[str]:
-    """How an option's value was read, where Neutron's names were replaced."""
+    """Return how an option's value was read, where Neutron's names were replaced."""
     table = TABLE.get((section, name))
     if table is None:
         return []
-    read = [(each, table.read(each)) for each in map(str.strip, text.split(",")) if each]
-    return [f"{each} as {ours}" if ours else f"{each} is included" for each, ours in read if each != ours]
+    read = [(theirs, table.read(theirs)) for theirs in map(str.strip, text.split(",")) if theirs]
+    return [f"{theirs} as {ours}" if ours else f"{theirs} is included" for theirs, ours in read if theirs != ours]
 
 
 class _Name(types.ConfigType):
@@ -200,7 +200,7 @@ class _Name(types.ConfigType):
         super().__init__(type_name=type_name)
         self._read = read
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: Any) -> str | list[str]:
         return self._read(str(value).strip())
 
     def __repr__(self) -> str:
@@ -218,12 +218,12 @@ class _Name(types.ConfigType):
 class _NameList(_Name):
     """The type of an option that lists drivers. Not oslo's list: it would join an invalid name with the next one."""
 
-    def __call__(self, value: Any) -> list[str]:
-        texts = [each.strip() for each in (value.split(",") if isinstance(value, str) else value)]
-        names = [self._read(each) for each in texts if each]
+    def __call__(self, value: str | Iterable[str]) -> list[str]:
+        texts = [text.strip() for text in (value.split(",") if isinstance(value, str) else value)]
+        names = [self._read(text) for text in texts if text]
         return [name for name in dict.fromkeys(names) if name != INCLUDED]
 
-    def _formatter(self, value: Any) -> str:
+    def _formatter(self, value: Iterable[str]) -> str:
         return ",".join(value)
 
 

@@ -24,8 +24,8 @@ class Account:
     groups: tuple[int, ...]
 
     def may(self, path: str, operators: tuple[str, ...]) -> bool:
-        """By a program of that user: directories above, groups and ACLs count, which the file's mode does not show."""
-        words = [word for each in operators for word in ("-a", each, path)][1:]
+        """Try it with a program of that user: directories above, groups and ACLs count, which the file's mode lacks."""
+        words = [word for operator in operators for word in ("-a", operator, path)][1:]
         done = subprocess.run(
             ["test", *words], user=self.uid, group=self.gid, extra_groups=self.groups, cwd="/", timeout=SECONDS
         )
@@ -33,7 +33,7 @@ class Account:
 
 
 def program_account(subject: Subject) -> Account | None:
-    """The server's user, if this is root and the server is not: the owner of state_path. None: this process's own user."""
+    """Return the server's user (owner of state_path) if this is root and the server is not; None: this process's user."""
     owner = _owner(subject.state_path)
     if subject.role != SERVER or os.geteuid() != 0 or owner is None or owner[0] == 0:
         return None
@@ -46,7 +46,7 @@ def program_account(subject: Subject) -> Account | None:
 
 
 def wrong_user(subject: Subject) -> str:
-    """Why this user cannot examine the files of a server; empty if it can."""
+    """Return why this user cannot examine the files of a server; empty if it can."""
     if subject.role != SERVER or os.geteuid() == 0:
         return ""
     try:
@@ -61,10 +61,10 @@ def wrong_user(subject: Subject) -> str:
 
 def _owner(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_uid, found.st_gid
+    return status.st_uid, status.st_gid
 
 
 def _name(uid: int) -> str:

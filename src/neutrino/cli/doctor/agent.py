@@ -8,17 +8,18 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
+from oslo_config import cfg
 
 from neutrino.agent.dhcp.network import NAMESPACE_KIND
 from neutrino.agent.l3.names import FIP_KIND, ROUTER_KIND, SNAT_KIND
-from neutrino.agent.runtime.role import START
+from neutrino.agent.runtime.role import START, Drift
 from neutrino.cli.doctor.files import expires_soon
 from neutrino.cli.doctor.host import has_net_admin
 from neutrino.cli.doctor.openvswitch import read as read_switch
@@ -45,7 +46,7 @@ NAMESPACES = "/run/netns"
 
 
 def feed(subject: Subject) -> Iterator[Finding]:
-    """Each configured server: reachable, trusted, accepting this host's credential, with the same clock."""
+    """Check that each configured server is reachable, is trusted, accepts this host, and has the same clock."""
     conf = subject.conf
     try:
         credential = CredentialFile(conf.feed.credential_file).read()
@@ -83,6 +84,8 @@ def feed(subject: Subject) -> Iterator[Finding]:
 
 
 class Answer(NamedTuple):
+    """The answer of a feed to a login."""
+
     status: int
     body: str  # the text of a refusal
     date: str  # of the server's clock
@@ -97,7 +100,7 @@ class _Connection(http.client.HTTPConnection):
         self.sock = connected
 
 
-def _upgrade(address: Address, conf: Any, credential: str) -> Answer:
+def _upgrade(address: Address, conf: cfg.ConfigOpts, credential: str) -> Answer:
     """Request the WebSocket as the agent does, and close it."""
     valid_until = ""
     with contextlib.ExitStack() as stack:
@@ -156,7 +159,7 @@ def agent(subject: Subject) -> Iterator[Finding]:
 
 
 def is_running(state: Path) -> bool:
-    """Whether an agent holds the lock of the state directory."""
+    """Return whether an agent holds the lock of the state directory."""
     try:
         descriptor = os.open(state / "agent.lock", os.O_RDONLY)
     except OSError:
@@ -170,35 +173,35 @@ def is_running(state: Path) -> bool:
     return False
 
 
-def drift(subject: Subject) -> Iterator[Finding]:
-    """What the agent would change now. Of a running agent only differences that last count."""
+def find_drift(subject: Subject) -> Iterator[Finding]:
+    """Find what the agent would change now. While it runs, only differences that last count."""
     if not has_net_admin(subject.machine) or not subject.conf.feed.credential_file:
         return  # stated by the check of privileges
     try:
-        found, synced = _find(subject)
-        if synced and any(each.plan for each in found) and is_running(subject.state_path):
+        drifts, synced = _find(subject)
+        if synced and any(drift.plan for drift in drifts) and is_running(subject.state_path):
             time.sleep(SETTLE_SECONDS)
-            found, synced = _find(subject)
+            drifts, synced = _find(subject)
     except (OvsdbError, OperatorError) as error:
         yield host_problems.DRIFT_UNKNOWN(f"the host could not be compared: {one_line(error)}")
         return
     if not synced:
         yield host_problems.DRIFT_UNKNOWN("the server did not give the desired state of this host")
         return
-    for each in found:
-        lines = each.plan.splitlines()
+    for drift in drifts:
+        lines = drift.plan.splitlines()
         if lines:
             more = f"; … {len(lines) - MAX_LISTED} more" if len(lines) > MAX_LISTED else ""
             shown = "; ".join(line.strip() for line in lines[:MAX_LISTED])
-            yield host_problems.DRIFT(f"role {each.role}: {len(lines)} differences: {shown}{more}")
-        for name, reason in sorted(each.problems.items())[:MAX_LISTED]:
-            if each.role == START:
+            yield host_problems.DRIFT(f"role {drift.role}: {len(lines)} differences: {shown}{more}")
+        for name, reason in sorted(drift.problems.items())[:MAX_LISTED]:
+            if drift.role == START:
                 yield host_problems.AGENT_HELD(f"{name}: {reason}")
             else:
-                yield host_problems.NOT_APPLIED(f"role {each.role}: {name}: {reason}")
+                yield host_problems.NOT_APPLIED(f"role {drift.role}: {name}: {reason}")
 
 
-def _find(subject: Subject) -> tuple[Any, bool]:
+def _find(subject: Subject) -> tuple[list[Drift], bool]:
     from neutrino.agent import main
 
     before = logging.root.manager.disable
@@ -213,7 +216,7 @@ def _find(subject: Subject) -> tuple[Any, bool]:
 
 
 def orphans(subject: Subject) -> Iterator[Finding]:
-    """Namespaces and switch ports of objects that this host does not have. Without a cache nothing is known of them."""
+    """Find namespaces and switch ports of objects that this host does not have; the agent's cache lists the objects."""
     state, conf = subject.state, subject.conf
     if state is None:
         return
@@ -236,9 +239,8 @@ def orphans(subject: Subject) -> Iterator[Finding]:
     for bridge in rows["Bridge"]:
         if bridge["name"] != conf.ovs.integration_bridge:
             continue
-        plugged = (
-            by_uuid[each] for port in several(bridge["ports"]) for each in ports.get(port, ()) if each in by_uuid
-        )
+        uuids = (uuid for port in several(bridge["ports"]) for uuid in ports.get(port, ()))
+        plugged = (by_uuid[uuid] for uuid in uuids if uuid in by_uuid)
         for row in sorted(plugged, key=lambda row: str(row["name"])):
             port_id = (row.get("external_ids") or {}).get("iface-id")
             if port_id and port_id not in state.objects["port"]:
@@ -246,10 +248,10 @@ def orphans(subject: Subject) -> Iterator[Finding]:
                 yield host_problems.ORPHAN_PORT(f"{text}, which is not on this host", name=row["name"])
 
 
-def _networks_of(routers: Any) -> set[str]:
-    """All networks that the routers have a port on."""
+def _networks_of(routers: Iterable[object]) -> set[str]:
+    """Return all networks that the routers have a port on."""
 
-    def walk(value: Any) -> Iterator[str]:
+    def walk(value: object) -> Iterator[str]:
         if isinstance(value, dict):
             for name, inner in value.items():
                 if name == "network_id" and isinstance(inner, str):
@@ -259,4 +261,4 @@ def _networks_of(routers: Any) -> set[str]:
             for inner in value:
                 yield from walk(inner)
 
-    return {each for router in routers for each in walk(msgspec.to_builtins(router))}
+    return {network for router in routers for network in walk(msgspec.to_builtins(router))}

@@ -40,7 +40,7 @@ CHECKS: Final = (
     Check("agent", (HOST,), f"{_HERE}.agent:agent", "the agent's process and its last state"),
     Check("underlay", (HOST,), f"{_HERE}.underlay:underlay", "tunnel address, MTU to the other hosts", 90.0),
     Check("tunnels", (HOST,), f"{_HERE}.openvswitch:tunnels", "errors and counters of tunnels"),
-    Check("drift", (HOST,), f"{_HERE}.agent:drift", "differences from the desired state", 60.0),
+    Check("drift", (HOST,), f"{_HERE}.agent:find_drift", "differences from the desired state", 60.0),
     Check("orphans", (HOST,), f"{_HERE}.agent:orphans", "namespaces and switch ports without an object"),
 )
 CONFIGURATION: Final = CHECKS[0]  # if it finds the configuration invalid, the others cannot run

@@ -19,6 +19,7 @@ from neutrino.cli.doctor.subject import HOST, SERVER, Subject, subjects
 from neutrino.cli.errors import INVALID, CommandError, flush_output
 from neutrino.cli.installed import AGENT_FILE, SERVER_FILE
 from neutrino.cli.tables import printable, table
+from neutrino.diagnosis.machine_problems import CHECK_TIMED_OUT
 from neutrino.diagnosis.problems import NOTE, SEVERITIES, Finding
 
 _CLEAR = "\r\x1b[K"
@@ -44,10 +45,10 @@ def doctor(args: argparse.Namespace) -> int:
     results = run_all(examined, chosen, _progress if is_shown else lambda subject, check: None)
     if is_shown:
         print(_CLEAR, end="", file=sys.stderr, flush=True)
-    found = [each for result in results for each in result.findings if each.severity != NOTE]
+    findings = [finding for result in results for finding in result.findings if finding.severity != NOTE]
     print(as_json(results) if args.json else "\n".join(render(results, _width())))
-    status = flush_output() or (1 if found else 0)
-    if any(each.kind == "check-timed-out" for each in found):
+    status = flush_output() or (1 if findings else 0)
+    if any(finding.kind == CHECK_TIMED_OUT.id for finding in findings):
         os._exit(status)  # a thread that hangs would keep the interpreter from ending
     return status
 
@@ -73,7 +74,7 @@ def _width() -> int:
 
 def render(results: Sequence[Result], width: int) -> list[str]:
     lines = []
-    pairs = [(result, each) for result in results for each in result.findings]
+    pairs = [(result, finding) for result in results for finding in result.findings]
     for severity in SEVERITIES:
         for result, finding in pairs:
             if finding.severity == severity:
@@ -95,13 +96,13 @@ def _finding(result: Result, finding: Finding, width: int) -> list[str]:
 
 
 def _summary(results: Sequence[Result]) -> str:
-    found = [each.severity for result in results for each in result.findings]
+    severities = [finding.severity for result in results for finding in result.findings]
     ran = [f"{result.subject} {result.check}" for result in results if not result.skipped]
     roles = " and ".join(dict.fromkeys(result.subject for result in results))
-    if not any(each != NOTE for each in found):
-        notes = f", {found.count(NOTE)} notes" if found else ""
+    if set(severities) <= {NOTE}:
+        notes = f", {len(severities)} notes" if severities else ""
         return f"{len(ran)} checks of this {roles}: no findings{notes}"
-    counts = ", ".join(f"{found.count(each)} {each}s" for each in SEVERITIES if found.count(each))
+    counts = ", ".join(f"{severities.count(name)} {name}s" for name in SEVERITIES if name in severities)
     return f"{len(ran)} checks of this {roles}: {counts}"
 
 

@@ -1,7 +1,7 @@
 """Checks of the configuration: values that refuse the start, unknown options, and options that contradict each other."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
@@ -13,11 +13,12 @@ from neutrino.diagnosis import machine_problems
 from neutrino.diagnosis.problems import Finding
 from neutrino.errors import OperatorError
 
-REPORTS_PER_DOWN_TIME = 2  # an agent may lose one report, and is still alive
+if TYPE_CHECKING:  # a host needs no part of the server
+    from neutrino.server.policy.files import Fault
 
 
 def configuration(subject: Subject) -> Iterator[Finding]:
-    """Everything that reading and loading the configuration shows. Nothing is opened."""
+    """Read and load the configuration as a start does. Nothing is opened."""
     is_server = subject.role == SERVER
     try:
         conf = subject.conf
@@ -32,14 +33,14 @@ def configuration(subject: Subject) -> Iterator[Finding]:
         return  # the server is not assembled, so options of its plugins are not known
     program = findings.SERVER if is_server else findings.AGENT
     values, known = findings.given(conf), findings.registered(conf)
-    found = findings.compare(values, known, findings.names_of(_others(subject)), program)
-    for (section, name), hint in sorted(found.unknown.items()):
+    result = findings.compare(values, known, findings.names_of(_others(subject)), program)
+    for (section, name), hint in sorted(result.unknown.items()):
         yield machine_problems.OPTION_UNKNOWN(
             f"[{section}] {name} is not an option of the {program}{f': {hint}' if hint else ''}"
         )
-    for (section, name), reason in sorted(found.without_effect.items()):
+    for (section, name), reason in sorted(result.without_effect.items()):
         yield machine_problems.OPTION_WITHOUT_EFFECT(f"[{section}] {name}: {reason}")
-    for section, name in found.overridden:
+    for section, name in result.overridden:
         yield machine_problems.OPTIONS_CONTRADICT(
             f"[{section}] {name} is in several files with different values: the last is used"
         )
@@ -47,10 +48,8 @@ def configuration(subject: Subject) -> Iterator[Finding]:
         yield machine_problems.OPTIONS_CONTRADICT(text)
 
 
-def _load_server(conf: Any) -> tuple[Any, ...]:
-    """As a start does, up to the point where something is opened: plugins and drivers register their options. What is
-    wrong in the policy files is returned.
-    """
+def _load_server(conf: cfg.ConfigOpts) -> "tuple[Fault, ...]":
+    """Load plugins and drivers, which register their options; return what is wrong in the policy files."""
     from neutrino.cli.policy import faults_of
     from neutrino.server import config
     from neutrino.server.feed.connections.listeners import addresses
@@ -60,7 +59,7 @@ def _load_server(conf: Any) -> tuple[Any, ...]:
     return faults_of(conf)
 
 
-def _load_agent(conf: Any) -> tuple[Any, ...]:
+def _load_agent(conf: cfg.ConfigOpts) -> "tuple[Fault, ...]":
     from neutrino.agent import config
     from neutrino.agent.dhcp.extension_api import GROUP as dhcp_group
     from neutrino.agent.l2 import build as l2
@@ -75,7 +74,7 @@ def _load_agent(conf: Any) -> tuple[Any, ...]:
 
 
 def _others(subject: Subject) -> findings.Groups:
-    """The options of the other program: its files are often given to both."""
+    """Return the options of the other program: its files are often given to both."""
     if subject.role == SERVER:
         from neutrino.agent.config import GROUPS
 
@@ -85,7 +84,7 @@ def _others(subject: Subject) -> findings.Groups:
     return OPTIONS.items()
 
 
-def server_contradictions(conf: Any) -> Iterator[str]:
+def server_contradictions(conf: cfg.ConfigOpts) -> Iterator[str]:
     if not conf.use_ssl and (conf.ssl.cert_file or conf.ssl.key_file):
         yield "[ssl] cert_file and key_file are set, and use_ssl is off: the API is served without TLS"
     if conf.feed.tls_key_file and not conf.feed.tls_cert_file:
@@ -94,14 +93,14 @@ def server_contradictions(conf: Any) -> Iterator[str]:
         yield "[feed] heartbeat_timeout is shorter than heartbeat: idle hosts may be disconnected"
     if conf.auth_strategy == "noauth" and any(section == "keystone_authtoken" for section, _ in findings.given(conf)):
         yield "auth_strategy = noauth, and [keystone_authtoken] is configured: tokens are not checked"
-    missing = [each for each in conf.ml2.project_network_types if each not in conf.ml2.type_drivers]
+    missing = [name for name in conf.ml2.project_network_types if name not in conf.ml2.type_drivers]
     if missing:
         yield f"[ml2] project_network_types has {', '.join(missing)}, and type_drivers does not"
     if conf.ml2.path_mtu and conf.global_physnet_mtu and conf.ml2.path_mtu > conf.global_physnet_mtu:
         yield "[ml2] path_mtu is larger than global_physnet_mtu, which limits tunnels too: path_mtu has no effect"
 
 
-def agent_contradictions(conf: Any) -> Iterator[str]:
+def agent_contradictions(conf: cfg.ConfigOpts) -> Iterator[str]:
     if conf.agent.arp_responder and not conf.agent.l2_population:
         yield "[agent] arp_responder needs l2_population, which is off: ARP requests are flooded"
     if conf.agent.dscp is not None and conf.agent.dscp_inherit:

@@ -5,10 +5,13 @@ import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from oslo_config import cfg
 
 from neutrino.cli.doctor.accounts import READ, USE, Account, program_account
 from neutrino.cli.doctor.subject import SERVER, Subject
+from neutrino.configuration.findings import given
 from neutrino.diagnosis import machine_problems
 from neutrino.diagnosis.problems import Finding
 
@@ -22,7 +25,7 @@ SECRET_OPTIONS: Final = frozenset(
 
 
 def files(subject: Subject) -> Iterator[Finding]:
-    """State directory, and files whose content is secret."""
+    """Check the state directory, and files whose content is secret."""
     account = program_account(subject)
     yield from _state(subject.state_path, account)
     for option, path in secret_files(subject):
@@ -35,24 +38,20 @@ def files(subject: Subject) -> Iterator[Finding]:
 
 def secret_files(subject: Subject) -> list[tuple[str, str]]:
     conf = subject.conf
-    found: list[tuple[str, Any]] = [("[metrics] tls_key_file", conf.metrics.tls_key_file)]
+    files = [("[metrics] tls_key_file", conf.metrics.tls_key_file)]
     if subject.role == SERVER:
-        found += [("[ssl] key_file", conf.ssl.key_file if conf.use_ssl else "")]
-        found += [("[feed] tls_key_file", conf.feed.tls_key_file)]
+        files += [("[ssl] key_file", conf.ssl.key_file if conf.use_ssl else "")]
+        files += [("[feed] tls_key_file", conf.feed.tls_key_file)]
         database = sqlite_file(conf)
-        found += [("the database", database)] if database and os.path.exists(database) else []
+        files += [("the database", database)] if database and os.path.exists(database) else []
     else:
-        found += [("[feed] credential_file", conf.feed.credential_file)]
-        found += [("nova_client_priv_key", conf.get("nova_client_priv_key"))]
-    found += [("configuration file", path) for path in subject.files if _has_secret(path)]
-    return [(option, str(path)) for option, path in found if path]
+        files += [("[feed] credential_file", conf.feed.credential_file)]
+        files += [("nova_client_priv_key", conf.get("nova_client_priv_key"))]
+    files += [("configuration file", path) for path in subject.files if _has_secret(path)]
+    return [(option, str(path)) for option, path in files if path]
 
 
 def _has_secret(path: str) -> bool:
-    from oslo_config import cfg
-
-    from neutrino.configuration.findings import given
-
     conf = cfg.ConfigOpts()
     try:
         conf([], default_config_files=[path], default_config_dirs=[])
@@ -76,7 +75,7 @@ def _unreadable(path: str, account: Account | None) -> str:
 
 def _state(path: Path, account: Account | None) -> Iterator[Finding]:
     if not path.exists():
-        parent = next((each for each in path.parents if each.exists()), Path("/"))
+        parent = next((parent for parent in path.parents if parent.exists()), Path("/"))
         if not os.access(parent, os.W_OK):
             yield machine_problems.STATE_UNUSABLE(
                 f"state_path = {path} does not exist and cannot be created in {parent}"
@@ -111,13 +110,13 @@ def disk(subject: Subject) -> Iterator[Finding]:
 
 
 def _existing(path: str) -> Path | None:
-    """The path, or the closest directory above it that exists."""
+    """Return the path, or the closest directory above it that exists."""
     full = Path(path).absolute()
-    return next((each for each in (full, *full.parents) if each.exists()), None)
+    return next((place for place in (full, *full.parents) if place.exists()), None)
 
 
-def sqlite_file(conf: Any) -> str:
-    """The database's file; empty for a database server."""
+def sqlite_file(conf: cfg.ConfigOpts) -> str:
+    """Return the database's file; empty for a database server."""
     import sqlalchemy as sa
 
     from neutrino.server.config import database_url
@@ -140,32 +139,30 @@ def certificates(subject: Subject) -> Iterator[Finding]:
 
 
 def certificate_files(subject: Subject) -> list[tuple[str, str, str]]:
-    """Option, path, and the path of the key if it has one."""
+    """Return the option, the path, and the path of the key if it has one, of each certificate."""
     conf = subject.conf
     metrics = conf.metrics
-    found: list[tuple[str, Any, Any]] = [("[metrics] tls_cert_file", metrics.tls_cert_file, metrics.tls_key_file)]
+    files = [("[metrics] tls_cert_file", metrics.tls_cert_file, metrics.tls_key_file)]
     if subject.role == SERVER:
         if conf.use_ssl:
-            found += [
+            files += [
                 ("[ssl] cert_file", conf.ssl.cert_file, conf.ssl.key_file),
                 ("[ssl] ca_file", conf.ssl.ca_file, ""),
             ]
         # The key may be in the file of the certificate.
         certificate = conf.feed.tls_cert_file
-        found += [("[feed] tls_cert_file", certificate, conf.feed.tls_key_file or certificate)]
-        found += [("[oslo_messaging_rabbit] ssl_ca_file", conf.oslo_messaging_rabbit.ssl_ca_file, "")]
-        found += [(f"[{group}] cafile", _option(conf, group, "cafile"), "") for group in ("keystone_authtoken", "nova")]
+        files += [("[feed] tls_cert_file", certificate, conf.feed.tls_key_file or certificate)]
+        files += [("[oslo_messaging_rabbit] ssl_ca_file", conf.oslo_messaging_rabbit.ssl_ca_file, "")]
+        files += [(f"[{group}] cafile", _option(conf, group, "cafile"), "") for group in ("keystone_authtoken", "nova")]
     else:
-        found += [("[feed] ca_file", conf.feed.ca_file, "")]
-        found += [("nova_client_cert", conf.get("nova_client_cert"), conf.get("nova_client_priv_key"))]
-        found += [("auth_ca_cert", conf.get("auth_ca_cert"), "")]
-    return [(option, str(path), str(key or "")) for option, path, key in found if path]
+        files += [("[feed] ca_file", conf.feed.ca_file, "")]
+        files += [("nova_client_cert", conf.get("nova_client_cert"), conf.get("nova_client_priv_key"))]
+        files += [("auth_ca_cert", conf.get("auth_ca_cert"), "")]
+    return [(option, str(path), str(key or "")) for option, path, key in files if path]
 
 
-def _option(conf: Any, group: str, name: str) -> Any:
-    """The value of a library's option as the files have it; libraries register theirs late."""
-    from neutrino.configuration.findings import given
-
+def _option(conf: cfg.ConfigOpts, group: str, name: str) -> str:
+    """Return a library's option as the files have it; libraries register theirs late."""
     return given(conf).get((group, name), [""])[-1]
 
 
@@ -176,7 +173,7 @@ def examine_certificate(option: str, path: str, key: str, now: datetime) -> Iter
 
     shown = f"{option} = {path}"
     try:
-        found = x509.load_pem_x509_certificates(Path(path).read_bytes())
+        chain = x509.load_pem_x509_certificates(Path(path).read_bytes())
         if key:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path, key, lambda: "")
     except OSError as error:  # an SSLError too
@@ -186,9 +183,9 @@ def examine_certificate(option: str, path: str, key: str, now: datetime) -> Iter
     except ValueError as error:
         yield machine_problems.CERTIFICATE_UNUSABLE(f"{shown}: {error}")
         return
-    for each in found:
-        name = each.subject.rfc4514_string() or "without a name"
-        end, begin = each.not_valid_after_utc, each.not_valid_before_utc
+    for certificate in chain:
+        name = certificate.subject.rfc4514_string() or "without a name"
+        end, begin = certificate.not_valid_after_utc, certificate.not_valid_before_utc
         if end <= now:
             yield machine_problems.CERTIFICATE_EXPIRED(f"{shown}: {name} expired on {end:%Y-%m-%d %H:%M} UTC")
         elif begin > now:
@@ -198,7 +195,7 @@ def examine_certificate(option: str, path: str, key: str, now: datetime) -> Iter
 
 
 def expires_soon(shown: str, end: datetime, now: datetime) -> Iterator[Finding]:
-    """A finding if the certificate ends within DAYS."""
+    """Warn if the certificate ends within DAYS."""
     left = (end - now).total_seconds() / 86400
     if 0 < left < DAYS:
         yield machine_problems.CERTIFICATE_EXPIRES(f"{shown} expires on {end:%Y-%m-%d %H:%M} UTC, in {int(left)} days")

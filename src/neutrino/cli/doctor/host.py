@@ -58,15 +58,15 @@ def _old(machine: Machine, program: str, package: str) -> Iterator[Finding]:
     if needed is None:
         return
     done = machine.run([program, "--version"])
-    found = version(done.out + done.error)
-    if found and as_numbers(found) < as_numbers(needed):
-        yield host_problems.PROGRAM_OLD(f"{program} has version {found}", version=needed, package=package)
+    installed = version(done.out + done.error)
+    if installed and as_numbers(installed) < as_numbers(needed):
+        yield host_problems.PROGRAM_OLD(f"{program} has version {installed}", version=needed, package=package)
 
 
 def version(text: str) -> str:
-    """The first number with a dot in a program's output; empty if there is none."""
-    found = _VERSION.search(text)
-    return found.group(1) if found else ""
+    """Return the first number with a dot in a program's output; empty if there is none."""
+    match = _VERSION.search(text)
+    return match.group(1) if match else ""
 
 
 def as_numbers(text: str) -> tuple[int, ...]:
@@ -96,17 +96,19 @@ def kernel(subject: Subject) -> Iterator[Finding]:
 
 def needed_modules(subject: Subject) -> list[str]:
     conf = subject.conf
-    found = []
+    modules = []
     if "l2" in conf.roles and conf.ovs.datapath_type == "system":  # the userspace datapath needs none of the kernel's
-        found += ["openvswitch", *(TUNNEL_MODULES[each] for each in conf.agent.tunnel_types)]
+        modules += ["openvswitch", *(TUNNEL_MODULES[name] for name in conf.agent.tunnel_types)]
     if "l3" in conf.roles or conf.ovs.datapath_type == "system":
-        found.append("nf_conntrack")
-    return found
+        modules.append("nf_conntrack")
+    return modules
 
 
 def is_missing(machine: Machine, module: str) -> bool:
-    """Whether a module is neither loaded, nor built in, nor can be loaded. A kernel without any files about its modules,
-    as in a container, leaves it open: then the switch's own list of datapaths decides.
+    """Return whether a module is neither loaded, nor built in, nor can be loaded.
+
+    A kernel without any files about its modules, as in a container, leaves it open: then the switch's own list of datapaths
+    decides.
     """
     if (
         machine.read(f"/sys/module/{module}/uevent") is not None

@@ -27,11 +27,11 @@ class Machine(Protocol):
     def which(self, program: str) -> str | None: ...
 
     def read(self, path: str) -> str | None:
-        """The text of a file; None if it cannot be read."""
+        """Read the text of a file; None if it cannot be read."""
         ...
 
     def free(self, path: str) -> tuple[int, int]:
-        """Size and free bytes of the file system of a path."""
+        """Return size and free bytes of the file system of a path."""
         ...
 
     def now(self) -> float: ...
@@ -61,8 +61,8 @@ class ThisMachine:
             return None
 
     def free(self, path: str) -> tuple[int, int]:
-        found = os.statvfs(path)
-        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
     def now(self) -> float:
         return time.time()

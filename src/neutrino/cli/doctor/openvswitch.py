@@ -3,15 +3,18 @@
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from oslo_config import cfg
 
 from neutrino.cli.doctor.host import as_numbers, version
 from neutrino.cli.doctor.machine import Machine
-from neutrino.cli.doctor.ovsdb_client import NotReachable, Row, select, several
+from neutrino.cli.doctor.ovsdb_client import NotReachable, select, several
 from neutrino.cli.doctor.subject import Subject
 from neutrino.diagnosis import host_problems
 from neutrino.diagnosis.problems import Finding
 from neutrino.feed.address import short_path
+from neutrino.model.objects import Object
 
 OLDEST: Final = "2.17"
 TUNNEL_TYPES: Final = ("vxlan", "geneve", "gre", "ip6gre")
@@ -28,7 +31,7 @@ GROWTH_SECONDS: Final = 6
 SECONDS: Final = 3.0
 
 
-def read(subject: Subject) -> dict[str, list[Row]]:
+def read(subject: Subject) -> dict[str, list[Object]]:
     return select(subject.conf.ovs.ovsdb_connection, TABLES)
 
 
@@ -42,9 +45,9 @@ def openvswitch(subject: Subject) -> Iterator[Finding]:
     if reason := switch_error(conf.ovs.run_directory):
         yield host_problems.VSWITCHD_DOWN(f"ovs-vswitchd does not respond in {conf.ovs.run_directory}: {reason}")
     (root,) = rows["Open_vSwitch"] or [{}]
-    found = version(str(root.get("ovs_version") or ""))
-    if found and as_numbers(found) < as_numbers(OLDEST):
-        yield host_problems.OVS_OLD(f"Open vSwitch has version {found}", version=OLDEST)
+    installed = version(str(root.get("ovs_version") or ""))
+    if installed and as_numbers(installed) < as_numbers(OLDEST):
+        yield host_problems.OVS_OLD(f"Open vSwitch has version {installed}", version=OLDEST)
     wanted, datapaths = conf.ovs.datapath_type, several(root.get("datapath_types"))
     if datapaths and wanted not in datapaths and wanted != "dummy":
         yield host_problems.DATAPATH_MISSING(
@@ -57,8 +60,8 @@ def openvswitch(subject: Subject) -> Iterator[Finding]:
         yield host_problems.CHECKSUM_OFFLOAD(f"instances are plugged directly with virtio: {taps[0]}{several_more}")
 
 
-def _offloading(machine: Machine, rows: list[Row]) -> Iterator[str]:
-    """Taps through which a guest may leave checksums to us: those whose packets have a header of virtio."""
+def _offloading(machine: Machine, rows: list[Object]) -> Iterator[str]:
+    """Yield taps through which a guest may leave checksums to us: those whose packets have a header of virtio."""
     for row in rows:
         if "iface-id" in (row.get("external_ids") or {}):
             flags = machine.read(f"/sys/class/net/{row['name']}/tun_flags")
@@ -67,7 +70,7 @@ def _offloading(machine: Machine, rows: list[Row]) -> Iterator[str]:
 
 
 def switch_error(run_directory: str) -> str:
-    """Why the switch's control socket does not respond; empty if it does."""
+    """Return why the switch's control socket does not respond; empty if it does."""
     try:
         number = int((Path(run_directory) / "ovs-vswitchd.pid").read_text())
         with socket.socket(socket.AF_UNIX) as probe, short_path(f"{run_directory}/ovs-vswitchd.{number}.ctl") as path:
@@ -80,7 +83,7 @@ def switch_error(run_directory: str) -> str:
     return ""
 
 
-def _bridges(conf: Any, rows: list[Row]) -> Iterator[Finding]:
+def _bridges(conf: cfg.ConfigOpts, rows: list[Object]) -> Iterator[Finding]:
     from neutrino.agent.config import bridge_mappings
 
     bridges = {row["name"]: row.get("datapath_type") or "system" for row in rows}
@@ -100,20 +103,20 @@ def _bridges(conf: Any, rows: list[Row]) -> Iterator[Finding]:
             )
 
 
-def _interfaces(rows: list[Row]) -> Iterator[Finding]:
+def _interfaces(rows: list[Object]) -> Iterator[Finding]:
     for row in sorted(rows, key=lambda row: str(row["name"])):
         if row.get("type") not in TUNNEL_TYPES and (reason := _error(row)):
             yield host_problems.INTERFACE_ERROR(f"interface {row['name']}: {reason}")
 
 
-def _error(row: Row) -> str:
+def _error(row: Object) -> str:
     if row.get("error"):
         return str(row["error"])
     return "the switch could not add it" if row.get("ofport") == -1 else ""
 
 
 def tunnels(subject: Subject) -> Iterator[Finding]:
-    """Whether tunnels exist and pass packets, by the switch's own counters: nothing is sent through them."""
+    """Check that tunnels exist and pass packets, by the switch's own counters: nothing is sent through them."""
     try:
         rows = read(subject)["Interface"]
         growing = _growing(subject, rows)
@@ -139,14 +142,14 @@ def tunnels(subject: Subject) -> Iterator[Finding]:
             yield host_problems.TUNNEL_DROPS(f"{shown}: {lost} packets could not be sent, {sent} were")
 
 
-def _lost(row: Row) -> int:
-    """Packets that could not be sent, since the start of the switch."""
+def _lost(row: Object) -> int:
+    """Count packets that could not be sent, since the start of the switch."""
     counters = row.get("statistics") or {}
     return int(counters.get("tx_errors", 0)) + int(counters.get("tx_dropped", 0))
 
 
-def _growing(subject: Subject, before: list[Row]) -> dict[str, int]:
-    """Tunnels that lose packets now, and how many: a loss of long ago stays in the counters until the switch restarts."""
+def _growing(subject: Subject, before: list[Object]) -> dict[str, int]:
+    """Count the packets that tunnels lose now: a loss of long ago stays in the counters until the switch restarts."""
     first = {str(row["name"]): _lost(row) for row in before if row.get("type") in TUNNEL_TYPES and _lost(row)}
     if not first:
         return {}
@@ -156,7 +159,7 @@ def _growing(subject: Subject, before: list[Row]) -> dict[str, int]:
 
 
 def _peers(subject: Subject) -> dict[str, str]:
-    """Hosts by their tunnel address."""
+    """Return the hosts by their tunnel address."""
     state = subject.state
     hosts = state.objects["host"].values() if state is not None else ()
     return {host.tunneling_ip: f"host {host.id}" for host in hosts if host.tunneling_ip}

@@ -2,13 +2,13 @@
 
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from neutrino.feed.address import short_path
+from neutrino.model.objects import Object
 
-Row = dict[str, Any]
 SECONDS: Final = 5.0
 MAX_BYTES: Final = 64 * 2**20
 DATABASE: Final = "Open_vSwitch"
@@ -18,8 +18,8 @@ class NotReachable(Exception):
     """The database does not respond, or refuses the request."""
 
 
-def select(address: str, tables: Mapping[str, Sequence[str]], seconds: float = SECONDS) -> dict[str, list[Row]]:
-    """The given columns of all rows of each table."""
+def select(address: str, tables: Mapping[str, Sequence[str]], seconds: float = SECONDS) -> dict[str, list[Object]]:
+    """Return the given columns of all rows of each table."""
     operations = [
         {"op": "select", "table": table, "where": [], "columns": list(columns)} for table, columns in tables.items()
     ]
@@ -31,15 +31,15 @@ def select(address: str, tables: Mapping[str, Sequence[str]], seconds: float = S
     results = answer.get("result")
     if answer.get("error") or not isinstance(results, list):
         raise NotReachable(f"the database refuses the request: {answer.get('error')}")
-    found = {}
+    rows = {}
     for table, result in zip(tables, results, strict=False):
         if "rows" not in result:
             raise NotReachable(f"table {table}: {result.get('details') or result.get('error')}")
-        found[table] = [{name: plain(value) for name, value in row.items()} for row in result["rows"]]
-    return found
+        rows[table] = [{name: plain(value) for name, value in row.items()} for row in result["rows"]]
+    return rows
 
 
-def _exchange(address: str, request: bytes, seconds: float) -> Row:
+def _exchange(address: str, request: bytes, seconds: float) -> Object:
     kind, _, rest = address.partition(":")
     if kind == "unix":
         with short_path(rest) as path, socket.socket(socket.AF_UNIX) as connection:
@@ -54,7 +54,7 @@ def _exchange(address: str, request: bytes, seconds: float) -> Row:
         return _ask(connection, request)
 
 
-def _ask(connection: socket.socket, request: bytes) -> Row:
+def _ask(connection: socket.socket, request: bytes) -> Object:
     connection.sendall(request)
     data = bytearray()
     while len(data) < MAX_BYTES:
@@ -64,19 +64,19 @@ def _ask(connection: socket.socket, request: bytes) -> Row:
         data += part
         if data.endswith(b"}"):  # possibly the end of the answer: the protocol has no lengths
             try:
-                found: Row = msgspec.json.decode(bytes(data))
+                answer: Object = msgspec.json.decode(bytes(data))
             except msgspec.DecodeError:
                 continue
-            return found
+            return answer
     raise ValueError("the answer is too long")
 
 
-def plain(value: Any) -> Any:
-    """A value of RFC 7047 as a plain one: a set as a list, or as its only member or None where it has no more than one."""
+def plain(value: object) -> object:
+    """Simplify a value of RFC 7047: a set is a list, or its only member or None where it has no more than one."""
     if isinstance(value, list) and len(value) == 2:
         kind, inner = value
         if kind == "set":
-            members = [plain(each) for each in inner]
+            members = [plain(member) for member in inner]
             return members if len(members) > 1 else (members[0] if members else None)
         if kind == "map":
             return {str(key): item for key, item in inner}
@@ -85,6 +85,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-def several(value: Any) -> list[Any]:
-    """A set that `plain` may have made a single value."""
-    return [] if value is None else (value if isinstance(value, list) else [value])
+def several(value: object) -> list[str]:
+    """Return the members of a set of strings that `plain` has simplified."""
+    return [] if value is None else [str(member) for member in (value if isinstance(value, list) else [value])]

@@ -11,7 +11,7 @@ from neutrino.cli.doctor.accounts import wrong_user
 from neutrino.cli.doctor.checks import CONFIGURATION, Check
 from neutrino.cli.doctor.subject import Subject
 from neutrino.cli.errors import DEBUG, one_line
-from neutrino.diagnosis import machine_problems
+from neutrino.diagnosis.machine_problems import CHECK_FAILED, CHECK_TIMED_OUT, CONFIGURATION_INVALID, OTHER_USER
 from neutrino.diagnosis.problems import Finding
 
 
@@ -39,29 +39,27 @@ def run_all(
                 results.append(Result(subject.role, check.name, (), invalid))
                 continue
             if other_user and check.needs_files:
-                finding = () if is_stated else (machine_problems.OTHER_USER(other_user),)
+                finding = () if is_stated else (OTHER_USER(other_user),)
                 results.append(Result(subject.role, check.name, finding, "this user cannot read the server's files"))
                 is_stated = True
                 continue
             progress(subject, check)
             findings = run(check, subject)
             results.append(Result(subject.role, check.name, findings))
-            if check == CONFIGURATION and any(
-                each.kind == machine_problems.CONFIGURATION_INVALID.id for each in findings
-            ):
+            if check == CONFIGURATION and CONFIGURATION_INVALID.id in {finding.kind for finding in findings}:
                 invalid = "the configuration is invalid"
     return results
 
 
 def run(check: Check, subject: Subject) -> tuple[Finding, ...]:
-    """The findings so far of a check that ends in time or not."""
-    found: list[Finding] = []
+    """Run one check; return its findings, if it does not end in time those so far."""
+    findings: list[Finding] = []
     failure: list[BaseException] = []
 
     def work() -> None:
         try:
-            for each in pkgutil.resolve_name(check.function)(subject):
-                found.append(each)
+            for finding in pkgutil.resolve_name(check.function)(subject):
+                findings.append(finding)
         except BaseException as error:  # SystemExit too: whatever ends the check is a finding
             failure.append(error)
 
@@ -69,10 +67,10 @@ def run(check: Check, subject: Subject) -> tuple[Finding, ...]:
     thread.start()
     thread.join(check.seconds)
     if thread.is_alive():
-        return (*found, machine_problems.CHECK_TIMED_OUT(f"check {check.name} did not end within {check.seconds:g} s"))
+        return (*findings, CHECK_TIMED_OUT(f"check {check.name} did not end within {check.seconds:g} s"))
     if failure:
         if os.environ.get(DEBUG):
             traceback.print_exception(failure[0])
         reason = f"{type(failure[0]).__name__}: {one_line(failure[0])}"
-        return (*found, machine_problems.CHECK_FAILED(f"check {check.name} failed: {reason}"))
-    return tuple(found)
+        return (*findings, CHECK_FAILED(f"check {check.name} failed: {reason}"))
+    return tuple(findings)

@@ -8,21 +8,25 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
+from oslo_config import cfg
 
 from neutrino.cli.doctor.files import sqlite_file
 from neutrino.cli.doctor.subject import Subject
 from neutrino.cli.preflight import cause
+from neutrino.configuration.findings import given
 from neutrino.diagnosis import server_problems
+from neutrino.diagnosis.findings import find
 from neutrino.diagnosis.problems import NOTE, Finding
 from neutrino.feed.address import Address, short_path
 from neutrino.server import config, errors
 from neutrino.server.db import schema
-from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
+from neutrino.server.db.tables import counted_rows, ip_allocations, quota_usages
 from neutrino.server.feed.connections.listeners import addresses
+from neutrino.server.status import reader
 
 SKEW_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 3.0
@@ -41,7 +45,7 @@ READ_ONLY = {
 
 
 @contextlib.contextmanager
-def _opened(conf: Any) -> Iterator[Database]:
+def _opened(conf: cfg.ConfigOpts) -> Iterator[Database]:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # an error is a finding
     db = Database(config.database_url(conf), failover_seconds=0)
@@ -53,7 +57,7 @@ def _opened(conf: Any) -> Iterator[Database]:
 
 
 def database(subject: Subject) -> Iterator[Finding]:
-    """Reachable, writable, of this release's schema, and consistent. Nothing is upgraded."""
+    """Check that the database is reachable, writable, of this release's schema, and consistent. Nothing is upgraded."""
     conf = subject.conf
     path = sqlite_file(conf)
     if path and not os.path.exists(path):  # connecting would create it
@@ -62,15 +66,17 @@ def database(subject: Subject) -> Iterator[Finding]:
     with _opened(conf) as db:
         shown = path or db.url.render_as_string(hide_password=True)
         try:
-            found = schema.version(db)
+            version = schema.version(db)
         except (sa.exc.SQLAlchemyError, errors.ApiError, OSError) as error:
             yield server_problems.DATABASE_UNREACHABLE(f"the database {shown} cannot be used: {cause(error)}")
             return
         yield from _read_only(db, shown)
-        if found != schema.HEAD:
-            text = f"the database has schema version {found or 'none'}, this release has {schema.HEAD}"
+        if version != schema.HEAD:
+            text = f"the database has schema version {version or 'none'}, this release has {schema.HEAD}"
             yield (
-                server_problems.SCHEMA_NEW if found is not None and found > schema.HEAD else server_problems.SCHEMA_OLD
+                server_problems.SCHEMA_NEW
+                if version is not None and version > schema.HEAD
+                else server_problems.SCHEMA_OLD
             )(text)
             return
         yield from _clock(subject, db)
@@ -108,19 +114,19 @@ def clock_finding(skew: float) -> Iterator[Finding]:
 def _damage(db: Database, path: str) -> Iterator[Finding]:
     try:
         with db.read() as connection:
-            found = str(connection.execute(sa.text("PRAGMA quick_check(1)")).scalar())
+            answer = str(connection.execute(sa.text("PRAGMA quick_check(1)")).scalar())
     except sa.exc.DatabaseError as error:
-        found = cause(error)
-    if found != "ok":
-        yield server_problems.DATABASE_DAMAGED(f"{path}: {found}")
+        answer = cause(error)
+    if answer != "ok":
+        yield server_problems.DATABASE_DAMAGED(f"{path}: {answer}")
 
 
 def _duplicates(db: Database) -> Iterator[Finding]:
-    """By network, not by subnet: the primary key admits an address once in each subnet."""
-    c = t.ip_allocations.c
+    """Look for addresses that a network has twice: the primary key admits an address once in each subnet."""
+    columns = ip_allocations.c.network_id, ip_allocations.c.ip_address
     query = (
-        sa.select(c.network_id, c.ip_address, sa.func.count().label("number"))
-        .group_by(c.network_id, c.ip_address)
+        sa.select(*columns, sa.func.count().label("number"))
+        .group_by(*columns)
         .having(sa.func.count() > 1)
         .limit(MAX_LISTED)
     )
@@ -133,7 +139,7 @@ def _duplicates(db: Database) -> Iterator[Finding]:
 
 
 def _quotas(db: Database) -> Iterator[Finding]:
-    """Counters that differ from the number of objects. A writer in between would be one difference: it is read twice."""
+    """Look for counters that differ from the number of objects, twice: a writer in between would be a difference."""
     with db.read() as connection:
         first = _wrong_counters(connection)
         wrong = first & _wrong_counters(connection) if first else set()
@@ -142,10 +148,10 @@ def _quotas(db: Database) -> Iterator[Finding]:
 
 
 def _wrong_counters(connection: sa.Connection) -> set[tuple[str, str, int, int]]:
-    stored = {(row.project_id, row.resource): int(row.used) for row in connection.execute(sa.select(t.quota_usages))}
+    stored = {(row.project_id, row.resource): int(row.used) for row in connection.execute(sa.select(quota_usages))}
     actual = {
         (row.project_id, resource): int(row.number)
-        for resource, table in t.counted_rows().items()
+        for resource, table in counted_rows().items()
         if any(key[1] == resource for key in stored)
         for row in connection.execute(
             sa.select(table.c.project_id, sa.func.count().label("number")).group_by(table.c.project_id)
@@ -154,14 +160,12 @@ def _wrong_counters(connection: sa.Connection) -> set[tuple[str, str, int, int]]
     return {
         (*key, used, actual.get(key, 0))
         for key, used in stored.items()
-        if key[1] in t.counted_rows() and used != actual.get(key, 0)
+        if key[1] in counted_rows() and used != actual.get(key, 0)
     }
 
 
 def service(subject: Subject) -> Iterator[Finding]:
-    """The problems of the whole service, as `neutrino status` has them."""
-    from neutrino.diagnosis.findings import find
-    from neutrino.server.status import reader
+    """Give the problems of the whole service, as `neutrino status` has them."""
 
     conf, path = subject.conf, sqlite_file(subject.conf)
     if path and not os.path.exists(path):
@@ -191,7 +195,7 @@ def listeners(subject: Subject) -> Iterator[Finding]:
 
 
 def connection_error(address: Address) -> str:
-    """Why no connection can be made; empty if it can."""
+    """Return why no connection can be made; empty if it can."""
     try:
         if address.path:
             with socket.socket(socket.AF_UNIX) as probe, short_path(address.path) as path:
@@ -208,8 +212,6 @@ def connection_error(address: Address) -> str:
 
 
 def keystone(subject: Subject) -> Iterator[Finding]:
-    from neutrino.configuration.findings import given
-
     conf = subject.conf
     values = given(conf)
     urls = values.get(("keystone_authtoken", "auth_url")) or values.get(("keystone_authtoken", "www_authenticate_uri"))

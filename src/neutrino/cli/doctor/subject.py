@@ -1,10 +1,12 @@
-"""What is examined: a server or a host, by its configuration."""
+"""The subject of an examination: a server or a host, by its configuration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from oslo_config import cfg
 
 from neutrino.cli.doctor.machine import Machine, ThisMachine
 from neutrino.cli.installed import AGENT_FILE, SERVER_FILE
@@ -18,14 +20,14 @@ _OF_SERVERS = (("database", "connection"), ("DEFAULT", "bind_port"), ("DEFAULT",
 
 @dataclass
 class Subject:
-    """The configuration is read when it is first used, and raises what it raises then."""
+    """A server or a host on this machine. Its configuration is read, and may raise, when it is first used."""
 
     role: str  # SERVER or HOST
     files: tuple[str, ...]
     machine: Machine = field(default_factory=ThisMachine)
 
     @cached_property
-    def conf(self) -> Any:
+    def conf(self) -> cfg.ConfigOpts:
         if self.role == SERVER:
             from neutrino.server.config import configuration as of_server
 
@@ -40,7 +42,7 @@ class Subject:
 
     @cached_property
     def state(self) -> State | None:
-        """The objects of this host as the agent last received them; None if there is no usable cache."""
+        """Read the objects of this host as the agent last received them; None if there is no usable cache."""
         try:
             data = (self.state_path / CACHE).read_bytes()
         except OSError:
@@ -54,17 +56,15 @@ class Subject:
 
 
 def subjects(files: Sequence[str], role: str, defaults: Sequence[str] = (SERVER_FILE, AGENT_FILE)) -> list[Subject]:
-    """What these files configure. Without files: what the packages' files configure; empty if there are none."""
+    """Return what these files configure; without files, what the packages' files configure."""
     if files:
-        return [Subject(each, tuple(files)) for each in ([role] if role else detect(files))]
-    found = zip((SERVER, HOST), defaults, strict=True)
-    return [Subject(each, (path,)) for each, path in found if role in ("", each) and Path(path).is_file()]
+        return [Subject(name, tuple(files)) for name in ([role] if role else detect(files))]
+    paths = {SERVER: defaults[0], HOST: defaults[1]}
+    return [Subject(known, (path,)) for known, path in paths.items() if role in ("", known) and Path(path).is_file()]
 
 
 def detect(files: Sequence[str]) -> list[str]:
-    """Whether the files are of a server or of an agent; both, if they were merged into one."""
-    from oslo_config import cfg
-
+    """Return whether the files are of a server or of an agent; both, if they were merged into one."""
     from neutrino.configuration.findings import given
 
     conf = cfg.ConfigOpts()
@@ -75,6 +75,6 @@ def detect(files: Sequence[str]) -> list[str]:
     options = given(conf)
     is_host = ("feed", "server") in options
     return [
-        *([SERVER] if not is_host or any(each in options for each in _OF_SERVERS) else []),
+        *([SERVER] if not is_host or any(option in options for option in _OF_SERVERS) else []),
         *([HOST] if is_host else []),
     ]

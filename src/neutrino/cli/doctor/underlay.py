@@ -5,7 +5,7 @@ Packets go to tunnel addresses of our own hosts only, as the agent received them
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +16,7 @@ from neutrino.cli.doctor.machine import Machine
 from neutrino.cli.doctor.subject import Subject
 from neutrino.diagnosis import host_problems
 from neutrino.diagnosis.problems import Finding
+from neutrino.model.state import Network
 
 # Bytes that a tunnel adds to a packet of an instance, besides the outer IP header; as the server computes with.
 OVERHEAD: Final = {"vxlan": 30, "geneve": 30, "gre": 22}
@@ -77,27 +78,27 @@ def _is_local(machine: Machine, text: str) -> bool:
 
 
 def local_addresses(machine: Machine) -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """As addresses: an IPv6 address has several spellings."""
+    """Read the addresses of this machine, as values: an IPv6 address has several spellings."""
     done = machine.run(["ip", "-json", "address", "show"])
     if done.status != 0:
         raise RuntimeError(done.error.strip() or "ip address show failed")
     return {
-        ipaddress.ip_address(each["local"])
+        ipaddress.ip_address(address["local"])
         for device in msgspec.json.decode(done.out)
-        for each in device.get("addr_info", ())
-        if "local" in each
+        for address in device.get("addr_info", ())
+        if "local" in address
     }
 
 
-def needed_mtu(networks: object, family: int) -> int:
-    """The largest outer packet of the tunnelled networks on this host; 0 without any."""
-    found = [
+def needed_mtu(networks: Iterable[Network], family: int) -> int:
+    """Return the largest outer packet of the tunnelled networks on this host; 0 without any."""
+    sizes = [
         network.mtu + OVERHEAD[segment.network_type] + IP_HEADER[family]
-        for network in networks  # type: ignore[attr-defined]
+        for network in networks
         for segment in network.segments
         if segment.network_type in OVERHEAD
     ]
-    return max(found, default=0)
+    return max(sizes, default=0)
 
 
 def _measure(machine: Machine, local: str, peer: Peer, family: int, needed: int) -> Iterator[Finding]:
@@ -113,7 +114,7 @@ def _measure(machine: Machine, local: str, peer: Peer, family: int, needed: int)
 
 
 def measure(machine: Machine, local: str, address: str, family: int, needed: int) -> int:
-    """The largest packet that passes, by bisection; `needed` does not."""
+    """Find the largest packet that passes, by bisection; `needed` does not."""
     low, high = LOWEST[family], needed
     hint = _LOCAL_MTU.search(_ping(machine, local, address, family, needed)[1])
     if hint and low <= int(hint.group(1)) < needed and passes(machine, local, address, family, int(hint.group(1))):
@@ -132,7 +133,7 @@ def passes(machine: Machine, local: str, address: str, family: int, size: int) -
 
 
 def _ping(machine: Machine, local: str, address: str, family: int, size: int) -> tuple[bool, str]:
-    """Two packets of this size in bytes with their IP header, not to be fragmented (0: small ones); and the output."""
+    """Send two packets of this size in bytes with their IP header, not to be fragmented (0: small ones)."""
     data = size - IP_HEADER[family] - ICMP_HEADER if size else SMALL
     options = ["-n", "-c", "2", "-i", "0.2", "-W", "0.5", "-M", "do", "-s", str(data), "-I", local]
     done = machine.run(["ping", f"-{family}", *options, address], 5)

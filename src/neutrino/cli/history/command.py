@@ -59,7 +59,7 @@ def history(args: argparse.Namespace) -> int | None:
 
 
 def _kind(text: str) -> str:
-    """The kind by the name in the log, or as the `openstack` client writes it (`floating ip`); empty: any."""
+    """Return the kind by the name in the log, or as the `openstack` client writes it (`floating ip`); empty: any."""
     kind = re.sub("[ -]", "_", text.lower())
     kind = {"floating_ip": "floatingip", "subnet_pool": "subnetpool"}.get(kind, kind)
     if kind and kind not in COLLECTIONS:
@@ -68,21 +68,18 @@ def _kind(text: str) -> str:
 
 
 def _find(api: cloud.Cloud, kind: str, name: str) -> str:
-    """The id of the one object with this name or, for a floating IP, this address."""
+    """Find the id of the one object with this name or, for a floating IP, this address."""
     if kind and not COLLECTIONS[kind]:
         raise CommandError(f"an object of kind {kind} is given by its id: {name} is none", INVALID)
-    found = [
-        (each, item["id"])
-        for each in ([kind] if kind else [each for each, collection in COLLECTIONS.items() if collection])
-        for item in _named(api, each, name)
-    ]
-    if not found:
+    kinds = [kind] if kind else [known for known, collection in COLLECTIONS.items() if collection]
+    candidates = [(known, item["id"]) for known in kinds for item in _named(api, known, name)]
+    if not candidates:
         what = kind.replace("_", " ") or "object"
         raise CommandError(f"there is no {what} named {name}; the history of a deleted object is found by its id")
-    if len(found) > 1:
-        listed = ", ".join(f"{each} {key}" for each, key in found[:10])
-        raise CommandError(f"{len(found)} objects are named {name}: {listed}; give the kind or the id", INVALID)
-    return str(found[0][1])
+    if len(candidates) > 1:
+        listed = ", ".join(f"{known} {key}" for known, key in candidates[:10])
+        raise CommandError(f"{len(candidates)} objects are named {name}: {listed}; give the kind or the id", INVALID)
+    return str(candidates[0][1])
 
 
 def _named(api: cloud.Cloud, kind: str, name: str) -> list[Object]:
@@ -110,7 +107,7 @@ def _changes(api: cloud.Cloud, object_id: str, kind: str) -> tuple[list[Object],
 
 
 def lines(object_id: str, rows: list[Object], removed: int) -> Iterator[str]:
-    """The changes as a table, oldest first; and how far back the log goes."""
+    """Render the changes as a table, oldest first, and how far back the log goes."""
     begins_with_creation = bool(rows) and rows[0]["action"] == "created"
     if removed and not begins_with_creation:
         yield "The oldest changes have been removed from the log ([feed] keep_changes) and are not listed."

@@ -47,7 +47,7 @@ def new_key() -> ec.EllipticCurvePrivateKey:
 
 
 def new_authority(name: str, days: int, now: datetime.datetime, key: ec.EllipticCurvePrivateKey | None = None) -> Pair:
-    """A self-signed certificate. With the key of an old one, certificates that it has signed stay valid."""
+    """Create a self-signed certificate. With the key of an old one, certificates that it has signed stay valid."""
     key = key or new_key()
     subject = _subject(name)
     builder = _builder(subject, subject, key.public_key(), now, now + _duration(days))
@@ -62,7 +62,7 @@ def new_authority(name: str, days: int, now: datetime.datetime, key: ec.Elliptic
 def new_certificate(
     authority: Pair, name: str, addresses: Sequence[str], days: int, now: datetime.datetime, *, client: bool = False
 ) -> Pair:
-    """A certificate for these addresses, signed by the authority; it ends at the latest with the authority's."""
+    """Create a certificate for these addresses, signed by the authority; it ends with the authority's at the latest."""
     key = new_key()
     end = min(now + _duration(days), authority.certificate.not_valid_after_utc)
     if end <= now:
@@ -120,7 +120,7 @@ def _usage(*allowed: str) -> x509.KeyUsage:
 
 
 def general_name(address: str) -> x509.GeneralName:
-    """An IP address or a DNS name, as it is in a certificate; CommandError if it is neither."""
+    """Return an IP address or a DNS name as it is in a certificate; CommandError if it is neither."""
     try:
         return x509.IPAddress(ipaddress.ip_address(address))
     except ValueError:
@@ -154,12 +154,12 @@ def is_for_clients(certificate: x509.Certificate) -> bool:
 
 
 def name_of(certificate: x509.Certificate) -> str:
-    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[0].value) if found else ""
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
 
 
 def days_of(certificate: x509.Certificate) -> int:
-    """The number of days for which it was issued."""
+    """Return the number of days for which the certificate was issued."""
     duration = certificate.not_valid_after_utc - certificate.not_valid_before_utc - EARLIER
     return max(1, round(duration.total_seconds() / 86400))
 

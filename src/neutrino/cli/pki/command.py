@@ -3,7 +3,6 @@
 import argparse
 import datetime
 import json
-from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -12,6 +11,7 @@ from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.pki import certificates as c
 from neutrino.cli.pki.arguments import RENEW_WITHIN_DAYS
 from neutrino.cli.pki.store import CA, Store
+from neutrino.model.objects import Object
 
 FEED_PORT = 9697
 ALL = "0.0.0.0"  # noqa: S104
@@ -36,11 +36,10 @@ def _until(certificate: x509.Certificate) -> str:
 
 
 def init(store: Store, args: argparse.Namespace) -> None:
-    made = c.new_authority(args.name, args.days, _now())
-    store.add(CA, made)
-    print(
-        f"created {store.certificate_path(CA)}, valid until {_until(made.certificate)}: copy it to all hosts and clients"
-    )
+    authority = c.new_authority(args.name, args.days, _now())
+    store.add(CA, authority)
+    until = _until(authority.certificate)
+    print(f"created {store.certificate_path(CA)}, valid until {until}: copy it to all hosts and clients")
     print(
         f"created {store.key_path(CA)}: with this file anyone can sign certificates; keep it on this machine, and a backup"
     )
@@ -57,11 +56,11 @@ def issue(store: Store, args: argparse.Namespace) -> None:
         except CommandError:
             raise CommandError(f"{args.name} is not a DNS name: give the server's --address", INVALID) from None
         addresses = [args.name]
-    made = c.new_certificate(store.authority(), args.name, addresses, args.days, _now(), client=args.client)
-    store.add(args.name, made, args.owner)
-    print(f"created {store.certificate_path(args.name)}, valid until {_until(made.certificate)}")
+    pair = c.new_certificate(store.authority(), args.name, addresses, args.days, _now(), client=args.client)
+    store.add(args.name, pair, args.owner)
+    print(f"created {store.certificate_path(args.name)}, valid until {_until(pair.certificate)}")
     print(f"created {store.key_path(args.name)}{f', owned by {args.owner}' if args.owner else ''}")
-    print(_options(store, args.name, made.certificate))
+    print(_options(store, args.name, pair.certificate))
 
 
 def renew(store: Store, args: argparse.Namespace) -> int | None:
@@ -74,15 +73,16 @@ def renew(store: Store, args: argparse.Namespace) -> int | None:
         old = store.certificate(name)
         days = args.days or c.days_of(old)
         if name == CA:
-            made = c.new_authority(c.name_of(old), days, now, authority.key)
-            store.replace(CA, made, key=False)
-            authority = made
-            print(f"renewed ca, valid until {_until(made.certificate)}: copy {store.certificate_path(CA)} to all hosts")
+            authority = c.new_authority(c.name_of(old), days, now, authority.key)
+            store.replace(CA, authority, key=False)
+            print(
+                f"renewed ca, valid until {_until(authority.certificate)}: copy {store.certificate_path(CA)} to all hosts"
+            )
             continue
         addresses, client = c.addresses_of(old), c.is_for_clients(old)
-        made = c.new_certificate(authority, c.name_of(old), addresses, days, now, client=client)
-        store.replace(name, made)
-        print(f"renewed {name}, valid until {_until(made.certificate)}")
+        pair = c.new_certificate(authority, c.name_of(old), addresses, days, now, client=client)
+        store.replace(name, pair)
+        print(f"renewed {name}, valid until {_until(pair.certificate)}")
     if not names:
         print(f"no certificate ends within {args.within} days")
     if CA not in names and authority.certificate.not_valid_after_utc <= soon:
@@ -127,7 +127,7 @@ def show(store: Store, args: argparse.Namespace) -> None:
     print(_options(store, args.name, certificate))
 
 
-def _row(store: Store, name: str, authority: x509.Certificate) -> dict[str, Any]:
+def _row(store: Store, name: str, authority: x509.Certificate) -> Object:
     certificate = store.certificate(name)
     left = certificate.not_valid_after_utc - _now()
     if not c.is_signed_by(certificate, authority):
@@ -157,7 +157,7 @@ def _in_url(address: str) -> str:
 
 
 def _options(store: Store, name: str, certificate: x509.Certificate) -> str:
-    """The lines for server.conf and agent.conf."""
+    """Return the lines for server.conf and agent.conf."""
     cert, key, ca = store.certificate_path(name), store.key_path(name), store.certificate_path(CA)
     if name == CA:
         return f"""
@@ -172,7 +172,7 @@ for clients, with [ssl] ca_file = {ca} in server.conf:
   export OS_CERT={cert} OS_KEY={key} OS_CACERT={ca}"""
     addresses = c.addresses_of(certificate)
     host = _in_url(next(iter(addresses), name))
-    listening = next((_in_url(each) for each in addresses if _is_ip(each)), ALL)
+    listening = next((_in_url(address) for address in addresses if _is_ip(address)), ALL)
     return f"""
 in server.conf, for the API, the feed and the metrics (each is optional):
   [DEFAULT]

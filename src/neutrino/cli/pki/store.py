@@ -19,6 +19,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Store:
+    """The directory of the authority's files."""
+
     def __init__(self, directory: str) -> None:
         self.directory = Path(os.path.abspath(directory))
 
@@ -29,7 +31,7 @@ class Store:
         return self.directory / f"{name}.key"
 
     def names(self) -> list[str]:
-        """Of all certificates but the authority's."""
+        """Return the names of all certificates but the authority's."""
         return sorted(path.stem for path in self.directory.glob("*.crt") if path.stem != CA)
 
     # --- reading ---
@@ -44,7 +46,7 @@ class Store:
             raise CommandError(f"{path} is not a certificate: {error}") from None
 
     def authority(self) -> Pair:
-        """The authority with its key."""
+        """Read the authority with its key."""
         certificate, path = self.certificate(CA), self.key_path(CA)
         try:
             key = serialization.load_pem_private_key(path.read_bytes(), password=None)
@@ -88,14 +90,14 @@ class Store:
         """Replace an existing pair; the key keeps its owner."""
         try:
             if key:
-                found = self.key_path(name).stat()
-                self._write(self.key_path(name), pair.key_pem, 0o600, (found.st_uid, found.st_gid))
+                status = self.key_path(name).stat()
+                self._write(self.key_path(name), pair.key_pem, 0o600, (status.st_uid, status.st_gid))
             self._write(self.certificate_path(name), pair.pem, 0o644, None)
         except OSError as error:
             raise CommandError(f"{error.filename or self.directory} cannot be written: {error.strerror}") from None
 
     def _write(self, path: Path, content: bytes, mode: int, owner: tuple[int, int] | None) -> None:
-        """By a rename: a server that reads the files at this moment reads the old one or the new one, never a part."""
+        """Write by a rename: a server that reads the file at this moment reads the old or the new one, never a part."""
         new = path.with_name(f".{path.name}.new")
         with contextlib.suppress(FileNotFoundError):
             new.unlink()

@@ -6,13 +6,13 @@ Exit status: 0 ok, 1 degraded, 2 wrong arguments or configuration, 3 the state c
 import argparse
 import shutil
 import sys
-from typing import Any
 
 import msgspec
 
 from neutrino.cli import cloud
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.status import screen, text
+from neutrino.model.objects import Object
 
 OK, DEGRADED, UNREACHABLE = 0, 1, 3
 WIDTH = 100  # where the output is no terminal
@@ -21,33 +21,33 @@ WIDTH = 100  # where the output is no terminal
 def status(args: argparse.Namespace) -> int:
     api = cloud.connect(args)
 
-    def read() -> dict[str, Any]:
+    def read() -> Object:
         query = {"host": args.host} if args.host else {}
-        found: dict[str, Any] = api.get("/v2.0/status", **query)["status"]
-        if args.host and not found["hosts"]:
+        document: Object = api.get("/v2.0/status", **query)["status"]
+        if args.host and not document["hosts"]:
             raise CommandError(f"no agent of host {args.host} has reported", INVALID)
-        return found
+        return document
 
     if args.watch:
-        return screen.watch(read, _json if args.json else lambda found, width: render(found, width, args.all))
+        return screen.watch(read, _json if args.json else lambda document, width: render(document, width, args.all))
     try:
-        found = read()
+        document = read()
     except CommandError as error:
         if error.exit_status == INVALID:
             raise
         raise CommandError(str(error), UNREACHABLE) from None
     width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
-    lines = _json(found, width) if args.json else render(found, width, args.all)
+    lines = _json(document, width) if args.json else render(document, width, args.all)
     print("\n".join(lines))
-    return OK if found["verdict"] == "ok" else DEGRADED
+    return OK if document["verdict"] == "ok" else DEGRADED
 
 
-def render(found: dict[str, Any], width: int, every_host: bool) -> list[str]:
+def render(document: Object, width: int, every_host: bool) -> list[str]:
     try:
-        return text.render(found, width, every_host=every_host)
+        return text.render(document, width, every_host=every_host)
     except (KeyError, TypeError, AttributeError) as error:
         raise CommandError(f"the response is not the status of a neutrino server: {error!r}", UNREACHABLE) from None
 
 
-def _json(found: dict[str, Any], width: int) -> list[str]:
-    return [msgspec.json.format(msgspec.json.encode(found)).decode()]
+def _json(document: Object, width: int) -> list[str]:
+    return [msgspec.json.format(msgspec.json.encode(document)).decode()]

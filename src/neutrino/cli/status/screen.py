@@ -15,11 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from neutrino.cli.errors import one_line
 from neutrino.cli.tables import duration
 from neutrino.errors import OperatorError
+from neutrino.model.objects import Object
 
 SECONDS = 2.0
 _ENTER = "\x1b[?1049h\x1b[?25l"  # the alternate screen, without a cursor: the terminal is as before when it is left
@@ -30,17 +30,16 @@ QUIT = (
     "\x04",
     "\x1b",
 )  # besides q: Ctrl-C and Ctrl-D, and Escape alone: with more, it is a key such as an arrow
-Document = dict[str, Any]
-Render = Callable[[Document, int], list[str]]
+Render = Callable[[Object, int], list[str]]
 
 
 @dataclass
 class Source:
     """The newest document, read again and again in a thread."""
 
-    read: Callable[[], Document]
+    read: Callable[[], Object]
     interval: float = SECONDS
-    document: Document | None = None
+    document: Object | None = None
     at: float = 0.0  # monotonic time of the document
     error: str = ""
     changed: threading.Event = field(default_factory=threading.Event)
@@ -58,8 +57,8 @@ class Source:
             self.stop.wait(self.interval)
 
 
-def watch(read: Callable[[], Document], render: Render, interval: float = SECONDS) -> int:
-    """Until the user quits; the exit status is that of the last state: 0 ok, 1 degraded, 3 unknown."""
+def watch(read: Callable[[], Object], render: Render, interval: float = SECONDS) -> int:
+    """Show the state until the user quits; return the exit status of the last one: 0 ok, 1 degraded, 3 unknown."""
     source = Source(read, interval)
     try:
         # Started in here: an interrupt may arrive as soon as the first request is on its way.
@@ -78,7 +77,7 @@ def watch(read: Callable[[], Document], render: Render, interval: float = SECOND
 
 
 def _print_until_interrupted(source: Source, render: Render) -> None:
-    """To a pipe or a file: each state in full."""
+    """Print each state in full, to a pipe or a file."""
     while True:
         source.changed.wait()
         source.changed.clear()
@@ -109,7 +108,7 @@ def _lines(source: Source, render: Render, width: int) -> list[str]:
 
 
 def frame(lines: Sequence[str], width: int, height: int) -> str:
-    """What is written to the terminal: every line cut to the width, and no more lines than fit."""
+    """Return what is written to the terminal: every line cut to the width, and no more lines than fit."""
     if len(lines) > height:
         lines = [*lines[: max(height - 1, 0)], f"… {len(lines) - height + 1} more lines: enlarge the terminal"]
     shown = "\r\n".join(f"{line[:width]}{_CLEAR_LINE}" for line in lines[:height])
@@ -118,7 +117,7 @@ def frame(lines: Sequence[str], width: int, height: int) -> str:
 
 @contextlib.contextmanager
 def _terminal() -> Iterator[Callable[[float], str]]:
-    """The terminal without echo and line buffering, restored at the end; yields a function that waits for a key."""
+    """Turn off echo and line buffering until the end; yield a function that waits for a key."""
     try:
         number = sys.stdin.fileno()
         before = termios.tcgetattr(number)

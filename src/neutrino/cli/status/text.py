@@ -13,7 +13,7 @@ HOST_COLUMNS = ("HOST", "ROLES", "ALIVE", "DATAPLANE", "BEHIND", "LAST REPORT", 
 
 
 def render(status: Values, width: int = 100, *, every_host: bool = False) -> list[str]:
-    """All sections, the most important first: a small terminal shows the beginning."""
+    """Render all sections, the most important first: a small terminal shows the beginning."""
     sections = [
         [headline(status)],
         _problems(status["problems"], status["problems_total"], width),
@@ -81,10 +81,10 @@ def _host(host: Values) -> tuple[str, ...]:
     )
 
 
-def _repair(found: object) -> str:
-    if not isinstance(found, dict):
-        return str(found)
-    return str(found.get("at") or ", ".join(f"{name} {value}" for name, value in list(found.items())[:2]))[:40]
+def _repair(repair: object) -> str:
+    if not isinstance(repair, dict):
+        return str(repair)
+    return str(repair.get("at") or ", ".join(f"{name} {value}" for name, value in list(repair.items())[:2]))[:40]
 
 
 def _servers(status: Values) -> list[str]:

@@ -22,20 +22,20 @@ def trace(args: argparse.Namespace) -> int:
     _check(args)
     try:
         api = cloud.connect(args)
-        found = api.post("/v2.0/traces", {"trace": request(api, args)})["trace"]
+        answer = api.post("/v2.0/traces", {"trace": request(api, args)})["trace"]
     except ApiError as error:
         raise CommandError(str(error), INVALID if error.status < 500 else UNKNOWN) from None
     except CommandError as error:  # 1 would mean that the packet is dropped
         raise CommandError(str(error), error.exit_status if error.exit_status != 1 else UNKNOWN) from None
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(answer, indent=2))
     else:
-        print(render(found, Style(colours=sys.stdout.isatty()), flows=args.flows))
-    return exit_status(found)
+        print(render(answer, Style(colours=sys.stdout.isatty()), flows=args.flows))
+    return exit_status(answer)
 
 
 def exit_status(trace: Object) -> int:
-    """By the worse of both directions: a drop is certain, whatever is unknown about the other direction."""
+    """Judge by the worse of both directions: a drop is certain, whatever is unknown about the other direction."""
     verdicts = [trace["verdict"], *([trace["return_verdict"]] if trace.get("return_verdict") else [])]
     statuses = {_STATUS.get(verdict, UNKNOWN) for verdict in verdicts}
     return 1 if 1 in statuses else max(statuses)
@@ -47,7 +47,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def request(api: Cloud, args: argparse.Namespace) -> Object:
-    """The attributes of the trace."""
+    """Return the attributes of the trace."""
     source: Object = {"source": EXTERNAL} if args.origin else {"source_port_id": port_id(api, args.source, "SOURCE")}
     given = {
         "protocol": args.protocol,
@@ -65,26 +65,26 @@ def request(api: Cloud, args: argparse.Namespace) -> Object:
 
 
 def _destination(api: Cloud, text: str) -> Object:
-    """An address is sent as it is: which port has it depends on where the packet comes from."""
+    """Send an address as it is: which port has it depends on where the packet comes from."""
     if is_address(text):
         return {"destination_address": text}
     return {"destination_port_id": port_id(api, text, "--to")}
 
 
 def port_id(api: Cloud, text: str, argument: str) -> str:
-    """The port with this id, name or fixed IP."""
+    """Find the port with this id, name or fixed IP."""
     if is_address(text):
-        found = list(api.list("ports", fixed_ips=f"ip_address={text}"))
+        ports = list(api.list("ports", fixed_ips=f"ip_address={text}"))
     else:
-        found = list(api.list("ports", id=text)) if _is_id(text) else []
-        found = found or list(api.list("ports", name=text))
-    if not found:
+        ports = list(api.list("ports", id=text)) if _is_id(text) else []
+        ports = ports or list(api.list("ports", name=text))
+    if not ports:
         raise CommandError(f"{argument}: there is no port {text}, by id, name or fixed IP", INVALID)
-    if len(found) > 1:
-        several = "; ".join(map(_described, found[:MAX_CANDIDATES]))
-        more = f"; and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
-        raise CommandError(f"{argument}: {len(found)} ports match {text}, name one by its id: {several}{more}", INVALID)
-    return str(found[0]["id"])
+    if len(ports) > 1:
+        several = "; ".join(map(_described, ports[:MAX_CANDIDATES]))
+        more = f"; and {len(ports) - MAX_CANDIDATES} more" if len(ports) > MAX_CANDIDATES else ""
+        raise CommandError(f"{argument}: {len(ports)} ports match {text}, name one by its id: {several}{more}", INVALID)
+    return str(ports[0]["id"])
 
 
 def _described(port: Object) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from neutrino.diagnosis.catalogue import CATALOGUE
 from neutrino.model.objects import Values
@@ -37,7 +36,7 @@ def render(trace: Values, style: Style = PLAIN, *, flows: bool = False) -> str:
 
 
 def printable(text: object) -> str:
-    """Without control characters: names are chosen by users, and could move the cursor of a terminal."""
+    """Replace control characters: names are chosen by users, and could move the cursor of a terminal."""
     return "".join(c if c.isprintable() else "?" for c in str(text))
 
 
@@ -53,8 +52,8 @@ def _title(trace: Values) -> str:
     return printable(f"{trace.get('protocol') or 'ip'} from {source}{address} to {destination}{to}{port}")
 
 
-def _names(trace: Values) -> Mapping[Any, str]:
-    """Names of the objects on the path, by id."""
+def _names(trace: Values) -> Mapping[object, str]:
+    """Return the names of the objects on the path, by id."""
     steps = [*(trace.get("steps") or ()), *(trace.get("return_steps") or ())]
     return {step["resource_id"]: step["resource_name"] for step in steps if step.get("resource_name")}
 
@@ -115,8 +114,8 @@ def _words(entry: object) -> str:
     return printable(entry)
 
 
-def _hosts(hosts: Mapping[str, Any] | None) -> list[str]:
-    """Hosts that gave no answer."""
+def _hosts(hosts: Values | None) -> list[str]:
+    """List hosts that gave no answer."""
     silent = [(name, host) for name, host in (hosts or {}).items() if isinstance(host, Mapping) and host.get("error")]
     if not silent:
         return []

@@ -68,7 +68,7 @@ def _write_configuration(directory: Path, port: int) -> str:
 
 
 def _wire(stack: contextlib.ExitStack, run: Run, agent_files: Sequence[str]) -> Run:
-    """The run with its switch running; if networks cannot be wired on this machine, unchanged, and the reason printed."""
+    """Start the switch of the run; if networks cannot be wired here, print the reason and return the run unchanged."""
     from neutrino.cli.agent import check  # loads the agent, which `--no-dataplane` does not need
 
     try:

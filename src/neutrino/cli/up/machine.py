@@ -42,7 +42,7 @@ PROGRAMS = {
 
 
 def choose_datapath(state: Path) -> str:
-    """The datapath for this machine, or LabError with the reason why networks cannot be wired on it."""
+    """Choose the datapath for this machine; LabError has the reason why networks cannot be wired on it."""
     if not has_capability(CAP_NET_ADMIN):
         raise LabError("creating network devices needs CAP_NET_ADMIN: run it as root")
     missing = preflight.missing_programs({**PROGRAMS, **programs_of(USUAL)})
@@ -119,7 +119,7 @@ class Run:
         return str(path)
 
     def run_agent(self, server_files: Sequence[str], agent_files: Sequence[str]) -> int | None:
-        """The agent's child process: issue its credential, then run the agent.
+        """Issue the agent's credential, then run the agent, in a child process.
 
         A new credential at each start: the existing file may belong to another database or to other roles.
         """
@@ -156,7 +156,7 @@ class Run:
 
 
 def find_running(state: Path) -> Run:
-    """The run of `neutrino up` with this state directory."""
+    """Find the run of `neutrino up` with this state directory."""
     try:
         run = msgspec.json.decode((state / RUN_FILE).read_bytes(), type=Run)
         os.kill(run.pid, 0)  # a killed run leaves its file

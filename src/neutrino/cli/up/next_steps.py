@@ -36,7 +36,7 @@ NO_CLIENT = "The openstack command is not installed: pip install python-openstac
 
 
 def next_steps(run: Run) -> None:
-    """In a thread: wait until the API responds, prepare networks and instances, then print the next steps."""
+    """Wait in a thread until the API responds, prepare networks and instances, then print the next steps."""
     api, external = ApiClient(run.url), ""
     try:
         wait_until(api.responds, API_SECONDS, f"{api.url} does not respond; see {run.state / 'log'}")
@@ -121,9 +121,9 @@ def _commands(run: Run, openstack: str) -> list[str]:
 
 def ensure_external_network(api: ApiClient) -> str:
     """Create an external network unless there is one; returns its name. Floating IPs are reachable from this machine."""
-    found = api.request("GET", "/v2.0/networks?router:external=true&fields=name&sort_key=name")["networks"]
-    if found:
-        return str(found[0]["name"])
+    networks = api.request("GET", "/v2.0/networks?router:external=true&fields=name&sort_key=name")["networks"]
+    if networks:
+        return str(networks[0]["name"])
     provider = {"provider:network_type": "flat", "provider:physical_network": EXTERNAL_NETWORK}
     network = api.create("network", **{"name": PUBLIC, "router:external": True, **provider})
     addresses = {"ip_version": 4, "cidr": EXTERNAL_CIDR, "gateway_ip": EXTERNAL_GATEWAY, "enable_dhcp": False}
@@ -132,17 +132,17 @@ def ensure_external_network(api: ApiClient) -> str:
 
 
 def program() -> str:
-    """How to call `neutrino` from a shell."""
+    """Return how to call `neutrino` from a shell."""
     return "neutrino" if shutil.which("neutrino") else shlex.quote(str(Path(sys.executable).with_name("neutrino")))
 
 
 def find_client() -> str | None:
-    """The openstack client: of the PATH, or of the virtual environment of this command."""
+    """Find the openstack client: of the PATH, or of the virtual environment of this command."""
     own = Path(sys.executable).with_name("openstack")
     return "openstack" if shutil.which("openstack") else str(own) if own.exists() else None
 
 
 def client() -> tuple[str, str]:
-    """How to call the openstack client from a shell, and a hint if it is not installed."""
-    found = find_client()
-    return shlex.quote(found or "openstack"), "" if found else NO_CLIENT
+    """Return how to call the openstack client from a shell, and a hint if it is not installed."""
+    path = find_client()
+    return shlex.quote(path or "openstack"), "" if path else NO_CLIENT

@@ -89,7 +89,7 @@ class OwnSwitch:
 
 
 def others_running(own: Path) -> bool:
-    """Whether another ovs-vswitchd runs in this network namespace."""
+    """Return whether another ovs-vswitchd runs in this network namespace."""
     here, mine = read_namespace("self", "net"), f"OVS_RUNDIR={own}".encode()
     for pid in read_pids():
         with contextlib.suppress(OSError):  # the process has ended meanwhile

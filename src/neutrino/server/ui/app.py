@@ -8,8 +8,9 @@ No path here reads the database. The page's data comes from the API, with the ca
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import msgspec
 from oslo_config import cfg
@@ -17,7 +18,7 @@ from oslo_config import cfg
 from neutrino.server.requests import CLIENT
 from neutrino.server.ui.attempts import Attempts
 from neutrino.server.ui.files import StaticFile, read_files
-from neutrino.server.ui.login import Credentials, Login, Refused, Unavailable, keystone_login
+from neutrino.server.ui.login import Credentials, Login, Refused, Session, Unavailable, keystone_login
 
 PREFIX: Final = "/ui"
 MAX_BODY = 16 * 1024  # bytes of a login; tokens may have some thousand characters
@@ -52,8 +53,6 @@ STATUS = {
     502: "502 Bad Gateway",
     503: "503 Service Unavailable",
 }
-Environ = dict[str, Any]
-StartResponse = Callable[..., Any]
 Headers = list[tuple[str, str]]
 
 
@@ -66,14 +65,14 @@ class Rejected(Exception):
 
 
 class Page:
-    """`login` is None if the API needs no authentication."""
+    """The page as a WSGI application. `login` is None if the API needs no authentication."""
 
     def __init__(self, files: Mapping[str, StaticFile], login: Login | None, attempts: Attempts) -> None:
         self._files, self._login, self._attempts = files, login, attempts
         self._busy = threading.Lock()  # one login at a time: a slow Keystone must not take all threads from the API
         self._session = msgspec.json.encode({"auth": "keystone" if login else "noauth", "default_domain": "Default"})
 
-    def __call__(self, environ: Environ, start: StartResponse) -> list[bytes]:
+    def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
         path, method = environ.get("PATH_INFO", ""), environ.get("REQUEST_METHOD", "GET")
         if path == PREFIX:
             # Relative, because a proxy may have put a prefix before it.
@@ -90,14 +89,14 @@ class Page:
             return _error(start, Rejected(404, "HTTPNotFound", "The topology page has no such file."))
         return _static(file, environ, start)
 
-    def _post(self, environ: Environ, start: StartResponse) -> list[bytes]:
+    def _post(self, environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
         try:
             body = msgspec.json.encode(self._logged_in(environ))
         except Rejected as error:
             return _error(start, error)
         return _send(start, 200, [NO_STORE, ("Content-Type", "application/json")], body)
 
-    def _logged_in(self, environ: Environ) -> Any:
+    def _logged_in(self, environ: WSGIEnvironment) -> Session:
         if self._login is None:
             raise Rejected(404, "HTTPNotFound", "This server has no authentication: there is nothing to log in to.")
         credentials = _credentials(environ)
@@ -125,7 +124,7 @@ class Page:
 
 
 def build_page(conf: cfg.ConfigOpts) -> Page | None:
-    """The page of a server with this configuration, or None if it is switched off."""
+    """Build the page of a server with this configuration; None if it is switched off."""
     if not conf.ui.enabled:
         return None
     login = keystone_login(conf) if conf.auth_strategy == "keystone" else None
@@ -133,7 +132,7 @@ def build_page(conf: cfg.ConfigOpts) -> Page | None:
     return Page(read_files(), login, attempts)
 
 
-def _credentials(environ: Environ) -> Credentials:
+def _credentials(environ: WSGIEnvironment) -> Credentials:
     # A page of another site could otherwise try passwords through the browsers of its visitors.
     if environ.get("HTTP_SEC_FETCH_SITE", "same-origin") not in ("same-origin", "none"):
         raise Rejected(403, "HTTPForbidden", "A page of another site cannot log in here.")
@@ -157,11 +156,11 @@ def _credentials(environ: Environ) -> Credentials:
         raise Rejected(400, "HTTPBadRequest", "Invalid login: the body is not JSON.") from None
 
 
-def _static(file: StaticFile, environ: Environ, start: StartResponse) -> list[bytes]:
+def _static(file: StaticFile, environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
     zipped = file.compressed is not None and "gzip" in environ.get("HTTP_ACCEPT_ENCODING", "")
     etag = f'"{file.etag}{"-gz" if zipped else ""}"'
     headers = [*SECURITY, REVALIDATE, ("ETag", etag), ("Vary", "Accept-Encoding")]
-    known = {each.strip().removeprefix("W/") for each in environ.get("HTTP_IF_NONE_MATCH", "").split(",")}
+    known = {tag.strip().removeprefix("W/") for tag in environ.get("HTTP_IF_NONE_MATCH", "").split(",")}
     if etag in known or "*" in known:
         start(STATUS[304], headers)
         return []

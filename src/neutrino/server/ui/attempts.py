@@ -50,7 +50,7 @@ class Attempts:
 
 
 def network_of(address: str) -> str:
-    """An IPv6 client has at least a /64 to choose addresses from, so the /64 counts as one address."""
+    """Return what counts as one client: of IPv6 the /64, as a client has at least one to choose addresses from."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

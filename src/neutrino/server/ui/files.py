@@ -27,13 +27,13 @@ class StaticFile:
 
 
 def read_files() -> dict[str, StaticFile]:
-    """All files by their path below /ui/; the index also by the empty path."""
+    """Read all files, by their path below /ui/; the index also by the empty path."""
     files = {path: _file(path, entry.read_bytes()) for path, entry in _walk(resources.files(__package__) / "page")}
     return {"": files[INDEX], **files}
 
 
 def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
-    for entry in sorted(folder.iterdir(), key=lambda each: each.name):
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             yield from _walk(entry, f"{prefix}{entry.name}/")
         elif _suffix(entry.name) in TYPES:

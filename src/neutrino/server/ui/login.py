@@ -10,10 +10,17 @@ import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from oslo_config import cfg
+
+from neutrino.model.objects import Object
+
+if TYPE_CHECKING:  # keystoneauth1 takes long to load
+    from keystoneauth1.access import AccessInfo
+    from keystoneauth1.identity.v3 import Auth
+    from keystoneauth1.session import Session as KeystoneSession
 
 LOG = logging.getLogger(__name__)
 GROUP = "keystone_authtoken"
@@ -32,7 +39,7 @@ class Unavailable(Exception):
 
 
 class Credentials(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What the form sends. Domains and projects are names; project_id precedes the project's name."""
+    """The fields of the login form. Domains and projects are names; project_id precedes the project's name."""
 
     method: str  # "password", "token" or "application_credential"
     user: str = ""
@@ -79,7 +86,7 @@ Login = Callable[[Credentials], Session]
 
 
 def keystone_login(conf: cfg.ConfigOpts) -> Login:
-    """A login with the Keystone of [keystone_authtoken], whose options keystonemiddleware registers."""
+    """Return a login with the Keystone of [keystone_authtoken], whose options keystonemiddleware registers."""
 
     def login(credentials: Credentials) -> Session:
         from keystoneauth1 import exceptions
@@ -102,7 +109,7 @@ def keystone_login(conf: cfg.ConfigOpts) -> Login:
 
 
 def within(seconds: float, login: Login) -> Login:
-    """The login in a thread of its own, so that it holds a thread of the API for a limited time.
+    """Run a login in a thread of its own, so that it holds a thread of the API for a limited time.
 
     Timeouts of sockets do not limit a login: they apply to each address of Keystone's name and each part of an answer.
     """
@@ -152,8 +159,8 @@ def _auth_url(conf: cfg.ConfigOpts) -> str:
     return url if url.endswith("/v3") else f"{url}/v3"
 
 
-def _session(conf: cfg.ConfigOpts, ends: float) -> Any:
-    """A session whose requests end at this monotonic time."""
+def _session(conf: cfg.ConfigOpts, ends: float) -> "KeystoneSession":
+    """Create a session whose requests end at this monotonic time."""
     from keystoneauth1 import exceptions, session
 
     class LimitedSession(session.Session):
@@ -171,15 +178,15 @@ def _session(conf: cfg.ConfigOpts, ends: float) -> Any:
     )
 
 
-def _login(session: Any, url: str, given: Credentials) -> Session:
+def _login(session: "KeystoneSession", url: str, given: Credentials) -> Session:
     from keystoneauth1.identity import v3
 
     scope = _scope(given)
     if given.method == "token" and not scope:
         access = _validated(session, url, given.token)
     else:
-        common: dict[str, Any] = {"auth_url": url, "include_catalog": False, **scope}
-        auth: Any
+        common: Object = {"auth_url": url, "include_catalog": False, **scope}
+        auth: Auth
         if given.method == "password":
             common |= _domain("user_domain", given.user_domain)
             auth = v3.Password(username=given.user, password=given.password, **common)
@@ -192,22 +199,22 @@ def _login(session: Any, url: str, given: Credentials) -> Session:
                 application_credential_secret=given.secret,
             )
         access = auth.get_access(session)
-    token = access.auth_token
+    token, roles = access.auth_token or "", access.role_names or []
     projects = _listed(session, url, token, "auth/projects")
     if not access.project_id and not scope and len(projects) == 1 and given.method != "application_credential":
         only = Credentials(method="token", token=token, project_id=projects[0]["id"])
         return _login(session, url, only)
-    admin = any(role.lower() == "admin" for role in access.role_names)
+    admin = any(role.lower() == "admin" for role in roles)
     return Session(
         token=token,
-        expires_at=access.expires.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        user=access.username,
-        user_id=access.user_id,
+        expires_at=access.expires.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if access.expires else "",
+        user=access.username or "",
+        user_id=access.user_id or "",
         project=access.project_name,
         project_id=access.project_id,
-        roles=access.role_names,
+        roles=roles,
         projects=projects,
-        names={each["id"]: each["name"] for each in _listed(session, url, token, "projects")} if admin else {},
+        names={project["id"]: project["name"] for project in _listed(session, url, token, "projects")} if admin else {},
     )
 
 
@@ -225,8 +232,8 @@ def _domain(prefix: str, name: str) -> dict[str, str]:
     return {f"{prefix}_name": name}
 
 
-def _validated(session: Any, url: str, token: str) -> Any:
-    """A token that is used as it is: a new one, made from it, would need the permission to rescope."""
+def _validated(session: "KeystoneSession", url: str, token: str) -> "AccessInfo":
+    """Look up a token that is used as it is: a new one, created from it, would need the permission to rescope."""
     from keystoneauth1.access import create
 
     headers = {"X-Auth-Token": token, "X-Subject-Token": token, "Accept": "application/json"}
@@ -234,14 +241,14 @@ def _validated(session: Any, url: str, token: str) -> Any:
     return create(resp=response, auth_token=token)
 
 
-def _listed(session: Any, url: str, token: str, path: str) -> list[dict[str, str]]:
-    """Projects that Keystone lists to this user. A login works without the list, so errors are ignored."""
+def _listed(session: "KeystoneSession", url: str, token: str, path: str) -> list[dict[str, str]]:
+    """Return the projects that Keystone lists to this user. A login works without the list: errors are ignored."""
     from keystoneauth1 import exceptions
 
     headers = {"X-Auth-Token": token, "Accept": "application/json"}
     try:
         response = session.get(f"{url}/{path}", headers=headers, authenticated=False, log=False)
-        found = response.json()["projects"]
-        return [{"id": each["id"], "name": each["name"]} for each in found if each.get("enabled")][:MAX_PROJECTS]
+        enabled = [project for project in response.json()["projects"] if project.get("enabled")]
+        return [{"id": project["id"], "name": project["name"]} for project in enabled[:MAX_PROJECTS]]
     except (exceptions.ClientException, LookupError, ValueError, TypeError):
         return []
